@@ -1,0 +1,1 @@
+"""Federated learning over a graph of unlike models."""
