@@ -1,0 +1,109 @@
+"""What a column of a table is called, what it holds and where a bad value stands."""
+
+from __future__ import annotations
+
+import unicodedata
+import warnings
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.typing import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Kind = Literal["numbers", "dates", "text", "nothing"]
+
+
+def find_column(frame: pd.DataFrame, name: Hashable) -> Hashable:
+    """Return the column called ``name``; blanks around a name need not be typed.
+
+    >>> import pandas as pd
+    >>> find_column(pd.DataFrame({" wind speed ": [1.0]}), "wind speed")
+    ' wind speed '
+    """
+    if name in frame.columns:
+        return name
+    same: list[Hashable] = [c for c in frame.columns if _plain(c) == _plain(name)]
+    if len(same) == 1:
+        return same[0]
+    hint = did_you_mean(name, frame.columns) or "; name one of the table's columns"
+    raise FedRelaxError(
+        f"there is no column {name!r} among {listing(frame.columns, most=12)}{hint}"
+    )
+
+
+def where(index: pd.Index, position: int) -> str:
+    """Say which row is meant in the user's own words: the line of the file, or the index."""
+    label = index[position]
+    if isinstance(label, np.generic):
+        label = label.item()
+    return f"line {label}" if index.name == "line" else f"the row with index {label!r}"
+
+
+def kind_of(column: pd.Series) -> Kind:
+    """Say what a column holds: numbers (also true/false), dates, text, or nothing at all.
+
+    >>> import pandas as pd
+    >>> [kind_of(pd.Series(v)) for v in ([1, 2], [True, None], ["2024-01-31"], ["a"], [None])]
+    ['numbers', 'numbers', 'dates', 'text', 'nothing']
+    """
+    from pandas.api import types
+
+    present = column.dropna()
+    if present.empty:
+        return "nothing"
+    if isinstance(column.dtype, types.CategoricalDtype):
+        return "text"
+    if types.is_datetime64_any_dtype(column) or types.is_timedelta64_dtype(column):
+        return "dates"
+    if types.is_complex_dtype(column):
+        return "text"
+    if types.is_numeric_dtype(column) or types.is_bool_dtype(column):
+        return "numbers"
+    inferred = types.infer_dtype(present, skipna=True)
+    if inferred in ("integer", "floating", "mixed-integer-float", "boolean", "decimal"):
+        return "numbers"
+    return "dates" if inferred in ("date", "datetime") or _look_like_dates(present) else "text"
+
+
+def to_numbers(column: pd.Series) -> FloatArray:
+    """Return the column as floats, NaN where a value is missing."""
+    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def is_whole(column: pd.Series) -> bool:
+    """Say whether a column of numbers was given as integers or true/false."""
+    from pandas.api import types
+
+    if column.dtype == object:
+        return types.infer_dtype(column, skipna=True) in ("integer", "boolean")
+    return bool(types.is_integer_dtype(column) or types.is_bool_dtype(column))
+
+
+def first_text(column: pd.Series) -> tuple[int, Any, int]:
+    """Return the place and value of the first entry that is no number, and how many there are."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(column.astype(object), errors="coerce")
+    bad = np.flatnonzero((numbers.isna() & column.notna()).to_numpy())
+    place = int(bad[0]) if len(bad) else int(np.flatnonzero(column.notna())[0])
+    return place, column.iloc[place], len(bad)
+
+
+def _look_like_dates(present: pd.Series) -> bool:
+    import pandas as pd
+
+    sample = present.iloc[:50].astype(str).str.strip()
+    if not sample.str.contains(r"\d.*[-/.:].*\d", regex=True).all():
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return bool(pd.to_datetime(sample, errors="coerce").notna().all())
+
+
+def _plain(name: Any) -> str:
+    return unicodedata.normalize("NFC", str(name)).strip()

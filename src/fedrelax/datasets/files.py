@@ -1,0 +1,187 @@
+"""Reading a user's table from a file, whatever program wrote it."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrelax.errors import FedRelaxError, listing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
+PARQUET_ENDINGS = (".parquet", ".pq")
+SEPARATORS = ("\t", ";", ",")
+UNNAMED = "Unnamed: "
+"""How a column without a name is called, followed by its position."""
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """Read a table from a text file (.csv, .tsv, .tab, .txt) or a Parquet file (.parquet, .pq).
+
+    Text may be UTF-8, UTF-16 or Windows/Latin-1, separated by comma, semicolon or tab; decimal
+    commas are understood unless the comma separates. The index of a text table, named ``line``, is
+    the line in the file, so that messages can point to it. Blank lines are skipped.
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    if path.is_dir():
+        raise FedRelaxError(f"{path} is a directory; give the path of one table in it")
+    if not path.exists():
+        raise FedRelaxError(f"{path} does not exist; check the path of the table")
+    if ending not in TEXT_ENDINGS + PARQUET_ENDINGS:
+        raise FedRelaxError(
+            f"{path} has the ending {ending!r}, which is not known; save the table as .csv or "
+            f".parquet (known endings: {', '.join(TEXT_ENDINGS + PARQUET_ENDINGS)})"
+        )
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FedRelaxError(
+            f"{path} cannot be read ({error.strerror or error}); check its permissions"
+        ) from error
+    if not content.strip():
+        raise FedRelaxError(f"{path} is empty; give a table with a header and at least one row")
+    frame = _parquet(path, content) if ending in PARQUET_ENDINGS else _text(path, content)
+    if frame.empty:
+        raise FedRelaxError(f"{path} has a header but no rows; add the data below the header")
+    return frame
+
+
+def _parquet(path: Path, content: bytes) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise FedRelaxError(
+            f"{path} is a Parquet file, which needs pyarrow; run pip install 'fedrelax[parquet]', "
+            f"or save the table as .csv"
+        ) from error
+    try:
+        return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
+    except Exception as error:  # pyarrow raises many kinds, each meaning the same to the user
+        raise FedRelaxError(
+            f"{path} cannot be read as a Parquet file ({_first_line(error)}); "
+            f"check the file, or rename it if it is text"
+        ) from error
+
+
+def _text(path: Path, content: bytes) -> pd.DataFrame:
+    import pandas as pd
+
+    decoded = _decode(path, content)
+    text = decoded.strip("\n")
+    line = 1 + decoded[: decoded.index(text)].count("\n")
+    separator = _separator(text)
+    try:
+        names = _names(path, next(_records(text, separator))[1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                io.StringIO(text),
+                sep=separator,
+                header=0,
+                names=range(len(names)),
+                index_col=False,
+                skip_blank_lines=False,
+                skipinitialspace=True,
+                low_memory=False,
+            )
+    except pd.errors.ParserWarning as error:
+        raise FedRelaxError(
+            f"{path} has rows with more fields than its header of {len(names)} columns; quote the "
+            f"fields that contain {separator!r}, or complete the header"
+        ) from error
+    except (pd.errors.ParserError, csv.Error) as error:
+        raise FedRelaxError(
+            f"{path} cannot be read as a table separated by {separator!r} ({_first_line(error)}); "
+            f"give every row as many fields as the header and close every quotation mark"
+        ) from error
+    lines = list(range(1, len(frame) + 1))
+    if len(frame) != text.count("\n"):  # some quoted field runs over several lines
+        lines = [start for start, _ in _records(text, separator)][1:]
+    frame.columns = pd.Index(names, dtype=object)
+    frame.index = pd.Index([line + start for start in lines], dtype="int64", name="line")
+    frame = frame.dropna(how="all")
+    unnamed = [name for name in names if name.startswith(UNNAMED)]
+    frame = frame.drop(columns=[name for name in unnamed if frame[name].isna().all()])
+    return frame if separator == "," else frame.apply(_decimal_commas)
+
+
+def _decode(path: Path, content: bytes) -> str:
+    """Text with plain line ends, or a clear refusal where the bytes are not text at all."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encodings = ["utf-16"]
+    else:
+        control = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in content[:65536])
+        encodings = (
+            [] if control > len(content[:65536]) / 100 else ["utf-8-sig", "cp1252", "latin-1"]
+        )
+    for encoding in encodings:
+        try:
+            return content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+        except UnicodeDecodeError:
+            continue
+    raise FedRelaxError(f"{path} is not a text file; save the table as .csv in UTF-8, or .parquet")
+
+
+def _separator(text: str) -> str:
+    """The separator that cuts the first rows most evenly; of equals, the one with most columns."""
+
+    def evenness(separator: str) -> tuple[float, int]:
+        try:
+            widths = [len(row) for _, row in islice(_records(text, separator), 50) if row]
+        except csv.Error:
+            return 0.0, 0
+        if widths[0] < 2:
+            return 0.0, 0
+        return sum(width == widths[0] for width in widths) / len(widths), widths[0]
+
+    return max(SEPARATORS, key=evenness)
+
+
+def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The records of a text table, each with the number of lines before it."""
+    reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+    start = 0
+    for row in reader:
+        yield start, row
+        start = reader.line_num
+
+
+def _names(path: Path, header: list[str]) -> list[str]:
+    names = [name if name.strip() else f"{UNNAMED}{k}" for k, name in enumerate(header)]
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise FedRelaxError(
+            f"{path} has more than one column named {listing(repeated)}; give every column a name "
+            f"of its own"
+        )
+    return names
+
+
+def _decimal_commas(column: pd.Series) -> pd.Series:
+    """Read ``1,5`` as 1.5 where all of a column's values are such numbers."""
+    import pandas as pd
+
+    present = column.dropna()
+    if pd.api.types.is_numeric_dtype(column) or present.empty:
+        return column
+    text = present.astype(str).str.strip()
+    if not text.str.fullmatch(r"[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?").all():
+        return column
+    numbers = pd.to_numeric(text.str.replace(",", "."))
+    return numbers.astype("float64").reindex(column.index)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,222 @@
+"""From a user's table to rows, targets and nodes, with every doubt said in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedrelax.datasets.columns import find_column, first_text, kind_of, to_numbers, where
+from fedrelax.datasets.files import UNNAMED
+from fedrelax.datasets.targets import Task, prepare_target
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.typing import AnyArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DROP_HINT = "use drop_missing=True (--drop-missing) to leave such rows out"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The rows of all nodes, ready to be learned from."""
+
+    X: FloatArray
+    """Features, (rows, d)."""
+    y: AnyArray
+    """Targets, (rows,): floats for regression, class labels for classification."""
+    nodes: AnyArray
+    """The node of each row as a plain Python value, (rows,)."""
+    feature_names: tuple[str, ...]
+    """The columns of ``X``."""
+    task: Task
+    """``"regression"`` or ``"classification"``."""
+    classes: AnyArray | None
+    """The sorted class labels, or None for regression."""
+    notes: tuple[str, ...]
+    """What was decided or left out on the way, one sentence each."""
+    row_index: IntArray
+    """The position of each row in the frame that was given, for ``frame.iloc``."""
+
+
+def prepare_table(
+    frame: pd.DataFrame,
+    node: Hashable,
+    target: Hashable,
+    features: Sequence[Hashable] | None = None,
+    task: Literal["auto"] | Task = "auto",
+    drop_missing: bool = False,
+    exclude: Sequence[Hashable] = (),
+) -> Table:
+    """Take the node, the target and the features of every row from a table.
+
+    Without ``features``, all columns of numbers or true/false are used except the node, the target
+    and those in ``exclude``; what is left out is said in ``notes``. With ``task="auto"``, text and
+    true/false are classes, decimal numbers are not, and whole numbers are classes where they look
+    like codes: at most 20 different ones, none of them rare, none negative (two values may be).
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"site": ["a", "a", "b"], "wind": [1, 2, 4], "power": [0.1, 0.2, 0.5]})
+    >>> table = prepare_table(frame, node="site", target="power")
+    >>> table.feature_names, table.task, table.nodes.tolist()
+    (('wind',), 'regression', ['a', 'a', 'b'])
+    """
+    repeated = frame.columns[frame.columns.duplicated()].unique().tolist()
+    if repeated:
+        raise FedRelaxError(
+            f"the table has more than one column named {listing(repeated)}; "
+            f"give every column a name of its own"
+        )
+    if frame.empty:
+        raise FedRelaxError("the table has no rows; give at least two nodes with rows")
+    notes: list[str] = []
+    node, target = find_column(frame, node), find_column(frame, target)
+    if node == target:
+        raise FedRelaxError(
+            f"column {node!r} is given both as node and as target; name two different columns"
+        )
+    if features is None:
+        chosen = _automatic(frame, {node, target, *(find_column(frame, e) for e in exclude)}, notes)
+    else:
+        chosen = _explicit(frame, node, target, features)
+
+    kept = _complete(frame, [node, target, *chosen], drop_missing, notes)
+    nodes = _node_labels(frame[node].iloc[kept], notes)
+    if len(set(nodes)) < 2:
+        raise FedRelaxError(
+            f"column {node!r} names a single node, {nodes[0]!r}, which has no neighbours to learn "
+            f"from; give a table with at least two nodes, or name another column as node"
+        )
+    gaps = len(kept) < len(frame)
+    y, found, classes = prepare_target(frame[target].iloc[kept], frame, task, gaps, notes)
+    return Table(
+        X=np.column_stack([to_numbers(frame[c].iloc[kept]) for c in chosen]),
+        y=y,
+        nodes=nodes,
+        feature_names=tuple(str(c) for c in chosen),
+        task=found,
+        classes=classes,
+        notes=tuple(notes),
+        row_index=kept,
+    )
+
+
+def _automatic(frame: pd.DataFrame, taken: set[Hashable], notes: list[str]) -> list[Hashable]:
+    """All columns of numbers that are not taken; the others are noted."""
+    chosen: list[Hashable] = []
+    for column in frame.columns:
+        if column in taken:
+            continue
+        kind = kind_of(frame[column])
+        if kind == "numbers" and str(column).startswith(UNNAMED):
+            notes.append(f"Column {column!r} is left out: it has no name, as a saved row number.")
+        elif kind == "numbers":
+            chosen.append(column)
+        elif kind == "text":
+            place, value, count = first_text(frame[column])
+            notes.append(
+                f"Column {column!r} is left out: it holds text in {count} of {len(frame)} rows, "
+                f"such as {value!r} on {where(frame.index, place)}."
+            )
+        else:
+            notes.append(f"Column {column!r} is left out: it holds {kind}.")
+    if not chosen:
+        raise FedRelaxError(
+            "no column of numbers is left to learn from; add at least one feature column "
+            "that holds numbers" + (f" ({' '.join(notes)})" if notes else "")
+        )
+    return chosen
+
+
+def _explicit(
+    frame: pd.DataFrame, node: Hashable, target: Hashable, features: Sequence[Hashable]
+) -> list[Hashable]:
+    """The named columns, each checked to hold numbers."""
+    names = [features] if isinstance(features, str) else features
+    chosen = [find_column(frame, name) for name in names]
+    if not chosen:
+        raise FedRelaxError("features is empty; name at least one column, or leave features out")
+    for column in chosen:
+        kind = kind_of(frame[column])
+        if column in (node, target):
+            role = "node" if column == node else "target"
+            raise FedRelaxError(
+                f"column {column!r} is the {role} and cannot be a feature too; leave it out"
+            )
+        if chosen.count(column) > 1:
+            raise FedRelaxError(f"feature {column!r} is named twice; name it once")
+        if kind == "nothing":
+            raise FedRelaxError(f"feature column {column!r} is empty; fill it in or leave it out")
+        if kind != "numbers":
+            place, value, _ = first_text(frame[column])
+            remedy = "as hours since a start" if kind == "dates" else "as 0/1 columns"
+            raise FedRelaxError(
+                f"feature column {column!r} holds {kind} such as {str(value)!r} on "
+                f"{where(frame.index, place)}; encode it as numbers (for instance {remedy}), "
+                f"or leave it out"
+            )
+    return chosen
+
+
+def _complete(
+    frame: pd.DataFrame, columns: list[Hashable], drop_missing: bool, notes: list[str]
+) -> IntArray:
+    """The positions of the rows in which every column has a finite value."""
+    bad = {column: _missing(frame[column]) for column in columns}
+    gappy = [column for column in columns if bad[column].any()]
+    rows = np.any(list(bad.values()), axis=0)
+    if gappy and not drop_missing:
+        first = gappy[0]
+        also = f" (so have {listing(gappy[1:])})" if gappy[1:] else ""
+        raise FedRelaxError(
+            f"column {first!r} has {int(bad[first].sum())} missing or infinite values, the first "
+            f"on {where(frame.index, int(bad[first].argmax()))}{also}; fill them in, or {DROP_HINT}"
+        )
+    if rows.all():
+        raise FedRelaxError(
+            f"every row has a missing or infinite value in {listing(gappy)}; "
+            f"fill them in, or leave these columns out of the features"
+        )
+    if gappy:
+        notes.append(
+            f"{int(rows.sum())} of {len(frame)} rows are left out: a value is missing or infinite "
+            f"in {listing(gappy)}."
+        )
+    return np.flatnonzero(~rows)
+
+
+def _missing(column: pd.Series) -> npt.NDArray[np.bool_]:
+    kind = kind_of(column)
+    if kind == "numbers":
+        return np.asarray(~np.isfinite(to_numbers(column)))
+    missing = column.isna().to_numpy(dtype=bool)
+    if kind == "text":
+        missing = missing | (column.astype(object).astype(str).str.strip() == "").to_numpy(bool)
+    return np.asarray(missing)
+
+
+def _node_labels(column: pd.Series, notes: list[str]) -> AnyArray:
+    """Plain Python labels of one type: whole numbers, else text without blanks around it."""
+    labels: list[Any] = column.tolist()
+    if all(not isinstance(label, float) or label.is_integer() for label in labels):
+        # Whole numbers in a column with gaps arrive as floats.
+        labels = [int(label) if isinstance(label, float) else label for label in labels]
+    kinds = {float if isinstance(label, (int, float)) else type(label) for label in labels}
+    if len(kinds) > 1:
+        notes.append(f"Node column {column.name!r} mixes numbers and text; all are taken as text.")
+    if kinds != {float}:
+        texts = [str(label) for label in labels]
+        stripped = [text.strip() for text in texts]
+        changed = sum(new != old for new, old in zip(stripped, texts, strict=True))
+        if changed:
+            notes.append(
+                f"Blanks around {changed} entries of node column {column.name!r} are removed."
+            )
+        labels = stripped
+    nodes = np.empty(len(labels), dtype=object)
+    nodes[:] = labels
+    return nodes

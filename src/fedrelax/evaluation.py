@@ -1,0 +1,63 @@
+"""Did it help? Each node's error alone, pooled and together, on rows that nobody trained on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedrelax.baselines import Pooled
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor, group_rows
+from fedrelax.models import Task, adapt
+from fedrelax.typing import AnyArray, FloatArray
+
+MEASURES = {"regression": "RMSE", "classification": "error rate"}
+WAYS = ("local", "pooled", "fedrelax")
+
+
+def error(task: Task, y: AnyArray, prediction: FloatArray) -> float:
+    """Return the root mean square error, or the share of wrong labels; NaN without rows."""
+    if len(y) == 0:
+        return float("nan")
+    if task.is_classification:
+        return float(np.mean(task.decode(prediction) != y))
+    return float(np.sqrt(np.mean((task.encode(y) - prediction) ** 2)))
+
+
+def compare(
+    fitted: FedRelaxRegressor | FedRelaxClassifier,
+    train: tuple[FloatArray, AnyArray, Any],
+    test: tuple[FloatArray, AnyArray, Any],
+) -> tuple[Any, dict[str, float]]:
+    """Return a DataFrame with one line per node, and the errors over all test rows.
+
+    ``local`` is the node's model trained alone, ``pooled`` the same kind trained on everybody's
+    rows, ``fedrelax`` the model of the fitted estimator. Nodes without test rows have NaN.
+    """
+    import pandas as pd
+
+    X, y, nodes = train
+    X_test, y_test, nodes_test = test
+    result = fitted.result_
+    task, rows = result.task, group_rows(nodes, len(X))
+    templates = fitted.models_for(list(rows))
+    pooled = Pooled(templates, task).fit(X, y)
+    answers = {way: np.empty((len(X_test), task.n_outputs)) for way in WAYS}
+    held = group_rows(nodes_test, len(X_test))
+    for label, index in held.items():
+        answers["local"][index] = result.alone[label].predict(X_test[index])
+        answers["fedrelax"][index] = result.local_models[label].predict(X_test[index])
+    answers["pooled"] = pooled.predict(X_test, nodes_test)
+    lines = []
+    for label, index in rows.items():
+        out = held.get(label, np.arange(0))
+        lines.append(
+            {
+                "node": label,
+                "model": adapt(templates[label], task).name,
+                "rows": len(index),
+                "test_rows": len(out),
+                **{way: error(task, y_test[out], answers[way][out]) for way in WAYS},
+            }
+        )
+    return pd.DataFrame(lines), {way: error(task, y_test, answers[way]) for way in WAYS}

@@ -1,0 +1,368 @@
+"""The graph: who learns from whom, and how strongly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
+
+import numpy as np
+from scipy import sparse
+
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.graph import edges as edge_lists
+from fedrelax.graph import families, nearest, networks, spectrum
+from fedrelax.graph.labels import clean_labels, unknown_node
+from fedrelax.graph.matrices import read_matrix
+from fedrelax.typing import FloatArray, IntArray, Label
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+class Graph:
+    """An undirected, weighted graph with A_ij = A_ji >= 0 and A_ii = 0; zero weight is no edge.
+
+    A graph is one sparse matrix and a tuple of labels, and never changes: methods that alter
+    something return a new graph. ``Graph(matrix, labels)`` is the same as `from_matrix`.
+
+    >>> g = Graph.from_edges([("a", "b"), ("b", "c", 0.5)])
+    >>> g
+    Graph(3 nodes, 2 edges, mean degree 1, 1 component)
+    >>> g.neighbours("b")
+    {'a': 1.0, 'c': 0.5}
+    """
+
+    labels: tuple[Label, ...]
+    """The nodes, in the order of the matrix rows."""
+    positions: FloatArray | None
+    """Coordinates, one row per node, if the graph was made from coordinates (read-only)."""
+    geographic: bool
+    """Whether ``positions`` are (latitude, longitude) in degrees."""
+    _matrix: sparse.csr_array
+
+    def __init__(
+        self,
+        matrix: object,
+        labels: Iterable[object] | None = None,
+        positions: object = None,
+        geographic: bool = False,
+    ) -> None:
+        kept, names = read_matrix(matrix, labels)
+        places = None
+        if positions is not None:
+            places = np.array(positions, dtype=np.float64)
+            if places.ndim != 2 or len(places) != len(names):
+                raise FedRelaxError(
+                    f"positions has shape {places.shape}; give one row for each of the "
+                    f"{len(names)} nodes"
+                )
+            places.flags.writeable = False
+        self.__dict__.update(_matrix=kept, labels=names, positions=places, geographic=geographic)
+
+    # --- Ways to make a graph ---------------------------------------------------------------
+
+    @classmethod
+    def from_matrix(cls, A: object, labels: Iterable[object] | None = None) -> Self:
+        """Make a graph of a symmetric matrix: dense, scipy sparse, or a DataFrame (index = labels).
+
+        >>> Graph.from_matrix([[0, 2], [2, 0]], labels=["a", "b"]).degrees
+        array([2., 2.])
+        """
+        return cls(A, labels)
+
+    @classmethod
+    def from_edges(cls, edges: object, labels: Iterable[object] | None = None) -> Self:
+        """Make a graph of (u, v) or (u, v, weight) rows or of a DataFrame; no weight means 1.
+
+        ``labels`` names all nodes, also those without an edge, and sets their order; without it
+        the nodes come in the order in which the edges name them.
+
+        >>> Graph.from_edges([("a", "b")], labels=["b", "a", "alone"]).isolated
+        ('alone',)
+        """
+        return cls(*edge_lists.read_edges(edges, labels))
+
+    @classmethod
+    def from_csv(cls, path: str | PathLike[str], labels: Iterable[object] | None = None) -> Self:
+        """Read a CSV file with the columns source, target and, if wanted, weight.
+
+        Columns with other names are taken in this order. Labels are text, or integers if all of
+        them are whole numbers; with ``labels`` given, they are matched by their text.
+        """
+        return cls(*edge_lists.read_csv(path, labels))
+
+    @classmethod
+    def from_networkx(cls, g: nx.Graph, weight: str = "weight") -> Self:
+        """Make a graph of an undirected networkx graph; an edge without ``weight`` weighs 1."""
+        return cls(*networks.read_networkx(g, weight))
+
+    @classmethod
+    def from_coordinates(
+        cls,
+        coords: object,
+        k: int = 5,
+        metric: Literal["auto", "haversine", "euclidean"] = "auto",
+        labels: Iterable[object] | None = None,
+        weights: Literal["unit", "distance"] = "unit",
+    ) -> Self:
+        """Join every node to its ``k`` nearest others; an edge needs only one end to choose it.
+
+        ``coords`` is a DataFrame (index = labels), a dict from label to coordinates, or an array.
+        "auto" measures along the globe if a DataFrame has columns such as lat and lon (other
+        columns are then left alone), and straight otherwise; "haversine" takes arrays and dicts
+        as (latitude, longitude) in degrees. With ``k`` at or above the number of nodes, all are
+        joined.
+
+        Weights are 1 ("unit"), or exp(-(d / s)^2) with the distance d along the edge and s the
+        median of these distances, zeros left out ("distance"; one far beyond s rounds to no edge).
+
+        >>> Graph.from_coordinates({"a": (0, 0), "b": (0, 1), "c": (0, 3)}, k=1).neighbours("b")
+        {'a': 1.0, 'c': 1.0}
+        """
+        return cls(*nearest.nearest_by_coordinates(coords, k, metric, labels, weights))
+
+    @classmethod
+    def from_features(
+        cls, summaries: object, k: int = 5, labels: Iterable[object] | None = None
+    ) -> Self:
+        """Join every node to the ``k`` others with the most alike feature summaries.
+
+        ``summaries`` has a row per node (DataFrame, dict or array). Each column is centred and
+        divided by its standard deviation first; constant columns count for nothing.
+        """
+        return cls(*nearest.nearest_by_features(summaries, k, labels))
+
+    @classmethod
+    def complete(cls, labels: Iterable[object], weight: float = 1.0) -> Self:
+        """Join every node to every other with the same weight.
+
+        >>> Graph.complete(["a", "b", "c"]).n_edges
+        3
+        """
+        names = clean_labels(labels)
+        return cls(families.complete(len(names), weight), names)
+
+    @classmethod
+    def stochastic_block(
+        cls,
+        sizes: Sequence[int],
+        p_in: float,
+        p_out: float,
+        random_state: families.RandomState = None,
+        labels: Iterable[object] | None = None,
+    ) -> tuple[Self, IntArray]:
+        """Join nodes at random: with probability ``p_in`` within a block, ``p_out`` across blocks.
+
+        Returns the graph and the number of every node's block.
+
+        >>> g, blocks = Graph.stochastic_block([2, 3], p_in=1, p_out=0)
+        >>> g.n_edges, blocks.tolist()
+        (4, [0, 0, 1, 1, 1])
+        """
+        names = families.block_labels(sizes, labels)
+        matrix, blocks = families.stochastic_block(sizes, p_in, p_out, random_state)
+        return cls(matrix, names), blocks
+
+    @classmethod
+    def mixture_overlap(cls, shares: object, labels: Iterable[object] | None = None) -> Self:
+        """Weigh edges by the data that two nodes have in common: A_ij = sum_k min(rho_ik, rho_jk).
+
+        ``shares`` has a row rho_i per node: the shares of its data that come from each of K
+        sources, summing to 1. These are the paper's weights for data that are not i.i.d.
+
+        >>> Graph.mixture_overlap([[0.5, 0.5], [0.25, 0.75]]).neighbours(0)
+        {1: 0.75}
+        """
+        return cls(*families.mixture_overlap(shares, labels))
+
+    # --- What a graph knows -----------------------------------------------------------------
+
+    @property
+    def n_nodes(self) -> int:
+        """The number of nodes."""
+        return len(self.labels)
+
+    @property
+    def n_edges(self) -> int:
+        """The number of edges, each counted once."""
+        return int(self._matrix.nnz) // 2
+
+    @property
+    def adjacency(self) -> sparse.csr_array:
+        """The weights A_ij as a CSR array, rows in the order of ``labels`` (read-only)."""
+        kept = self._matrix
+        parts = (kept.data, kept.indices, kept.indptr)
+        return sparse.csr_array(parts, shape=kept.shape)  # own object, shared read-only arrays
+
+    @cached_property
+    def degrees(self) -> FloatArray:
+        """The weighted degrees sum_j A_ij (read-only)."""
+        degrees: FloatArray = self._matrix.sum(axis=1)
+        degrees.flags.writeable = False
+        return degrees
+
+    def laplacian(self) -> sparse.csr_array:
+        """Return L = D - A, with the weighted degrees on the diagonal of D."""
+        return spectrum.laplacian(self._matrix)
+
+    @cached_property
+    def lambda_2(self) -> float:
+        """The second smallest eigenvalue of the Laplacian: 0 if the graph falls apart.
+
+        The larger it is, the better the graph is knit and the faster news travels over it.
+        """
+        if self._component_of.max() > 0:
+            return 0.0
+        return spectrum.second_eigenvalue(self.laplacian())
+
+    def index(self, label: object) -> int:
+        """Return the row of a node."""
+        try:
+            return self._index[label]
+        except (KeyError, TypeError):
+            raise unknown_node(label, self.labels) from None
+
+    def neighbours(self, label: object) -> dict[Label, float]:
+        """Return the neighbours of a node and the weights of the edges to them."""
+        i = self.index(label)
+        row = slice(self._matrix.indptr[i], self._matrix.indptr[i + 1])
+        found = self._matrix.indices[row].tolist()
+        weights = self._matrix.data[row].tolist()
+        return {self.labels[j]: weight for j, weight in zip(found, weights, strict=True)}
+
+    def edges(self) -> Iterator[tuple[Label, Label, float]]:
+        """Yield every edge once as (u, v, weight), u before v in the order of the labels."""
+        upper = sparse.triu(self._matrix, format="coo")
+        ends = upper.row.tolist(), upper.col.tolist(), upper.data.tolist()
+        for i, j, weight in zip(*ends, strict=True):
+            yield self.labels[i], self.labels[j], weight
+
+    @property
+    def isolated(self) -> tuple[Label, ...]:
+        """The nodes without any edge."""
+        return tuple(self.labels[i] for i in np.flatnonzero(np.diff(self._matrix.indptr) == 0))
+
+    def components(self) -> list[list[Label]]:
+        """Return the connected parts, each in the order of the labels.
+
+        >>> Graph.from_edges([("a", "c")], labels=["a", "b", "c"]).components()
+        [['a', 'c'], ['b']]
+        """
+        parts: list[list[Label]] = [[] for _ in range(self._component_of.max() + 1)]
+        for label, part in zip(self.labels, self._component_of.tolist(), strict=True):
+            parts[part].append(label)
+        return parts
+
+    # --- Graphs made from this one ----------------------------------------------------------
+
+    def subgraph(self, labels: Iterable[object]) -> Self:
+        """Return the graph on some of the nodes, in the order given, with the edges among them."""
+        rows = [self.index(label) for label in clean_labels(labels)]
+        places = None if self.positions is None else self.positions[rows]
+        names = [self.labels[row] for row in rows]
+        return type(self)(self._matrix[rows][:, rows], names, places, self.geographic)
+
+    def reorder(self, labels: Iterable[object]) -> Self:
+        """Return the same graph with its nodes in another order."""
+        ordered = self.subgraph(labels)
+        self._refuse_missing(ordered.labels)
+        return ordered
+
+    def with_labels(self, labels: Iterable[object]) -> Self:
+        """Return the graph on ``labels``: all its nodes and new ones without edges, in this order.
+
+        New nodes have the position NaN, if the graph has positions.
+        """
+        names = clean_labels(labels)
+        self._refuse_missing(names)
+        row = {label: number for number, label in enumerate(names)}
+        rows = np.array([row[label] for label in self.labels])
+        own = self._matrix.tocoo()
+        shape = (len(names), len(names))
+        matrix = sparse.csr_array((own.data, (rows[own.row], rows[own.col])), shape=shape)
+        places = None
+        if self.positions is not None:
+            places = np.full((len(names), self.positions.shape[1]), np.nan)
+            places[rows] = self.positions
+        return type(self)(matrix, names, places, self.geographic)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the graph with every weight multiplied by ``factor`` >= 0."""
+        families.check_factor("factor", factor)
+        return type(self)(self._matrix * factor, self.labels, self.positions, self.geographic)
+
+    def to_networkx(self) -> nx.Graph:
+        """Return a networkx graph with the attribute ``weight`` on every edge."""
+        return networks.write_networkx(self.labels, self.edges())
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write the edges as source,target,weight.
+
+        Nodes without an edge are not in the file: give their labels to `from_csv`.
+        """
+        edge_lists.write_csv(path, self.edges())
+
+    # --- Python's own -----------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.n_nodes
+
+    def __contains__(self, label: object) -> bool:
+        try:
+            return label in self._index
+        except TypeError:
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both have the same labels in the same order and exactly the same weights."""
+        if not isinstance(other, Graph):
+            return NotImplemented
+        a, b = self._matrix, other._matrix
+        return self.labels == other.labels and all(
+            np.array_equal(getattr(a, part), getattr(b, part))
+            for part in ("indptr", "indices", "data")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        def count(number: int, noun: str) -> str:
+            return f"{number} {noun}{'' if number == 1 else 's'}"
+
+        parts = int(self._component_of.max()) + 1
+        return (
+            f"{type(self).__name__}({count(self.n_nodes, 'node')}, {count(self.n_edges, 'edge')}, "
+            f"mean degree {self.degrees.mean():.3g}, {count(parts, 'component')})"
+        )
+
+    def __setattr__(self, name: str, value: object) -> Never:
+        raise AttributeError(f"a Graph never changes, so {name} cannot be set; make a new one")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.adjacency, self.labels, self.positions, self.geographic)
+
+    # --- Kept once computed -----------------------------------------------------------------
+
+    @cached_property
+    def _index(self) -> dict[object, int]:
+        return {label: number for number, label in enumerate(self.labels)}
+
+    @cached_property
+    def _component_of(self) -> IntArray:
+        """The component of every node, numbered in the order of the labels."""
+        from scipy.sparse.csgraph import connected_components
+
+        _, part = connected_components(self._matrix, directed=False)
+        _, first, part = np.unique(part, return_index=True, return_inverse=True)
+        rank: IntArray = np.argsort(np.argsort(first))
+        return rank[part]
+
+    def _refuse_missing(self, labels: tuple[Label, ...]) -> None:
+        missing = self._index.keys() - set(labels)
+        if missing:
+            left = [label for label in self.labels if label in missing]
+            raise FedRelaxError(
+                f"labels leaves out the nodes {listing(left)}; name them too, or use subgraph"
+            )

@@ -1,0 +1,139 @@
+"""The adjacency matrix: what is accepted, what is refused, and the form in which it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.graph.labels import clean_labels
+from fedrelax.graph.tables import as_array, frame_labels, is_frame, is_number
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
+
+ROUNDING = 1e-12
+"""Relative difference of A_ij and A_ji that counts as rounding and is averaged away."""
+
+Where = Callable[[int], str]
+"""Says where edge number e was read, for messages: "roads.csv, line 7: ", or nothing."""
+
+
+def nowhere(edge: int) -> str:
+    """Name no place: the edges were not read from a file or table."""
+    return ""
+
+
+def read_matrix(
+    matrix: object, labels: Iterable[object] | None
+) -> tuple[sparse.csr_array, tuple[Label, ...]]:
+    """Return the checked adjacency (see `clean_adjacency`) and the labels of its rows."""
+    entries: Any = matrix
+    if is_frame(matrix):
+        named = labels is None
+        labels = frame_labels(entries, labels)
+        if named and set(clean_labels(entries.columns)) != set(labels):
+            raise FedRelaxError(
+                "the rows and the columns of the matrix name different nodes; "
+                "give both the same labels"
+            )
+        entries = (entries[list(entries.index)] if named else entries).to_numpy()
+    if not sparse.issparse(entries):
+        try:
+            entries = as_array(entries)
+        except ValueError:
+            raise FedRelaxError("the rows of the matrix have different lengths") from None
+    if entries.ndim != 2 or entries.shape[0] != entries.shape[1]:
+        raise FedRelaxError(
+            f"the matrix has shape {entries.shape}; give a square one, a row and a column per node"
+        )
+    names = clean_labels(labels, entries.shape[0])
+    return clean_adjacency(_as_numbers(entries, names), names), names
+
+
+def clean_adjacency(matrix: Any, labels: Sequence[Label]) -> sparse.csr_array:
+    """Return a read-only CSR copy with A_ij = A_ji > 0 and A_ii = 0, or say which edge is wrong.
+
+    Zero weights are no edges. Differences within `ROUNDING` between A_ij and A_ji are averaged.
+    """
+    kept = sparse.csr_array(matrix, dtype=np.float64, copy=True)
+    kept.sum_duplicates()
+    kept.eliminate_zeros()
+    triplets = kept.tocoo()
+    check_weights(triplets.row, triplets.col, triplets.data, labels)
+    gap = kept - kept.T
+    if gap.nnz:
+        _check_symmetric(kept, gap, labels)
+        kept = sparse.csr_array(0.5 * kept + 0.5 * kept.T)
+    kept.sort_indices()
+    for part in (kept.data, kept.indices, kept.indptr):
+        part.flags.writeable = False
+    return kept
+
+
+def check_weights(
+    rows: AnyArray,
+    columns: AnyArray,
+    weights: FloatArray,
+    labels: Sequence[Label],
+    where: Where = nowhere,
+) -> None:
+    """Refuse weights that are not finite or are negative, and self-loops; name the first one."""
+
+    def first(wrong: AnyArray) -> tuple[str, str, float] | None:
+        if not wrong.any():
+            return None
+        e = int(np.argmax(wrong))
+        pair = f"({labels[rows[e]]!r}, {labels[columns[e]]!r})"
+        return where(e), pair, float(weights[e])
+
+    if found := first(~np.isfinite(weights)):
+        place, pair, weight = found
+        raise FedRelaxError(f"{place}edge {pair} has the weight {weight}; give a finite number")
+    if found := first(weights < 0):
+        place, pair, weight = found
+        raise FedRelaxError(
+            f"{place}edge {pair} has the negative weight {weight}; weights must be zero (no edge) "
+            "or positive"
+        )
+    if found := first((rows == columns) & (weights != 0)):
+        place, pair, weight = found
+        raise FedRelaxError(
+            f"{place}edge {pair} with weight {weight} joins a node to itself; remove it "
+            "(in a matrix, set the diagonal to zero)"
+        )
+
+
+def from_pairs(n_nodes: int, i: IntArray, j: IntArray, weights: FloatArray) -> sparse.csr_array:
+    """Return the symmetric matrix whose edges (i, j) are each given once."""
+    rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
+    both = np.concatenate([weights, weights])
+    return sparse.csr_array((both, (rows, columns)), shape=(n_nodes, n_nodes))
+
+
+def _check_symmetric(kept: Any, gap: Any, labels: Sequence[Label]) -> None:
+    excess = (abs(gap) - ROUNDING * kept.maximum(kept.T)).tocoo()
+    wrong = np.flatnonzero(excess.data > 0)
+    if not len(wrong):
+        return
+    i, j = int(excess.row[wrong[0]]), int(excess.col[wrong[0]])
+    raise FedRelaxError(
+        f"the matrix is not symmetric: the weight from {labels[i]!r} to {labels[j]!r} is "
+        f"{float(kept[i, j])} and from {labels[j]!r} to {labels[i]!r} it is {float(kept[j, i])}; "
+        "make both equal (A + A.T if each edge is stored only once)"
+    )
+
+
+def _as_numbers(entries: Any, labels: Sequence[Label]) -> Any:
+    if entries.dtype.kind in "biuf":
+        return entries
+    if not sparse.issparse(entries):
+        for i, j in np.ndindex(*entries.shape):
+            if not is_number(entries[i, j]):
+                raise FedRelaxError(
+                    f"the weight between {labels[i]!r} and {labels[j]!r} is {entries[i, j]!r}; "
+                    "give a real number"
+                )
+        return entries.astype(np.float64)
+    raise FedRelaxError(f"the matrix holds entries of type {entries.dtype}; give real numbers")

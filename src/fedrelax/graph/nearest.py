@@ -1,0 +1,169 @@
+"""Nearest-neighbour graphs, on the plane, on the globe, or between feature summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.graph.matrices import from_pairs
+from fedrelax.graph.tables import is_frame, read_table
+from fedrelax.typing import FloatArray, IntArray, Label
+
+LATITUDE = ("latitude", "lat")
+LONGITUDE = ("longitude", "lon", "lng", "long")
+
+
+def nearest_by_coordinates(
+    coordinates: object, k: int, metric: str, labels: Iterable[object] | None, weights: str
+) -> tuple[sparse.csr_array, tuple[Label, ...], FloatArray, bool]:
+    """Return the adjacency, labels, positions and whether these are latitudes and longitudes."""
+    if metric not in ("auto", "haversine", "euclidean"):
+        raise FedRelaxError(
+            f"metric is {metric!r}; choose 'auto', 'haversine' (latitude, longitude) or 'euclidean'"
+        )
+    if weights not in ("unit", "distance"):
+        raise FedRelaxError(f"weights is {weights!r}; choose 'unit' or 'distance'")
+    found = _latitude_longitude(coordinates) if metric != "euclidean" else None
+    if found is not None:
+        frame: Any = coordinates
+        coordinates = frame[found]
+    positions, names = read_table(coordinates, labels, "coordinate")
+    globe = metric == "haversine" or found is not None
+    points = _on_the_sphere(positions, names) if globe else _to_unit_size(positions)
+    i, j = neighbour_pairs(points, k, names)
+    values = np.ones(len(i))
+    if weights == "distance":
+        distance = np.linalg.norm(points[i] - points[j], axis=1)
+        if globe:
+            distance = 2 * np.arcsin(np.minimum(distance / 2, 1))
+        apart = distance[distance > 0]
+        if len(apart):
+            values = np.exp(-((distance / np.median(apart)) ** 2))
+    return from_pairs(len(names), i, j, values), names, positions, globe
+
+
+def nearest_by_features(
+    summaries: object, k: int, labels: Iterable[object] | None
+) -> tuple[sparse.csr_array, tuple[Label, ...]]:
+    """Return the adjacency of the k nearest by columns that are centred and of unit spread."""
+    table, names = read_table(summaries, labels, "feature")
+    varies = table.min(axis=0) < table.max(axis=0)
+    if len(names) > 1 and not varies.any():
+        raise FedRelaxError(
+            "every feature is the same on all nodes, so none is nearer than another; "
+            "give a feature that differs"
+        )
+    columns = [_to_unit_size(column) for column in table.T[varies]]
+    # Moments of the sorted column: they do not depend on the order of the nodes, to the last bit.
+    scaled = [(c - np.sort(c).mean()) / np.sort(c).std() for c in columns]
+    points = np.column_stack(scaled) if scaled else np.zeros((len(names), 1))
+    i, j = neighbour_pairs(points, k, names)
+    return from_pairs(len(names), i, j, np.ones(len(i))), names
+
+
+def neighbour_pairs(
+    points: FloatArray, k: int, labels: Sequence[Label]
+) -> tuple[IntArray, IntArray]:
+    """Return every pair (i, j), i < j, in which one end is among the k nearest of the other.
+
+    Equally near nodes are chosen by their place among the sorted points and, where points
+    coincide, in turn by label, so that the result does not depend on the order of the nodes.
+    """
+    from scipy.spatial import cKDTree
+
+    n = len(points)
+    k = min(_check_k(k), n - 1)
+    points = points + 0.0  # makes -0.0 and 0.0 one value
+    place, group, size = np.unique(points, axis=0, return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    m = len(place)
+    if m < n:
+        text = np.array([repr(label) for label in labels])
+        order = np.lexsort((text, group))
+    else:
+        order = np.argsort(group)
+    start = np.cumsum(size) - size
+
+    # Per place: the own place first, then the nearest others; how many members to take from each.
+    near = cKDTree(place).query(place, k=min(k + 1, m))[1].reshape(m, -1)
+    own = np.arange(m)[:, None]
+    groups = np.hstack([own, near])
+    room = np.hstack([size[own] - 1, np.where(near == own, 0, size[near])])
+    take = np.clip(k - (np.cumsum(room, axis=1) - room), 0, room)
+
+    # Per node, in sorted order: the members to take, starting after the node's own rank.
+    home = group[order]
+    rank = np.arange(n) - start[home]
+    runs = take[home].ravel()
+    source = np.repeat(np.arange(n), k)
+    target = np.repeat(groups[home].ravel(), runs)
+    offset = np.arange(n * k) - np.repeat(np.cumsum(runs) - runs, runs)
+    at_home = target == home[source]
+    member = (rank[source] + offset + at_home) % size[target]
+    i, j = order[source], order[start[target] + member]
+    pairs = np.unique(np.minimum(i, j) * n + np.maximum(i, j))
+    return pairs // n, pairs % n
+
+
+def _check_k(k: int) -> int:
+    try:
+        k = index(k)
+    except TypeError:
+        raise FedRelaxError(f"k is {k!r}; give a whole number of neighbours") from None
+    if k < 1:
+        raise FedRelaxError(f"k is {k}; every node needs at least one neighbour, so k >= 1")
+    return k
+
+
+def _latitude_longitude(coordinates: object) -> list[Any] | None:
+    """Return the names of the latitude and longitude columns, or ``None`` if there are none."""
+    if not is_frame(coordinates):
+        return None
+    frame: Any = coordinates
+    found = [
+        [column for column in frame.columns if str(column).strip().lower() in names]
+        for names in (LATITUDE, LONGITUDE)
+    ]
+    if found == [[], []]:
+        return None
+    if [len(columns) for columns in found] != [1, 1]:
+        raise FedRelaxError(
+            f"the columns {list(frame.columns)} do not hold exactly one latitude and one "
+            "longitude; rename them, or set metric='euclidean'"
+        )
+    return found[0] + found[1]
+
+
+def _on_the_sphere(positions: FloatArray, names: Sequence[Label]) -> FloatArray:
+    """Return unit vectors: the chord between them grows with the great-circle distance."""
+    if positions.shape[1] != 2:
+        raise FedRelaxError(
+            f"metric 'haversine' needs two columns, latitude and longitude in degrees; "
+            f"found {positions.shape[1]}"
+        )
+    for column, what, most in ((0, "latitude", 90), (1, "longitude", 360)):
+        outside = np.flatnonzero(np.abs(positions[:, column]) > most)
+        if len(outside):
+            raise FedRelaxError(
+                f"node {names[outside[0]]!r} has the {what} {positions[outside[0], column]}, "
+                f"outside [-{most}, {most}]; give degrees, latitude first"
+            )
+    pole = np.abs(positions[:, 0]) == 90
+    latitude = np.radians(positions[:, 0])
+    # One name for each place: no longitude at a pole, and -180 is 180.
+    longitude = np.radians(np.where(pole, 0.0, np.mod(positions[:, 1], 360)))
+    across = np.where(pole, 0.0, np.cos(latitude))
+    return np.column_stack(
+        [across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)]
+    )
+
+
+def _to_unit_size(values: FloatArray) -> FloatArray:
+    """Return the values times the power of two (exact) that keeps their squares in range."""
+    scaled: FloatArray = np.ldexp(values, -np.frexp(np.abs(values).max())[1])
+    return scaled

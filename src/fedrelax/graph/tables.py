@@ -1,0 +1,126 @@
+"""Tables with one row per node (coordinates, summaries, shares): DataFrame, dict or array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.graph.labels import clean_label, clean_labels, unknown_node
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+
+def is_frame(data: object) -> bool:
+    """Tell whether ``data`` is a pandas DataFrame, without importing pandas."""
+    return hasattr(data, "columns") and hasattr(data, "iloc") and hasattr(data, "to_numpy")
+
+
+def is_number(entry: object) -> bool:
+    """Tell whether an entry is a real number of Python, numpy or the decimal module; text is not.
+
+    >>> [is_number(entry) for entry in (1, np.float32(0.5), True, "1", None, 1j)]
+    [True, True, True, False, False, False]
+    """
+    return isinstance(entry, Real | Decimal | np.bool_)
+
+
+def as_array(rows: Any) -> AnyArray:
+    """Return an array that keeps numbers apart from text: one word must not turn all into text."""
+    found: AnyArray = np.asarray(rows)
+    return found if found.dtype.kind not in "US" else np.asarray(rows, dtype=object)
+
+
+def frame_labels(frame: Any, labels: Iterable[object] | None) -> tuple[Label, ...]:
+    """Return the labels of a DataFrame's rows: its index, or ``labels`` if that only counts."""
+    if labels is None:
+        return clean_labels(frame.index)
+    given = clean_labels(labels, len(frame))
+    index = tuple(frame.index)
+    if frame.index.is_unique and given != index and index != tuple(range(len(frame))):
+        raise FedRelaxError(
+            f"the rows are already labelled {listing(index)} by the index of the DataFrame and "
+            f"labels says {listing(given)}; leave labels out, or reset the index"
+        )
+    return given
+
+
+def read_table(
+    data: object, labels: Iterable[object] | None, what: str
+) -> tuple[FloatArray, tuple[Label, ...]]:
+    """Return ``data`` as an array with one row per node, all finite, and the nodes' labels.
+
+    ``what`` names one entry in messages, for instance "coordinate".
+    """
+    columns: list[object] | None = None
+    rows: Any
+    if is_frame(data):
+        frame: Any = data
+        names = frame_labels(frame, labels)
+        columns = list(frame.columns)
+        rows = frame.to_numpy()
+    elif isinstance(data, Mapping):
+        by_label = {clean_label(label): row for label, row in data.items()}
+        names = _order(by_label, labels)
+        rows = [by_label[label] for label in names]
+        _check_lengths(rows, names, what)
+    elif isinstance(data, Iterable) and not isinstance(data, str):
+        rows = data if isinstance(data, np.ndarray) else list(data)
+        names = clean_labels(labels, len(rows))
+        _check_lengths(rows, names, what)
+    else:
+        raise FedRelaxError(f"expected a table with one row of {what}s per node, found {data!r}")
+    table = as_array(rows)
+    if table.ndim != 2 or table.shape[1] == 0:
+        raise FedRelaxError(
+            f"expected a table with one row of {what}s per node, found shape {table.shape}"
+        )
+    return _as_finite(table, names, columns, what), names
+
+
+def _order(by_label: dict[Label, Any], labels: Iterable[object] | None) -> tuple[Label, ...]:
+    known = clean_labels(by_label)
+    if labels is None:
+        return known
+    names = clean_labels(labels)
+    for label in names:
+        if label not in by_label:
+            raise unknown_node(label, known, "labels: ")
+    if len(names) < len(known):
+        left = [label for label in known if label not in set(names)]
+        raise FedRelaxError(f"labels leaves out the nodes {listing(left)}; name every node")
+    return names
+
+
+def _check_lengths(rows: Any, names: tuple[Label, ...], what: str) -> None:
+    lengths = [np.size(row) for row in rows]
+    for name, length in zip(names, lengths, strict=True):
+        if length != lengths[0]:
+            raise FedRelaxError(
+                f"node {name!r} has {length} {what}s and node {names[0]!r} has {lengths[0]}; "
+                "give every node the same number"
+            )
+
+
+def _as_finite(
+    table: AnyArray, names: tuple[Label, ...], columns: list[object] | None, what: str
+) -> FloatArray:
+    def bad(row: int, column: int) -> FedRelaxError:
+        place = f"column {columns[column] if columns else column}"
+        return FedRelaxError(
+            f"node {names[row]!r} has the {what} {table[row, column]!s} ({place}); "
+            "give a finite number, or leave the node out"
+        )
+
+    if table.dtype.kind not in "biuf":
+        for row, column in np.ndindex(*table.shape):
+            if not is_number(table[row, column]):
+                raise bad(row, column)
+    values: FloatArray = np.array(table, dtype=np.float64)
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        raise bad(*wrong[0])
+    return values

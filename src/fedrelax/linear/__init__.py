@@ -1,0 +1,32 @@
+"""Networks of linear models, all nodes at once: arrays in, arrays out."""
+
+from fedrelax.linear.accelerate import Solution, solve_accelerated, solve_conjugate, solve_rounds
+from fedrelax.linear.floor import Floor, copy_seconds, measure_floor, round_bytes
+from fedrelax.linear.gradient import GradientRounds
+from fedrelax.linear.memory import available_bytes, estimate_bytes, require_memory
+from fedrelax.linear.objective import local_losses, objective, variations
+from fedrelax.linear.plain import SequentialRounds, SimultaneousRounds
+from fedrelax.linear.problem import LinearProblem
+from fedrelax.linear.rounds import ExactUpdate
+
+__all__ = [
+    "ExactUpdate",
+    "Floor",
+    "GradientRounds",
+    "LinearProblem",
+    "SequentialRounds",
+    "SimultaneousRounds",
+    "Solution",
+    "available_bytes",
+    "copy_seconds",
+    "estimate_bytes",
+    "local_losses",
+    "measure_floor",
+    "objective",
+    "require_memory",
+    "round_bytes",
+    "solve_accelerated",
+    "solve_conjugate",
+    "solve_rounds",
+    "variations",
+]

@@ -1,0 +1,109 @@
+"""Gradient steps of all nodes at once: plain, and RMSprop with the paper's constants."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.linear.problem import LinearProblem
+from fedrelax.linear.rounds import Coupling, System, node_matrices
+from fedrelax.typing import AnyArray
+
+
+class GradientRounds:
+    """One gradient step per node and round, from the neighbours' models of the last round.
+
+    paper: ``g_i = 2 [(H_i + R_i + alpha S_i) w_i - b_i - alpha sum_j A_ij Q_j w_j]``;
+    symmetric: the gradient of GTVMin.
+
+    rule "plain": ``w <- w - rate g``. rule "rmsprop": ``v <- c v + (1-c) g^2``,
+    ``w <- w - rate g / (sqrt(v) + eps)``, v zero at first. ``first_exchange`` "zeros" takes the
+    neighbours' predictions as zero in round one, as the authors' code does; "models" takes the
+    initial models' predictions, as the paper says.
+
+    With one common public set no d x d matrix per node is formed: ``alpha (L W) Q`` with the
+    Laplacian L of the graph does the coupling and ``H_i`` may stay in row form.
+    """
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        alpha: float,
+        initial: npt.ArrayLike | None = None,
+        *,
+        rule: Literal["rmsprop", "plain"] = "rmsprop",
+        rate: float = 0.01,
+        smoothing: float = 0.99,
+        epsilon: float = 1e-8,
+        first_exchange: Literal["models", "zeros"] = "models",
+        system: System = "paper",
+    ) -> None:
+        if rule not in ("rmsprop", "plain"):
+            raise FedRelaxError(f"rule: expected 'rmsprop' or 'plain', found {rule!r}")
+        if first_exchange not in ("models", "zeros"):
+            raise FedRelaxError(
+                f"first_exchange: expected 'models' or 'zeros', found {first_exchange!r}"
+            )
+        self.problem = problem
+        self.rule, self.rate, self.smoothing, self.epsilon = rule, rate, smoothing, epsilon
+        self.rounds = 0
+        self.coupling = Coupling(problem, alpha, system)
+        self._silent = first_exchange == "zeros"
+        self.W = problem.stored(initial)
+        self._half, self._work = np.empty_like(self.W), np.empty_like(self.W)
+        self._square = np.zeros_like(self.W)
+        self._matrix = None if problem.public is None else node_matrices(self.coupling)
+        self._ridge = problem.ridge.astype(problem.dtype)[:, :, None]
+        self._degree = problem.degree.astype(problem.dtype)[:, None, None]
+
+    def _half_gradient(self) -> AnyArray:
+        """Return ``g / 2``."""
+        problem, W, out, work = self.problem, self.W, self._half, self._work
+        if self._silent:
+            out.fill(0)
+        elif self._matrix is None:
+            problem.exchange(W, out)
+        else:
+            self.coupling(W, out)
+        self._silent = False
+        if self._matrix is not None:
+            np.matmul(self._matrix, W, out=work)
+            np.subtract(work, out, out=out)
+        else:
+            np.multiply(self._degree, W, out=work)
+            work -= out
+            self.coupling.on_public(work, out)
+            out += problem.own.apply(W, work)
+            if self._ridge.any():
+                out += np.multiply(self._ridge, W, out=work)
+        out -= problem.moment
+        return out
+
+    def step(self) -> None:
+        """Run one round."""
+        half = self._half_gradient()
+        work = self._work
+        if self.rule == "rmsprop":
+            v = self._square
+            np.multiply(half, half, out=work)
+            work *= 4 * (1 - self.smoothing)
+            v *= self.smoothing
+            v += work
+            np.sqrt(v, out=work)
+            work += self.epsilon
+            np.divide(half, work, out=half)
+        half *= 2 * self.rate
+        self.W -= half
+        self.rounds += 1
+
+    def gradient(self) -> AnyArray:
+        """Return the gradient at the current models, in the given order of nodes."""
+        return self.problem.given(2 * self._half_gradient())
+
+    @property
+    def models(self) -> AnyArray:
+        """All models (n, d, q) in the given order of nodes."""
+        return self.problem.given(self.W)

@@ -1,0 +1,178 @@
+"""The exact update: every node takes the argmin, through one inverse per node formed once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.linear.blocks import Blocks, invert
+from fedrelax.linear.memory import require_memory
+from fedrelax.linear.problem import LinearProblem
+from fedrelax.linear.rows import BUFFER_NUMBERS, Progress
+from fedrelax.typing import AnyArray
+
+System = Literal["paper", "symmetric"]
+MinimumNorm = Literal["coefficients", "all"]
+
+
+class Coupling:
+    """What neighbours contribute to node i, in terms of their models.
+
+    paper:     ``alpha sum_j A_ij Q_j w_j``, the neighbours' predictions on their own public sets;
+    symmetric: ``alpha sum_j A_ij (Q_i + Q_j) w_j``, as in the GTVMin objective.
+    """
+
+    def __init__(self, problem: LinearProblem, alpha: float, system: System) -> None:
+        if not (np.isfinite(alpha) and alpha >= 0):
+            raise FedRelaxError(f"alpha: expected a number >= 0, found {alpha}")
+        if system not in ("paper", "symmetric"):
+            raise FedRelaxError(f"system: expected 'paper' or 'symmetric', found {system!r}")
+        problem.require_own()
+        self.problem = problem
+        self.alpha = float(alpha)
+        self.system = system
+        twice = 2.0 if system == "symmetric" else 1.0
+        self.symmetric = system == "symmetric" and problem.public is not None
+        self.common: AnyArray | None = None
+        if problem.common is not None:
+            self.common = (twice * self.alpha * problem.common).astype(problem.dtype)
+        self._u = np.empty((problem.n, problem.d, problem.q), dtype=problem.dtype)
+        self._v = np.empty_like(self._u) if self.symmetric else self._u
+
+    def on_public(self, W: AnyArray, out: AnyArray) -> AnyArray:
+        """Write ``alpha Q_j w_j``, what node j sends (twice that: common set, symmetric)."""
+        if self.common is not None:
+            if W.shape[2] == 1:
+                np.matmul(W[:, :, 0], self.common, out=out[:, :, 0])
+            else:
+                np.matmul(self.common, W, out=out)
+            return out
+        public = self.problem.public
+        assert public is not None
+        public.apply(W, out)
+        return np.multiply(out, self.alpha, out=out)
+
+    def __call__(self, W: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:
+        """Write ``start`` plus the coupling of models ``W``, both in stored order."""
+        exchange = self.problem.exchange
+        if not self.symmetric:
+            return exchange(self.on_public(W, self._u), out, start)
+        exchange(W, self._u)
+        self.on_public(self._u, self._v)
+        self.on_public(W, self._u)
+        exchange(self._u, out, start)
+        return np.add(out, self._v, out=out)
+
+    def diagonal(self, matrices: AnyArray) -> None:
+        """Add ``alpha sum_j A_ij Q_j`` (symmetric: ``Q_i + Q_j``) to each node's matrix."""
+        problem, public = self.problem, self.problem.public
+        for a in range(problem.d):
+            if public is None:
+                assert self.common is not None
+                matrices[:, a, :] += problem.degree[:, None] * self.common[a]
+                continue
+            row = public.row(a)
+            matrices[:, a, :] += self.alpha * (problem.adjacency @ row)
+            if self.symmetric:
+                matrices[:, a, :] += (self.alpha * problem.degree[:, None]) * row
+
+
+def node_matrices(coupling: Coupling, *, overwrite: bool = False) -> AnyArray:
+    """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (n, d, d), in place of H if asked."""
+    problem = coupling.problem
+    if overwrite and not problem.own.low_rank:
+        M = problem.own.array
+        problem.own = Blocks(np.empty((0, 0, problem.d), dtype=problem.dtype), low_rank=True)
+        problem.spent = True
+    else:
+        M = problem.own.dense().copy() if not problem.own.low_rank else problem.own.dense()
+    coupling.diagonal(M)
+    steps = np.arange(problem.d)
+    M[:, steps, steps] += problem.ridge
+    return M
+
+
+class ExactUpdate:
+    """All nodes' argmin at once: ``M_i w_i = s_i``, ``s_i = b_i + coupling_i(w)``.
+
+    Iterations run on the right-hand sides s, because ``s_new - s`` is the residual of the system at
+    ``w = M^-1 s``, for free. With per-node public sets and the paper's system,
+    ``C_i = alpha Q_i M_i^-1`` is stored too (``fused``): a round ``s <- b + A (C s)`` then reads one
+    matrix per node, not two.
+
+    A node whose ``M_i`` is singular takes the minimum-norm solution: over all entries of w_i
+    (``minimum_norm="all"``), or over all but the intercept ("coefficients": scikit-learn's choice,
+    and the same thing without an intercept).
+
+    ``overwrite`` builds the inverses in the problem's own Gram matrices, to halve the peak; the
+    problem then serves no other update.
+    """
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        alpha: float,
+        *,
+        system: System = "paper",
+        minimum_norm: MinimumNorm = "coefficients",
+        fused: bool = True,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        self.problem = problem
+        self.coupling = Coupling(problem, alpha, system)
+        fused = fused and system == "paper" and problem.public is not None
+        block = problem.n * problem.d**2 * problem.dtype.itemsize
+        require_memory(
+            block * (int(fused) + (not overwrite)),
+            n=problem.n,
+            d=problem.d,
+            common=problem.public is None,
+            dtype=problem.dtype,
+        )
+        self.inverse = node_matrices(self.coupling, overwrite=overwrite)
+        self.fused = np.empty_like(self.inverse) if fused else None
+        over_coefficients = problem.intercept and minimum_norm == "coefficients"
+        group = max(1, BUFFER_NUMBERS // problem.d**2)
+        for lo in range(0, problem.n, group):
+            part = slice(lo, min(lo + group, problem.n))
+            inverse = invert(self.inverse[part], intercept_last=over_coefficients)
+            self.inverse[part] = inverse
+            if self.fused is not None:
+                assert problem.public is not None
+                np.matmul(problem.public.dense(part), inverse, out=inverse)
+                self.fused[part] = self.coupling.alpha * inverse
+            if progress is not None:
+                progress(part.stop, problem.n)
+        self._w = np.empty((problem.n, problem.d, problem.q), dtype=problem.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the update's own arrays."""
+        fused = 0 if self.fused is None else self.fused.nbytes
+        return int(self.inverse.nbytes + fused + 2 * self._w.nbytes)
+
+    def models(self, s: AnyArray, out: AnyArray | None = None) -> AnyArray:
+        """Return ``w = M^-1 s`` in stored order."""
+        return np.matmul(self.inverse, s, out=np.empty_like(s) if out is None else out)
+
+    def sources(self, W: AnyArray) -> AnyArray:
+        """Return ``s = M w``, through the inverses; once per run, to start from given models."""
+        s = np.empty_like(W)
+        group = max(1, BUFFER_NUMBERS // self.problem.d**2)
+        for lo in range(0, len(W), group):
+            part = slice(lo, lo + group)
+            s[part] = invert(self.inverse[part], intercept_last=False) @ W[part]
+        return s
+
+    def advance(self, s: AnyArray, out: AnyArray) -> AnyArray:
+        """Write the next right-hand sides ``b + coupling(M^-1 s)``: one simultaneous round."""
+        return self.pass_on(s, out, self.problem.moment)
+
+    def pass_on(self, s: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:
+        """Write ``start + coupling(M^-1 s)``."""
+        if self.fused is None:
+            return self.coupling(self.models(s, self._w), out, start)
+        return self.problem.exchange(np.matmul(self.fused, s, out=self._w), out, start)

@@ -1,0 +1,80 @@
+"""Losses for numbers: squared, absolute and Huber. Several outputs are summed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.losses.base import Loss
+from fedrelax.typing import FloatArray
+
+BOTH = frozenset({"regression", "classification"})
+REGRESSION = frozenset({"regression"})
+
+
+@dataclass(frozen=True, repr=False)
+class Squared(Loss):
+    """(t - p)^2; on class probabilities, the Brier score."""
+
+    name: ClassVar[str] = "squared"
+    tasks: ClassVar[frozenset[str]] = BOTH
+    symmetric: ClassVar[bool] = True
+    collapses: ClassVar[bool] = True
+
+    def per_row(self, target: FloatArray, prediction: FloatArray) -> FloatArray:
+        """Return the squared distance of each row."""
+        difference = target - prediction
+        return np.asarray(np.einsum("...q,...q->...", difference, difference))
+
+    def gradient(self, target: FloatArray, prediction: FloatArray) -> FloatArray:
+        """Return 2 (p - t)."""
+        return 2.0 * (prediction - target)
+
+
+@dataclass(frozen=True, repr=False)
+class Absolute(Loss):
+    """|t - p|: the median instead of the mean, so outliers count less."""
+
+    name: ClassVar[str] = "absolute"
+    tasks: ClassVar[frozenset[str]] = REGRESSION
+    symmetric: ClassVar[bool] = True
+    collapses: ClassVar[bool] = False
+
+    def per_row(self, target: FloatArray, prediction: FloatArray) -> FloatArray:
+        """Return the absolute distance of each row."""
+        return np.asarray(np.abs(target - prediction).sum(axis=-1))
+
+    def gradient(self, target: FloatArray, prediction: FloatArray) -> FloatArray:
+        """Return the sign of p - t (a subgradient)."""
+        return np.sign(prediction - target)
+
+
+@dataclass(frozen=True, repr=False)
+class Huber(Loss):
+    """(t - p)^2 / 2 near zero and delta (|t - p| - delta / 2) beyond ``delta``."""
+
+    delta: float = 1.0
+    name: ClassVar[str] = "huber"
+    tasks: ClassVar[frozenset[str]] = REGRESSION
+    symmetric: ClassVar[bool] = True
+    collapses: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.delta) and self.delta > 0):
+            raise FedRelaxError(f"Huber(delta={self.delta!r}): delta must be a positive number")
+
+    def per_row(self, target: FloatArray, prediction: FloatArray) -> FloatArray:
+        """Return the Huber distance of each row."""
+        size = np.abs(target - prediction)
+        near = np.minimum(size, self.delta)
+        return np.asarray((near * (size - near / 2)).sum(axis=-1))
+
+    def gradient(self, target: FloatArray, prediction: FloatArray) -> FloatArray:
+        """Return p - t, clipped to +-delta."""
+        return np.clip(prediction - target, -self.delta, self.delta)
+
+    def __repr__(self) -> str:
+        return f"Huber(delta={self.delta:g})"

@@ -1,0 +1,125 @@
+"""The local-model contract: what a node's model must offer, and nothing more."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedrelax.losses import Loss
+from fedrelax.typing import AnyArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all nodes predict: numbers, or one of the classes that any node has seen."""
+
+    kind: str
+    n_outputs: int
+    classes: AnyArray | None = None
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether the outputs are class probabilities."""
+        return self.kind == "classification"
+
+    def encode(self, y: AnyArray) -> FloatArray:
+        """Return labels as targets of shape (rows, outputs): numbers, or one-hot rows."""
+        if self.classes is None:
+            return np.asarray(y, dtype=float).reshape(len(y), self.n_outputs)
+        codes = np.searchsorted(self.classes, y)
+        return np.eye(self.n_outputs)[codes]
+
+    def decode(self, prediction: FloatArray) -> AnyArray:
+        """Return predictions in the user's terms: labels, or numbers (1-D for one output)."""
+        if self.classes is not None:
+            return np.asarray(self.classes[prediction.argmax(axis=1)])
+        return prediction[:, 0] if self.n_outputs == 1 else prediction
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Weighted rows and the loss that applies to them: one term of a node's objective.
+
+    The term is sum_r weight_r * loss(target_r, h(X_r)).
+    """
+
+    X: AnyArray
+    target: FloatArray
+    weight: FloatArray
+    loss: Loss
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+
+def stack(terms: Sequence[Rows]) -> Rows:
+    """Return all terms as one set of rows, without the rows of zero weight.
+
+    The terms must share one loss: ``losses.requirement`` has been asked before the first round.
+    """
+    keep = [term.weight > 0 for term in terms]
+    if len(terms) == 1 and keep[0].all():
+        return terms[0]
+    return Rows(
+        np.concatenate([term.X[k] for term, k in zip(terms, keep, strict=True)]),
+        np.concatenate([term.target[k] for term, k in zip(terms, keep, strict=True)]),
+        np.concatenate([term.weight[k] for term, k in zip(terms, keep, strict=True)]),
+        terms[0].loss,
+    )
+
+
+class LocalModel(ABC):
+    """A node's model. ``fit`` returns a new, fitted one and leaves this one as it is.
+
+    That makes a model safe to hand to another thread or process, to keep for later and to go back
+    to. A subclass says what it can do through the properties; a solver asks once, before the
+    first round.
+    """
+
+    task: Task
+
+    @property
+    @abstractmethod
+    def estimator(self) -> Any:
+        """The plain object that the user gets in the end."""
+
+    @property
+    def name(self) -> str:
+        """How messages call this model."""
+        return type(self.estimator).__name__
+
+    @property
+    def fits(self) -> frozenset[str] | None:
+        """The losses that ``fit`` minimises over weighted rows, or None where it cannot be told."""
+        return None
+
+    @property
+    def gradients(self) -> bool:
+        """Whether ``fit`` can minimise terms with different losses."""
+        return False
+
+    @property
+    def weights(self) -> str:
+        """How weights reach the model: "exact" or "resampled"."""
+        return "exact"
+
+    @property
+    def releases_gil(self) -> bool:
+        """Whether several of these train faster in threads than in processes."""
+        return False
+
+    @abstractmethod
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
+        """Return a model fitted to the sum of the terms.
+
+        ``seed`` is fixed for a node. With ``continued``, training goes on from this model's state
+        where the model knows how; otherwise it starts afresh.
+        """
+
+    @abstractmethod
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return predictions of shape (rows, outputs): numbers, or class probabilities."""

@@ -1,0 +1,235 @@
+"""Our own linear models: exact for every loss, and able to mix two losses in one objective."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import linprog, minimize
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
+from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.typing import AnyArray, FloatArray
+
+RESTARTS = 3
+
+
+class _Linear(BaseEstimator):  # type: ignore[misc]
+    """What the regressor and the classifier share: x -> link(x' coef + intercept)."""
+
+    ridge: float
+    fit_intercept: bool
+
+    def fit_terms(self, terms: Sequence[Rows]) -> Self:
+        """Minimise the sum of the terms plus ridge * |coef|^2 (the intercept is free)."""
+        design = [_with_constant(term.X) if self.fit_intercept else term.X for term in terms]
+        free = 1 if self.fit_intercept else 0
+        penalty = np.full(design[0].shape[1], float(self.ridge))
+        penalty[len(penalty) - free :] = 0.0
+        weights = self._minimise(terms, design, penalty)
+        self.coef_ = weights[: len(penalty) - free].T
+        self.intercept_ = weights[-1] if free else np.zeros(weights.shape[1])
+        self.n_features_in_ = self.coef_.shape[1]
+        return self
+
+    def _minimise(
+        self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
+    ) -> FloatArray:
+        raise NotImplementedError
+
+    def _scores(self, X: AnyArray) -> FloatArray:
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=float)
+        return np.asarray(X @ self.coef_.T + self.intercept_)
+
+
+class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
+    """Linear regression under any of our losses, with an optional ridge term.
+
+    Squared error is solved in closed form (minimum norm where the rows do not determine the
+    weights), absolute error as a linear programme, everything else by L-BFGS.
+    """
+
+    def __init__(
+        self, loss: str | Loss = "squared", ridge: float = 0.0, fit_intercept: bool = True
+    ) -> None:
+        self.loss = loss
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+
+    def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> LinearModel:
+        """Fit rows with optional weights."""
+        X, y = validate_data(self, X, y, dtype=float, multi_output=True, y_numeric=True)
+        weight = _row_weights(sample_weight, X)
+        loss = get_loss(self.loss, "regression")
+        target = np.asarray(y, dtype=float)
+        return self.fit_terms([Rows(X, target.reshape(len(X), -1), weight, loss)])
+
+    def fit_terms(self, terms: Sequence[Rows]) -> Self:
+        """Minimise the sum of the terms; one output gives a 1-D ``coef_``, as scikit-learn does."""
+        super().fit_terms(terms)
+        if len(self.coef_) == 1:
+            self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
+        return self
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return x' coef + intercept."""
+        return self._scores(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _minimise(
+        self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
+    ) -> FloatArray:
+        if all(isinstance(term.loss, Squared) for term in terms):
+            return _least_squares(terms, design, penalty)
+        if all(isinstance(term.loss, Absolute) for term in terms) and not penalty.any():
+            return _least_absolute(terms, design)
+        start = _least_squares(terms, design, penalty)
+        return _descend(terms, design, penalty, start, link=None)
+
+
+class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
+    """Multinomial logistic regression that takes soft labels without copies of rows."""
+
+    def __init__(self, ridge: float = 1e-3, fit_intercept: bool = True) -> None:
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+
+    def fit(
+        self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None
+    ) -> SoftmaxModel:
+        """Fit labelled rows with optional weights."""
+        X, y = validate_data(self, X, y, dtype=float)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        weight = _row_weights(sample_weight, X)
+        return self.fit_terms([Rows(X, np.eye(len(self.classes_))[codes], weight, Log())])
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        return np.asarray(softmax(self._scores(X), axis=1))
+
+    def predict(self, X: AnyArray) -> AnyArray:
+        """Return the most likely class."""
+        best = self._scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def _minimise(
+        self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
+    ) -> FloatArray:
+        start = np.zeros((design[0].shape[1], terms[0].target.shape[1]))
+        return _descend(terms, design, penalty, start, link=softmax)
+
+
+class LinearNode(LocalModel):
+    """``LinearModel`` or ``SoftmaxModel`` at a node: exact updates, any pair of losses."""
+
+    def __init__(self, estimator: LinearModel | SoftmaxModel, task: Task) -> None:
+        self.task = task
+        self._estimator = estimator
+
+    @property
+    def estimator(self) -> LinearModel | SoftmaxModel:
+        """The estimator, fitted after the first fit."""
+        return self._estimator
+
+    @property
+    def fits(self) -> frozenset[str] | None:
+        """Every loss of the task: the terms say which."""
+        return frozenset({"squared", "absolute", "huber", "log"})
+
+    @property
+    def gradients(self) -> bool:
+        """Terms with different losses are fine."""
+        return True
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LinearNode:
+        """Return the minimiser of the sum of the terms."""
+        estimator: Any = copy.deepcopy(self._estimator)
+        if self.task.classes is not None:
+            estimator.classes_ = self.task.classes
+        losses = {term.loss for term in terms}
+        estimator.fit_terms([stack(terms)] if len(losses) == 1 else terms)
+        return LinearNode(estimator, self.task)
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return numbers or class probabilities."""
+        if isinstance(self._estimator, SoftmaxModel):
+            return self._estimator.predict_proba(X)
+        return self._estimator.predict(X).reshape(len(X), -1)
+
+
+def _row_weights(sample_weight: Any, X: AnyArray) -> FloatArray:
+    """Return one weight per row, checked."""
+    return np.asarray(_check_sample_weight(sample_weight, X, dtype=float), dtype=float)
+
+
+def _with_constant(X: AnyArray) -> FloatArray:
+    return np.hstack([X, np.ones((len(X), 1))])
+
+
+def _least_squares(
+    terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
+) -> FloatArray:
+    scale = [np.sqrt(term.weight)[:, None] for term in terms]
+    A = np.vstack([s * X for s, X in zip(scale, design, strict=True)])
+    b = np.vstack([s * term.target for s, term in zip(scale, terms, strict=True)])
+    if penalty.any():
+        A = np.vstack([A, np.diag(np.sqrt(penalty))])
+        b = np.vstack([b, np.zeros((len(penalty), b.shape[1]))])
+    return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0])
+
+
+def _least_absolute(terms: Sequence[Rows], design: list[FloatArray]) -> FloatArray:
+    """Minimise sum_r weight_r |y_r - x_r w| with residual = u - v, u, v >= 0."""
+    X = np.vstack(design)
+    y = np.vstack([term.target for term in terms])
+    weight = np.concatenate([term.weight for term in terms])
+    rows, d = X.shape
+    equality = np.hstack([X, np.eye(rows), -np.eye(rows)])
+    cost = np.concatenate([np.zeros(d), weight, weight])
+    bounds = [(None, None)] * d + [(0, None)] * (2 * rows)
+    columns = [
+        linprog(cost, A_eq=equality, b_eq=y[:, q], bounds=bounds, method="highs").x[:d]
+        for q in range(y.shape[1])
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _descend(
+    terms: Sequence[Rows],
+    design: list[FloatArray],
+    penalty: FloatArray,
+    start: FloatArray,
+    link: Any,
+) -> FloatArray:
+    """Minimise sum of terms + penalty by L-BFGS; ``link`` is None or softmax."""
+
+    def objective(flat: FloatArray) -> tuple[float, FloatArray]:
+        W = flat.reshape(start.shape)
+        value = float((penalty[:, None] * W * W).sum())
+        slope = 2.0 * penalty[:, None] * W
+        for term, X in zip(terms, design, strict=True):
+            prediction = X @ W if link is None else link(X @ W, axis=1)
+            value += float(term.weight @ term.loss.per_row(term.target, prediction))
+            pull = term.loss.gradient(term.target, prediction) * term.weight[:, None]
+            if link is not None:
+                pull = prediction * (pull - (pull * prediction).sum(axis=1, keepdims=True))
+            slope += X.T @ pull
+        return value, slope.ravel()
+
+    options = {"maxiter": 2000, "maxfun": 5000, "ftol": 0.0, "gtol": 1e-10}
+    point = start.ravel()
+    for _ in range(RESTARTS):  # Forgetting the curvature and going on gains the last digits.
+        point = minimize(objective, point, jac=True, method="L-BFGS-B", options=options).x
+    return np.asarray(point).reshape(start.shape)

@@ -1,0 +1,67 @@
+"""From a user's object to a local model: the adapters, ours and other people's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.base import LocalModel, Task
+from fedrelax.models.gaussian_process import GaussianProcessModel
+from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
+from fedrelax.models.scikit import ScikitModel
+
+Matches = Callable[[Any], bool]
+Builds = Callable[[Any, Task], LocalModel]
+
+ENTRY_POINTS = "fedrelax.models"
+_adapters: list[tuple[Matches, Builds]] = []
+
+
+def register_adapter(matches: Matches, builds: Builds) -> None:
+    """Let ``builds(estimator, task)`` make the local model wherever ``matches(estimator)``.
+
+    The last registration is asked first. A package does the same without a call at run time
+    through an entry point in the group ``fedrelax.models`` that names a pair (matches, builds).
+    """
+    _adapters.append((matches, builds))
+
+
+@cache
+def _installed_adapters() -> tuple[tuple[Matches, Builds], ...]:
+    return tuple(point.load() for point in entry_points(group=ENTRY_POINTS))
+
+
+def _is_gaussian_process(estimator: Any) -> bool:
+    return type(estimator).__name__ == "GaussianProcessRegressor"
+
+
+def _is_our_linear(estimator: Any) -> bool:
+    return isinstance(estimator, LinearModel | SoftmaxModel)
+
+
+OURS: tuple[tuple[Matches, Builds], ...] = (
+    (_is_our_linear, LinearNode),
+    (_is_gaussian_process, GaussianProcessModel),
+)
+
+
+def adapt(estimator: Any, task: Task) -> LocalModel:
+    """Return the local model for what the user gave."""
+    if isinstance(estimator, LocalModel):
+        return estimator
+    if isinstance(estimator, type):
+        raise FedRelaxError(
+            f"the model is the class {estimator.__name__}; pass an instance: {estimator.__name__}()"
+        )
+    for matches, builds in (*reversed(_adapters), *_installed_adapters(), *OURS):
+        if matches(estimator):
+            return builds(estimator, task)
+    if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
+        raise FedRelaxError(
+            f"the model {estimator!r} has no fit and predict; pass a scikit-learn style estimator "
+            "or register an adapter with fedrelax.models.register_adapter"
+        )
+    return ScikitModel(estimator, task)

@@ -1,0 +1,184 @@
+"""The adapter for anything with scikit-learn's ``fit`` and ``predict``."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.models.criteria import criterion_of, last_step
+from fedrelax.models.weights import resample, weight_argument
+from fedrelax.typing import AnyArray, FloatArray
+
+# Warm start means "start the optimiser at the last solution" for these parameters' owners; for
+# ensembles it means "add members to those of the last data", which is not what a round needs.
+OPTIMISER_STATE = ("coef_", "coefs_")
+RELEASING_MODULES = ("sklearn.tree", "sklearn.ensemble")
+
+
+class ScikitModel(LocalModel):
+    """A scikit-learn estimator, or anything that looks like one, as a local model.
+
+    Regression fits the stacked rows. Classification against soft labels fits K copies of a row,
+    copy c labelled c with the row's weight times the probability of c: exactly the cross-entropy.
+    """
+
+    def __init__(self, estimator: Any, task: Task) -> None:
+        self.task = task
+        self._template = estimator
+        self._fitted: Any = None
+        self._weight_argument = weight_argument(estimator)
+
+    @property
+    def estimator(self) -> Any:
+        """The fitted estimator, or the template before the first fit."""
+        return self._template if self._fitted is None else self._fitted
+
+    @property
+    def fits(self) -> frozenset[str] | None:
+        """The loss that the estimator's own settings say it minimises."""
+        return criterion_of(self._template)
+
+    @property
+    def weights(self) -> str:
+        """Exact where ``fit`` takes row weights, resampled where it does not."""
+        return "resampled" if self._weight_argument is None else "exact"
+
+    @property
+    def name(self) -> str:
+        """The class of the template; a pipeline is named after its last step."""
+        return type(last_step(self._template)).__name__
+
+    @property
+    def releases_gil(self) -> bool:
+        """Trees and their ensembles spend their time outside the interpreter's lock."""
+        return type(last_step(self._template)).__module__.startswith(RELEASING_MODULES)
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> ScikitModel:
+        """Return a model whose estimator is fitted to the stacked rows."""
+        rows = stack(terms)
+        if self.task.classes is None:
+            y = rows.target[:, 0] if self.task.n_outputs == 1 else rows.target
+            X, weight = rows.X, rows.weight
+        else:
+            share = rows.target * rows.weight[:, None]
+            row, label = np.nonzero(share)
+            X, y, weight = rows.X[row], self.task.classes[label], share[row, label]
+        fitted = copy.copy(self)
+        incremental = continued and learns_on(self._template)
+        if self.task.classes is not None and not incremental and len(np.unique(y)) == 1:
+            fitted._fitted = _constant_classifier(X[:1], y[:1])
+        else:
+            fitted._fitted = self._fit_estimator(X, y, weight, seed, continued)
+        return fitted
+
+    def _fit_estimator(
+        self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
+    ) -> Any:
+        import sklearn
+
+        # Weights are passed by name; an outer search may have turned metadata routing on.
+        with sklearn.config_context(enable_metadata_routing=False):
+            if continued and learns_on(self._template):
+                return self._learn_on(X, y, weight, seed)
+            estimator = self._restart(y) if continued else None
+            if estimator is None:
+                estimator = fresh(self._template, seed)
+            if (weight == 1.0).all():
+                return estimator.fit(X, y)
+            return self._fit_weighted(estimator, X, y, weight, seed)
+
+    def _fit_weighted(
+        self, estimator: Any, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int
+    ) -> Any:
+        if self._weight_argument is not None:
+            return estimator.fit(X, y, **{self._weight_argument: weight})
+        rows = resample(weight, len(weight), np.random.default_rng(seed))
+        return estimator.fit(X[rows], y[rows])
+
+    def _restart(self, y: AnyArray) -> Any | None:
+        """Return a copy of the fitted estimator that starts where it ended, or None if it can't."""
+        fitted = self._fitted
+        if fitted is None or not any(hasattr(fitted, state) for state in OPTIMISER_STATE):
+            return None
+        if "warm_start" not in fitted.get_params(deep=False):
+            return None
+        if self.task.is_classification and not np.array_equal(fitted.classes_, np.unique(y)):
+            return None
+        return copy.deepcopy(fitted).set_params(warm_start=True)
+
+    def _learn_on(self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int) -> Any:
+        """Return a copy of the fitted estimator after one ``partial_fit``."""
+        if self._fitted is None:
+            estimator = fresh(self._template, seed)
+        else:
+            estimator = copy.deepcopy(self._fitted)
+        accepted = inspect.signature(estimator.partial_fit).parameters
+        given: dict[str, Any] = {}
+        if "classes" in accepted:
+            given["classes"] = self.task.classes
+        if "sample_weight" in accepted:
+            given["sample_weight"] = weight
+        elif not (weight == 1.0).all():
+            rows = resample(weight, len(weight), np.random.default_rng(seed))
+            X, y = X[rows], y[rows]
+        return estimator.partial_fit(X, y, **given)
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return predictions; a classifier without probabilities answers with hard labels."""
+        fitted, task = self.estimator, self.task
+        if task.classes is None:
+            return shaped(np.asarray(fitted.predict(X), dtype=float), len(X), task.n_outputs)
+        if not hasattr(fitted, "predict_proba"):
+            return task.encode(np.asarray(fitted.predict(X)))
+        answer = np.asarray(fitted.predict_proba(X), dtype=float)
+        seen = np.searchsorted(task.classes, fitted.classes_)
+        probability = np.zeros((len(X), task.n_outputs))
+        probability[:, seen] = shaped(answer, len(X), len(seen))
+        return probability
+
+
+def learns_on(estimator: Any) -> bool:
+    """Whether ``partial_fit`` is the way to continue: warm start, where offered, is the better."""
+    if not (hasattr(estimator, "partial_fit") and hasattr(estimator, "get_params")):
+        return False
+    return "warm_start" not in estimator.get_params(deep=False)
+
+
+def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
+    """Return the prediction as (rows, outputs), or say what came instead."""
+    if prediction.size != rows * outputs:
+        raise FedRelaxError(
+            f"predicted an array of shape {prediction.shape} for {rows} rows and {outputs} outputs"
+        )
+    if not np.isfinite(prediction).all():
+        raise FedRelaxError("predicted NaN or infinity; the training probably diverged")
+    return prediction.reshape(rows, outputs)
+
+
+def fresh(template: Any, seed: int) -> Any:
+    """Return an unfitted copy; every ``random_state`` left at None gets the node's seed."""
+    from sklearn.base import clone
+
+    estimator = clone(template, safe=False)
+    if hasattr(estimator, "get_params"):
+        unset = {
+            name: seed
+            for name, value in estimator.get_params(deep=True).items()
+            if value is None and (name == "random_state" or name.endswith("__random_state"))
+        }
+        if unset:
+            estimator.set_params(**unset)
+    return estimator
+
+
+def _constant_classifier(X: AnyArray, y: AnyArray) -> Any:
+    """Return what a node with one class can know: that class, always."""
+    from sklearn.dummy import DummyClassifier
+
+    return DummyClassifier(strategy="prior").fit(X, y)

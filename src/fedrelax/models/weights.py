@@ -1,0 +1,73 @@
+"""How row weights reach a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from fedrelax.typing import FloatArray, IntArray
+
+
+def weight_argument(estimator: Any) -> str | None:
+    """Return the name under which ``estimator.fit`` takes row weights, or None if it takes none.
+
+    A pipeline passes them to its last step, a search or a wrapper to the estimator inside.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.neighbors import KNeighborsRegressor
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> weight_argument(make_pipeline(StandardScaler(), Ridge()))
+    'ridge__sample_weight'
+    >>> weight_argument(make_pipeline(StandardScaler(), KNeighborsRegressor())) is None
+    True
+    """
+    if hasattr(estimator, "steps") and hasattr(estimator, "named_steps"):
+        last_name, last = estimator.steps[-1]
+        inner = None if last in (None, "passthrough") else weight_argument(last)
+        return None if inner is None else f"{last_name}__{inner}"
+    parameters = inspect.signature(estimator.fit).parameters
+    inside = _inner_estimators(estimator)
+    if "sample_weight" in parameters:
+        return "sample_weight" if all(map(_takes_plain_weights, inside)) else None
+    passes_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    if passes_on and len(inside) == 1:
+        return weight_argument(inside[0])
+    return None
+
+
+def _takes_plain_weights(estimator: Any) -> bool:
+    return weight_argument(estimator) == "sample_weight"
+
+
+def _inner_estimators(estimator: Any) -> list[Any]:
+    """Return the estimators that a meta-estimator trains with the weights it is given."""
+    if type(estimator).__name__.startswith("Bagging"):
+        return []  # Bagging turns weights into draws, so its members need not take any.
+    found: list[Any] = []
+    for name in ("estimator", "regressor", "base_estimator", "final_estimator"):
+        inner = getattr(estimator, name, None)
+        if hasattr(inner, "fit"):
+            found.append(inner)
+    members = getattr(estimator, "estimators", None)
+    if isinstance(members, list):
+        parts = [m[1] if isinstance(m, tuple) else m for m in members]
+        found += [part for part in parts if hasattr(part, "fit")]
+    return found
+
+
+def resample(weight: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
+    """Return ``size`` row numbers so that row r comes about size * weight_r / sum(weight) times.
+
+    Systematic resampling: the count of a row differs by less than one from that number, which keeps
+    the noise far below that of independent draws.
+
+    >>> resample(np.array([1.0, 1.0, 2.0]), 4, np.random.default_rng(0)).tolist()
+    [0, 1, 2, 2]
+    """
+    ends = np.cumsum(weight)
+    points = (np.arange(size) + rng.random()) * (ends[-1] / size)
+    found = np.searchsorted(ends, points, side="right")
+    return np.asarray(np.minimum(found, len(weight) - 1), dtype=np.int64)

@@ -1,0 +1,149 @@
+"""All sites of a network in one process (with helpers): the engine for any mix of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, NodeFitError
+from fedrelax.models import LocalModel, Rows
+from fedrelax.runtime.history import Record
+from fedrelax.runtime.messages import Exchange
+from fedrelax.runtime.site import Site
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+Inputs = dict[str | tuple[str, Label], AnyArray]
+Answers = dict[str | tuple[str, Label], FloatArray]
+
+
+class SiteEngine:
+    """Runs rounds over sites that meet only through an exchange.
+
+    ``order`` is "simultaneous" (all nodes refit to the last round's predictions) or "sequential"
+    (one after the other, each hearing the newest).
+    """
+
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        exchange: Exchange,
+        run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]],
+        order: str = "simultaneous",
+        first_exchange: str = "models",
+    ) -> None:
+        self.sites = list(sites)
+        self.labels = tuple(site.label for site in sites)
+        self._exchange = exchange
+        self._run = run
+        self._order = order
+        self.alone: dict[Label, LocalModel] = {}
+        self._zeros_first = first_exchange == "zeros"
+
+    def start(self) -> None:
+        """Train every node alone."""
+        self._refit(self.sites, [site.local_problem() for site in self.sites])
+        self.alone = {site.label: site.model for site in self.sites}
+
+    def share(self, round: int) -> None:
+        """Post and collect the messages of this round."""
+        for site in self.sites:
+            self._exchange.post(site.share(round, zeros=self._zeros_first and round == 0))
+        for site in self.sites:
+            self._hear(site)
+
+    def update(self, round: int) -> None:
+        """Refit all nodes, at once or one after the other."""
+        if self._order == "simultaneous":
+            self._refit(self.sites, [site.problem(round) for site in self.sites])
+            return
+        for site in self.sites:
+            self._hear(site)
+            self._refit([site], [site.problem(round)])
+            before = dict(site.shared)
+            self._exchange.post(site.share(round))
+            site.shared = before  # Change and damping are told from round to round.
+
+    def _hear(self, site: Site) -> None:
+        site.receive(self._exchange.collect(site.label, site.neighbours))
+
+    def _refit(self, sites: list[Site], problems: list[list[Rows]]) -> None:
+        tasks = [
+            (site.label, site.model, terms, site.inputs(), site.seed, site.coupling.continued)
+            for site, terms in zip(sites, problems, strict=True)
+        ]
+        for site, (model, answers) in zip(sites, self._run(refit, tasks), strict=True):
+            site.adopt(model, answers)
+
+    def measure(self, round: int) -> Record:
+        """Gather the numbers that the sites report."""
+        parts = [site.measure() for site in self.sites]
+        coupling = self.sites[0].coupling
+        factor = coupling.alpha * (1.0 if coupling.symmetric else 0.5)
+        local = np.array([part.local_loss for part in parts])
+        validation = np.array([part.validation_loss for part in parts])
+        rows = np.array([part.validation_rows for part in parts])
+        size = float(np.mean([part.size for part in parts]))
+        change = float(np.mean([part.change for part in parts]))
+        return Record(
+            round=round,
+            local_loss=float(local.mean()),
+            gtv=float(sum(part.gtv for part in parts)),
+            objective=float(local.sum() + factor * sum(part.pull for part in parts)),
+            validation_loss=_mean_over_rows(validation, rows),
+            change=float(np.sqrt(change / max(size, np.finfo(float).tiny))),
+            node_local_loss=local,
+            node_gtv=np.array([part.gtv for part in parts]),
+            node_validation_loss=validation,
+        )
+
+    def discrepancies(self) -> dict[tuple[Label, Label], float]:
+        """Return d(i, j) for every directed edge, from the latest messages."""
+        return {
+            (site.label, j): d
+            for site in self.sites
+            for j, d in site.measure().discrepancies.items()
+        }
+
+    def snapshot(self) -> list[tuple[LocalModel, Answers]]:
+        """Return models and their answers; models are never changed in place."""
+        return [(site.model, site.answers) for site in self.sites]
+
+    def restore(self, state: list[tuple[LocalModel, Answers]]) -> None:
+        """Take earlier models back and share their predictions."""
+        for site, (model, answers) in zip(self.sites, state, strict=True):
+            site.adopt(model, answers)
+            site.shared.clear()
+        self.share(-1)
+
+
+def _mean_over_rows(values: FloatArray, rows: AnyArray) -> float:
+    """Return the mean over all validation rows of all nodes that have some."""
+    if not rows.any():
+        return float("nan")
+    return float(np.average(values[rows > 0], weights=rows[rows > 0]))
+
+
+def refit(
+    label: Label,
+    model: LocalModel,
+    terms: list[Rows],
+    inputs: Inputs,
+    seed: int,
+    continued: bool,
+) -> tuple[LocalModel, Answers]:
+    """Fit one node's model and ask it once for everything the node needs."""
+    step, count = "fit", sum(len(term) for term in terms)
+    try:
+        fitted = model.fit(terms, seed=seed, continued=continued)
+        step, count = "predict", sum(len(rows) for rows in inputs.values())
+        everything = fitted.predict(np.concatenate(list(inputs.values())))
+    except Exception as error:
+        kind = "" if isinstance(error, FedRelaxError) else f"{type(error).__name__}: "
+        text = " ".join(str(error).split())
+        raise NodeFitError(
+            f"node {label!r}: {step} of {model.name} failed on {count} rows ({kind}{text})"
+        ) from error
+    ends = np.cumsum([len(rows) for rows in inputs.values()])[:-1]
+    return fitted, dict(zip(inputs, np.split(everything, ends), strict=True))

@@ -1,0 +1,102 @@
+"""The loop over rounds, written once: share -> measure -> update, until told to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedrelax.runtime.callbacks import Callback
+from fedrelax.runtime.history import History, Record
+from fedrelax.typing import Label
+
+
+class Engine(Protocol):
+    """What the loop needs of whatever holds the nodes."""
+
+    labels: tuple[Label, ...]
+
+    def start(self) -> None:
+        """Train the first models."""
+
+    def share(self, round: int) -> None:
+        """Let every node send its predictions and hear its neighbours'."""
+
+    def measure(self, round: int) -> Record:
+        """Return the numbers of the present models."""
+
+    def update(self, round: int) -> None:
+        """Let every node refit."""
+
+    def snapshot(self) -> Any:
+        """Return the present models, to go back to."""
+
+    def restore(self, state: Any) -> None:
+        """Go back to earlier models."""
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When to stop: after ``rounds``, or when predictions rest, or when validation gets worse.
+
+    ``tol`` is the root mean square change of the shared predictions relative to their size.
+    With ``patience``, the models of the round with the best validation loss are kept, and that many
+    rounds without a better one end the run.
+    """
+
+    rounds: int
+    tol: float = 0.0
+    patience: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended; ``n_rounds`` is the round of the models that are kept."""
+
+    history: History
+    n_rounds: int
+    reason: str
+
+
+def run(engine: Engine, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
+    """Run rounds until one of the reasons to stop holds."""
+    for callback in callbacks:
+        callback.begin(stopping.rounds, len(engine.labels))
+    engine.start()
+    history = History(engine.labels)
+    best = (np.inf, 0, None)
+    kept, round = 0, 0
+    while True:
+        engine.share(round)
+        record = engine.measure(round)
+        history.records.append(record)
+        if stopping.patience is not None and record.validation_loss < best[0]:
+            best = (record.validation_loss, round, engine.snapshot())
+        told = [callback.after_round(record) for callback in callbacks]
+        reason = _reason_to_stop(stopping, record, best[1], any(told))
+        if reason:
+            break
+        engine.update(round)
+        round += 1
+    kept = round
+    if best[2] is not None and best[1] != round:
+        engine.restore(best[2])
+        kept = best[1]
+    outcome = Outcome(history, kept, reason)
+    for callback in callbacks:
+        callback.end(outcome)
+    return outcome
+
+
+def _reason_to_stop(stopping: Stopping, record: Record, best_round: int, told: bool) -> str:
+    if told:
+        return "stopped by a callback"
+    if record.round >= stopping.rounds:
+        return "all rounds done"
+    if record.round > 0 and record.change <= stopping.tol:
+        return "predictions at rest"
+    if stopping.patience is not None and record.round - best_round >= stopping.patience:
+        return "validation loss no longer better"
+    return ""

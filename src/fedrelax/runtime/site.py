@@ -1,0 +1,229 @@
+"""One node at run time: what it knows, what it shares, and the problem it solves in a round.
+
+A site sees its own rows, its own model, and messages. It never sees another site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedrelax.losses import Loss
+from fedrelax.models import LocalModel, Rows, Task
+from fedrelax.network import Node
+from fedrelax.public import DRAWS, PublicRows
+from fedrelax.runtime.messages import Message
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """The paper's memory for models that forget: rows labelled by the node's own last model.
+
+    ``rows`` inputs are drawn afresh every round (``draw``: a way of ``fedrelax.public``, from the
+    moments of the node's public rows; the paper's is "standard") and join with weight 1 each.
+    """
+
+    rows: int = 100
+    draw: str = "gaussian"
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """How strongly and in which way a node listens to its neighbours; see ``solvers.FedRelax``."""
+
+    alpha: float
+    loss: Loss
+    discrepancy: Loss
+    symmetric: bool = False
+    weighting: str = "mean"
+    collapse: bool = True
+    distillation: Distillation | None = None
+    continued: bool = False
+    damping: float = 0.0
+
+
+@dataclass(frozen=True)
+class SiteMeasure:
+    """What a node reports of itself after a round: numbers only."""
+
+    local_loss: float
+    gtv: float
+    pull: float
+    """The coupling term of the node's own objective, without alpha."""
+    validation_loss: float
+    validation_rows: int
+    change: float
+    size: float
+    discrepancies: dict[Label, float]
+
+
+@dataclass
+class Site:
+    """The state of one node and the only code that touches its rows."""
+
+    node: Node
+    task: Task
+    model: LocalModel
+    public: PublicRows
+    neighbours: Mapping[Label, float]
+    coupling: Coupling
+    seed: int
+    answers: dict[str | tuple[str, Label], FloatArray] = field(default_factory=dict)
+    received: dict[tuple[Label, Label], FloatArray] = field(default_factory=dict)
+    shared: dict[Label, FloatArray] = field(default_factory=dict)
+    change: float = np.inf
+
+    def __post_init__(self) -> None:
+        self.target = self.task.encode(self.node.y)
+        self.validation_target = (
+            None if self.node.validation is None else self.task.encode(self.node.validation[1])
+        )
+
+    @property
+    def label(self) -> Label:
+        """The node's name."""
+        return self.node.label
+
+    # What the model is asked
+
+    def inputs(self) -> dict[str | tuple[str, Label], AnyArray]:
+        """Return all rows on which the node needs its own model's answers."""
+        asked: dict[str | tuple[str, Label], AnyArray] = {"own": self.node.X}
+        if self.node.validation is not None:
+            asked["validation"] = self.node.validation[0]
+        owners: Iterable[Label] = (self.label, *self.neighbours)
+        if self.public.common is not None:
+            owners = (self.label,)
+        for owner in owners:
+            asked["public", owner] = self.public.of(owner)
+        return asked
+
+    def adopt(self, model: LocalModel, answers: dict[str | tuple[str, Label], FloatArray]) -> None:
+        """Take a newly fitted model and its answers on ``inputs()``."""
+        self.model, self.answers = model, answers
+
+    def answer(self, owner: Label) -> FloatArray:
+        """Return the present model's predictions on someone's public rows."""
+        key = self.label if self.public.common is not None else owner
+        return self.answers["public", key]
+
+    # Share
+
+    def share(self, round: int, zeros: bool = False) -> list[Message]:
+        """Return this round's messages: predictions on public rows, damped if asked for."""
+        owners: list[Label] = [self.label]
+        if self.coupling.symmetric and self.public.common is None:
+            owners += self.neighbours
+        messages = []
+        for owner in owners:
+            new, old = self.answer(owner), self.shared.get(owner)
+            if zeros:
+                new = np.zeros_like(new)
+            if old is not None and self.coupling.damping:
+                new = (1 - self.coupling.damping) * new + self.coupling.damping * old
+            if owner == self.label:
+                self.change = np.inf if old is None else float(np.mean((new - old) ** 2))
+            self.shared[owner] = new
+            messages.append(Message(self.label, owner, round, new))
+        return messages
+
+    def receive(self, messages: Iterable[Message]) -> None:
+        """Remember the latest predictions of each neighbour; a lost message leaves the last one."""
+        for message in messages:
+            self.received[message.sender, message.owner] = message.predictions
+
+    # Update
+
+    def local_problem(self) -> list[Rows]:
+        """Return the problem without neighbours: own rows, weight 1 each."""
+        return [Rows(self.node.X, self.target, np.ones(len(self.target)), self.coupling.loss)]
+
+    def problem(self, round: int) -> list[Rows]:
+        """Return the terms of this round's objective, scaled so that own rows have weight 1.
+
+        own rows:   (x, y), weight 1;
+        neighbours: (x, h_j(x)) for x in P(j), weight alpha A_ij m_i / m_pub(j)  ("mean")
+                    or alpha A_ij ("rows", as in the paper's tree experiment).
+        """
+        terms = self.local_problem()
+        if self.coupling.distillation is not None:
+            terms.append(self._own_echo(self.coupling.distillation, round))
+        if self.coupling.alpha > 0:
+            terms += self._neighbour_terms()
+        return terms
+
+    def _neighbour_terms(self) -> list[Rows]:
+        heard = [(j, a) for j, a in self.neighbours.items() if (j, j) in self.received]
+        answers = [self.received[j, j] for j, _ in heard]
+        weights = [a for _, a in heard]
+        if self.public.common is not None:
+            factor = 2.0 if self.coupling.symmetric else 1.0
+            return self._terms_on(self.public.common, answers, [factor * a for a in weights])
+        terms: list[Rows] = []
+        for (j, a), answer in zip(heard, answers, strict=True):
+            terms += self._terms_on(self.public.of(j), [answer], [a])
+        if self.coupling.symmetric:
+            on_mine = [(j, a) for j, a in heard if (j, self.label) in self.received]
+            answers = [self.received[j, self.label] for j, _ in on_mine]
+            terms += self._terms_on(self.public.of(self.label), answers, [a for _, a in on_mine])
+        return terms
+
+    def _terms_on(self, X: AnyArray, answers: list[FloatArray], weights: list[float]) -> list[Rows]:
+        """Return pseudo-rows for several answers on the same public rows, collapsed if possible."""
+        if not answers:
+            return []
+        loss = self.coupling.discrepancy
+        if self.coupling.collapse and loss.collapses and len(answers) > 1:
+            mean = np.average(answers, axis=0, weights=weights)
+            answers, weights = [mean], [float(np.sum(weights))]
+        scale = self.coupling.alpha * self._scale(len(X))
+        return [
+            Rows(X, answer, np.full(len(X), scale * a), loss)
+            for answer, a in zip(answers, weights, strict=True)
+        ]
+
+    def _scale(self, m_pub: int) -> float:
+        return len(self.target) / m_pub if self.coupling.weighting == "mean" else 1.0
+
+    def _own_echo(self, echo: Distillation, round: int) -> Rows:
+        rng = np.random.default_rng([self.seed, round])
+        z = DRAWS[echo.draw](self.public.of(self.label), echo.rows, rng)
+        return Rows(z, self.model.predict(z), np.ones(len(z)), self.coupling.loss)
+
+    # Measure
+
+    def measure(self) -> SiteMeasure:
+        """Return losses and discrepancies of the present model against the latest messages."""
+        discrepancies = self._discrepancies()
+        m = len(self.target)
+        gtv = sum(self.neighbours[j] * d for j, d in discrepancies.items())
+        pull = gtv
+        if self.coupling.weighting == "rows":
+            sizes = {j: len(self.public.of(j)) for j in discrepancies}
+            pull = sum(self.neighbours[j] * d * sizes[j] / m for j, d in discrepancies.items())
+        validation = np.nan
+        if self.validation_target is not None:
+            validation = self.coupling.loss.mean(self.validation_target, self.answers["validation"])
+        return SiteMeasure(
+            local_loss=self.coupling.loss.mean(self.target, self.answers["own"]),
+            gtv=gtv,
+            pull=pull,
+            validation_loss=validation,
+            validation_rows=0 if self.validation_target is None else len(self.validation_target),
+            change=self.change,
+            size=float(np.mean(self.shared[self.label] ** 2)),
+            discrepancies=discrepancies,
+        )
+
+    def _discrepancies(self) -> dict[Label, float]:
+        """Return d(i, j) for every neighbour j: on j's public rows, against j's predictions."""
+        loss = self.coupling.discrepancy
+        heard = [j for j in self.neighbours if (j, j) in self.received]
+        if self.public.common is not None and heard:
+            theirs = np.stack([self.received[j, j] for j in heard])
+            values = loss.per_row(theirs, self.answer(self.label)[None]).mean(axis=1)
+            return dict(zip(heard, values.tolist(), strict=True))
+        return {j: loss.mean(self.received[j, j], self.answer(j)) for j in heard}

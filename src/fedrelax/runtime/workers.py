@@ -1,0 +1,39 @@
+"""Where the fits of a round run: here, in threads, or in processes. The result is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from threadpoolctl import threadpool_limits
+
+
+class Workers:
+    """Maps a function over tasks with ``n_jobs`` workers.
+
+    Every task computes with one thread, on any number of workers: sums in another order would
+    change the last digits, and small fits gain nothing from more.
+    """
+
+    def __init__(self, n_jobs: int | None, threads: bool) -> None:
+        self.n_jobs = int(effective_n_jobs(n_jobs))
+        self.backend = "threading" if threads else "loky"
+
+    @contextmanager
+    def open(
+        self,
+    ) -> Iterator[Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]]:
+        """Yield ``run(function, argument_tuples) -> results`` in the order of the tasks."""
+        if self.n_jobs == 1:
+            with threadpool_limits(1):
+                yield lambda function, tasks: [function(*task) for task in tasks]
+            return
+        inner = {"inner_max_num_threads": 1} if self.backend == "loky" else {}
+        with (
+            threadpool_limits(1),
+            parallel_config(backend=self.backend, n_jobs=self.n_jobs, **inner),
+            Parallel() as parallel,
+        ):
+            yield lambda function, tasks: list(parallel(delayed(function)(*t) for t in tasks))

@@ -1,0 +1,34 @@
+"""Checks of single settings: what was given, and what is accepted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from fedrelax.errors import FedRelaxError, did_you_mean
+
+
+def check_number(name: str, value: Any, least: float, below: float = math.inf) -> None:
+    """Refuse what is not a finite number in [least, below)."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= float(value) < below:
+        upper = "" if below == math.inf else f" and less than {below:g}"
+        raise FedRelaxError(
+            f"{name}={value!r} must be a finite number of at least {least:g}{upper}"
+        )
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Refuse what is not a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise FedRelaxError(f"{name}={value!r} must be a whole number of at least {least}")
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse what is not one of the choices."""
+    if value not in choices:
+        known = ", ".join(choices)
+        raise FedRelaxError(
+            f"{name}={value!r} must be one of {known}{did_you_mean(value, choices)}"
+        )
