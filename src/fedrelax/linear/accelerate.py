@@ -11,10 +11,13 @@ import numpy.typing as npt
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.krylov import InducedReduction, TruncatedResidual
-from fedrelax.linear.plain import SequentialRounds, SimultaneousRounds, norm, scale_of
+from fedrelax.linear.plain import SequentialRounds, SimultaneousRounds
 from fedrelax.linear.rounds import ExactUpdate
+from fedrelax.linear.vectors import dot, norm, scale_of
 from fedrelax.typing import AnyArray
 
+DIVERGED = 1e6
+"""Growth of the residual since the first round at which a run is given up."""
 RoundProgress = Callable[[int, float], None]
 PATIENCE = 20
 """Rounds in which the residual must at least halve, else the short method gives way."""
@@ -46,10 +49,10 @@ class _Log:
         self.residuals.append(residual)
         if self.progress is not None:
             self.progress(len(self.residuals), residual)
-        if not np.isfinite(residual):
+        if not residual < DIVERGED * max(1.0, self.residuals[0]):
             raise FedRelaxError(
-                f"round {len(self.residuals)}: the residual is {residual}; the iteration diverged, "
-                "use damping, a smaller alpha or float64"
+                f"round {len(self.residuals)}: the residual is {residual}; the rounds diverged. Use "
+                "solve_accelerated, damping, more public rows or a smaller alpha"
             )
         return not self.converged and len(self.residuals) < self.max_rounds
 
@@ -71,7 +74,11 @@ def solve_rounds(
     order: Literal["simultaneous", "sequential"] = "simultaneous",
     progress: RoundProgress | None = None,
 ) -> Solution:
-    """Repeat plain exact rounds until the relative residual is at most ``tol``."""
+    """Repeat plain exact rounds until the relative residual is at most ``tol``.
+
+    With one common public set, and on the symmetric system in sequential order, they converge.
+    When public sets differ and are small, the paper's simultaneous rounds may diverge.
+    """
     log = _Log(tol, max_rounds, progress)
     rounds: SimultaneousRounds | SequentialRounds
     if order == "sequential":
@@ -91,7 +98,7 @@ def solve_accelerated(
     *,
     tol: float = 1e-6,
     max_rounds: int = 10_000,
-    window: int = 10,
+    window: int = 5,
     progress: RoundProgress | None = None,
 ) -> Solution:
     """Find the same fixed point as plain rounds, in a fraction of them; any public sets.
@@ -163,13 +170,13 @@ def solve_conjugate(
         r += coupling(x, np.empty_like(x))
     z = update.models(r)
     p, Mp, Kp = z.copy(), r.copy(), np.empty_like(r)
-    rz = float(np.vdot(r, z))
+    rz = dot(r, z)
     if not rz > 0:
         log.add(norm(r) / scale)
         return log.solution(problem.given(x))
     while True:
         np.subtract(Mp, coupling(p, Kp), out=Kp)
-        curvature = float(np.vdot(p, Kp))
+        curvature = dot(p, Kp)
         if not curvature > 0:
             break
         step = x.dtype.type(rz / curvature)
@@ -180,7 +187,7 @@ def solve_conjugate(
         if not log.add(norm(r) / scale):
             break
         update.models(r, z)
-        rz, before = float(np.vdot(r, z)), rz
+        rz, before = dot(r, z), rz
         ratio = x.dtype.type(rz / before)
         p *= ratio
         p += z

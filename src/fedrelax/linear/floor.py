@@ -36,7 +36,7 @@ def round_bytes(update: ExactUpdate) -> int:
     matrices = update.inverse.nbytes if update.fused is None else update.fused.nbytes
     if update.coupling.symmetric and problem.public is not None:
         matrices += problem.public.nbytes
-    return int(matrices + problem.exchange.nbytes + 3 * problem.moment.nbytes)
+    return int(matrices + update.coupling.exchange.nbytes + 3 * problem.moment.nbytes)
 
 
 def median_seconds(action: Callable[[], object], repeats: int) -> float:

@@ -56,29 +56,30 @@ class GradientRounds:
         self._half, self._work = np.empty_like(self.W), np.empty_like(self.W)
         self._square = np.zeros_like(self.W)
         self._matrix = None if problem.public is None else node_matrices(self.coupling)
-        self._ridge = problem.ridge.astype(problem.dtype)[:, :, None]
+        self._has_ridge = bool(problem.ridge.any())
+        self._ridge = problem.ridge[:, :, None]
+        if self._has_ridge:
+            self._ridge = self._ridge.astype(problem.dtype)
         self._degree = problem.degree.astype(problem.dtype)[:, None, None]
 
     def _half_gradient(self) -> AnyArray:
         """Return ``g / 2``."""
         problem, W, out, work = self.problem, self.W, self._half, self._work
-        if self._silent:
-            out.fill(0)
-        elif self._matrix is None:
-            problem.exchange(W, out)
-        else:
-            self.coupling(W, out)
-        self._silent = False
+        silent, self._silent = self._silent, False
         if self._matrix is not None:
+            if silent:
+                np.copyto(out, problem.moment)
+            else:
+                self.coupling(W, out, problem.moment)
             np.matmul(self._matrix, W, out=work)
-            np.subtract(work, out, out=out)
-        else:
-            np.multiply(self._degree, W, out=work)
-            work -= out
-            self.coupling.on_public(work, out)
-            out += problem.own.apply(W, work)
-            if self._ridge.any():
-                out += np.multiply(self._ridge, W, out=work)
+            return np.subtract(work, out, out=out)
+        np.multiply(self._degree, W, out=work)
+        if not silent:
+            work -= self.coupling.exchange(W, out)
+        self.coupling.on_public(work, out)
+        out += problem.own.apply(W, work)
+        if self._has_ridge:
+            out += np.multiply(self._ridge, W, out=work)
         out -= problem.moment
         return out
 
@@ -87,15 +88,17 @@ class GradientRounds:
         half = self._half_gradient()
         work = self._work
         if self.rule == "rmsprop":
-            v = self._square
+            # v is kept as u = v / (4 (1 - c)), which saves one pass over all numbers.
+            u, root = self._square, (1 - self.smoothing) ** 0.5
             np.multiply(half, half, out=work)
-            work *= 4 * (1 - self.smoothing)
-            v *= self.smoothing
-            v += work
-            np.sqrt(v, out=work)
-            work += self.epsilon
-            np.divide(half, work, out=half)
-        half *= 2 * self.rate
+            u *= self.smoothing
+            u += work
+            np.sqrt(u, out=work)
+            work += self.epsilon / (2 * root)
+            half /= work
+            half *= self.rate / root
+        else:
+            half *= 2 * self.rate
         self.W -= half
         self.rounds += 1
 

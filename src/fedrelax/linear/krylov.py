@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fedrelax.linear.plain import norm
+from fedrelax.linear.vectors import dot, norm
 from fedrelax.typing import AnyArray, FloatArray
 
 Operator = Callable[[AnyArray, AnyArray], AnyArray]
@@ -34,7 +34,7 @@ class TruncatedResidual:
         np.copyto(p, self.r)
         self.operator(p, image)
         for old, old_image in self._pairs:
-            share = np.vdot(old_image, image)
+            share = image.dtype.type(dot(old_image, image))
             p -= np.multiply(old, share, out=self._work)
             image -= np.multiply(old_image, share, out=self._work)
         size = image.dtype.type(norm(image))
@@ -42,7 +42,7 @@ class TruncatedResidual:
             return norm(self.r)
         p /= size
         image /= size
-        along = np.vdot(image, self.r)
+        along = image.dtype.type(dot(image, self.r))
         self.s += np.multiply(p, along, out=self._work)
         self.r -= np.multiply(image, along, out=self._work)
         self._pairs.append((p, image))

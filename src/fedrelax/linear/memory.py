@@ -56,16 +56,13 @@ def estimate_bytes(
     iteration's vectors (n, d, q).
 
     >>> round(estimate_bytes(1_000_000, 10, 1, 5_000_000, method="conjugate") / 1e9, 1)
-    2.8
+    2.6
     """
     size = np.dtype(dtype).itemsize
     common = public == "common"
     rows = None if common else (d if m_pub is None else m_pub)
     total = problem_bytes(n, d, q, n_edges, m=m, m_pub=rows, dtype=dtype)
-    if method == "gradient":
-        matrices = 0 if common else 1
-    else:
-        matrices = 1 if common or method == "conjugate" else 2
+    matrices = int(method != "gradient") + int(not common and method != "conjugate")
     return total + n * d * d * size * matrices + _VECTORS[method] * n * d * q * size + BUFFERS
 
 

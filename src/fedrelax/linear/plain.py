@@ -9,18 +9,8 @@ import numpy.typing as npt
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.rounds import ExactUpdate
+from fedrelax.linear.vectors import norm, scale_of
 from fedrelax.typing import AnyArray, IntArray
-
-
-def norm(x: AnyArray) -> float:
-    """Return the Euclidean norm over all nodes, accumulated in float64 blocks by BLAS."""
-    flat = x.reshape(-1)
-    return float(np.sqrt(np.dot(flat, flat)))
-
-
-def scale_of(b: AnyArray) -> float:
-    """Return the norm of b that residuals are relative to; 1 if b is zero."""
-    return norm(b) or 1.0
 
 
 class SimultaneousRounds:
@@ -93,9 +83,8 @@ class SequentialRounds:
         self.s = np.zeros_like(self.W)
         self._sent = update.coupling.on_public(self.W, np.empty_like(self.W))
         self._scale = scale_of(problem.moment)
-        self._levels = [
-            (nodes, problem.adjacency[nodes]) for nodes in levels(problem.adjacency, problem.order)
-        ]
+        graph = update.coupling.exchange.graph
+        self._levels = [(nodes, graph[nodes]) for nodes in levels(graph, problem.order)]
 
     def step(self) -> None:
         """Run one pass over all nodes."""
@@ -121,7 +110,7 @@ class SequentialRounds:
         if coupling.common is not None:
             return coupling.common @ W
         assert public is not None
-        return coupling.alpha * (public.dense(nodes) @ W)
+        return public.dense(nodes) @ W
 
     @property
     def models(self) -> AnyArray:

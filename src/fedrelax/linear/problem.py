@@ -10,7 +10,6 @@ from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.blocks import Blocks
-from fedrelax.linear.exchange import Exchange
 from fedrelax.linear.memory import problem_bytes, require_memory
 from fedrelax.linear.ordering import cache_order
 from fedrelax.linear.rows import NodeRows, Progress, build_blocks
@@ -135,7 +134,6 @@ class LinearProblem:
             shape=graph.shape,
         )
         self.degree: FloatArray = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1)
-        self.exchange = Exchange(self.adjacency)
 
     def _ridge(self, ridge: npt.ArrayLike) -> FloatArray:
         """Return the diagonals of all ``R_i`` (n, d), in stored order."""
@@ -148,7 +146,9 @@ class LinearProblem:
         features = np.ones(self.d)
         if self.intercept:
             features[-1] = 0.0
-        diagonal: FloatArray = np.broadcast_to(value, self.n)[self.order, None] * features
+        if value.ndim == 0:
+            return np.broadcast_to(value * features, (self.n, self.d))
+        diagonal: FloatArray = value[self.order, None] * features
         return diagonal
 
     def require_own(self) -> None:
@@ -162,7 +162,8 @@ class LinearProblem:
     @property
     def nbytes(self) -> int:
         """Bytes of the stored problem."""
-        kept = self.own.nbytes + self.moment.nbytes + self.power.nbytes + self.ridge.nbytes
+        kept = self.own.nbytes + self.moment.nbytes + self.power.nbytes
+        kept += self.ridge.nbytes if self.ridge.strides[0] else 0
         kept += self.degree.nbytes + self.order.nbytes + self.position.nbytes
         A = self.adjacency
         kept += A.data.nbytes + A.indices.nbytes + A.indptr.nbytes
@@ -209,8 +210,12 @@ def check_adjacency(adjacency: Any, n: int) -> Any:
 def _targets(y: npt.ArrayLike, rows: NodeRows) -> AnyArray:
     """Return targets as (N, q), one row per row of X."""
     array = np.asarray(y)
-    flat = array.reshape(len(rows.flat), -1) if array.size else array.reshape(len(rows.flat), 1)
-    return flat
+    total = len(rows.flat)
+    if array.shape[:1] == (total,) and array.ndim in (1, 2):
+        return array.reshape(total, -1 if total else 1)
+    if array.ndim in (2, 3) and array.shape[0] * array.shape[1] == total:
+        return array.reshape(total, -1 if total else 1)
+    raise FedRelaxError(f"y: expected one target row for each of {total} rows, found {array.shape}")
 
 
 def _check_public(flat: AnyArray, features: int) -> None:

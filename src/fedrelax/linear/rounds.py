@@ -8,6 +8,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.blocks import Blocks, invert
+from fedrelax.linear.exchange import Exchange, times_common
 from fedrelax.linear.memory import require_memory
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.linear.rows import BUFFER_NUMBERS, Progress
@@ -38,25 +39,24 @@ class Coupling:
         self.common: AnyArray | None = None
         if problem.common is not None:
             self.common = (twice * self.alpha * problem.common).astype(problem.dtype)
+        scale = self.alpha if problem.common is None else 1.0
+        self.exchange = Exchange(problem.adjacency, problem.d * problem.q, scale)
         self._u = np.empty((problem.n, problem.d, problem.q), dtype=problem.dtype)
         self._v = np.empty_like(self._u) if self.symmetric else self._u
 
     def on_public(self, W: AnyArray, out: AnyArray) -> AnyArray:
-        """Write ``alpha Q_j w_j``, what node j sends (twice that: common set, symmetric)."""
+        """Write ``Q_j w_j``, what node j sends.
+
+        The factor alpha is in the exchange, or in the one common Q (with 2 when symmetric).
+        """
         if self.common is not None:
-            if W.shape[2] == 1:
-                np.matmul(W[:, :, 0], self.common, out=out[:, :, 0])
-            else:
-                np.matmul(self.common, W, out=out)
-            return out
-        public = self.problem.public
-        assert public is not None
-        public.apply(W, out)
-        return np.multiply(out, self.alpha, out=out)
+            return times_common(W, self.common, out)
+        assert self.problem.public is not None
+        return self.problem.public.apply(W, out)
 
     def __call__(self, W: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:
         """Write ``start`` plus the coupling of models ``W``, both in stored order."""
-        exchange = self.problem.exchange
+        exchange = self.exchange
         if not self.symmetric:
             return exchange(self.on_public(W, self._u), out, start)
         exchange(W, self._u)
@@ -74,7 +74,7 @@ class Coupling:
                 matrices[:, a, :] += problem.degree[:, None] * self.common[a]
                 continue
             row = public.row(a)
-            matrices[:, a, :] += self.alpha * (problem.adjacency @ row)
+            matrices[:, a, :] += self.exchange.graph @ row
             if self.symmetric:
                 matrices[:, a, :] += (self.alpha * problem.degree[:, None]) * row
 
@@ -99,8 +99,8 @@ class ExactUpdate:
 
     Iterations run on the right-hand sides s, because ``s_new - s`` is the residual of the system at
     ``w = M^-1 s``, for free. With per-node public sets and the paper's system,
-    ``C_i = alpha Q_i M_i^-1`` is stored too (``fused``): a round ``s <- b + A (C s)`` then reads one
-    matrix per node, not two.
+    ``C_i = Q_i M_i^-1`` is stored too (``fused``): a round ``s <- b + alpha A (C s)`` then reads
+    one matrix per node, not two.
 
     A node whose ``M_i`` is singular takes the minimum-norm solution: over all entries of w_i
     (``minimum_norm="all"``), or over all but the intercept ("coefficients": scikit-learn's choice,
@@ -142,8 +142,7 @@ class ExactUpdate:
             self.inverse[part] = inverse
             if self.fused is not None:
                 assert problem.public is not None
-                np.matmul(problem.public.dense(part), inverse, out=inverse)
-                self.fused[part] = self.coupling.alpha * inverse
+                np.matmul(problem.public.dense(part), inverse, out=self.fused[part])
             if progress is not None:
                 progress(part.stop, problem.n)
         self._w = np.empty((problem.n, problem.d, problem.q), dtype=problem.dtype)
@@ -175,4 +174,4 @@ class ExactUpdate:
         """Write ``start + coupling(M^-1 s)``."""
         if self.fused is None:
             return self.coupling(self.models(s, self._w), out, start)
-        return self.problem.exchange(np.matmul(self.fused, s, out=self._w), out, start)
+        return self.coupling.exchange(np.matmul(self.fused, s, out=self._w), out, start)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
 from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.models.newton import MOST_WEIGHTS, softmax_newton
 from fedrelax.typing import AnyArray, FloatArray
 
 RESTARTS = 3
@@ -42,6 +43,16 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
     ) -> FloatArray:
         raise NotImplementedError
+
+    def _last_weights(self, shape: tuple[int, int]) -> FloatArray:
+        """Return the present weights to start from, or zeros before the first fit."""
+        if not hasattr(self, "coef_"):
+            return np.zeros(shape)
+        parts = [np.atleast_2d(self.coef_).T]
+        if self.fit_intercept:
+            parts.append(np.atleast_1d(self.intercept_)[None])
+        weights = np.vstack(parts)
+        return weights if weights.shape == shape else np.zeros(shape)
 
     def _scores(self, X: AnyArray) -> FloatArray:
         check_is_fitted(self)
@@ -113,6 +124,7 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         weight = _row_weights(sample_weight, X)
+        self.__dict__.pop("coef_", None)  # ``fit`` starts afresh; only rounds go on from the last.
         return self.fit_terms([Rows(X, np.eye(len(self.classes_))[codes], weight, Log())])
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
@@ -127,8 +139,13 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
     def _minimise(
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
     ) -> FloatArray:
-        start = np.zeros((design[0].shape[1], terms[0].target.shape[1]))
-        return _descend(terms, design, penalty, start, link=softmax)
+        shape = (design[0].shape[1], terms[0].target.shape[1])
+        start = self._last_weights(shape)
+        if start.size > MOST_WEIGHTS or not all(isinstance(term.loss, Log) for term in terms):
+            return _descend(terms, design, penalty, start, link=softmax)
+        target = np.concatenate([term.target for term in terms])
+        weight = np.concatenate([term.weight for term in terms])
+        return softmax_newton(np.concatenate(design), target, weight, penalty, start)
 
 
 class LinearNode(LocalModel):
@@ -231,5 +248,8 @@ def _descend(
     options = {"maxiter": 2000, "maxfun": 5000, "ftol": 0.0, "gtol": 1e-10}
     point = start.ravel()
     for _ in range(RESTARTS):  # Forgetting the curvature and going on gains the last digits.
-        point = minimize(objective, point, jac=True, method="L-BFGS-B", options=options).x
+        found = minimize(objective, point, jac=True, method="L-BFGS-B", options=options)
+        point = found.x
+        if np.abs(found.jac).max() <= 1e-9 * max(1.0, abs(found.fun)):
+            break
     return np.asarray(point).reshape(start.shape)

@@ -1,0 +1,5 @@
+"""The command line: ``fedrelax fit``, ``predict``, ``info`` and ``demo``."""
+
+from fedrelax.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,58 @@
+"""The commands and the way in."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fedrelax.cli.demo import demo
+from fedrelax.cli.fit import fit
+from fedrelax.cli.info import info
+from fedrelax.cli.predict import predict
+
+app = typer.Typer(
+    name="fedrelax",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"fedrelax {version('fedrelax')}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    """One model per node, trained together over a graph.
+
+    Your table has a column that says where each row comes from: a station, a clinic, a shop. Each
+    of these nodes gets a model of its own, which learns from the node's rows and from its
+    neighbours' predictions on public rows. No node's rows go to another node.
+
+    Start with [bold]fedrelax demo[/bold], or with a table of your own:
+
+    [bold]fedrelax fit weather.csv --node station --target temp --graph knn:lat,lon:5 --out result[/bold]
+    """
+
+
+app.command("fit", no_args_is_help=True)(fit)
+app.command("predict", no_args_is_help=True)(predict)
+app.command("info", no_args_is_help=True)(info)
+app.command("demo")(demo)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

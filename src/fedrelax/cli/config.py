@@ -1,0 +1,148 @@
+"""The settings of ``fedrelax fit``: from flags and a TOML file, checked once."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from fedrelax.errors import FedRelaxError, did_you_mean
+
+NEEDED = {
+    "data": "the table to learn from, as the first argument or as data in the file",
+    "node": "the column that names the node of each row",
+    "target": "the column to predict",
+    "out": "the directory to write",
+}
+HOW_TO_RUN = ("out", "overwrite", "json", "debug")
+"""Flags that do not change what is computed; they are not saved."""
+
+
+class FitConfig(BaseModel):
+    """Everything that ``fedrelax fit`` can be told."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path
+    node: str
+    target: str
+    features: tuple[str, ...] | None = None
+    task: Literal["auto", "regression", "classification"] = "auto"
+    drop_missing: bool = False
+    graph: str = "complete"
+    model: str | None = None
+    model_for: dict[str, str] = Field(default_factory=dict)
+    alpha: Literal["auto"] | Annotated[float, Field(ge=0, allow_inf_nan=False)] = "auto"
+    rounds: int = Field(default=20, ge=0)
+    public: str = "gaussian"
+    public_rows: int = Field(default=200, ge=1)
+    test_share: float = Field(default=0.2, ge=0, lt=1)
+    jobs: int = 1
+    seed: int = Field(default=0, ge=0)
+    out: Path
+    overwrite: bool = False
+    json_: bool = Field(default=False, alias="json")
+    debug: bool = False
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("model_for", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        """Accept NODE=MODEL texts; a node may hold '=', a model never does."""
+        if not isinstance(value, list | tuple):
+            return value
+        found: dict[str, str] = {}
+        for text in value:
+            node, sign, model = str(text).rpartition("=")
+            if not sign or not node or not model:
+                raise ValueError(f"{text!r} is not NODE=MODEL, such as Helsinki=forest")
+            found[node.strip()] = model.strip()
+        return found
+
+    @field_validator("jobs")
+    @classmethod
+    def _not_zero(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("0 workers cannot work; give 1 or more, or -1 for all cores")
+        return value
+
+    def to_file(self, **effective: Any) -> dict[str, Any]:
+        """Return what ``config.toml`` holds: all that a run depends on, paths made absolute."""
+        settings = {**self.model_dump(exclude={"json_", *HOW_TO_RUN}), **effective}
+        settings["data"] = str(self.data.absolute())
+        pairs = settings.pop("model_for")
+        return {k.replace("_", "-"): v for k, v in settings.items()} | {"model-for": pairs}
+
+
+def make_config(file: Path | None, flags: Mapping[str, Any]) -> FitConfig:
+    """Return the settings of a run: flags that were given (not None) win over the file."""
+    given = {} if file is None else read_settings(file)
+    for name, value in flags.items():
+        if name == "model_for" and value:
+            merged = FitConfig._pairs(given.get(name, {})) if name in given else {}
+            given[name] = {**merged, **_checked_pairs(value)}
+        elif value is not None and value != []:
+            given[name] = value
+    try:
+        return FitConfig.model_validate(given)
+    except ValidationError as error:
+        source = "" if file is None else f" (see {file})"
+        raise FedRelaxError("; ".join(map(sentence, error.errors())) + source) from None
+
+
+def _checked_pairs(value: Any) -> Any:
+    try:
+        return FitConfig._pairs(value)
+    except ValueError as error:
+        raise FedRelaxError(f"--model-for: {error}") from None
+
+
+def read_settings(file: Path) -> dict[str, Any]:
+    """Return the settings of a TOML file by their names in ``FitConfig``."""
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise FedRelaxError(f"there is no file {file}; check --config") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FedRelaxError(f"--config {file} cannot be read ({error})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise FedRelaxError(f"--config {file} is not valid TOML: {error}") from error
+    names = {field.alias or name for name, field in FitConfig.model_fields.items()}
+    settings: dict[str, Any] = {}
+    for key, value in found.items():
+        name = key.replace("-", "_")
+        if name not in names:
+            known = sorted(n.replace("_", "-") for n in names)
+            hint = did_you_mean(key.replace("_", "-"), known) or f"; known: {', '.join(known)}"
+            raise FedRelaxError(f"--config {file} has the unknown key {key!r}{hint}")
+        if name in settings:
+            raise FedRelaxError(f"--config {file} gives {key!r} twice; keep one of them")
+        settings[name] = value
+    return settings
+
+
+def sentence(error: Any) -> str:
+    """Turn one finding of pydantic into words: which flag, what was found, what is needed."""
+    name = str(error["loc"][0])
+    if error["type"] == "missing":
+        what = NEEDED.get(name, "it")
+        return "fit needs DATA: " + what if name == "data" else f"fit needs {_flag(name)}: {what}"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if name == "alpha":
+        message = "give 'auto' or a finite number of at least 0"
+    elif message.startswith("Input should be"):
+        message = message.replace("Input should be", "it must be", 1)
+    found = error["input"]
+    said = "" if error["type"] == "value_error" else f" is {found!r}"
+    return f"{_flag(name)}{said}: {message}"
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,122 @@
+"""What a person sees while a command runs: notes and progress on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fedrelax.errors import FedRelaxError, FedRelaxWarning
+
+BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
+
+
+class Talk:
+    """The voice of one command. ``quiet`` keeps stdout for a single JSON object."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.out = Console(highlight=False, quiet=quiet, soft_wrap=False)
+        self.err = Console(stderr=True, highlight=False)
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Tell something once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            self.err.print(f"note: {text}", markup=False, style="dim", soft_wrap=True)
+
+    def say(self, *what: Any) -> None:
+        """Show a result."""
+        self.out.print(*what)
+
+    def plain(self, text: str) -> None:
+        """Show text as it is, on one line however long, so that it can be copied."""
+        self.out.print(text, markup=False, soft_wrap=True)
+
+    def progress(self) -> Progress:
+        """Return a progress bar on stderr; without a terminal it stays silent."""
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            console=self.err,
+            transient=True,
+            disable=not self.err.is_terminal,
+        )
+
+
+@contextmanager
+def speaking(debug: bool, quiet: bool = False) -> Iterator[Talk]:
+    """Run a command: every error becomes one sentence, every warning a note, unless ``debug``."""
+    talk = Talk(quiet)
+    try:
+        with _warnings_as_notes(talk):
+            yield talk
+    except FedRelaxError as error:
+        _fail(talk, str(error), debug, BAD_INPUT)
+    except KeyboardInterrupt:
+        _fail(talk, "interrupted; nothing was written", debug, INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(UNEXPECTED) from None
+    except MemoryError:
+        _fail(talk, "not enough memory; use fewer rows or --jobs 1", debug, UNEXPECTED)
+    except Exception as error:
+        text = " ".join(str(error).split())
+        what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        _fail(talk, f"unexpected {what}; run again with --debug", debug, UNEXPECTED)
+
+
+def _fail(talk: Talk, text: str, debug: bool, code: int) -> None:
+    if debug:
+        talk.err.print(traceback.format_exc(), markup=False, soft_wrap=True)
+    talk.err.print(f"error: {text}", markup=False, style="red", soft_wrap=True)
+    raise typer.Exit(code) from None
+
+
+@contextmanager
+def _warnings_as_notes(talk: Talk) -> Iterator[None]:
+    """Show our own warnings once, and count those of the models' libraries to one note each."""
+    counted: Counter[tuple[str, str]] = Counter()
+
+    def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if issubclass(category, FedRelaxWarning):
+            talk.note(f"{text}.")
+        elif category.__name__ == "ConvergenceWarning":
+            counted[category.__name__, ""] += 1
+        else:
+            counted[category.__name__, text[:200]] += 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning):
+            warnings.simplefilter("ignore", category)
+        warnings.showwarning = show
+        try:
+            yield
+        finally:
+            for (kind, text), times in counted.items():
+                talk.note(_counted(kind, text, times))
+
+
+def _counted(kind: str, text: str, times: int) -> str:
+    many = "once" if times == 1 else f"{times} times"
+    if kind == "ConvergenceWarning":
+        return (
+            f"{many}, a model stopped before it had converged (ConvergenceWarning of "
+            "scikit-learn); its predictions are used as they are."
+        )
+    return f"{kind}, {many}: {text}"

@@ -1,0 +1,129 @@
+"""``fedrelax demo``: fourteen writers, eight kinds of models, one table."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedrelax.cli.console import Talk, speaking
+
+KINDS = ("logistic", "tree", "forest", "svm", "mlp", "knn", "boosting", "ridge")
+LABELLED, COMPONENTS = 20, 20
+STRENGTHS = (0.0, 1.0, 3.0, 10.0)
+"""alpha times the number of neighbours; validation on the labelled images chooses among them."""
+ROUNDS, FOLDS, PUBLIC_ROWS = 3, 2, 150
+INTRODUCTION = (
+    f"Fourteen people wrote digits; each has {LABELLED} labelled images and a model of one of "
+    f"{len(KINDS)} kinds, too few to learn ten digits alone.\n"
+    "They keep their images and exchange only predictions on random public rows, and every model "
+    "learns from all the others, whatever their kind."
+)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("demo-result"),
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Not needed: a former result of fedrelax is replaced."),
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="Workers; -1 for all cores.")] = 1,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Show a mixed network at work: handwritten digits, a node per writer. Works offline.
+
+    A former result of fedrelax in --out is replaced; anything else is left alone.
+
+    [bold]Example:[/bold] fedrelax demo --out demo-result
+    """
+    with speaking(debug) as talk:
+        run_demo(out, jobs, talk)
+
+
+def run_demo(out: Path, jobs: int, talk: Talk) -> None:
+    """Train the network of the digits' writers and show what each has gained."""
+    from fedrelax.cli.training import save, train
+    from fedrelax.report.tables import comparison, kind_table
+    from fedrelax.storage.places import check_directory
+
+    check_directory(out, overwrite=True)
+    talk.plain(INTRODUCTION)
+    inputs = digits_inputs()
+    degree = len(inputs.model_names) - 1
+    outcome = train(
+        inputs,
+        talk,
+        alpha="auto",
+        rounds=ROUNDS,
+        public_rows=PUBLIC_ROWS,
+        jobs=jobs,
+        seed=0,
+        alphas=[strength / degree for strength in STRENGTHS],
+        folds=FOLDS,
+    )
+    save(
+        out,
+        inputs,
+        outcome,
+        talk,
+        config={"alpha": outcome.fitted.alpha, "rounds": outcome.fitted.n_rounds_, "seed": 0},
+        comment="made by fedrelax demo; the data come with scikit-learn",
+        node_column="writer",
+        target="digit",
+        overwrite=True,
+        more=[lambda draft: _write_example(draft, inputs)],
+    )
+    assert outcome.summary is not None
+    talk.say("", comparison(outcome.summary), "", kind_table(outcome.summary), "")
+    _tell_next(out, talk)
+
+
+def digits_inputs() -> Any:
+    """Return the digits by writer on principal components, which only labelled images define."""
+    from sklearn.decomposition import PCA
+
+    from fedrelax.cli.inputs import Inputs
+    from fedrelax.datasets import digits_by_writer, labelled_split
+    from fedrelax.graph import Graph
+    from fedrelax.models.names import model_by_name
+
+    digits = digits_by_writer()
+    train = labelled_split(digits.writers, per_node=LABELLED, random_state=0)
+    components = PCA(COMPONENTS, random_state=0).fit(digits.X[train])
+    writers = list(dict.fromkeys(digits.writers.tolist()))
+    names = {writer: KINDS[k % len(KINDS)] for k, writer in enumerate(writers)}
+    return Inputs(
+        X=components.transform(digits.X),
+        y=digits.y,
+        nodes=digits.writers,
+        train=train,
+        task="classification",
+        feature_names=tuple(f"component {k + 1}" for k in range(COMPONENTS)),
+        graph=Graph.complete(writers),
+        model_names=names,
+        models={w: model_by_name(name, "classification") for w, name in names.items()},
+        public="gaussian",
+    )
+
+
+def _write_example(draft: Path, inputs: Any) -> None:
+    """Write a few test images as a table, for ``fedrelax predict``."""
+    import numpy as np
+    import pandas as pd
+
+    rows = np.flatnonzero(~inputs.train)[::30]
+    frame = pd.DataFrame(inputs.X[rows], columns=list(inputs.feature_names))
+    frame.insert(0, "digit", inputs.y[rows])
+    frame.insert(0, "writer", inputs.nodes[rows])
+    frame.to_csv(draft / "example.csv", index=False)
+
+
+def _tell_next(out: Path, talk: Talk) -> None:
+
+    place = shlex.quote(str(out))
+    picture = " and a picture (result.png)" if (out / "result.png").exists() else ""
+    talk.plain(f"Saved in {out}: the models, the numbers{picture}. Next:")
+    talk.plain(f"  fedrelax info {place}")
+    talk.plain(f"  fedrelax predict {place} {place}/example.csv --out predictions.csv")

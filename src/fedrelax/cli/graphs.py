@@ -1,0 +1,177 @@
+"""The flag ``--graph``: from its text to a graph over the nodes of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.datasets import Table, read_table
+from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
+from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.graph import Graph
+from fedrelax.storage.labels import by_text, find_label
+from fedrelax.typing import AnyArray, Label
+
+FORMS = "complete, knn:lat,lon:5, edges:FILE or features:5"
+KINDS = ("complete", "knn", "edges", "features")
+
+
+@dataclass(frozen=True)
+class GraphSpec:
+    """What ``--graph`` says. ``columns`` and ``k`` belong to knn and features, ``file`` to edges."""
+
+    kind: str
+    columns: tuple[str, ...] = ()
+    k: int = 5
+    file: Path | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "knn":
+            return f"knn:{','.join(self.columns)}:{self.k}"
+        if self.kind == "features":
+            return f"features:{self.k}"
+        return self.kind if self.file is None else f"edges:{self.file.absolute()}"
+
+
+def parse_graph(text: str) -> GraphSpec:
+    """Read the text of ``--graph``.
+
+    >>> parse_graph("knn:lat,lon:3")
+    GraphSpec(kind='knn', columns=('lat', 'lon'), k=3, file=None)
+    """
+    kind, _, rest = text.strip().partition(":")
+    if kind not in KINDS:
+        raise FedRelaxError(
+            f"--graph {text!r} is not known{did_you_mean(kind, KINDS)}; use {FORMS}"
+        )
+    if kind == "complete":
+        if rest:
+            raise FedRelaxError(f"--graph {text!r}: complete takes nothing after it; use {FORMS}")
+        return GraphSpec(kind)
+    if kind == "edges":
+        if not rest:
+            raise FedRelaxError("--graph edges needs a file: edges:FILE with source,target,weight")
+        return GraphSpec(kind, file=Path(rest))
+    if kind == "features":
+        return GraphSpec(kind, k=_neighbours(text, rest or "5"))
+    columns, _, last = rest.rpartition(":")
+    if not columns:
+        columns, last = rest, "5"
+    names = tuple(name.strip() for name in columns.split(",") if name.strip())
+    if not names:
+        raise FedRelaxError(
+            f"--graph {text!r} names no columns; say which hold the coordinates: knn:lat,lon:5"
+        )
+    return GraphSpec(kind, names, _neighbours(text, last))
+
+
+def _neighbours(text: str, count: str) -> int:
+    if not count.strip().isdecimal() or int(count) < 1:
+        raise FedRelaxError(
+            f"--graph {text!r}: {count!r} is not a number of neighbours; give 1 or more, such as "
+            "knn:lat,lon:5"
+        )
+    return int(count)
+
+
+def coordinate_columns(spec: GraphSpec, frame: Any) -> list[Any]:
+    """Return the columns of the table that place the nodes."""
+    return [find_column(frame, name) for name in spec.columns]
+
+
+def make_graph(
+    spec: GraphSpec, frame: Any, table: Table, train: AnyArray, note: Callable[[str], None]
+) -> Graph:
+    """Build the graph over the table's nodes; ``train`` marks the rows whose inputs may be seen."""
+    labels = list(dict.fromkeys(table.nodes.tolist()))
+    if spec.kind == "complete":
+        return Graph.complete(labels)
+    if spec.kind == "features":
+        nodes, X = table.nodes[train], table.X[train]
+        means = {label: X[nodes == label].mean(axis=0) for label in labels}
+        return Graph.from_features(means, k=spec.k)
+    if spec.kind == "edges":
+        assert spec.file is not None
+        return _from_file(spec.file, labels, note)
+    return Graph.from_coordinates(_coordinates(spec, frame, table, labels), k=spec.k)
+
+
+def _coordinates(spec: GraphSpec, frame: Any, table: Table, labels: Sequence[Label]) -> Any:
+    """Return a DataFrame with one place per node."""
+    import pandas as pd
+
+    places = {}
+    for column in coordinate_columns(spec, frame):
+        if kind_of(frame[column]) != "numbers":
+            raise FedRelaxError(
+                f"--graph: column {column!r} holds {kind_of(frame[column])}, and coordinates are "
+                "numbers; name other columns"
+            )
+        values = to_numbers(frame[column])[table.row_index]
+        places[str(column)] = [
+            _one_place(label, column, values, np.flatnonzero(table.nodes == label), frame, table)
+            for label in labels
+        ]
+    return pd.DataFrame(places, index=pd.Index(labels, dtype=object))
+
+
+def _one_place(
+    label: Label, column: Any, values: AnyArray, rows: AnyArray, frame: Any, table: Table
+) -> float:
+    own = values[rows]
+    if not np.isfinite(own).all():
+        row = rows[np.flatnonzero(~np.isfinite(own))[0]]
+        place = where(frame.index, int(table.row_index[row]))
+        raise FedRelaxError(
+            f"node {label!r} has no {column!r} on {place}; fill in its coordinate, or leave the row "
+            "out"
+        )
+    if np.ptp(own) > 0:
+        row = rows[np.flatnonzero(own != own[0])[0]]
+        place = where(frame.index, int(table.row_index[row]))
+        raise FedRelaxError(
+            f"node {label!r} is in more than one place: {column!r} is {own[0]:g} and, on {place}, "
+            f"{values[row]:g}; a node needs one place, so correct these rows, or use another --graph"
+        )
+    return float(own[0])
+
+
+def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None]) -> Graph:
+    """Read the edges; nodes of the table that no edge names learn alone."""
+    frame = read_table(file)
+    known = by_text(labels)
+    from fedrelax.graph.edges import edge_columns
+
+    source, target, _ = edge_columns([str(name) for name in frame.columns], str(file))
+    for end in (source, target):
+        column = frame.columns[end]
+        found = [find_label(value, known) for value in frame[column].tolist()]
+        given = frame[column].tolist()
+        frame[column] = np.array(
+            [old if new is None else new for new, old in zip(found, given, strict=True)],
+            dtype=object,
+        )
+    try:
+        graph = Graph.from_edges(frame)
+    except FedRelaxError as error:
+        raise FedRelaxError(f"--graph: {file}, {error}") from error
+    strange = [label for label in graph.labels if label not in known.values()]
+    alone = [label for label in labels if label not in graph]
+    if len(alone) == len(labels):
+        raise FedRelaxError(
+            f"--graph: no node of the table is in {file}; the table has {listing(labels, most=3)} "
+            f"and the file has {listing(strange, most=3)}"
+        )
+    if strange:
+        note(
+            f"{len(strange)} nodes of {file} have no rows, such as {strange[0]!r}; they are "
+            "predicted by the mean of their neighbours."
+        )
+    if alone:
+        hint = did_you_mean(alone[0], strange).removeprefix("; ")
+        note(f"{file} has no edge for {listing(alone, most=3)}: learning alone. {hint}".strip())
+    return graph.with_labels([*graph.labels, *alone])

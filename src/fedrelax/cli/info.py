@@ -1,0 +1,121 @@
+"""``fedrelax info``: what a saved result holds, without loading any model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedrelax.cli.console import speaking
+
+REVEALS = {
+    "gaussian": "the mean and covariance of all nodes' inputs together",
+    "marginals": "single values of single columns, never two values of one row",
+    "uniform": "the smallest and the largest value of each column",
+    "standard": "nothing about the inputs",
+    "bootstrap": "whole input rows of some nodes",
+    "given": "nothing about the inputs, as they were given",
+}
+NOT_PRIVATE = (
+    "Predictions on public rows are not a privacy guarantee: published attacks recover training "
+    "inputs from them."
+)
+
+
+def info(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="What fedrelax fit has written.")
+    ],
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Show what a result holds: models, graph, errors, and what left the nodes.
+
+    [bold]Example:[/bold] fedrelax info result
+    """
+    with speaking(debug, quiet=json_) as talk:
+        from fedrelax.report.tables import comparison, fact_table
+        from fedrelax.storage import read_result
+        from fedrelax.storage.saving import plain
+
+        saved = read_result(directory)
+        if json_:
+            typer.echo(json.dumps(plain(to_dict(saved)), indent=2, ensure_ascii=False))
+            return
+        talk.say(fact_table(facts(saved)))
+        summary = summary_of(saved)
+        if summary is not None:
+            talk.say("", comparison(summary))
+        talk.say("")
+        talk.plain(NOT_PRIVATE)
+
+
+def summary_of(saved: Any) -> Any:
+    """Return the saved comparison, or None if nothing was measured."""
+    from fedrelax.report.summary import Summary
+
+    if "errors" not in saved.metrics:
+        return None
+    lines = saved.nodes.rename(columns={"gain_percent": "gain"})
+    return Summary(saved.metrics["measure"], lines, saved.metrics["errors"])
+
+
+def shared_numbers(saved: Any) -> dict[str, int]:
+    """Return how many numbers a node has sent to each neighbour while training."""
+    rows, outputs = saved.about["public"]["rows"], saved.about["outputs"]
+    times = saved.about["exchanges"]
+    return {"public_rows": rows, "outputs": outputs, "exchanges": times,
+            "numbers_per_neighbour": rows * outputs * times}  # fmt: skip
+
+
+def facts(saved: Any) -> dict[str, str]:
+    """Return what is known in words."""
+    from fedrelax.errors import listing
+
+    about, graph = saved.about, saved.graph
+    kinds = saved.nodes["model"].value_counts()
+    parts = len(graph.components())
+    sent = shared_numbers(saved)
+    without = len(graph) - len(saved.models)
+    classes = about["classes"]
+    trust = ", ".join(about["types_to_trust"])
+    return {
+        "task": f"{about['task']} of {about['target_column'] or 'the target'}"
+        + (f", classes {listing(classes, most=10)}" if classes else ""),
+        "features": ", ".join(about["feature_names"]),
+        "nodes": f"{len(saved.models)} with a model"
+        + (f", {without} more in the graph" if without else ""),
+        "models": ", ".join(f"{count} x {kind}" for kind, count in kinds.items()),
+        "graph": f"{graph.n_edges} edges, mean degree {graph.degrees.mean():.3g}, "
+        f"{parts} component{'s' * (parts != 1)}",
+        "coupling": f"alpha {about['alpha']:.4g}, {about['rounds']} rounds ({about['reason']})",
+        "left the nodes": f"to each neighbour {sent['numbers_per_neighbour']:,} numbers per node: "
+        f"predictions on {sent['public_rows']} public rows x {sent['outputs']} outputs x "
+        f"{sent['exchanges']} exchanges" + _choosing(saved),
+        "public rows": f"{about['public']['how']}; they reveal {REVEALS[about['public']['how']]}",
+        "needs --trust": trust or "nothing",
+        "made with": ", ".join(f"{name} {number}" for name, number in about["versions"].items()),
+    }
+
+
+def _choosing(saved: Any) -> str:
+    if not saved.metrics.get("alpha_was_chosen"):
+        return ""
+    return " (and more of the same in each trial while alpha was chosen)"
+
+
+def to_dict(saved: Any) -> dict[str, Any]:
+    """Return all of it for a machine."""
+    return {
+        **saved.about,
+        "metrics": saved.metrics,
+        "config": saved.config,
+        "edges": saved.graph.n_edges,
+        "components": len(saved.graph.components()),
+        "shared": shared_numbers(saved),
+        "privacy": NOT_PRIVATE,
+        "models": saved.models,
+        "per_node": saved.nodes.to_dict("records"),
+    }

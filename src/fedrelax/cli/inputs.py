@@ -1,0 +1,173 @@
+"""From settings to everything that training needs, checked before any work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.cli.config import FitConfig
+from fedrelax.cli.graphs import coordinate_columns, make_graph, parse_graph
+from fedrelax.datasets import Table, prepare_table, read_table
+from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
+from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
+from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.estimators import group_rows
+from fedrelax.graph import Graph
+from fedrelax.models.names import DEFAULTS, model_by_name
+from fedrelax.public import DRAWS
+from fedrelax.splits import hold_out
+from fedrelax.storage.labels import by_text, check_labels, find_label
+from fedrelax.storage.trust import pack
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+TEST_STREAM = 2
+"""Keeps the draw of test rows apart from other draws under one seed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The rows, who trains on which, the graph, and the name and model of every node."""
+
+    X: FloatArray
+    y: AnyArray
+    nodes: AnyArray
+    train: AnyArray
+    task: str
+    feature_names: tuple[str, ...]
+    graph: Graph
+    model_names: dict[Label, str]
+    models: dict[Label, Any]
+    public: str | FloatArray
+
+
+def read_inputs(config: FitConfig, note: Callable[[str], None]) -> Inputs:
+    """Read and check the table, the graph, the models and the public rows."""
+    spec = parse_graph(config.graph)
+    for name in {config.model or "ridge", *config.model_for.values()}:
+        if ":" not in name:  # a mistyped name need not wait for the table
+            model_by_name(name, "classification")
+    frame = read_table(config.data)
+    features = None if config.features is None else feature_columns(config.features, frame)
+    places = coordinate_columns(spec, frame)
+    table = prepare_table(
+        frame,
+        node=config.node,
+        target=config.target,
+        features=features,
+        task=config.task,
+        drop_missing=config.drop_missing,
+        exclude=[] if features else places,
+    )
+    for text in table.notes:
+        note(text)
+    if places and features is None:
+        note(f"{listing(places)} place the nodes and are no features; use --features to have both.")
+    train = split_rows(table.nodes, config.test_share, config.seed, note)
+    graph = make_graph(spec, frame, table, train, note)
+    check_labels(graph.labels)
+    names = model_names(config, table)
+    made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
+    for label, name in names.items():
+        pack(label, made[name])
+    return Inputs(
+        X=table.X,
+        y=table.y,
+        nodes=table.nodes,
+        train=train,
+        task=table.task,
+        feature_names=table.feature_names,
+        graph=graph,
+        model_names=names,
+        models={label: made[name] for label, name in names.items()},
+        public=public_rows(config.public, table.feature_names),
+    )
+
+
+def feature_columns(texts: Sequence[str], frame: Any) -> list[Any]:
+    """Return the named columns; a text that is no column is a list of them with commas."""
+    found: list[Any] = []
+    for text in texts:
+        names = [text] if text in frame.columns else [part.strip() for part in text.split(",")]
+        found += [find_column(frame, name) for name in names if name]
+    return found
+
+
+def split_rows(nodes: AnyArray, share: float, seed: int, note: Callable[[str], None]) -> AnyArray:
+    """Return the mask of the training rows: all but a share of every node's."""
+    rng = np.random.default_rng([seed, TEST_STREAM])
+    train = np.ones(len(nodes), dtype=bool)
+    untested = []
+    for label, index in group_rows(nodes, len(nodes)).items():
+        _, held = hold_out(len(index), share, rng)
+        train[index[held]] = False
+        if not len(held):
+            untested.append(label)
+    if share > 0 and train.all():
+        raise FedRelaxError(
+            f"--test-share {share:g} leaves no test row at any node, as all have too few rows; "
+            "raise it, or give --test-share 0 to train on everything"
+        )
+    if share > 0 and untested:
+        count = "1 node has" if len(untested) == 1 else f"{len(untested)} nodes have"
+        note(
+            f"{count} too few rows for --test-share {share:g}: all of them train, and there is no "
+            f"test error for {listing(untested, most=3)}."
+        )
+    return train
+
+
+def model_names(config: FitConfig, table: Table) -> dict[Label, str]:
+    """Return the name of every node's model."""
+    labels = list(dict.fromkeys(table.nodes.tolist()))
+    names = dict.fromkeys(labels, config.model or DEFAULTS[table.task])
+    known = by_text(labels)
+    for text, name in config.model_for.items():
+        label = find_label(text, known)
+        if label is None:
+            hint = did_you_mean(text, known) or f"; the table has {listing(labels, most=3)}"
+            raise FedRelaxError(f"--model-for names the node {text!r}, which has no rows{hint}")
+        names[label] = name
+    return names
+
+
+def public_rows(text: str, features: Sequence[str]) -> str | FloatArray:
+    """Return the name of a draw, or the rows of a file with the same features."""
+    if text in DRAWS:
+        return text
+    file = Path(text)
+    if file.suffix.lower() not in TEXT_ENDINGS + PARQUET_ENDINGS:
+        raise FedRelaxError(
+            f"--public {text!r} is neither a way to draw public rows ({', '.join(DRAWS)}) nor a "
+            f"table file{did_you_mean(text, DRAWS)}"
+        )
+    frame = read_table(file)
+    return features_of(frame, features, f"--public {file}")
+
+
+def features_of(frame: Any, features: Sequence[str], source: str) -> FloatArray:
+    """Return the feature columns of another table, by name; all finite numbers."""
+    columns = []
+    for name in features:
+        try:
+            column = find_column(frame, name)
+        except FedRelaxError as error:
+            raise FedRelaxError(f"{source}: {error}") from None
+        if kind_of(frame[column]) not in ("numbers", "nothing"):
+            raise FedRelaxError(
+                f"{source}: feature column {column!r} holds {kind_of(frame[column])}; it must hold "
+                "numbers, as in training"
+            )
+        values = to_numbers(frame[column])
+        bad = np.flatnonzero(~np.isfinite(values))
+        if len(bad):
+            raise FedRelaxError(
+                f"{source}: feature column {column!r} has {len(bad)} missing or infinite values, "
+                f"the first on {where(frame.index, int(bad[0]))}; fill them in or leave these rows "
+                "out"
+            )
+        columns.append(values)
+    return np.column_stack(columns)

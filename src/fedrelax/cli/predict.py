@@ -1,0 +1,142 @@
+"""``fedrelax predict``: a saved result and new rows, to predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedrelax.cli.console import Talk, speaking
+
+ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
+
+
+def predict(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="What fedrelax fit has written.")
+    ],
+    data: Annotated[
+        Path, typer.Argument(help="New rows, with the node column and the features of training.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="File to write: the rows and a column prediction (.csv, .parquet).")
+    ],
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="package.module.Class",
+            help="Allow a type of another package to be loaded; may be given many times.",
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Predict new rows, each by the model of its node.
+
+    A node without a model that is in the graph gets the mean of its neighbours. Classes come with
+    their probabilities, in columns such as p(cat).
+
+    [bold]Example:[/bold] fedrelax predict result new_rows.csv --out predictions.csv
+    """
+    with speaking(debug) as talk:
+        run_predict(directory, data, out, trust or [], overwrite, talk)
+
+
+def run_predict(
+    directory: Path, data: Path, out: Path, trust: Sequence[str], overwrite: bool, talk: Talk
+) -> None:
+    """Check everything, predict, write."""
+    from fedrelax.cli.inputs import features_of
+    from fedrelax.datasets import read_table
+    from fedrelax.storage.loading import load_result, read_result
+    from fedrelax.storage.places import check_file
+
+    check_file(out, ENDINGS, overwrite)
+    saved = read_result(directory)
+    frame = read_table(data)
+    nodes = _nodes(frame, saved, data)
+    X = features_of(frame, saved.about["feature_names"], str(data))
+    _check_free(frame, saved, data)
+    if trust:
+        import sys
+
+        sys.path.insert(0, "")
+    fitted = load_result(directory, trust)
+    answer = fitted._predictions(X, nodes)
+    frame["prediction"] = saved.task.decode(answer)
+    for number, label in enumerate(_classes(saved)):
+        frame[f"p({label})"] = answer[:, number]
+    _write(frame, out)
+    without = sorted({str(node) for node in nodes} - {str(node) for node in fitted.models_})
+    if without:
+        talk.note(
+            f"{len(without)} nodes without a model are answered by the mean of their neighbours, "
+            f"such as {without[0]!r}."
+        )
+    talk.plain(f"Wrote {len(frame)} predictions for {len(set(nodes))} nodes to {out}")
+
+
+def _classes(saved: Any) -> list[Any]:
+    return [] if saved.task.classes is None else saved.task.classes.tolist()
+
+
+def _nodes(frame: Any, saved: Any, data: Path) -> Any:
+    """Return the known label of every row's node."""
+    import numpy as np
+
+    from fedrelax.datasets.columns import find_column, where
+    from fedrelax.errors import FedRelaxError, did_you_mean, listing
+    from fedrelax.storage.labels import by_text, find_label
+
+    try:
+        column = frame[find_column(frame, saved.about["node_column"])]
+    except FedRelaxError as error:
+        raise FedRelaxError(f"{data}: {error}") from None
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise FedRelaxError(
+            f"{data}: column {column.name!r} names no node in {missing.sum()} rows, the first on "
+            f"{where(frame.index, int(missing.argmax()))}; fill it in"
+        )
+    known = by_text(saved.graph.labels)
+    values = column.tolist()
+    means = {value: find_label(value, known) for value in dict.fromkeys(values)}
+    strange = [value for value, label in means.items() if label is None]
+    if strange:
+        rows = sum(means[value] is None for value in values)
+        hint = did_you_mean(strange[0], known)
+        raise FedRelaxError(
+            f"{data}: {rows} rows belong to nodes that are neither in the training data nor in the "
+            f"graph: {listing(strange)}{hint}; leave these rows out, or fit again with these nodes"
+        )
+    nodes = np.empty(len(values), dtype=object)
+    nodes[:] = [means[value] for value in values]
+    return nodes
+
+
+def _check_free(frame: Any, saved: Any, data: Path) -> None:
+    from fedrelax.errors import FedRelaxError
+
+    taken = [c for c in ["prediction", *(f"p({k})" for k in _classes(saved))] if c in frame.columns]
+    if taken:
+        raise FedRelaxError(
+            f"{data} already has a column {taken[0]!r}, which predict would replace; rename it"
+        )
+
+
+def _write(frame: Any, out: Path) -> None:
+    from fedrelax.errors import FedRelaxError
+    from fedrelax.storage.places import whole_file
+
+    with whole_file(out) as draft:
+        if out.suffix.lower() in (".parquet", ".pq"):
+            try:
+                frame.to_parquet(draft, index=False)
+            except ImportError as error:
+                raise FedRelaxError(
+                    f"--out {out} needs pyarrow; pip install 'fedrelax[parquet]', or write a .csv"
+                ) from error
+        else:
+            frame.to_csv(draft, index=False, sep="\t" if out.suffix.lower() == ".tsv" else ",")

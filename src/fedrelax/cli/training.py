@@ -1,0 +1,195 @@
+"""Train, measure and save: what ``fit`` and ``demo`` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.cli.console import Talk
+from fedrelax.cli.inputs import Inputs
+from fedrelax.cli.rounds import Watch, start_workers
+from fedrelax.errors import FedRelaxError
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.evaluation import MEASURES, compare
+from fedrelax.models.names import short_name
+from fedrelax.report.summary import Summary, summarise
+from fedrelax.selection import Choice, choose_alpha
+from fedrelax.storage import save_result
+from fedrelax.storage.saving import Fitted
+
+MANY_FITS = 20_000
+STOPPED = "stopped by Ctrl-C"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A trained network, how alpha was chosen (None: it was given), and the errors, if measured."""
+
+    fitted: Fitted
+    choice: Choice | None
+    summary: Summary | None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the rounds."""
+        return bool(self.fitted.result_.reason == STOPPED)
+
+
+def train(
+    inputs: Inputs,
+    talk: Talk,
+    *,
+    alpha: str | float,
+    rounds: int,
+    public_rows: int,
+    jobs: int,
+    seed: int,
+    alphas: Sequence[float] | None = None,
+    folds: int = 3,
+) -> Outcome:
+    """Choose alpha on the training rows if it is "auto", run the rounds, measure on test rows."""
+    kind = FedRelaxRegressor if inputs.task == "regression" else FedRelaxClassifier
+    estimator = kind(
+        inputs.models,
+        graph=inputs.graph,
+        alpha=0.0 if alpha == "auto" else float(alpha),
+        public=inputs.public,
+        public_rows=public_rows,
+        rounds=rounds,
+        n_jobs=jobs,
+        random_state=seed,
+    )
+    own = inputs.train
+    rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
+    start_workers(jobs)
+    with talk.progress() as progress:
+        choice = None
+        if alpha == "auto":
+            choice = _choose(estimator, rows, alphas, folds, talk, progress)
+            estimator.set_params(alpha=choice.alpha, rounds=choice.rounds)
+        watch = Watch(progress)
+        with watch.catching_ctrl_c():
+            fitted: Fitted = estimator.set_params(callbacks=(watch,)).fit(*rows[:2], nodes=rows[2])
+    fitted.set_params(callbacks=())
+    if watch.interrupted and fitted.result_.reason == "stopped by a callback":
+        fitted.result_ = replace(fitted.result_, reason=STOPPED)
+        talk.note(f"stopped after round {fitted.n_rounds_} by Ctrl-C; its models are kept.")
+    return Outcome(fitted, choice, None if own.all() else _measure(fitted, rows, inputs))
+
+
+def _choose(
+    estimator: Fitted,
+    rows: tuple[Any, Any, Any],
+    alphas: Sequence[float] | None,
+    folds: int,
+    talk: Talk,
+    progress: Any,
+) -> Choice:
+    nodes, counts = np.unique(rows[2].astype(str), return_counts=True)
+    if counts.max() < 2:
+        raise FedRelaxError(
+            "--alpha auto needs nodes with at least two training rows, and every node has one; "
+            "give a number, such as --alpha 0.1"
+        )
+    trials = folds * (8 if alphas is None else len(alphas))
+    fits = trials * (estimator.rounds + 1) * len(nodes)
+    if fits > MANY_FITS:
+        talk.note(
+            f"choosing alpha takes up to {fits:,} fits; a given --alpha or fewer --rounds is quicker."
+        )
+    line = progress.add_task("Choosing alpha", total=trials, numbers="")
+
+    def show(done: int, total: int) -> None:
+        progress.update(line, completed=done, total=total)
+
+    return choose_alpha(estimator, *rows, alphas=alphas, folds=folds, progress=show)
+
+
+def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Summary:
+    test = ~inputs.train
+    held = (inputs.X[test], inputs.y[test], inputs.nodes[test])
+    lines, totals = compare(fitted, rows, held)
+    lines["model"] = [short_name(inputs.model_names[label]) for label in lines["node"]]
+    return summarise(MEASURES[inputs.task], lines, totals)
+
+
+def save(
+    out: Path,
+    inputs: Inputs,
+    outcome: Outcome,
+    talk: Talk,
+    *,
+    config: Mapping[str, Any],
+    comment: str,
+    node_column: str,
+    target: str,
+    overwrite: bool,
+    more: Sequence[Callable[[Path], None]] = (),
+) -> dict[str, Any]:
+    """Write the directory and return the metrics that it holds."""
+    fitted, summary = outcome.fitted, outcome.summary
+    metrics = describe(inputs, outcome)
+    writers = [*more, lambda draft: _write_choice(draft, outcome.choice)]
+    if summary is not None:
+        writers.append(lambda draft: _write_picture(draft, fitted, summary, talk))
+    save_result(
+        out,
+        fitted,
+        nodes=_lines(inputs, summary),
+        metrics=metrics,
+        config=config,
+        comment=comment,
+        feature_names=inputs.feature_names,
+        node_column=node_column,
+        target=target,
+        overwrite=overwrite,
+        more=writers,
+    )
+    return metrics
+
+
+def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
+    """Return the numbers of a run for ``metrics.json`` and ``--json``."""
+    result, choice = outcome.fitted.result_, outcome.choice
+    return {
+        "task": inputs.task,
+        "nodes": len(result.local_models),
+        "edges": inputs.graph.n_edges,
+        "training_rows": int(inputs.train.sum()),
+        "features": list(inputs.feature_names),
+        "alpha": float(outcome.fitted.alpha),
+        "alpha_was_chosen": choice is not None,
+        "rounds": result.n_rounds,
+        "reason": result.reason,
+        **({} if outcome.summary is None else outcome.summary.to_dict()),
+    }
+
+
+def _lines(inputs: Inputs, summary: Summary | None) -> Any:
+    """Return the lines of ``nodes.csv``; without test rows there are no errors in it."""
+    import pandas as pd
+
+    if summary is not None:
+        return summary.nodes.rename(columns={"gain": "gain_percent"})
+    labels = list(inputs.model_names)
+    counts = {label: int((inputs.nodes == label).sum()) for label in labels}
+    kinds = [short_name(name) for name in inputs.model_names.values()]
+    return pd.DataFrame({"node": labels, "model": kinds, "rows": list(counts.values())})
+
+
+def _write_choice(draft: Path, choice: Choice | None) -> None:
+    if choice is not None:
+        choice.to_frame().to_csv(draft / "alphas.csv", index=False)
+
+
+def _write_picture(draft: Path, fitted: Fitted, summary: Summary, talk: Talk) -> None:
+    try:
+        from fedrelax.report.picture import save_picture
+
+        save_picture(draft / "result.png", summary, fitted.history_, fitted.graph_)
+    except ImportError:
+        talk.note("no picture is drawn without matplotlib; pip install 'fedrelax[report]' adds it.")

@@ -1,0 +1,77 @@
+"""Classic models, made to stand nodes that hold only a handful of rows."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fedrelax.typing import AnyArray, FloatArray
+
+
+class _AsManyAsThereAre:
+    """Asks for no more neighbours than there are rows; scikit-learn refuses that."""
+
+    n_neighbors: int
+    n_samples_fit_: int
+
+    def kneighbors(
+        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> Any:
+        """Return the nearest rows, at most all of them."""
+        count = min(n_neighbors or self.n_neighbors, self.n_samples_fit_ - (X is None))
+        parent: Any = super()
+        return parent.kneighbors(X, count, return_distance)
+
+
+class NearestRegressor(_AsManyAsThereAre, KNeighborsRegressor):  # type: ignore[misc]
+    """The mean of the nearest rows, weighted by 1 / distance."""
+
+    def __init__(self, n_neighbors: int = 5) -> None:
+        super().__init__(n_neighbors, weights="distance")
+
+
+class NearestClassifier(_AsManyAsThereAre, KNeighborsClassifier):  # type: ignore[misc]
+    """The class shares of the nearest rows, weighted by 1 / distance."""
+
+    def __init__(self, n_neighbors: int = 5) -> None:
+        super().__init__(n_neighbors, weights="distance")
+
+
+class SupportVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A support vector machine with class probabilities.
+
+    The scores of ``SVC`` go through a logistic regression on the same rows. Calibrating on held-out
+    folds would be less sure of itself, but needs several rows of every class.
+    """
+
+    def __init__(self, C: float = 1.0) -> None:
+        self.C = C
+
+    def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> Self:
+        """Fit the machine, then the probabilities of its scores."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.svm import SVC
+
+        X, y = validate_data(self, X, y, dtype=float)
+        self.machine_ = SVC(C=self.C).fit(X, y, sample_weight)
+        self.classes_ = self.machine_.classes_
+        scores = self._scores(X)
+        self.probabilities_ = LogisticRegression(max_iter=1000).fit(scores, y, sample_weight)
+        return self
+
+    def _scores(self, X: AnyArray) -> FloatArray:
+        return np.asarray(self.machine_.decision_function(X)).reshape(len(X), -1)
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=float)
+        return np.asarray(self.probabilities_.predict_proba(self._scores(X)))
+
+    def predict(self, X: AnyArray) -> AnyArray:
+        """Return the most likely class."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])

@@ -1,0 +1,171 @@
+"""Models by name: what the command line calls ``ridge``, ``forest`` or ``package.module:Class``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from fedrelax.errors import FedRelaxError, did_you_mean
+
+DEFAULTS = {"regression": "ridge", "classification": "logistic"}
+"""The model of a node for which none is named."""
+
+
+def _scaled(model: Any) -> Any:
+    """Put a model that minds the units of its inputs behind a scaler; weights reach the model."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), model)
+
+
+def _scaled_target(model: Any) -> Any:
+    """Scale the target too, for models whose settings speak of its units."""
+    from sklearn.compose import TransformedTargetRegressor
+    from sklearn.preprocessing import StandardScaler
+
+    return TransformedTargetRegressor(_scaled(model), transformer=StandardScaler())
+
+
+def _ridge(classify: bool) -> Any:
+    from sklearn.linear_model import Ridge, RidgeClassifier
+
+    return _scaled(RidgeClassifier() if classify else Ridge())
+
+
+def _linear(classify: bool) -> Any:
+    from fedrelax.models.linear import LinearModel, SoftmaxModel
+
+    return SoftmaxModel() if classify else LinearModel()
+
+
+def _logistic(classify: bool) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return _scaled(LogisticRegression(max_iter=1000))
+
+
+def _tree(classify: bool) -> Any:
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    kind = DecisionTreeClassifier if classify else DecisionTreeRegressor
+    return kind(max_depth=8, min_samples_leaf=2)
+
+
+def _forest(classify: bool) -> Any:
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    return (RandomForestClassifier if classify else RandomForestRegressor)(n_estimators=50)
+
+
+def _boosting(classify: bool) -> Any:
+    """Few shallow trees with small leaves: the usual settings find no split in 20 rows."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    kind = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
+    return kind(
+        max_iter=40, max_leaf_nodes=8, min_samples_leaf=3, learning_rate=0.15, early_stopping=False
+    )
+
+
+def _mlp(classify: bool) -> Any:
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+    kind = MLPClassifier if classify else MLPRegressor
+    model = kind(hidden_layer_sizes=(32,), solver="lbfgs", alpha=0.1, max_iter=200)
+    return _scaled(model) if classify else _scaled_target(model)
+
+
+def _svm(classify: bool) -> Any:
+    from sklearn.svm import SVR
+
+    from fedrelax.models.few_rows import SupportVectorClassifier
+
+    return _scaled(SupportVectorClassifier()) if classify else _scaled_target(SVR())
+
+
+def _knn(classify: bool) -> Any:
+    from fedrelax.models.few_rows import NearestClassifier, NearestRegressor
+
+    return _scaled(NearestClassifier() if classify else NearestRegressor())
+
+
+NAMES: dict[str, Callable[[bool], Any]] = {
+    "ridge": _ridge,
+    "linear": _linear,
+    "logistic": _logistic,
+    "tree": _tree,
+    "forest": _forest,
+    "boosting": _boosting,
+    "mlp": _mlp,
+    "svm": _svm,
+    "knn": _knn,
+}
+
+
+def model_by_name(name: str, task: str) -> Any:
+    """Return the unfitted model that a name stands for; a class is made without arguments.
+
+    >>> model_by_name("tree", "regression")
+    DecisionTreeRegressor(max_depth=8, min_samples_leaf=2)
+    >>> model_by_name("sklearn.linear_model:Lasso", "regression")
+    Lasso()
+    """
+    if ":" in name:
+        return _imported(name, task)
+    if name not in NAMES:
+        raise FedRelaxError(
+            f"model {name!r} is not known{did_you_mean(name, NAMES)} "
+            f"(known: {', '.join(NAMES)}, or package.module:Class)"
+        )
+    if name == "logistic" and task == "regression":
+        raise FedRelaxError(
+            "model 'logistic' predicts classes, and the target holds numbers; use 'ridge' or "
+            "'linear', or --task classification if the numbers are classes"
+        )
+    return NAMES[name](task == "classification")
+
+
+def _imported(name: str, task: str) -> Any:
+    """Import ``package.module:Class`` and make one of it."""
+    from sklearn.base import is_classifier, is_regressor
+
+    module_name, _, class_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # Importing runs foreign code, which may raise anything.
+        raise FedRelaxError(
+            f"model {name!r}: the module {module_name!r} cannot be imported "
+            f"({type(error).__name__}: {error}); install it, or check the spelling"
+        ) from error
+    kind = getattr(module, class_name, None)
+    if kind is None:
+        hint = did_you_mean(class_name, vars(module))
+        raise FedRelaxError(f"model {name!r}: {module_name} has no class {class_name!r}{hint}")
+    if not (isinstance(kind, type) and hasattr(kind, "fit") and hasattr(kind, "predict")):
+        raise FedRelaxError(
+            f"model {name!r} is not a model: name a class with fit and predict, in the style of "
+            "scikit-learn"
+        )
+    try:
+        model = kind()
+    except Exception as error:
+        raise FedRelaxError(
+            f"model {name!r} cannot be made without arguments ({type(error).__name__}: {error}); "
+            "give all its arguments a default, or use the library from Python"
+        ) from error
+    if task == "regression" and is_classifier(model):
+        raise FedRelaxError(f"model {name!r} predicts classes, and the target holds numbers")
+    if task == "classification" and is_regressor(model):
+        raise FedRelaxError(f"model {name!r} predicts numbers, and the target holds classes")
+    return model
+
+
+def short_name(name: str) -> str:
+    """Return how tables call a model: its name, or the class of ``package.module:Class``.
+
+    >>> short_name("sklearn.linear_model:Lasso"), short_name("tree")
+    ('Lasso', 'tree')
+    """
+    return name.rpartition(":")[2]

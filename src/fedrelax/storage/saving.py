@@ -1,0 +1,205 @@
+"""Saving a trained network as a directory that appears whole or not at all.
+
+==================  =================================================================
+result.json         task, classes, features, the graph's nodes, alpha, rounds, versions
+models.json         the node, the file and the kind of every model
+models/             one skops file per node
+metrics.json        the errors on the test rows and the verdict
+nodes.csv           a line per node: rows and errors
+edges.csv           the whole graph, with the final discrepancy each way
+positions.csv       where the nodes are, if the graph was made from coordinates
+history.csv         a line per round
+history_nodes.csv   a line per round and node
+config.toml         the settings; ``fedrelax fit --config`` takes them again
+==================  =================================================================
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.graph import Graph
+from fedrelax.models.criteria import last_step
+from fedrelax.solvers import Result
+from fedrelax.storage.labels import check_labels, file_name
+from fedrelax.storage.places import MARK, whole_directory
+from fedrelax.storage.toml import dump_toml
+from fedrelax.storage.trust import pack, types_to_trust
+from fedrelax.typing import Label
+
+FORMAT = 1
+"""The version of this layout; a reader refuses what it does not know."""
+
+Fitted = FedRelaxRegressor | FedRelaxClassifier
+
+
+def save_result(
+    directory: str | Path,
+    fitted: Fitted,
+    *,
+    nodes: Any = None,
+    metrics: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    comment: str = "",
+    feature_names: Sequence[str] | None = None,
+    node_column: str | None = None,
+    target: str | None = None,
+    overwrite: bool = False,
+    more: Sequence[Callable[[Path], None]] = (),
+) -> Path:
+    """Write a fitted estimator and what is known about it to a new directory; return its path.
+
+    ``nodes`` is a DataFrame with a line per node (such as that of ``evaluation.compare``),
+    ``metrics`` and ``config`` are plain values. Each of ``more`` is called with the draft of the
+    directory and may add files before it appears.
+    """
+    result: Result = fitted.result_
+    graph: Graph = fitted._whole_graph
+    check_labels(graph.labels)
+    models = {label: (m, pack(label, m)) for label, m in result.models.items()}
+    with whole_directory(directory, overwrite) as draft:
+        _write_models(draft, models)
+        about = {
+            **_about(fitted, graph, feature_names),
+            "node_column": node_column if node_column is not None else fitted.node_column_,
+            "target_column": target,
+            "types_to_trust": sorted(
+                {t for _, data in models.values() for t in types_to_trust(data)}
+            ),
+        }
+        write_json(draft / MARK, about)
+        write_json(draft / "metrics.json", dict(metrics or {}))
+        (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
+        lines = _nodes_frame(result) if nodes is None else nodes
+        lines.to_csv(draft / "nodes.csv", index=False)
+        _edges_frame(result, graph).to_csv(draft / "edges.csv", index=False)
+        result.history.to_frame().to_csv(draft / "history.csv", index=False)
+        result.history.nodes_to_frame().to_csv(draft / "history_nodes.csv", index=False)
+        if graph.positions is not None:
+            _positions_frame(graph).to_csv(draft / "positions.csv", index=False)
+        for write in more:
+            write(draft)
+    return Path(directory)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write plain values; a number that is not finite becomes null, which is all that JSON has."""
+    path.write_text(
+        json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+        encoding="utf-8",
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return a value in JSON's own types.
+
+    >>> plain({"a": np.float64("nan"), "b": (np.int64(1), True)})
+    {'a': None, 'b': [1, True]}
+    """
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) -> dict[str, Any]:
+    result: Result = fitted.result_
+    task = result.task
+    own = getattr(fitted, "feature_names_in_", None)
+    names = feature_names if feature_names is not None else own
+    if names is None:
+        names = [f"x{k}" for k in range(fitted.n_features_in_)]
+    drawn = isinstance(fitted.public, str)
+    sizes = {len(rows) for rows in _given_public(fitted)} or {fitted.public_rows}
+    return {
+        "format": FORMAT,
+        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "task": task.kind,
+        "outputs": task.n_outputs,
+        "classes": None if task.classes is None else task.classes.tolist(),
+        "classes_are_objects": task.classes is not None and task.classes.dtype == object,
+        "feature_names": [str(name) for name in names],
+        "features_by_name": own is not None,
+        "graph_nodes": list(graph.labels),
+        "geographic": graph.geographic,
+        "alpha": float(fitted.alpha),
+        "rounds": result.n_rounds,
+        "exchanges": len(result.history) if fitted.alpha > 0 else 0,
+        "reason": result.reason,
+        "public": {"how": fitted.public if drawn else "given", "rows": max(sizes)},
+    }
+
+
+def _given_public(fitted: Fitted) -> list[Any]:
+    if isinstance(fitted.public, str):
+        return []
+    return list(fitted.public.values()) if isinstance(fitted.public, Mapping) else [fitted.public]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result was made with."""
+    from importlib.metadata import version
+
+    packages = ("fedrelax", "scikit-learn", "numpy", "scipy", "skops")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def _write_models(draft: Path, models: Mapping[Label, tuple[Any, bytes]]) -> None:
+    (draft / "models").mkdir()
+    index = []
+    for number, (label, (model, data)) in enumerate(models.items(), start=1):
+        file = f"models/{file_name(number, label, '.skops')}"
+        (draft / file).write_bytes(data)
+        kind = type(last_step(model))
+        index.append(
+            {"node": label, "file": file, "type": f"{kind.__module__}.{kind.__qualname__}"}
+        )
+    write_json(draft / "models.json", index)
+
+
+def _nodes_frame(result: Result) -> Any:
+    import pandas as pd
+
+    names = {label: model.name for label, model in result.local_models.items()}
+    return pd.DataFrame({"node": list(names), "model": list(names.values())})
+
+
+def _edges_frame(result: Result, graph: Graph) -> Any:
+    """Return all edges of the whole graph; those at nodes without a model have no discrepancy."""
+    import pandas as pd
+
+    there: Mapping[tuple[Label, Label], float] = result.discrepancies
+    nan = float("nan")
+    lines = [
+        (u, v, weight, there.get((u, v), nan), there.get((v, u), nan))
+        for u, v, weight in graph.edges()
+    ]
+    columns = ["source", "target", "weight", "discrepancy", "discrepancy_back"]
+    return pd.DataFrame(lines, columns=columns)
+
+
+def _positions_frame(graph: Graph) -> Any:
+    import pandas as pd
+
+    assert graph.positions is not None
+    width = graph.positions.shape[1]
+    names = [f"x{k + 1}" for k in range(width)]
+    if graph.geographic:
+        names = ["latitude", "longitude"]
+    frame = pd.DataFrame(graph.positions, columns=names)
+    frame.insert(0, "node", list(graph.labels))
+    return frame

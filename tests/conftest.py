@@ -1,0 +1,82 @@
+"""What several test files need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from fedrelax import Graph, Network
+
+settings.register_profile("steady", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile("steady")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture
+def weather_file() -> Path:
+    path = SHARED / "data" / "fmi_hourly.csv"
+    if not path.exists():
+        pytest.skip(f"needs the weather measurements, which are not at {path}")
+    return path
+
+
+@pytest.fixture
+def tree_targets() -> Path:
+    path = SHARED / "targets" / "trees.csv"
+    if not path.exists():
+        pytest.skip(f"needs the target figures, which are not at {path}")
+    return path
+
+
+def random_graph(rng: np.random.Generator, n: int, share: float = 0.5, connected: bool = True) -> Graph:
+    """A weighted graph; a chain keeps it connected if asked for."""
+    A = np.triu(rng.uniform(0.2, 2.0, (n, n)) * (rng.random((n, n)) < share), 1)
+    if connected:
+        A[np.arange(n - 1), np.arange(1, n)] = rng.uniform(0.5, 1.5, n - 1)
+    return Graph.from_matrix(A + A.T)
+
+
+def regression_network(
+    rng: np.random.Generator,
+    model,
+    n: int = 5,
+    d: int = 3,
+    common: bool = True,
+    outputs: int = 1,
+    graph: Graph | None = None,
+    m_pub: int = 12,
+) -> Network:
+    """Nodes with 4 to 9 rows of noisy linear data; ``model`` is one for all or a function of i."""
+    graph = random_graph(rng, n) if graph is None else graph
+    network = Network(graph, public=rng.normal(size=(m_pub, d)) if common else None)
+    shared = rng.normal(size=(d, outputs))
+    for i, label in enumerate(graph.labels):
+        rows = int(rng.integers(4, 10))
+        X = rng.normal(size=(rows, d))
+        y = X @ (shared + 0.5 * rng.normal(size=(d, outputs))) + 0.3 * rng.normal(size=(rows, outputs))
+        public = None if common else rng.normal(size=(m_pub + i, d))
+        chosen = model(i) if callable(model) and not hasattr(model, "fit") else model
+        network.add(label, X, y[:, 0] if outputs == 1 else y, chosen, public=public)
+    return network
+
+
+def classification_network(
+    rng: np.random.Generator, model, n: int = 4, d: int = 3, k: int = 3, rows: int = 12
+) -> Network:
+    """Nodes with a noisy linear class rule; node 0 never sees the last class."""
+    graph = random_graph(rng, n)
+    network = Network(graph, "classification", public=rng.normal(size=(15, d)))
+    rule = rng.normal(size=(d, k)) * 2
+    names = np.array(["ash", "birch", "cedar", "elm"])[:k]
+    for i, label in enumerate(graph.labels):
+        X = rng.normal(size=(rows, d))
+        score = X @ rule + rng.gumbel(size=(rows, k))
+        y = score[:, : k - 1 if i == 0 else k].argmax(axis=1)
+        y[:2] = [0, 1]
+        chosen = model(i) if callable(model) and not hasattr(model, "fit") else model
+        network.add(label, X, names[y], chosen)
+    return network
