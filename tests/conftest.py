@@ -32,7 +32,9 @@ def tree_targets() -> Path:
     return path
 
 
-def random_graph(rng: np.random.Generator, n: int, share: float = 0.5, connected: bool = True) -> Graph:
+def random_graph(
+    rng: np.random.Generator, n: int, share: float = 0.5, connected: bool = True
+) -> Graph:
     """A weighted graph; a chain keeps it connected if asked for."""
     A = np.triu(rng.uniform(0.2, 2.0, (n, n)) * (rng.random((n, n)) < share), 1)
     if connected:
@@ -57,7 +59,9 @@ def regression_network(
     for i, label in enumerate(graph.labels):
         rows = int(rng.integers(4, 10))
         X = rng.normal(size=(rows, d))
-        y = X @ (shared + 0.5 * rng.normal(size=(d, outputs))) + 0.3 * rng.normal(size=(rows, outputs))
+        y = X @ (shared + 0.5 * rng.normal(size=(d, outputs))) + 0.3 * rng.normal(
+            size=(rows, outputs)
+        )
         public = None if common else rng.normal(size=(m_pub + i, d))
         chosen = model(i) if callable(model) and not hasattr(model, "fit") else model
         network.add(label, X, y[:, 0] if outputs == 1 else y, chosen, public=public)

@@ -35,7 +35,10 @@ def test_gradient_is_the_derivative(loss, seed):
     target, prediction = a_case(loss, seed)
     direction = np.random.default_rng(seed + 1).normal(size=prediction.shape)
     h = 1e-7
-    if np.abs(np.abs(target - prediction) - 0.7).min() < 1e-4 or np.abs(target - prediction).min() < 1e-4:
+    if (
+        np.abs(np.abs(target - prediction) - 0.7).min() < 1e-4
+        or np.abs(target - prediction).min() < 1e-4
+    ):
         return  # Near a kink the difference quotient says nothing.
     if loss.name == "log" and prediction.min() < 1e-3:
         return

@@ -143,7 +143,7 @@ class Network:
             classes = np.unique(np.concatenate(labels))
             if len(classes) < 2:
                 raise FedRelaxError(
-                    f"all rows of all nodes have one class, {classes[0]!r}: nothing to learn"
+                    f"all rows of all nodes have one class, {classes.tolist()[0]!r}: nothing to learn"
                 )
             return Task("classification", len(classes), classes)
         return Task("regression", 1 if labels[0].ndim == 1 else labels[0].shape[1])

@@ -14,7 +14,9 @@ GRID = np.random.default_rng(9).normal(size=(200, 3))
 
 
 def both(network, rows=GRID, **settings):
-    results = [FedRelax(collapse=c, rounds=3, tol=0, **settings).solve(network) for c in (True, False)]
+    results = [
+        FedRelax(collapse=c, rounds=3, tol=0, **settings).solve(network) for c in (True, False)
+    ]
     return [np.array([model.predict(rows) for model in r.local_models.values()]) for r in results]
 
 

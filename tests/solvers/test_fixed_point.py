@@ -23,7 +23,10 @@ def block_system(network: Network, alpha: float, symmetric: bool) -> np.ndarray:
     nodes, public = list(network), network.public
     n, d = len(nodes), nodes[0].X.shape[1]
     A = network.graph.adjacency.toarray()
-    Q = [public.of(node.label).T @ public.of(node.label) / len(public.of(node.label)) for node in nodes]
+    Q = [
+        public.of(node.label).T @ public.of(node.label) / len(public.of(node.label))
+        for node in nodes
+    ]
     M, b = np.zeros((n, d, n, d)), np.zeros((n, d))
     for i, node in enumerate(nodes):
         M[i, :, i] += node.X.T @ node.X / len(node.X)

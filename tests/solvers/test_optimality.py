@@ -55,7 +55,9 @@ def check_no_better(network, result, predict, alpha, loss, discrepancy, slack) -
             for _ in range(20):
                 other = copy.deepcopy(model)
                 other.coef_ = model.coef_ + size * rng.normal(size=np.shape(model.coef_))
-                other.intercept_ = model.intercept_ + size * rng.normal(size=np.shape(model.intercept_))
+                other.intercept_ = model.intercept_ + size * rng.normal(
+                    size=np.shape(model.intercept_)
+                )
                 assert own_objective(network, result, label, other, predict, *args) >= best - slack
 
 
@@ -76,7 +78,9 @@ def test_regression(model, loss, discrepancy, common):
     check_no_better(network, result, predict, 0.3, first, second, slack=1e-6)
 
 
-@pytest.mark.parametrize("model", [SoftmaxModel(ridge=0.1), LogisticRegression(C=2.0, tol=1e-8, max_iter=5000)])
+@pytest.mark.parametrize(
+    "model", [SoftmaxModel(ridge=0.1), LogisticRegression(C=2.0, tol=1e-8, max_iter=5000)]
+)
 def test_classification(model):
     network = classification_network(np.random.default_rng(2), model, n=3)
     result = FedRelax(alpha=0.3, rounds=300, tol=1e-9).solve(network)

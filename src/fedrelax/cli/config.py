@@ -78,7 +78,8 @@ class FitConfig(BaseModel):
         settings = {**self.model_dump(exclude={"json_", *HOW_TO_RUN}), **effective}
         settings["data"] = str(self.data.absolute())
         pairs = settings.pop("model_for")
-        return {k.replace("_", "-"): v for k, v in settings.items()} | {"model-for": pairs}
+        named = {name.replace("_", "-"): value for name, value in settings.items()}
+        return {**named, "model-for": pairs} if pairs else named
 
 
 def make_config(file: Path | None, flags: Mapping[str, Any]) -> FitConfig:

@@ -11,15 +11,15 @@ import typer
 from fedrelax.cli.console import Talk, speaking
 
 KINDS = ("logistic", "tree", "forest", "svm", "mlp", "knn", "boosting", "ridge")
-LABELLED, COMPONENTS = 20, 20
-STRENGTHS = (0.0, 1.0, 3.0, 10.0)
+LABELLED, PUBLIC, COMPONENTS = 20, 10, 20
+STRENGTHS = (1.0, 3.0, 10.0)
 """alpha times the number of neighbours; validation on the labelled images chooses among them."""
-ROUNDS, FOLDS, PUBLIC_ROWS = 3, 2, 150
+ROUNDS, FOLDS = 2, 2
 INTRODUCTION = (
-    f"Fourteen people wrote digits; each has {LABELLED} labelled images and a model of one of "
-    f"{len(KINDS)} kinds, too few to learn ten digits alone.\n"
-    "They keep their images and exchange only predictions on random public rows, and every model "
-    "learns from all the others, whatever their kind."
+    f"Fourteen people wrote digits. Each keeps {LABELLED} labelled images, trains a model of one of "
+    f"{len(KINDS)} kinds, and gives {PUBLIC} images without labels to the public.\n"
+    "The models exchange nothing but predictions on the public images: every writer learns from all "
+    "the others, whatever their kind of model."
 )
 
 
@@ -29,7 +29,7 @@ def demo(
         bool,
         typer.Option("--overwrite", help="Not needed: a former result of fedrelax is replaced."),
     ] = False,
-    jobs: Annotated[int, typer.Option(help="Workers; -1 for all cores.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Workers; -1 for all cores.")] = 2,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Show a mixed network at work: handwritten digits, a node per writer. Works offline.
@@ -57,7 +57,7 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
         talk,
         alpha="auto",
         rounds=ROUNDS,
-        public_rows=PUBLIC_ROWS,
+        public_rows=len(inputs.public),
         jobs=jobs,
         seed=0,
         alphas=[strength / degree for strength in STRENGTHS],
@@ -81,7 +81,8 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
 
 
 def digits_inputs() -> Any:
-    """Return the digits by writer on principal components, which only labelled images define."""
+    """Return the digits by writer on the principal components of the public images."""
+    import numpy as np
     from sklearn.decomposition import PCA
 
     from fedrelax.cli.inputs import Inputs
@@ -90,21 +91,23 @@ def digits_inputs() -> Any:
     from fedrelax.models.names import model_by_name
 
     digits = digits_by_writer()
-    train = labelled_split(digits.writers, per_node=LABELLED, random_state=0)
-    components = PCA(COMPONENTS, random_state=0).fit(digits.X[train])
-    writers = list(dict.fromkeys(digits.writers.tolist()))
+    public = labelled_split(digits.writers, per_node=PUBLIC, random_state=1)
+    own = np.flatnonzero(~public)
+    nodes = digits.writers[own]
+    components = PCA(COMPONENTS, random_state=0).fit(digits.X[public])
+    writers = list(dict.fromkeys(nodes.tolist()))
     names = {writer: KINDS[k % len(KINDS)] for k, writer in enumerate(writers)}
     return Inputs(
-        X=components.transform(digits.X),
-        y=digits.y,
-        nodes=digits.writers,
-        train=train,
+        X=components.transform(digits.X[own]),
+        y=digits.y[own],
+        nodes=nodes,
+        train=labelled_split(nodes, per_node=LABELLED, random_state=0),
         task="classification",
         feature_names=tuple(f"component {k + 1}" for k in range(COMPONENTS)),
         graph=Graph.complete(writers),
         model_names=names,
         models={w: model_by_name(name, "classification") for w, name in names.items()},
-        public="gaussian",
+        public=components.transform(digits.X[public]),
     )
 
 

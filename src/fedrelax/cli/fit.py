@@ -110,7 +110,7 @@ def fit(
         Path | None,
         typer.Option(
             help="Directory to write; it appears whole or not at all.", rich_help_panel=OUTPUT
-        ),  # fmt: skip
+        ),
     ] = None,
     overwrite: Annotated[
         bool | None,

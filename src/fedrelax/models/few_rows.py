@@ -60,7 +60,7 @@ class SupportVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.machine_ = SVC(C=self.C).fit(X, y, sample_weight)
         self.classes_ = self.machine_.classes_
         scores = self._scores(X)
-        self.probabilities_ = LogisticRegression(max_iter=1000).fit(scores, y, sample_weight)
+        self.probabilities_ = LogisticRegression(max_iter=200).fit(scores, y, sample_weight)
         return self
 
     def _scores(self, X: AnyArray) -> FloatArray:

@@ -56,7 +56,7 @@ def _tree(classify: bool) -> Any:
 def _forest(classify: bool) -> Any:
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-    return (RandomForestClassifier if classify else RandomForestRegressor)(n_estimators=50)
+    return (RandomForestClassifier if classify else RandomForestRegressor)(n_estimators=30)
 
 
 def _boosting(classify: bool) -> Any:

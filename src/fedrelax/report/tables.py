@@ -19,8 +19,8 @@ def node_table(summary: Summary, most: int = MOST_LINES) -> Table:
     """Return a line per node, the largest gains first; of many nodes, the best and the worst."""
     title = f"{summary.measure} on the test rows of each node"
     table = Table(title=title, title_justify="left", header_style="bold", show_edge=False)
-    table.add_column("node", overflow="fold", max_width=32)
-    table.add_column("model", overflow="fold")
+    table.add_column("node", overflow="ellipsis", no_wrap=True, max_width=40)
+    table.add_column("model", overflow="ellipsis", no_wrap=True)
     for name in ("rows", "test", "alone", "pooled", "together", "gain"):
         table.add_column(name, justify="right", no_wrap=True)
     lines = summary.nodes.sort_values("gain", ascending=False, na_position="last", kind="stable")

@@ -34,6 +34,5 @@ class Workers:
         with (
             threadpool_limits(1),
             parallel_config(backend=self.backend, n_jobs=self.n_jobs, **inner),
-            Parallel() as parallel,
         ):
-            yield lambda function, tasks: list(parallel(delayed(function)(*t) for t in tasks))
+            yield lambda function, tasks: list(Parallel()(delayed(function)(*t) for t in tasks))

@@ -1,0 +1,189 @@
+"""Bad input gets one clear sentence, before any work starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph, Network
+
+PAIR = Graph.from_edges([("a", "b")])
+X, Y = np.arange(12.0).reshape(6, 2) % 5, np.arange(6.0)
+NODES = np.array(list("aaabbb"))
+PUBLIC = np.ones((4, 2))
+
+
+class Tripwire(Ridge):
+    """Fails the test if any work starts."""
+
+    def fit(self, X, y, sample_weight=None):
+        raise AssertionError("work started before the input was checked")
+
+
+def refused(match, **settings):
+    fit = {"X": X, "y": Y, "nodes": NODES} | settings.pop("fit", {})
+    model = FedRelaxRegressor(
+        settings.pop("estimator", Tripwire()), settings.pop("graph", PAIR), **settings
+    )
+    with pytest.raises(ValueError, match=match):
+        model.fit(**fit)
+
+
+@pytest.mark.parametrize("alpha", [-0.1, np.nan, np.inf, "much", None, True])
+def test_alpha(alpha):
+    refused("alpha=.* must be a finite number of at least 0", alpha=alpha)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rounds", -1),
+        ("rounds", 2.5),
+        ("tol", -1.0),
+        ("damping", 1.0),
+        ("order", "random"),
+        ("objective", "gtv"),
+        ("weighting", "none"),
+        ("wiring", "auto"),
+        ("patience", 0),
+        ("patience", 3),
+        ("validation_share", 1.0),
+        ("public", "gausian"),
+        ("public_rows", 0),
+        ("loss", "hinge"),
+        ("discrepancy", "log"),
+    ],
+)
+def test_settings(name, value):
+    refused(name, **{name: value})
+
+
+def test_nan_and_infinity():
+    for bad in (np.nan, np.inf):
+        spoiled = X.copy()
+        spoiled[4, 1] = bad
+        refused("NaN|infinity", fit={"X": spoiled})
+    network = Network(PAIR, public=PUBLIC)
+    with pytest.raises(
+        FedRelaxError, match="node 'b': X holds 1 NaN or infinite value, the first in row 1"
+    ):
+        network.add("b", spoiled[3:], Y[3:], Ridge())
+    with pytest.raises(FedRelaxError, match="node 'a': y holds 1 NaN"):
+        network.add("a", X[:3], [0.0, np.nan, 1.0], Ridge())
+
+
+def test_text_features():
+    refused("could not convert string to float", fit={"X": np.array([["x", "y"]] * 6)})
+    with pytest.raises(FedRelaxError, match="node 'a': X holds something that is not a number"):
+        Network(PAIR, public=PUBLIC).add("a", [["x", "y"]], [1.0], Ridge())
+
+
+def test_a_node_without_rows_and_with_one():
+    network = Network(PAIR, public=PUBLIC)
+    with pytest.raises(FedRelaxError, match="node 'a' has no rows; leave it out"):
+        network.add("a", np.empty((0, 2)), np.empty(0), Ridge())
+    network.add("a", X[:1], Y[:1], LinearRegression()).add("b", X[3:], Y[3:], LinearRegression())
+    models = FedRelax(alpha=1.0, rounds=5).solve(network).models
+    assert np.isfinite(models["a"].predict(X)).all()
+
+
+def test_a_constant_target_at_a_node_is_legal():
+    y = Y.copy()
+    y[:3] = 2.0
+    model = FedRelaxRegressor(DecisionTreeRegressor(), PAIR).fit(X, y, nodes=NODES)
+    assert np.isfinite(model.predict(X, nodes=NODES)).all()
+
+
+def test_one_class_everywhere():
+    with pytest.raises(FedRelaxError, match="all rows of all nodes have one class, 'x'"):
+        FedRelaxClassifier(graph=PAIR).fit(X, ["x"] * 6, nodes=NODES)
+
+
+def test_different_feature_counts():
+    network = Network(PAIR, public=PUBLIC)
+    network.add("a", X[:3], Y[:3], Tripwire()).add("b", np.ones((3, 5)), Y[3:], Tripwire())
+    with pytest.raises(FedRelaxError, match="node 'b' has 5 features but node 'a' has 2"):
+        FedRelax().solve(network)
+
+
+def test_public_rows_of_the_wrong_shape_or_none():
+    refused("public rows of node 'a' have 3 features but the nodes have 2", public=np.ones((4, 3)))
+    refused("public rows of the common set have shape", public=np.empty((0, 2)))
+    refused("public has no rows for node 'b'", public={"a": PUBLIC})
+    refused("public rows of node 'b' have shape", public={"a": PUBLIC, "b": np.empty((0, 2))})
+    network = Network(PAIR).add("a", X[:3], Y[:3], Ridge()).add("b", X[3:], Y[3:], Ridge())
+    with pytest.raises(FedRelaxError, match="no public rows at node 'a', 'b'"):
+        FedRelax().solve(network)
+
+
+def test_duplicate_and_unknown_nodes():
+    network = Network(PAIR, public=PUBLIC).add("a", X[:3], Y[:3], Ridge())
+    with pytest.raises(FedRelaxError, match="node 'a' was added before"):
+        network.add("a", X[:3], Y[:3], Ridge())
+    with pytest.raises(FedRelaxError, match="node 'c' is not in the graph"):
+        network.add("c", X[:3], Y[:3], Ridge())
+    refused("nodes 'c' have rows but are not in the graph", fit={"nodes": list("aaabbc")})
+    refused("nodes has a missing label in row 5", fit={"nodes": ["a", "a", "b", "b", "a", None]})
+    refused("nodes has shape", fit={"nodes": ["a"]})
+    refused("the graph has 2 nodes, but fit got no nodes", fit={"nodes": None})
+    refused("nodes='city' names a column, but X is not a DataFrame", fit={"nodes": "city"})
+
+
+def test_models_and_graphs_of_the_wrong_kind():
+    refused("the dict of models has none for node 'b'", estimator={"a": Ridge()})
+    refused("node 'a': the model is the class Ridge; pass an instance", estimator=Ridge)
+    refused("node 'a': the model 5 has no fit and predict", estimator=5)
+    refused("make a fedrelax.Graph of it", graph=np.eye(2))
+    with pytest.raises(FedRelaxError, match="graph=3 must be a fedrelax.Graph"):
+        Network(3)
+    with pytest.raises(FedRelaxError, match="task='ranking' must be one of"):
+        Network(PAIR, task="ranking")
+    with pytest.raises(FedRelaxError, match="the network has no nodes"):
+        FedRelax().solve(Network(PAIR, public=PUBLIC))
+
+
+def test_rows_and_labels_of_different_length():
+    with pytest.raises(FedRelaxError, match="node 'a': X has 3 rows but y has 2"):
+        Network(PAIR, public=PUBLIC).add("a", X[:3], Y[:2], Ridge())
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "discrepancy", "why"),
+    [
+        (Ridge(), "absolute", None, "Ridge as configured minimises squared, not loss='absolute'"),
+        (
+            DecisionTreeRegressor(),
+            "huber",
+            None,
+            "DecisionTreeRegressor as configured minimises squared",
+        ),
+        (Ridge(), "squared", "absolute", "needs a model that minimises a sum of two losses"),
+        (
+            DecisionTreeRegressor(),
+            "absolute",
+            "squared",
+            "and DecisionTreeRegressor fits weighted rows",
+        ),
+    ],
+)
+def test_impossible_pairs_are_refused_with_the_reason(model, loss, discrepancy, why):
+    refused(f"node 'a': .*{why}", estimator=model, loss=loss, discrepancy=discrepancy)
+
+
+def test_the_symmetric_objective_refuses_an_unsymmetric_discrepancy():
+    with pytest.raises(FedRelaxError, match="objective='gtvmin' needs a symmetric discrepancy"):
+        FedRelaxClassifier(graph=PAIR, objective="gtvmin").fit(X, list("xyxyxy"), nodes=NODES)
+
+
+def test_predict_needs_nodes_and_a_fit():
+    from sklearn.exceptions import NotFittedError
+
+    model = FedRelaxRegressor(Ridge(), PAIR)
+    with pytest.raises(NotFittedError):
+        model.predict(X, nodes=NODES)
+    with pytest.raises(
+        FedRelaxError, match="the network has 2 nodes; say which one each row belongs to"
+    ):
+        model.fit(X, Y, nodes=NODES).predict(X)

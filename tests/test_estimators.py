@@ -1,0 +1,197 @@
+"""The estimators keep scikit-learn's grammar and do what their documentation says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from conftest import random_graph
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fedrelax import (
+    FedRelaxClassifier,
+    FedRelaxError,
+    FedRelaxRegressor,
+    Graph,
+    LinearModel,
+    NodeFitError,
+    SoftmaxModel,
+)
+
+CITIES = ("Oslo", "Bergen", "Bodø", "Tromsø")
+
+
+@parametrize_with_checks([FedRelaxRegressor(), FedRelaxClassifier(), LinearModel(), SoftmaxModel()])
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def a_table(seed=0, rows=15, outputs=None):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows * len(CITIES), 3))
+    nodes = np.repeat(CITIES, rows)
+    shape = (3,) if outputs is None else (3, outputs)
+    y = X @ rng.normal(size=shape) + 0.5 * rng.normal(size=(len(X), *shape[1:]))
+    return X, y, nodes
+
+
+CHAIN = Graph.from_edges(list(zip(CITIES[:-1], CITIES[1:], strict=True)))
+
+
+def test_fit_leaves_what_is_promised():
+    X, y, nodes = a_table()
+    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=5), graph=CHAIN, alpha=0.1)
+    assert model.fit(X, y, nodes=nodes) is model
+    assert set(model.models_) == set(CITIES)
+    assert isinstance(model.models_["Oslo"], DecisionTreeRegressor)
+    assert model.graph_.n_edges == 3
+    assert model.n_rounds_ == len(model.history_) - 1
+    own = nodes == "Bodø"
+    expected = model.models_["Bodø"].predict(X[own])
+    assert np.array_equal(model.predict(X, nodes=nodes)[own], expected)
+
+
+def test_nodes_as_a_column_name():
+    X, y, nodes = a_table()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(city=nodes)
+    by_name = FedRelaxRegressor(graph=CHAIN).fit(frame, y, nodes="city")
+    by_array = FedRelaxRegressor(graph=CHAIN).fit(X, y, nodes=nodes)
+    assert by_name.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert np.allclose(by_name.predict(frame), by_array.predict(X, nodes=nodes))
+    assert np.allclose(by_name.predict(frame, nodes="city"), by_name.predict(frame))
+
+
+def test_several_outputs():
+    X, y, nodes = a_table(outputs=2)
+    model = FedRelaxRegressor(LinearModel(), CHAIN, alpha=0.2, tol=1e-12, rounds=500)
+    together = model.fit(X, y, nodes=nodes).predict(X, nodes=nodes)
+    for q in range(2):
+        single = clone(model).fit(X, y[:, q], nodes=nodes).predict(X, nodes=nodes)
+        assert together[:, q] == pytest.approx(single, abs=1e-8)
+
+
+def test_models_per_node_by_dict_and_by_function():
+    X, y, nodes = a_table()
+    table = {city: Ridge(alpha=1.0 + i) for i, city in enumerate(CITIES)}
+    by_dict = FedRelaxRegressor(table, CHAIN).fit(X, y, nodes=nodes)
+    by_function = FedRelaxRegressor(lambda city: table[city], CHAIN).fit(X, y, nodes=nodes)
+    assert [by_dict.models_[c].alpha for c in CITIES] == [1.0, 2.0, 3.0, 4.0]
+    assert np.array_equal(by_dict.predict(X, nodes=nodes), by_function.predict(X, nodes=nodes))
+
+
+def test_a_node_that_is_only_in_the_graph_gets_its_neighbours_mean():
+    X, y, nodes = a_table()
+    graph = Graph.from_edges(
+        [("Oslo", "Bergen", 1.0), ("Oslo", "Hamar", 3.0), ("Hamar", "Bergen", 1.0)]
+    )
+    known = np.isin(nodes, ["Oslo", "Bergen"])
+    model = FedRelaxRegressor(graph=graph).fit(X[known], y[known], nodes=nodes[known])
+    rows = X[:4]
+    expected = (3 * model.models_["Oslo"].predict(rows) + model.models_["Bergen"].predict(rows)) / 4
+    assert model.predict(rows, nodes=["Hamar"] * 4) == pytest.approx(expected)
+    with pytest.raises(FedRelaxError, match="node 'Hammar' is neither .* did you mean 'Hamar'"):
+        model.predict(rows, nodes=["Hammar"] * 4)
+
+
+def test_a_class_that_a_node_never_saw():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    y = np.array(["low", "mid", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    nodes = np.repeat(["a", "b"], 40)
+    seen = ~((nodes == "a") & (y == "high"))
+    model = FedRelaxClassifier(LogisticRegression(C=10), alpha=0.3, rounds=50)
+    model.fit(X[seen], y[seen], nodes=nodes[seen])
+    assert model.classes_.tolist() == ["high", "low", "mid"]
+    far = np.array([[3.0, 0.0]])
+    assert model.predict(far, nodes=["a"]).tolist() == ["high"]
+    assert model.predict_proba(far, nodes=["a"]).sum() == pytest.approx(1)
+
+
+def test_coupling_helps_related_nodes():
+    rng = np.random.default_rng(0)
+    X, nodes = rng.normal(size=(240, 8)), np.repeat(np.arange(40), 6)
+    y = X @ np.ones(8) + 0.5 * rng.normal(size=240)
+    X_new = rng.normal(size=(4000, 8))
+    y_new, nodes_new = X_new @ np.ones(8), np.repeat(np.arange(40), 100)
+    graph = random_graph(rng, 40, 0.2)
+    scores = {}
+    for alpha in (0.0, 1.0):
+        model = FedRelaxRegressor(Ridge(0.1), graph, alpha=alpha).fit(X, y, nodes=nodes)
+        scores[alpha] = model.score(X_new, y_new, nodes=nodes_new)
+    assert scores[1.0] > 0.97 > scores[0.0]
+
+
+def test_validation_share_and_patience():
+    X, y, nodes = a_table(rows=20)
+    model = FedRelaxRegressor(
+        DecisionTreeRegressor(max_depth=3),
+        CHAIN,
+        alpha=1.0,
+        validation_share=0.25,
+        patience=2,
+        rounds=30,
+    ).fit(X, y, nodes=nodes)
+    assert model.n_rounds_ == int(np.argmin(model.history_["validation_loss"]))
+
+
+def test_params_and_clone():
+    model = FedRelaxRegressor(Ridge(), CHAIN, alpha=0.3)
+    assert clone(model).get_params()["alpha"] == 0.3
+    assert model.set_params(estimator__alpha=7.0).estimator.alpha == 7.0
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def test_cross_validation_and_grid_search_with_routed_nodes(routing):
+    X, y, nodes = a_table(rows=20)
+    model = FedRelaxRegressor(Ridge(), CHAIN, rounds=3)
+    model = (
+        model.set_fit_request(nodes=True)
+        .set_predict_request(nodes=True)
+        .set_score_request(nodes=True)
+    )
+    shuffled = np.random.default_rng(0).permutation(len(X))
+    X, y, nodes = X[shuffled], y[shuffled], nodes[shuffled]
+    scores = cross_val_score(model, X, y, params={"nodes": nodes}, cv=3)
+    assert scores.shape == (3,)
+    search = GridSearchCV(model, {"alpha": [0.0, 0.3]}, cv=3).fit(X, y, nodes=nodes)
+    assert search.best_params_["alpha"] in (0.0, 0.3)
+    assert search.best_estimator_.predict(X[:3], nodes=nodes[:3]).shape == (3,)
+
+
+def test_a_pipeline_gets_its_weights_even_when_routing_is_on(routing):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y, nodes = a_table()
+    model = FedRelaxRegressor(make_pipeline(StandardScaler(), Ridge()), CHAIN, alpha=1.0)
+    on = model.fit(X, y, nodes=nodes).predict(X, nodes=nodes)
+    with sklearn.config_context(enable_metadata_routing=False):
+        off = clone(model).fit(X, y, nodes=nodes).predict(X, nodes=nodes)
+    assert np.array_equal(on, off)
+
+
+class Fussy(Ridge):
+    def fit(self, X, y, sample_weight=None):
+        raise RuntimeError("the cat sat on the keyboard")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failing_fit_names_the_node_and_keeps_the_cause(jobs):
+    X, y, nodes = a_table()
+    models = {city: Fussy() if city == "Bodø" else Ridge() for city in CITIES}
+    with pytest.raises(
+        NodeFitError, match="node 'Bodø': fit of Fussy .*the cat sat on the keyboard"
+    ) as e:
+        FedRelaxRegressor(models, CHAIN, n_jobs=jobs).fit(X, y, nodes=nodes)
+    assert e.value.__cause__ is not None
