@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from conftest import random_graph
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from conftest import random_graph
 from fedrelax import (
     FedRelaxClassifier,
     FedRelaxError,

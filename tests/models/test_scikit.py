@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import classification_network, regression_network
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
@@ -28,6 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
+from conftest import classification_network, regression_network
 from fedrelax import FedRelax, FedRelaxWarning
 from fedrelax.losses import Log, Squared
 from fedrelax.models import Rows, Task, adapt

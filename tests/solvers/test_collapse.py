@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import classification_network, regression_network
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from conftest import classification_network, regression_network
 from fedrelax import FedRelax
 
 GRID = np.random.default_rng(9).normal(size=(200, 3))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import random_graph, regression_network
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
+from conftest import random_graph, regression_network
 from fedrelax import FedRelax, LinearModel, Network
 
 EXACT = {"rounds": 20000, "tol": 1e-14}

@@ -6,9 +6,9 @@ import copy
 
 import numpy as np
 import pytest
-from conftest import classification_network, regression_network
 from sklearn.linear_model import LinearRegression, LogisticRegression, QuantileRegressor, Ridge
 
+from conftest import classification_network, regression_network
 from fedrelax import FedRelax, LinearModel, SoftmaxModel
 from fedrelax.losses import Huber, get_loss
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import random_graph, regression_network
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.tree import DecisionTreeRegressor
 
+from conftest import random_graph, regression_network
 from fedrelax import Callback, Distillation, FedRelax, Network
 from fedrelax.runtime import LocalExchange, Message
 

@@ -76,4 +76,4 @@ def main(weather: str | None, splits: int = 2, rows: tuple[int, ...] = (50, 200)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2] or [None])
+    main(sys.argv[1] if len(sys.argv) > 1 else None)

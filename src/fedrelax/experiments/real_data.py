@@ -82,4 +82,4 @@ def main(weather: str | None, splits: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2] or [None])
+    main(sys.argv[1] if len(sys.argv) > 1 else None)

@@ -7,6 +7,7 @@ that of training alone (alpha = 0) on the same data.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from fedrelax.typing import FloatArray
 
 DEPTH = 5
 ROUNDS = 4
-SETTINGS = {"clustered": clustered, "noniid": mixture}
+SETTINGS: dict[str, Any] = {"clustered": clustered, "noniid": mixture}
 
 
 def tree_network(data: SyntheticNetwork) -> Network:

@@ -161,11 +161,6 @@ class LinearNode(LocalModel):
         return self._estimator
 
     @property
-    def fits(self) -> frozenset[str] | None:
-        """Every loss of the task: the terms say which."""
-        return frozenset({"squared", "absolute", "huber", "log"})
-
-    @property
     def gradients(self) -> bool:
         """Terms with different losses are fine."""
         return True
