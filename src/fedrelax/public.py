@@ -7,6 +7,7 @@ gaussian      the mean and covariance of all nodes' inputs together
 marginals     single values of single columns, never two values of one row
 uniform       the smallest and the largest value of each column
 standard      nothing; it fits only inputs that are standardised already
+blend         points between two input rows, each at least a quarter of the way from both
 bootstrap     whole input rows of some nodes
 ============  ===================================================================================
 """
@@ -51,6 +52,12 @@ def _bootstrap(inputs: FloatArray, rows: int, rng: np.random.Generator) -> Float
     return np.asarray(inputs[rng.integers(len(inputs), size=rows)])
 
 
+def _blend(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
+    one, other = inputs[rng.integers(len(inputs), size=(2, rows))]
+    share = rng.uniform(0.25, 0.75, size=(rows, 1))
+    return np.asarray(share * one + (1 - share) * other)
+
+
 def _marginals(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
     chosen = rng.integers(len(inputs), size=(rows, inputs.shape[1]))
     return np.asarray(np.take_along_axis(inputs, chosen, axis=0))
@@ -69,6 +76,7 @@ DRAWS: dict[str, Callable[[FloatArray, int, np.random.Generator], FloatArray]] =
     "marginals": _marginals,
     "uniform": _uniform,
     "standard": _standard,
+    "blend": _blend,
     "bootstrap": _bootstrap,
 }
 

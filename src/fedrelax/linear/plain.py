@@ -23,10 +23,8 @@ class SimultaneousRounds:
     def __init__(
         self, update: ExactUpdate, initial: npt.ArrayLike | None = None, *, damping: float = 0.0
     ) -> None:
-        if not 0 <= damping < 1:
-            raise FedRelaxError(f"damping: expected a number in [0, 1), found {damping}")
         self.update = update
-        self.damping = damping
+        self.damping = _checked(damping)
         self.rounds = 0
         start = update.problem.stored(initial)
         self._first = None if initial is None else start
@@ -69,19 +67,24 @@ class SimultaneousRounds:
 
 
 class SequentialRounds:
-    """Gauss-Seidel order: node 0, 1, 2, ... as given, each answering the newest models.
+    """Gauss-Seidel order: node 0, 1, 2, ... as given, each answering the newest messages.
 
+    A node sends its new model, or with ``damping`` ``(1 - damping) argmin + damping last message``.
     Nodes that do not wait for each other are updated together; the result is that of one node after
-    the other. On the symmetric objective every update can only decrease the objective.
+    the other. On the symmetric objective every undamped update can only decrease the objective.
     """
 
-    def __init__(self, update: ExactUpdate, initial: npt.ArrayLike | None = None) -> None:
+    def __init__(
+        self, update: ExactUpdate, initial: npt.ArrayLike | None = None, *, damping: float = 0.0
+    ) -> None:
         problem = update.problem
         self.update = update
+        self.damping = _checked(damping)
         self.rounds = 0
-        self.W = problem.stored(initial)
+        self.messages = problem.stored(initial)
+        self.W = self.messages.copy()
         self.s = np.zeros_like(self.W)
-        self._sent = update.coupling.on_public(self.W, np.empty_like(self.W))
+        self._sent = update.coupling.on_public(self.messages, np.empty_like(self.W))
         self._scale = scale_of(problem.moment)
         graph = update.coupling.exchange.graph
         self._levels = [(nodes, graph[nodes]) for nodes in levels(graph, problem.order)]
@@ -92,9 +95,12 @@ class SequentialRounds:
         for nodes, graph in self._levels:
             s = problem.moment[nodes] + _sums(graph, self._sent)
             if update.coupling.symmetric:
-                s += self._on_public(nodes, _sums(graph, self.W))
+                s += self._on_public(nodes, _sums(graph, self.messages))
             self.s[nodes] = s
             self.W[nodes] = new = update.inverse[nodes] @ s
+            if self.damping:
+                new = (1 - self.damping) * new + self.damping * self.messages[nodes]
+            self.messages[nodes] = new
             self._sent[nodes] = self._on_public(nodes, new)
         self.rounds += 1
 
@@ -116,6 +122,12 @@ class SequentialRounds:
     def models(self) -> AnyArray:
         """All models (n, d, q) in the given order of nodes."""
         return self.update.problem.given(self.W)
+
+
+def _checked(damping: float) -> float:
+    if not 0 <= damping < 1:
+        raise FedRelaxError(f"damping: expected a number in [0, 1), found {damping}")
+    return damping
 
 
 def _sums(graph: Any, values: AnyArray) -> AnyArray:

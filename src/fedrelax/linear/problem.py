@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,9 @@ class LinearProblem:
     adjacency : symmetric sparse matrix (n, n), weights >= 0, zero diagonal.
     public : (m_pub, features) for one common set; (n, m_pub, features), or (M, features) with
         ``public_offsets``, for a set per node.
-    ridge : one number or one per node, already divided by the node's number of rows.
+    ridge : one number, one per node, or one per node and feature; in the units of H_i, that is
+        already divided by the node's number of rows when ``scaling`` is "mean".
+    scaling : "mean" as above; "rows" leaves out the divisions by m_i and m_pub(j).
     reorder : True, False, or None to store nodes in reverse Cuthill-McKee order where it pays.
         Arrays of this class are in stored order; ``stored`` and ``given`` translate.
     progress : called as ``progress(nodes_done, nodes_total)`` while products are formed.
@@ -47,11 +49,14 @@ class LinearProblem:
         public_offsets: npt.ArrayLike | None = None,
         intercept: bool = False,
         ridge: npt.ArrayLike = 0.0,
+        scaling: Literal["mean", "rows"] = "mean",
         dtype: npt.DTypeLike = np.float64,
         reorder: bool | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.dtype = np.dtype(dtype)
+        if scaling not in ("mean", "rows"):
+            raise FedRelaxError(f"scaling: expected 'mean' or 'rows', found {scaling!r}")
         if self.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
             raise FedRelaxError(f"dtype: expected float64 or float32, found {self.dtype}")
         rows = NodeRows(X, offsets, name="X")
@@ -94,13 +99,14 @@ class LinearProblem:
             position=self.position,
             dtype=self.dtype,
             targets=targets,
+            scaling=scaling,
             progress=report,
         )
         self.spent = False
         self.common: FloatArray | None = None
         self.public: Blocks | None = None
         if public_rows is None:
-            self.common = _common(shared, self.intercept)
+            self.common = _common(shared, self.intercept, scaling)
         else:
             if (public_rows.counts == 0).any():
                 node = int(np.flatnonzero(public_rows.counts == 0)[0])
@@ -110,6 +116,7 @@ class LinearProblem:
                 intercept=self.intercept,
                 position=self.position,
                 dtype=self.dtype,
+                scaling=scaling,
                 progress=lambda done: report(self.n + done),
             )[0]
 
@@ -138,17 +145,20 @@ class LinearProblem:
     def _ridge(self, ridge: npt.ArrayLike) -> FloatArray:
         """Return the diagonals of all ``R_i`` (n, d), in stored order."""
         value = np.asarray(ridge, dtype=np.float64)
-        if value.shape not in ((), (self.n,)) or not (value >= 0).all():
+        features = self.d - self.intercept
+        shapes = ((), (self.n,), (self.n, features))
+        if value.shape not in shapes or not (value >= 0).all():
             raise FedRelaxError(
-                f"ridge: expected a number >= 0 or one for each of {self.n} nodes, found shape "
-                f"{value.shape} with least value {value.min(initial=np.inf):g}"
+                f"ridge: expected a number >= 0 or one for each of {self.n} nodes (and each of "
+                f"{features} features), found shape {value.shape} with least value "
+                f"{value.min(initial=np.inf):g}"
             )
-        features = np.ones(self.d)
-        if self.intercept:
-            features[-1] = 0.0
         if value.ndim == 0:
-            return np.broadcast_to(value * features, (self.n, self.d))
-        diagonal: FloatArray = value[self.order, None] * features
+            row = np.full(self.d, float(value))
+            row[features:] = 0.0
+            return np.broadcast_to(row, (self.n, self.d))
+        diagonal: FloatArray = np.zeros((self.n, self.d))
+        diagonal[:, :features] = value[self.order].reshape(self.n, -1)
         return diagonal
 
     def require_own(self) -> None:
@@ -225,12 +235,12 @@ def _check_public(flat: AnyArray, features: int) -> None:
         )
 
 
-def _common(rows: AnyArray, intercept: bool) -> FloatArray:
-    """Return ``Q = P'P/m_pub`` of the one public set."""
+def _common(rows: AnyArray, intercept: bool, scaling: str) -> FloatArray:
+    """Return ``Q = P'P/m_pub`` of the one public set, or ``P'P``."""
     P = np.asarray(rows, dtype=np.float64)
     if intercept:
         P = np.column_stack([P, np.ones(len(P))])
     if not np.isfinite(P).all():
         raise FedRelaxError("public: the common set holds a value that is not a finite number")
-    Q: FloatArray = P.T @ P / len(P)
+    Q: FloatArray = P.T @ P / (len(P) if scaling == "mean" else 1)
     return Q

@@ -7,15 +7,16 @@ from typing import Literal
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.linear.blocks import Blocks, invert
+from fedrelax.linear.blocks import Blocks
 from fedrelax.linear.exchange import Exchange, times_common
+from fedrelax.linear.inverse import invert
 from fedrelax.linear.memory import require_memory
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.linear.rows import BUFFER_NUMBERS, Progress
-from fedrelax.typing import AnyArray
+from fedrelax.typing import AnyArray, FloatArray
 
 System = Literal["paper", "symmetric"]
-MinimumNorm = Literal["coefficients", "all"]
+MinimumNorm = Literal["coefficients", "all"] | FloatArray
 
 
 class Coupling:
@@ -94,6 +95,14 @@ def node_matrices(coupling: Coupling, *, overwrite: bool = False) -> AnyArray:
     return M
 
 
+def _least(problem: LinearProblem, minimum_norm: MinimumNorm) -> FloatArray | None:
+    """Return the matrix C of ``|C w|``, or None for ``|w|``."""
+    if not isinstance(minimum_norm, str):
+        return minimum_norm
+    over_coefficients = problem.intercept and minimum_norm == "coefficients"
+    return np.eye(problem.d)[:-1] if over_coefficients else None
+
+
 class ExactUpdate:
     """All nodes' argmin at once: ``M_i w_i = s_i``, ``s_i = b_i + coupling_i(w)``.
 
@@ -104,7 +113,8 @@ class ExactUpdate:
 
     A node whose ``M_i`` is singular takes the minimum-norm solution: over all entries of w_i
     (``minimum_norm="all"``), or over all but the intercept ("coefficients": scikit-learn's choice,
-    and the same thing without an intercept).
+    and the same thing without an intercept), or with the least ``|C w_i|`` for a given matrix C.
+    ``condition`` and ``singular`` tell, node by node, how safe the inverses are.
 
     ``overwrite`` builds the inverses in the problem's own Gram matrices, to halve the peak; the
     problem then serves no other update.
@@ -134,15 +144,18 @@ class ExactUpdate:
         )
         self.inverse = node_matrices(self.coupling, overwrite=overwrite)
         self.fused = np.empty_like(self.inverse) if fused else None
-        over_coefficients = problem.intercept and minimum_norm == "coefficients"
+        least = _least(problem, minimum_norm)
+        self.condition = np.empty(problem.n)
+        self.singular = np.empty(problem.n, dtype=bool)
         group = max(1, BUFFER_NUMBERS // problem.d**2)
         for lo in range(0, problem.n, group):
             part = slice(lo, min(lo + group, problem.n))
-            inverse = invert(self.inverse[part], intercept_last=over_coefficients)
-            self.inverse[part] = inverse
+            found = invert(self.inverse[part], least)
+            self.inverse[part] = found.matrices
+            self.condition[part], self.singular[part] = found.condition, found.singular
             if self.fused is not None:
                 assert problem.public is not None
-                np.matmul(problem.public.dense(part), inverse, out=self.fused[part])
+                np.matmul(problem.public.dense(part), found.matrices, out=self.fused[part])
             if progress is not None:
                 progress(part.stop, problem.n)
         self._w = np.empty((problem.n, problem.d, problem.q), dtype=problem.dtype)
@@ -163,7 +176,7 @@ class ExactUpdate:
         group = max(1, BUFFER_NUMBERS // self.problem.d**2)
         for lo in range(0, len(W), group):
             part = slice(lo, lo + group)
-            s[part] = invert(self.inverse[part], intercept_last=False) @ W[part]
+            s[part] = invert(self.inverse[part]).matrices @ W[part]
         return s
 
     def advance(self, s: AnyArray, out: AnyArray) -> AnyArray:

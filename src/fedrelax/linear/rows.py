@@ -99,12 +99,14 @@ def build_blocks(
     position: IntArray,
     dtype: npt.DTypeLike,
     targets: AnyArray | None = None,
+    scaling: str = "mean",
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Blocks, AnyArray, FloatArray]:
     """Return ``G_i = X_i' X_i / m_i``, ``b_i = X_i' y_i / m_i`` and ``|y_i|^2 / m_i``.
 
-    Node i goes to place ``position[i]``. Without targets the last two are empty. Products are
-    formed in float64 and stored as ``dtype``; a node without rows gets zeros.
+    With ``scaling`` "rows" nothing is divided by m_i. Node i goes to place ``position[i]``. Without
+    targets the last two are empty. Products are formed in float64 and stored as ``dtype``; a node
+    without rows gets zeros.
     """
     d = rows.d + intercept
     q = 0 if targets is None else targets.shape[1]
@@ -115,7 +117,9 @@ def build_blocks(
     done = 0
     for nodes, take, mask in rows.groups(targets):
         X = rows.padded(take, mask, intercept)
-        X /= np.sqrt(np.maximum(rows.counts[nodes], 1))[:, None, None]
+        root = np.sqrt(np.maximum(rows.counts[nodes], 1))[:, None, None]
+        if scaling == "mean":
+            X /= root
         to = position[nodes]
         flipped = X.transpose(0, 2, 1)
         if low_rank:
@@ -125,7 +129,8 @@ def build_blocks(
         sound = np.isfinite(X).all(axis=(1, 2))
         if targets is not None and X.shape[1]:
             y = np.where(mask[:, :, None], targets[take], 0.0)
-            y /= np.sqrt(np.maximum(rows.counts[nodes], 1))[:, None, None]
+            if scaling == "mean":
+                y /= root
             moment[to] = flipped @ y
             power[to] = np.square(y).sum(axis=1)
             sound &= np.isfinite(y).all(axis=(1, 2))

@@ -18,6 +18,7 @@ from fedrelax.typing import AnyArray, FloatArray
 # Warm start means "start the optimiser at the last solution" for these parameters' owners; for
 # ensembles it means "add members to those of the last data", which is not what a round needs.
 OPTIMISER_STATE = ("coef_", "coefs_")
+MARGIN_LEARNERS = ("SVC", "NuSVC", "LinearSVC", "Perceptron", "PassiveAggressiveClassifier")
 RELEASING_MODULES = ("sklearn.tree", "sklearn.ensemble")
 
 
@@ -50,6 +51,18 @@ class ScikitModel(LocalModel):
         return "resampled" if self._weight_argument is None else "exact"
 
     @property
+    def takes_soft_labels(self) -> bool:
+        """Whether copies of one row under several labels teach what their weights say.
+
+        They do for a learner of probabilities. A margin or a vote among neighbours is only confused
+        by them: such a model gets the most likely label, with the row's weight.
+        """
+        if self._weight_argument is None:
+            return False
+        kind = type(last_step(self._template)).__name__
+        return kind not in MARGIN_LEARNERS and getattr(self._template, "loss", "") != "hinge"
+
+    @property
     def name(self) -> str:
         """The class of the template; a pipeline is named after its last step."""
         return type(last_step(self._template)).__name__
@@ -66,7 +79,8 @@ class ScikitModel(LocalModel):
             y = rows.target[:, 0] if self.task.n_outputs == 1 else rows.target
             X, weight = rows.X, rows.weight
         else:
-            share = rows.target * rows.weight[:, None]
+            target = rows.target if self.takes_soft_labels else hardened(rows.target)
+            share = target * rows.weight[:, None]
             row, label = np.nonzero(share)
             X, y, weight = rows.X[row], self.task.classes[label], share[row, label]
         fitted = copy.copy(self)
@@ -148,6 +162,11 @@ def learns_on(estimator: Any) -> bool:
     if not (hasattr(estimator, "partial_fit") and hasattr(estimator, "get_params")):
         return False
     return "warm_start" not in estimator.get_params(deep=False)
+
+
+def hardened(target: FloatArray) -> FloatArray:
+    """Return one-hot rows for the most likely class of each soft label."""
+    return np.eye(target.shape[1])[target.argmax(axis=1)]
 
 
 def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
