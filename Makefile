@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast lint format clean
+.PHONY: help setup demo test test-fast lint format docs bench clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -38,5 +38,14 @@ format: $(READY)  ## put the code into the common form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY)  ## write the API reference to site/ and run every example of the documents
+	$(BIN)/pytest -q tests/test_documents.py src
+	$(BIN)/pdoc --output-directory site fedrelax
+	@echo "open site/index.html"
+
+bench: $(READY)  ## measure the speed and write benchmarks/RESULTS.md (about ten minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m fedrelax.bench.results benchmarks/RESULTS.md
+
 clean:  ## remove what was made
-	rm -rf $(VENV) demo-result .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo-result site .pytest_cache .mypy_cache .ruff_cache .hypothesis

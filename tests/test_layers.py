@@ -21,7 +21,7 @@ LAYERS = [
     {"baselines"},
     {"selection", "evaluation"},
     {"report", "storage"},
-    {"experiments"},
+    {"experiments", "bench"},
     {"cli"},
     {"__main__"},
 ]

@@ -17,7 +17,7 @@ from fedrelax.losses import Loss
 from fedrelax.network import Network
 from fedrelax.public import draw_public
 from fedrelax.runtime import Callback, Distillation
-from fedrelax.solvers import FedRelax, Result
+from fedrelax.solvers import FedRelax, Result, solve_by_engine
 from fedrelax.solvers.checks import check_choice, check_number
 from fedrelax.splits import hold_out
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -54,6 +54,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         validation_share: float = 0.0,
         patience: int | None = None,
         callbacks: Sequence[Callback] = (),
+        engine: str = "auto",
         n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
@@ -76,6 +77,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         self.validation_share = validation_share
         self.patience = patience
         self.callbacks = callbacks
+        self.engine = engine
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -130,7 +132,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         settings = {name: getattr(self, name) for name in names + more}
         solver = FedRelax(**settings, random_state=self._seed())
         network = self._network(X, y, train, held)
-        return solver.solve(network, tuple(self.callbacks))
+        return solve_by_engine(self.engine, solver, network, tuple(self.callbacks))
 
     def _check_target(self, y: AnyArray) -> AnyArray:
         return y
@@ -269,6 +271,8 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
         with the least validation loss, stop after ``patience`` rounds without a better one.
     objective, order, damping, weighting, distillation, continued : see ``solvers.FedRelax``.
     callbacks : ``fedrelax.runtime.Callback`` objects.
+    engine : "auto" computes all nodes at once where every model is linear least squares, and node by
+        node otherwise ("general"); "linear" refuses the otherwise. The result is the same.
     n_jobs, random_state : the number of workers never changes a result, the seed does.
 
     Attributes

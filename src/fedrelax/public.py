@@ -53,9 +53,10 @@ def _bootstrap(inputs: FloatArray, rows: int, rng: np.random.Generator) -> Float
 
 
 def _blend(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
-    one, other = inputs[rng.integers(len(inputs), size=(2, rows))]
+    one = rng.integers(len(inputs), size=rows)
+    other = (one + rng.integers(1, max(len(inputs), 2), size=rows)) % len(inputs)
     share = rng.uniform(0.25, 0.75, size=(rows, 1))
-    return np.asarray(share * one + (1 - share) * other)
+    return np.asarray(share * inputs[one] + (1 - share) * inputs[other])
 
 
 def _marginals(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:

@@ -254,3 +254,16 @@ def test_partial_fit_is_used_when_continued():
     assert {model.calls_ for model in on.models.values()} == {4}
     afresh = FedRelax(alpha=0.5, rounds=3, tol=0).solve(network)
     assert {model.calls_ for model in afresh.models.values()} == {1}
+
+
+def test_margin_and_vote_learners_get_the_most_likely_label():
+    """Copies of one row under several labels would only confuse them."""
+    task = Task("classification", 2, np.array(["no", "yes"]))
+    X = np.linspace(-1, 1, 21)[:, None]
+    share = np.where(X > 0, 0.6, 0.4)
+    soft = Rows(X, np.hstack([1 - share, share]), np.full(21, 0.7), Log())
+    for model in (SVC(), LinearSVC(), KNeighborsClassifier(1)):
+        fitted = adapt(model, task).fit([soft], seed=0)
+        assert fitted.estimator.predict([[0.9]]).tolist() == ["yes"]
+        assert fitted.estimator.predict([[-0.9]]).tolist() == ["no"]
+    assert adapt(LogisticRegression(), task).takes_soft_labels

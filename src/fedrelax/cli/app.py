@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fedrelax.cli.bench import bench
 from fedrelax.cli.demo import demo
 from fedrelax.cli.fit import fit
 from fedrelax.cli.info import info
@@ -51,6 +52,7 @@ app.command("fit", no_args_is_help=True)(fit)
 app.command("predict", no_args_is_help=True)(predict)
 app.command("info", no_args_is_help=True)(info)
 app.command("demo")(demo)
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:

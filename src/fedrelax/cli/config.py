@@ -95,7 +95,8 @@ def make_config(file: Path | None, flags: Mapping[str, Any]) -> FitConfig:
         return FitConfig.model_validate(given)
     except ValidationError as error:
         source = "" if file is None else f" (see {file})"
-        raise FedRelaxError("; ".join(map(sentence, error.errors())) + source) from None
+        sentences = dict.fromkeys(map(sentence, error.errors()))
+        raise FedRelaxError("; ".join(sentences) + source) from None
 
 
 def _checked_pairs(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,9 @@ def read_inputs(config: FitConfig, note: Callable[[str], None]) -> Inputs:
     """Read and check the table, the graph, the models and the public rows."""
     spec = parse_graph(config.graph)
     for name in {config.model or "ridge", *config.model_for.values()}:
-        if ":" not in name:  # a mistyped name need not wait for the table
+        if ":" in name:
+            look_here_for_modules()
+        else:  # a mistyped name need not wait for the table
             model_by_name(name, "classification")
     frame = read_table(config.data)
     features = None if config.features is None else feature_columns(config.features, frame)
@@ -71,8 +74,8 @@ def read_inputs(config: FitConfig, note: Callable[[str], None]) -> Inputs:
     check_labels(graph.labels)
     names = model_names(config, table)
     made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
-    for label, name in names.items():
-        pack(label, made[name])
+    for name, label in {name: label for label, name in names.items()}.items():
+        pack(label, made[name])  # what cannot be saved should not be trained
     return Inputs(
         X=table.X,
         y=table.y,
@@ -85,6 +88,13 @@ def read_inputs(config: FitConfig, note: Callable[[str], None]) -> Inputs:
         models={label: made[name] for label, name in names.items()},
         public=public_rows(config.public, table.feature_names),
     )
+
+
+def look_here_for_modules() -> None:
+    """Let ``my_models:Model`` be found next to the table, as ``python`` itself would."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def feature_columns(texts: Sequence[str], frame: Any) -> list[Any]:

@@ -48,7 +48,7 @@ def run_predict(
     directory: Path, data: Path, out: Path, trust: Sequence[str], overwrite: bool, talk: Talk
 ) -> None:
     """Check everything, predict, write."""
-    from fedrelax.cli.inputs import features_of
+    from fedrelax.cli.inputs import features_of, look_here_for_modules
     from fedrelax.datasets import read_table
     from fedrelax.storage.loading import load_result, read_result
     from fedrelax.storage.places import check_file
@@ -60,9 +60,7 @@ def run_predict(
     X = features_of(frame, saved.about["feature_names"], str(data))
     _check_free(frame, saved, data)
     if trust:
-        import sys
-
-        sys.path.insert(0, "")
+        look_here_for_modules()
     fitted = load_result(directory, trust)
     answer = fitted._predictions(X, nodes)
     frame["prediction"] = saved.task.decode(answer)

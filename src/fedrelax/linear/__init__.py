@@ -8,7 +8,9 @@ from fedrelax.linear.memory import available_bytes, estimate_bytes, require_memo
 from fedrelax.linear.objective import local_losses, objective, variations
 from fedrelax.linear.plain import SequentialRounds, SimultaneousRounds
 from fedrelax.linear.problem import LinearProblem
+from fedrelax.linear.residuals import RowResiduals
 from fedrelax.linear.rounds import ExactUpdate
+from fedrelax.linear.variation import Variation
 
 __all__ = [
     "ExactUpdate",
@@ -16,9 +18,11 @@ __all__ = [
     "GradientRounds",
     "LinearProblem",
     "LogisticRounds",
+    "RowResiduals",
     "SequentialRounds",
     "SimultaneousRounds",
     "Solution",
+    "Variation",
     "available_bytes",
     "copy_seconds",
     "estimate_bytes",

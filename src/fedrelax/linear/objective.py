@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedrelax.linear.problem import LinearProblem
-from fedrelax.linear.rows import BUFFER_NUMBERS
+from fedrelax.linear.variation import Variation
 from fedrelax.typing import FloatArray
 
 
@@ -23,18 +23,7 @@ def local_losses(problem: LinearProblem, models: npt.ArrayLike) -> FloatArray:
 def variations(problem: LinearProblem, models: npt.ArrayLike) -> FloatArray:
     """Return ``sum_j A_ij (w_i - w_j)'Q_j(w_i - w_j)`` per node i; GTV is their sum."""
     W = problem.stored(models).astype(np.float64)
-    A = problem.adjacency
-    learner = np.repeat(np.arange(problem.n), np.diff(A.indptr))
-    total = np.zeros(problem.n)
-    group = max(1, BUFFER_NUMBERS // (problem.d * (problem.d + problem.q)))
-    for lo in range(0, A.nnz, group):
-        part = slice(lo, lo + group)
-        i, j = learner[part], A.indices[part]
-        gap = W[i] - W[j]
-        Q = problem.common if problem.public is None else problem.public.dense(j)
-        assert Q is not None
-        image = np.matmul(Q, gap)
-        total += np.bincount(i, A.data[part] * (gap * image).sum(axis=(1, 2)), problem.n)
+    total: FloatArray = Variation(problem).nodes(W, W)
     return total[problem.position]
 
 

@@ -35,7 +35,8 @@ class RowResiduals:
             gap = np.matmul(X, W[nodes])
             gap -= y
             total[nodes] = np.einsum("cmq,cmq->c", gap, gap)
-        return np.divide(total, self.counts, where=self.counts > 0, out=np.full(len(total), np.nan))
+        mean: FloatArray = total / np.maximum(self.counts, 1)
+        return mean
 
     def slopes(self, W: AnyArray) -> FloatArray:
         """Return ``X_i'(X_i w_i - y_i)`` per node, zero for a node without rows."""

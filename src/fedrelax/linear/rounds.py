@@ -69,6 +69,8 @@ class Coupling:
     def diagonal(self, matrices: AnyArray) -> None:
         """Add ``alpha sum_j A_ij Q_j`` (symmetric: ``Q_i + Q_j``) to each node's matrix."""
         problem, public = self.problem, self.problem.public
+        if self.alpha == 0:
+            return
         for a in range(problem.d):
             if public is None:
                 assert self.common is not None

@@ -8,6 +8,7 @@ from scipy import sparse
 from fedrelax.linear.exchange import Exchange
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.linear.rows import BUFFER_NUMBERS
+from fedrelax.linear.vectors import rows_times
 from fedrelax.typing import AnyArray, FloatArray
 
 CANCELLED = 1e-5
@@ -23,20 +24,19 @@ class Variation:
 
     def __init__(self, problem: LinearProblem, counts: float | FloatArray = 1.0) -> None:
         self.problem = problem
-        A = problem.adjacency
-        self._learner = np.repeat(np.arange(problem.n), np.diff(A.indptr))
+        self._graph = problem.adjacency.astype(np.float64)
+        self._learner = np.repeat(np.arange(problem.n), np.diff(self._graph.indptr))
         self._counts = np.broadcast_to(np.asarray(counts, dtype=np.float64), problem.n)
         self._root: FloatArray | None = None
-        self._sums: Exchange | None = None
         self._near: AnyArray | None = None
-        width = problem.d * problem.q
+        graph = self._graph
         if problem.common is not None:
             values, vectors = np.linalg.eigh(problem.common / self._counts[0])
             self._root = np.ascontiguousarray(vectors * np.sqrt(np.clip(values, 0.0, None)))
-            self._sums = Exchange(A, width + 1)
-            return
-        data = A.data / self._counts[A.indices]
-        self._sums = Exchange(sparse.csr_array((data, A.indices, A.indptr), shape=A.shape), width + 1)
+        else:
+            weights = graph.data / self._counts[graph.indices]
+            graph = sparse.csr_array((weights, graph.indices, graph.indptr), shape=graph.shape)
+        self._sums = Exchange(graph, problem.d * problem.q + 1)
 
     def own(self, D: AnyArray) -> FloatArray:
         """Return ``D_i' Q_i D_i`` per node: the mean squared predictions on its own public rows."""
@@ -52,7 +52,6 @@ class Variation:
         Expanded to ``w'S w - 2 w' sum_j A_ij Q_j v_j + sum_j A_ij v_j'Q_j v_j``, in the distances
         from the mean message, so that the cost does not grow with the degree times d^2.
         """
-        assert self._sums is not None
         problem = self.problem
         centre = V.mean(axis=0)
         W, V = W - centre, V - centre
@@ -69,7 +68,7 @@ class Variation:
         both = np.concatenate([sent.reshape(problem.n, -1), size[:, None]], axis=1)
         self._sums(both, heard)
         theirs = heard[:, -1]
-        total = mine - 2 * np.einsum("nk,nk->n", W.reshape(problem.n, -1), heard[:, :-1]) + theirs
+        total: FloatArray = mine - 2 * np.einsum("nk,nk->n", W.reshape(problem.n, -1), heard[:, :-1]) + theirs
         doubtful = np.flatnonzero(total < CANCELLED * (mine + theirs))
         if doubtful.size:
             total[doubtful] = self._node_sums_by_edge(W, V, doubtful)
@@ -98,17 +97,17 @@ class Variation:
         return values
 
     def _node_sums_by_edge(self, W: AnyArray, V: AnyArray, nodes: AnyArray) -> FloatArray:
-        A = self.problem.adjacency
         marked = np.zeros(self.problem.n, dtype=bool)
         marked[nodes] = True
         which = np.flatnonzero(marked[self._learner])
-        values = A.data[which] * self._edges(W, V, which)
-        return np.bincount(self._learner[which], values, self.problem.n)[nodes]
+        values = self._graph.data[which] * self._edges(W, V, which)
+        sums = np.bincount(self._learner[which], values, self.problem.n)
+        return np.asarray(sums, dtype=np.float64)[nodes]
 
     def _neighbourhoods(self) -> AnyArray:
         """Return ``S_i = sum_j A_ij Q_j`` (n, d, d)."""
         if self._near is None:
-            assert self.problem.public is not None and self._sums is not None
+            assert self.problem.public is not None
             dense = self.problem.public.dense()
             flat = self._sums.graph @ dense.reshape(self.problem.n, -1)
             self._near = np.asarray(flat).reshape(dense.shape)
@@ -116,7 +115,11 @@ class Variation:
 
     def _rooted(self, W: AnyArray) -> FloatArray:
         assert self._root is not None
-        return np.asarray(np.matmul(self._root.T, W))
+        if W.shape[2] > 1:
+            return np.asarray(np.matmul(self._root.T, W))
+        out = np.empty(W.shape)
+        rows_times(np.ascontiguousarray(W[:, :, 0]), self._root, out[:, :, 0])
+        return out
 
 
 def _inner(X: AnyArray, Y: AnyArray) -> FloatArray:

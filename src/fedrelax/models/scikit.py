@@ -166,7 +166,7 @@ def learns_on(estimator: Any) -> bool:
 
 def hardened(target: FloatArray) -> FloatArray:
     """Return one-hot rows for the most likely class of each soft label."""
-    return np.eye(target.shape[1])[target.argmax(axis=1)]
+    return np.asarray(np.eye(target.shape[1])[target.argmax(axis=1)])
 
 
 def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:

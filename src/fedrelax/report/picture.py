@@ -28,16 +28,18 @@ def save_picture(path: Path, summary: Summary, history: History, graph: Graph) -
     tested = summary.nodes[summary.nodes["test_rows"] > 0]
     bars = len(tested) <= MOST_BARS
     height = max(4.5, 0.3 * len(tested) + 1.6) if bars else 5.0
-    figure = Figure(figsize=(12, height), layout="constrained")
+    mapped = graph.positions is not None and graph.positions.shape[1] == 2
+    # Axes of equal scale leave gaps that only "compressed" closes.
+    figure = Figure(figsize=(12, height), layout="compressed" if mapped else "constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
     (draw_bars if bars else draw_scatter)(left, tested, summary.measure)
-    if graph.positions is not None and graph.positions.shape[1] == 2:
+    if mapped:
         draw_map(figure, right, tested, graph)
     else:
         draw_curves(right, history)
     figure.suptitle(_without_unprintable(_headline(summary)), fontsize=11)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
 
 
 def _headline(summary: Summary) -> str:
@@ -91,8 +93,8 @@ def draw_curves(axes: Any, history: History) -> None:
     (gtv,) = other.plot(rounds, history["gtv"], color=TOGETHER, marker="D", markersize=4)
     loss.set_linestyle("-")
     gtv.set_linestyle("--")
-    axes.set_ylim(bottom=0)
-    other.set_ylim(bottom=0)
+    for side, name in ((axes, "local_loss"), (other, "gtv")):
+        side.set_ylim(0, 1.08 * float(np.nanmax(history[name])) or 1.0)
     axes.set_xlabel("round (0: each node alone)")
     axes.set_ylabel("mean loss on the nodes' own rows")
     other.set_ylabel("GTV: disagreement along edges")
@@ -127,7 +129,8 @@ def draw_map(figure: Any, axes: Any, nodes: Any, graph: Graph) -> None:
         *at.T, c=np.nan_to_num(gain), cmap="PuOr", vmin=-most, vmax=most, s=30,
         edgecolors="#444444", linewidths=0.4, zorder=2,
     )  # fmt: skip
-    bar = figure.colorbar(dots, ax=axes, shrink=0.8)
+    beyond = "min" if np.nanmin(gain, initial=0.0) < -most else "neither"
+    bar = figure.colorbar(dots, ax=axes, shrink=0.8, extend=beyond)
     bar.set_label("gain against alone, %")
     if graph.geographic:
         axes.set_aspect(1 / max(np.cos(np.radians(np.mean(places[:, 1]))), 0.1))

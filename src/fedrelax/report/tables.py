@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
@@ -13,14 +14,15 @@ from rich.text import Text
 from fedrelax.report.summary import Summary, show
 
 MOST_LINES = 20
+LONGEST_NAME = 25
 
 
 def node_table(summary: Summary, most: int = MOST_LINES) -> Table:
     """Return a line per node, the largest gains first; of many nodes, the best and the worst."""
     title = f"{summary.measure} on the test rows of each node"
-    table = Table(title=title, title_justify="left", header_style="bold", show_edge=False)
-    table.add_column("node", overflow="ellipsis", no_wrap=True, max_width=40)
-    table.add_column("model", overflow="ellipsis", no_wrap=True)
+    table = _table(title)
+    table.add_column("node", overflow="fold")
+    table.add_column("model", overflow="fold")
     for name in ("rows", "test", "alone", "pooled", "together", "gain"):
         table.add_column(name, justify="right", no_wrap=True)
     lines = summary.nodes.sort_values("gain", ascending=False, na_position="last", kind="stable")
@@ -43,8 +45,8 @@ def _add_lines(table: Table, measure: str, lines: Any) -> None:
         gain = line["gain"]
         style = "green" if gain > 0 else "red" if gain < 0 else ""
         table.add_row(
-            escape(str(line["node"])),
-            escape(str(line["model"])),
+            _short(line["node"]),
+            _short(line["model"]),
             str(line["rows"]),
             str(line["test_rows"]),
             *(show(measure, line[way]) for way in ("alone", "pooled", "fedrelax")),
@@ -52,9 +54,27 @@ def _add_lines(table: Table, measure: str, lines: Any) -> None:
         )
 
 
+def _table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+
+
+def _short(value: object) -> Text:
+    """Return a name that leaves room for the numbers on a narrow screen."""
+    text = Text(" ".join(str(value).split()))
+    text.truncate(LONGEST_NAME, overflow="ellipsis")
+    return text
+
+
 def total_table(summary: Summary) -> Table:
     """Return the errors over all test rows and the wins and losses per node."""
-    table = Table(title="Over all test rows", title_justify="left", show_edge=False)
+    table = _table("Over all test rows")
     table.add_column("")
     for name in ("alone", "pooled", "together"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -69,7 +89,7 @@ def total_table(summary: Summary) -> Table:
 
 def kind_table(summary: Summary) -> Table:
     """Return a line per kind of model, the largest gain first: who learned most from the others."""
-    table = Table(title="By kind of model", title_justify="left", show_edge=False)
+    table = _table("By kind of model")
     table.add_column("model")
     for name in ("nodes", "alone", "together", "gain"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -27,6 +27,8 @@ class Result:
     history: History
     n_rounds: int
     reason: str
+    engine: str = "general"
+    """Which way it was computed: "general" (any model, node by node) or "linear" (all at once)."""
 
     @property
     def models(self) -> dict[Label, Any]:

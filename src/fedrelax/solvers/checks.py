@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.network import Network
 
 
 def check_number(name: str, value: Any, least: float, below: float = math.inf) -> None:
@@ -32,3 +33,21 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
         raise FedRelaxError(
             f"{name}={value!r} must be one of {known}{did_you_mean(value, choices)}"
         )
+
+
+def check_rounds(settings: Any, network: Network) -> None:
+    """Check the settings that every FedRelax solver has."""
+    check_number("alpha", settings.alpha, least=0.0)
+    check_number("damping", settings.damping, least=0.0, below=1.0)
+    check_number("tol", settings.tol, least=0.0)
+    check_count("rounds", settings.rounds, least=0)
+    check_choice("objective", settings.objective, ("paper", "gtvmin"))
+    check_choice("order", settings.order, ("simultaneous", "sequential"))
+    check_choice("weighting", settings.weighting, ("mean", "rows"))
+    check_choice("first_exchange", settings.first_exchange, ("models", "zeros"))
+    if settings.patience is not None:
+        check_count("patience", settings.patience, least=1)
+        if not any(node.validation for node in network):
+            raise FedRelaxError(
+                f"patience={settings.patience} needs validation rows, and no node has any"
+            )

@@ -25,7 +25,7 @@ from fedrelax.runtime import (
     run,
 )
 from fedrelax.solvers.base import Result, Solver
-from fedrelax.solvers.checks import check_choice, check_count, check_number
+from fedrelax.solvers.checks import check_choice, check_count, check_rounds
 
 
 @dataclass
@@ -70,24 +70,11 @@ class FedRelax(Solver):
 
     def check(self, network: Network) -> None:
         """Check settings, then every node's model against the pair of losses."""
-        check_number("alpha", self.alpha, least=0.0)
-        check_number("damping", self.damping, least=0.0, below=1.0)
-        check_number("tol", self.tol, least=0.0)
-        check_count("rounds", self.rounds, least=0)
-        check_choice("objective", self.objective, ("paper", "gtvmin"))
-        check_choice("order", self.order, ("simultaneous", "sequential"))
-        check_choice("weighting", self.weighting, ("mean", "rows"))
-        check_choice("first_exchange", self.first_exchange, ("models", "zeros"))
+        check_rounds(self, network)
         if self.distillation is not None:
             check_count("distillation.rows", self.distillation.rows, least=1)
             check_choice("distillation.draw", self.distillation.draw, tuple(DRAWS))
-        if self.patience is not None:
-            check_count("patience", self.patience, least=1)
-            if not any(node.validation for node in network):
-                raise FedRelaxError(
-                    f"patience={self.patience} needs validation rows, and no node has any"
-                )
-        coupling = self._coupling(network)
+        coupling = self.coupling(network)
         if coupling.symmetric and not coupling.discrepancy.symmetric:
             raise FedRelaxError(
                 "objective='gtvmin' needs a symmetric discrepancy, and "
@@ -128,7 +115,8 @@ class FedRelax(Solver):
                 stacklevel=4,
             )
 
-    def _coupling(self, network: Network) -> Coupling:
+    def coupling(self, network: Network) -> Coupling:
+        """Return the settings as what a node needs to know of them."""
         loss = get_loss(self.loss, network.kind)
         if self.discrepancy is None:
             discrepancy = loss
@@ -147,7 +135,7 @@ class FedRelax(Solver):
         )
 
     def _solve(self, network: Network, callbacks: Sequence[Callback]) -> Result:
-        coupling, graph = self._coupling(network), network.graph
+        coupling, graph = self.coupling(network), network.graph
         task, public = network.task, network.public
         seeds = np.random.SeedSequence(self.random_state).generate_state(len(network)) >> 1
         sites = [

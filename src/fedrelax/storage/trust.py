@@ -22,11 +22,16 @@ NEVER = ("sklearn.externals.", "sklearn.utils._testing", "sklearn.conftest", "sk
 
 
 def pack(label: Label, model: Any) -> bytes:
-    """Return a model as the bytes of a skops file, or say which node's cannot be written."""
-    from skops.io import dumps
+    """Return a model as the bytes of a skops file, or say which node's cannot be written.
+
+    The bytes are read back once: skops writes a function as its name, and a lambda has none.
+    """
+    from skops.io import dumps, get_untrusted_types, loads
 
     try:
-        return bytes(dumps(model, compression=zipfile.ZIP_DEFLATED))
+        data = bytes(dumps(model, compression=zipfile.ZIP_DEFLATED))
+        loads(data, trusted=get_untrusted_types(data=data))
+        return data
     except Exception as error:  # skops raises whatever the model's own methods raise
         text = " ".join(str(error).split())
         raise FedRelaxError(

@@ -1,0 +1,1 @@
+"""Benchmarks: every figure is a ratio of two things measured in the same run."""

@@ -1,0 +1,128 @@
+"""Does the linear engine apply? One sentence if it does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from sklearn.linear_model import LinearRegression, Ridge
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.losses import Squared
+from fedrelax.models import LinearModel, LocalModel, ScikitModel, adapt
+from fedrelax.models.linear import LinearNode
+from fedrelax.network import Network
+
+if TYPE_CHECKING:
+    from fedrelax.solvers.fedrelax import FedRelax
+
+EXACT_SOLVERS = ("auto", "svd", "cholesky")
+"""Settings of ``Ridge(solver=)`` that do not stop early."""
+
+
+class Unsuited(FedRelaxError):  # noqa: N818 - a reason, not a fault
+    """The linear engine cannot serve this network, or not as exactly as the general one."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"the linear engine does not apply: {reason}; use engine='general' or solvers.FedRelax"
+        )
+
+
+def reason_in_settings(settings: FedRelax, network: Network) -> str | None:
+    """Return what in the settings needs the general path."""
+    if network.kind != "regression":
+        return f"the task is {network.kind}"
+    coupling = settings.coupling(network)
+    for name, loss in (("loss", coupling.loss), ("discrepancy", coupling.discrepancy)):
+        if not isinstance(loss, Squared):
+            return f"{name}={loss.name!r} is not squared"
+    if settings.distillation is not None:
+        return "distillation rows are drawn afresh in every round"
+    return None
+
+
+def reason_in_models(network: Network) -> str | None:
+    """Return which node's model, rows or settings need the general path."""
+    known: dict[int, str | None] = {}
+    first: tuple[Any, bool] | None = None
+    for node in network:
+        model = node.model
+        if id(model) not in known:
+            known[id(model)] = _reason_in_model(model, network)
+        reason = known[id(model)]
+        if reason is not None:
+            return f"node {node.label!r}: {reason}"
+        if node.X.ndim != 2:
+            return f"node {node.label!r}: its rows have the shape {node.X.shape[1:]}"
+        intercept = bool(model.fit_intercept)
+        if first is None:
+            first = node.label, intercept
+        elif intercept != first[1]:
+            return (
+                f"node {node.label!r} has fit_intercept={intercept} and node {first[0]!r} has "
+                f"fit_intercept={first[1]}"
+            )
+    return None
+
+
+def ridge_of(model: Any) -> float:
+    """Return the factor of ``|coef|^2`` next to a sum over own rows of weight 1."""
+    if isinstance(model, LinearModel):
+        return float(model.ridge)
+    return float(model.alpha) if isinstance(model, Ridge) else 0.0
+
+
+def minimum_norm_of(model: Any) -> str | None:
+    """Return the norm that the model minimises where its rows leave weights open."""
+    if isinstance(model, LinearModel):
+        return "all" if model.fit_intercept else "coefficients"
+    return "coefficients" if isinstance(model, LinearRegression) else None
+
+
+def _reason_in_model(model: Any, network: Network) -> str | None:
+    check = _CHECKS.get(type(model))
+    if check is None:
+        return f"{type(model).__name__} is not LinearRegression, Ridge or LinearModel"
+    try:
+        adapted: LocalModel = adapt(model, network.task)
+    except FedRelaxError as error:
+        return str(error)
+    if type(adapted) not in (ScikitModel, LinearNode):
+        return f"{type(model).__name__} has an adapter of its own, {type(adapted).__name__}"
+    reason = check(model)
+    return None if reason is None else f"{type(model).__name__} has {reason}"
+
+
+def _least_squares(model: LinearRegression) -> str | None:
+    return "positive=True" if model.positive else None
+
+
+def _ridge(model: Ridge) -> str | None:
+    if model.positive:
+        return "positive=True"
+    if model.solver not in EXACT_SOLVERS:
+        return f"solver={model.solver!r}, which stops at a tolerance of its own"
+    return _penalty("alpha", model.alpha)
+
+
+def _ours(model: LinearModel) -> str | None:
+    if not (model.loss == "squared" or isinstance(model.loss, Squared)):
+        return f"loss={model.loss!r}"
+    return _penalty("ridge", model.ridge)
+
+
+def _penalty(name: str, value: Any) -> str | None:
+    if isinstance(value, Real) and 0 <= float(value) < math.inf:
+        return None
+    return f"{name}={value!r}, not one number of at least 0"
+
+
+_CHECKS: dict[type, Callable[[Any], str | None]] = {
+    LinearRegression: _least_squares,
+    Ridge: _ridge,
+    LinearModel: _ours,
+}

@@ -1,0 +1,133 @@
+"""Round 0 and the numbers of every round, from Gram matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedrelax.linear import ExactUpdate, LinearProblem, RowResiduals, Variation
+from fedrelax.runtime import Record
+from fedrelax.solvers.linear_network import Coordinates, LinearNetwork
+from fedrelax.typing import FloatArray
+
+REFINEMENTS = 2
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Every node trained on its own rows only, in some coordinates."""
+
+    models: FloatArray
+    condition: FloatArray
+    singular: npt.NDArray[np.bool_]
+
+
+def train_alone(
+    network: LinearNetwork,
+    coordinates: Coordinates,
+    problem: LinearProblem,
+    residuals: RowResiduals,
+    weighting: str,
+) -> Alone:
+    """Solve ``(H_i + R_i) u = b_i``, then correct by residuals of the rows themselves.
+
+    The correction ``u <- u - (H + R)^-1 [X'(X u - y)/m + R u]`` brings back the digits that forming
+    H has cost.
+    """
+    norm = coordinates.least(network.minimum_norm)
+    exact = ExactUpdate(problem, 0.0, minimum_norm=norm, fused=False)
+    share = network.own.counts[:, None, None] if weighting == "mean" else 1.0
+    U = exact.models(problem.moment)
+    for _ in range(REFINEMENTS):
+        slope = residuals.slopes(U) / share + problem.ridge[:, :, None] * U
+        U -= exact.models(slope)
+    return Alone(U, exact.condition, exact.singular)
+
+
+class Measures:
+    """The quantities of a ``Record`` for models W and messages V, both (n, d, q).
+
+    Own losses are taken from a reference w0, whose loss is known from the rows:
+    ``L(w) = L(w0) + 2 (w - w0)' g0 + (w - w0)' H (w - w0)`` with the gradient 2 g0 there. Nothing
+    large cancels, as it would in ``|y|^2 - 2 b'w + w'H w``.
+    """
+
+    def __init__(
+        self,
+        network: LinearNetwork,
+        coordinates: Coordinates,
+        problem: LinearProblem,
+        residuals: RowResiduals,
+        reference: FloatArray,
+        weighting: str,
+    ) -> None:
+        self._problem, self._reference = problem, reference
+        self._counts = network.own.counts
+        self._by_rows = weighting == "rows"
+        self._share = self._counts if self._by_rows else np.ones(len(self._counts))
+        self._losses = residuals.losses(reference)
+        self._slopes = residuals.slopes(reference) / self._counts[:, None, None]
+        public_rows = network.public_counts if self._by_rows else np.array(1.0)
+        self._public_rows = network.public_counts
+        self.variation = Variation(problem, public_rows)
+        held = network.validation
+        self._held_rows = np.zeros(len(network.labels)) if held is None else held.counts
+        self._held = None
+        if held is not None:
+            rows = coordinates.rows(held.X)
+            self._held = RowResiduals(rows, held.y, held.offsets, intercept=network.intercept)
+
+    def local_losses(self, W: FloatArray) -> FloatArray:
+        """Return ``|X_i w_i - y_i|^2 / m_i`` per node."""
+        D = W - self._reference
+        curve = self._problem.own.apply(D, np.empty_like(D)) / self._share[:, None, None]
+        gain: FloatArray = np.einsum("ndq,ndq->n", D, curve + 2 * self._slopes)
+        return np.maximum(self._losses + gain, 0.0)
+
+    def validation_losses(self, W: FloatArray) -> FloatArray:
+        """Return the mean squared error on each node's validation rows, NaN without any."""
+        if self._held is None:
+            return np.full(len(self._counts), np.nan)
+        return self._held.losses(W)
+
+    def variations(self, W: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return each node's part of GTV, and the coupling term of its objective without alpha."""
+        if not self._by_rows:
+            gtv = self.variation.nodes(W, V)
+            return gtv, gtv
+        if self._problem.common is not None:
+            gtv = self.variation.nodes(W, V)
+            return gtv, gtv * self._public_rows / self._counts
+        A = self._problem.adjacency
+        learner = np.repeat(np.arange(self._problem.n), np.diff(A.indptr))
+        values = A.data * self.variation.edges(W, V)
+        pulls = values * self._public_rows[A.indices] / self._counts[learner]
+        n = self._problem.n
+        return np.bincount(learner, values, n) * 1.0, np.bincount(learner, pulls, n) * 1.0
+
+    def record(
+        self, round: int, W: FloatArray, V: FloatArray, factor: float, change: FloatArray | None
+    ) -> Record:
+        """Return the record; ``change`` is the last change of the messages, None for none yet."""
+        q = W.shape[2]
+        local, validation = self.local_losses(W), self.validation_losses(W)
+        gtv, pull = self.variations(W, V)
+        moved = np.inf if change is None else float(self.variation.own(change).mean()) / q
+        size = float(self.variation.own(V).mean()) / q
+        has = self._held_rows > 0
+        mean = float("nan")
+        if has.any():
+            mean = float(np.average(validation[has], weights=self._held_rows[has]))
+        return Record(
+            round=round,
+            local_loss=float(local.mean()),
+            gtv=float(gtv.sum()),
+            objective=float(local.sum() + factor * pull.sum()),
+            validation_loss=mean,
+            change=float(np.sqrt(moved / max(size, np.finfo(float).tiny))),
+            node_local_loss=local,
+            node_gtv=gtv,
+            node_validation_loss=validation,
+        )

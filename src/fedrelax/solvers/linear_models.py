@@ -1,0 +1,116 @@
+"""What a linear run hands over: plain fitted estimators and edge values, made when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import Ridge
+
+from fedrelax.graph import Graph
+from fedrelax.models import LinearModel, LocalModel, Rows, Task, adapt
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+
+class FittedLinear(LocalModel):
+    """A least-squares estimator with its weights set; it predicts by them directly."""
+
+    def __init__(self, estimator: Any, task: Task) -> None:
+        self.task = task
+        self._estimator = estimator
+
+    @property
+    def estimator(self) -> Any:
+        """The plain estimator."""
+        return self._estimator
+
+    @property
+    def fits(self) -> frozenset[str] | None:
+        """Squared error."""
+        return frozenset({"squared"})
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
+        """Return the general adapter's fit."""
+        return adapt(self._estimator, self.task).fit(terms, seed=seed, continued=continued)
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return x' coef + intercept as (rows, outputs)."""
+        fitted = self._estimator
+        answer = np.asarray(X, dtype=float) @ np.atleast_2d(fitted.coef_).T + fitted.intercept_
+        return np.asarray(answer).reshape(len(X), self.task.n_outputs)
+
+
+class FittedModels(Mapping[Label, LocalModel]):
+    """The models of all nodes from their weights (n, d, q), the intercept last if there is one."""
+
+    def __init__(
+        self, labels: Sequence[Label], templates: Sequence[Any], task: Task, weights: FloatArray
+    ) -> None:
+        self._place = {label: place for place, label in enumerate(labels)}
+        settings: dict[int, tuple[type, dict[str, Any]]] = {}
+        for template in templates:
+            if id(template) not in settings:
+                settings[id(template)] = type(template), template.get_params(deep=False)
+        self._settings = [settings[id(template)] for template in templates]
+        self._task, self._weights = task, weights
+        self._made: dict[Label, FittedLinear] = {}
+
+    def __getitem__(self, label: Label) -> LocalModel:
+        if label not in self._made:
+            place = self._place[label]
+            kind, parameters = self._settings[place]
+            estimator = fitted(kind(**parameters), self._weights[place])
+            self._made[label] = FittedLinear(estimator, self._task)
+        return self._made[label]
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._place)
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+
+def fitted(estimator: Any, weights: FloatArray) -> Any:
+    """Set weights (d, q) on an estimator, in the shapes that its own ``fit`` gives them."""
+    q = weights.shape[1]
+    features = len(weights) - bool(estimator.fit_intercept)
+    coef = np.ascontiguousarray(weights[:features].T)
+    intercept: Any = weights[-1].copy()
+    if not estimator.fit_intercept:
+        intercept = np.zeros(q) if isinstance(estimator, LinearModel) else 0.0
+    if q == 1:
+        coef = coef[0]
+        intercept = intercept[0] if np.ndim(intercept) else intercept
+    estimator.coef_, estimator.intercept_ = coef, intercept
+    estimator.n_features_in_ = features
+    if isinstance(estimator, Ridge):
+        estimator.n_iter_ = None
+        estimator.solver_ = "svd" if estimator.solver == "svd" else "cholesky"
+    return estimator
+
+
+class EdgeValues(Mapping[tuple[Label, Label], float]):
+    """One number per directed edge, in the order of the graph's matrix."""
+
+    def __init__(self, graph: Graph, values: FloatArray) -> None:
+        self._graph, self._values = graph, values
+        self._found: dict[tuple[Label, Label], float] | None = None
+
+    @property
+    def _all(self) -> dict[tuple[Label, Label], float]:
+        if self._found is None:
+            A, labels = self._graph.adjacency, self._graph.labels
+            learners = np.repeat(np.arange(len(labels)), np.diff(A.indptr)).tolist()
+            ends = zip(learners, A.indices.tolist(), self._values.tolist(), strict=True)
+            self._found = {(labels[i], labels[j]): value for i, j, value in ends}
+        return self._found
+
+    def __getitem__(self, edge: tuple[Label, Label]) -> float:
+        return self._all[edge]
+
+    def __iter__(self) -> Iterator[tuple[Label, Label]]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._values)

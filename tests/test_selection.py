@@ -1,0 +1,109 @@
+"""Choosing alpha and rounds by cross-validation, and comparing ways on test rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.evaluation import compare
+from fedrelax.selection import choose_alpha, usual_alphas
+
+
+def related(seed=0, n=10, rows=6, d=4, spread=0.0):
+    """Nodes whose true weights differ by ``spread`` around a common vector."""
+    rng = np.random.default_rng(seed)
+    X, nodes = rng.normal(size=(n * rows, d)), np.repeat(np.arange(n), rows)
+    weights = np.ones(d) + spread * rng.normal(size=(n, d))
+    y = np.einsum("rd,rd->r", X, weights[nodes]) + 0.5 * rng.normal(size=len(X))
+    return X, y, nodes
+
+
+def test_related_nodes_choose_coupling_and_unrelated_nodes_choose_to_stay_alone():
+    alike, apart = related(), related(spread=20.0, rows=12)
+    model = FedRelaxRegressor(LinearRegression(), Graph.complete(range(10)), rounds=10)
+    assert choose_alpha(model, *alike).alpha > 0
+    chosen = choose_alpha(model, *apart)
+    assert chosen.alpha == 0 or chosen.rounds == 0
+
+
+def test_every_loss_is_from_models_that_did_not_see_the_row():
+    """Recomputed by hand for alpha = 0 with leave-out folds of an ordinary model."""
+    X, y, nodes = related(n=3)
+    model = FedRelaxRegressor(Ridge(), rounds=2)
+    choice = choose_alpha(model, X, y, nodes, alphas=[0.0, 0.5], folds=2)
+    assert choice.losses.shape == (2, 3)
+    assert choice.losses[0] == pytest.approx(choice.losses[0, 0])
+    assert choice.losses[:, 0] == pytest.approx(choice.losses[0, 0])
+    train = np.mean(
+        [
+            (Ridge().fit(X[nodes == i], y[nodes == i]).predict(X[nodes == i]) - y[nodes == i]) ** 2
+            for i in range(3)
+        ]
+    )
+    assert choice.losses[0, 0] > train
+    assert list(choice.to_frame().columns) == ["alpha", "round", "validation_loss"]
+
+
+def test_the_round_is_chosen_too():
+    X, y, nodes = related(rows=10)
+    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), rounds=6)
+    choice = choose_alpha(model, X, y, nodes, alphas=[0.3])
+    assert choice.rounds == int(np.argmin(choice.losses[0]))
+
+
+def test_a_node_with_one_row_takes_part():
+    X, y, nodes = related(n=4)
+    keep = (nodes != 3) | (np.arange(len(nodes)) == 18)
+    choice = choose_alpha(FedRelaxRegressor(Ridge(), rounds=2), X[keep], y[keep], nodes[keep])
+    assert np.isfinite(choice.losses).all()
+
+
+def test_progress_and_bad_folds():
+    X, y, nodes = related(n=3)
+    seen = []
+    model = FedRelaxRegressor(Ridge(), rounds=1)
+    choose_alpha(
+        model, X, y, nodes, alphas=[0, 1], folds=2, progress=lambda a, b: seen.append((a, b))
+    )
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    with pytest.raises(FedRelaxError, match="folds=1"):
+        choose_alpha(model, X, y, nodes, folds=1)
+
+
+def test_alphas_follow_the_degree():
+    sparse, dense = Graph.from_edges([(0, 1), (1, 2)]), Graph.complete(range(30))
+    assert np.array(usual_alphas(sparse)[1:]) / usual_alphas(dense)[1:] == pytest.approx(
+        29 / (4 / 3)
+    )
+
+
+def test_compare_reports_each_way():
+    X, y, nodes = related(n=5, rows=12)
+    train = np.tile(np.arange(12) < 6, 5)
+    train[nodes == 4] = True
+    model = FedRelaxRegressor(LinearRegression(), alpha=0.5).fit(
+        X[train], y[train], nodes=nodes[train]
+    )
+    table, total = compare(
+        model, (X[train], y[train], nodes[train]), (X[~train], y[~train], nodes[~train])
+    )
+    assert table.test_rows.tolist() == [6, 6, 6, 6, 0]
+    assert table.fedrelax.isna().tolist() == [False] * 4 + [True]
+    one = (nodes == 2) & train
+    alone = LinearRegression().fit(X[one], y[one])
+    out = (nodes == 2) & ~train
+    expected = np.sqrt(np.mean((alone.predict(X[out]) - y[out]) ** 2))
+    assert table.local[2] == pytest.approx(expected)
+    pooled = LinearRegression().fit(X[train], y[train]).predict(X[~train])
+    assert total["pooled"] == pytest.approx(np.sqrt(np.mean((pooled - y[~train]) ** 2)))
+
+
+def test_compare_counts_wrong_labels():
+    X, y, nodes = related(n=3, rows=20)
+    labels = np.where(y > 0, "up", "down")
+    model = FedRelaxClassifier(alpha=0.5).fit(X, labels, nodes=nodes)
+    total = compare(model, (X, labels, nodes), (X, labels, nodes))[1]
+    assert total["fedrelax"] == pytest.approx(1 - model.score(X, labels, nodes=nodes))
