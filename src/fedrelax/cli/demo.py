@@ -29,7 +29,7 @@ def demo(
         bool,
         typer.Option("--overwrite", help="Not needed: a former result of fedrelax is replaced."),
     ] = False,
-    jobs: Annotated[int, typer.Option(help="Workers; -1 for all cores.")] = 2,
+    jobs: Annotated[int, typer.Option(help="Workers; -1 for all cores.")] = 1,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Show a mixed network at work: handwritten digits, a node per writer. Works offline.

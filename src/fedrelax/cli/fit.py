@@ -98,7 +98,7 @@ def fit(
         str | None,
         typer.Option(
             help="The rows on which neighbours compare predictions: gaussian, marginals, uniform, "
-            "standard, bootstrap (how to draw them), or a table file. Default: gaussian.",
+            "standard, blend, bootstrap (how to draw them), or a table file. Default: gaussian.",
             rich_help_panel=LEARNING,
         ),
     ] = None,

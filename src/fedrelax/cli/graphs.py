@@ -46,7 +46,7 @@ def parse_graph(text: str) -> GraphSpec:
     kind, _, rest = text.strip().partition(":")
     if kind not in KINDS:
         raise FedRelaxError(
-            f"--graph {text!r} is not known{did_you_mean(kind, KINDS)}; use {FORMS}"
+            f"--graph {text!r} is not known; use {FORMS}{did_you_mean(kind, KINDS)}"
         )
     if kind == "complete":
         if rest:
@@ -58,9 +58,7 @@ def parse_graph(text: str) -> GraphSpec:
         return GraphSpec(kind, file=Path(rest))
     if kind == "features":
         return GraphSpec(kind, k=_neighbours(text, rest or "5"))
-    columns, _, last = rest.rpartition(":")
-    if not columns:
-        columns, last = rest, "5"
+    columns, _, last = rest.rpartition(":") if ":" in rest else (rest, "", "5")
     names = tuple(name.strip() for name in columns.split(",") if name.strip())
     if not names:
         raise FedRelaxError(
@@ -168,8 +166,8 @@ def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None])
         )
     if strange:
         note(
-            f"{len(strange)} nodes of {file} have no rows, such as {strange[0]!r}; they are "
-            "predicted by the mean of their neighbours."
+            f"{listing(strange, most=3)} of {file} without rows: predicted by the mean of the "
+            "neighbours."
         )
     if alone:
         hint = did_you_mean(alone[0], strange).removeprefix("; ")

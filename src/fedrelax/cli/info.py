@@ -15,6 +15,7 @@ REVEALS = {
     "marginals": "single values of single columns, never two values of one row",
     "uniform": "the smallest and the largest value of each column",
     "standard": "nothing about the inputs",
+    "blend": "points between two input rows, each at least a quarter of the way from both",
     "bootstrap": "whole input rows of some nodes",
     "given": "nothing about the inputs, as they were given",
 }
@@ -94,7 +95,8 @@ def facts(saved: Any) -> dict[str, str]:
         "left the nodes": f"to each neighbour {sent['numbers_per_neighbour']:,} numbers per node: "
         f"predictions on {sent['public_rows']} public rows x {sent['outputs']} outputs x "
         f"{sent['exchanges']} exchanges" + _choosing(saved),
-        "public rows": f"{about['public']['how']}; they reveal {REVEALS[about['public']['how']]}",
+        "public rows": f"{about['public']['how']}; they reveal "
+        + REVEALS.get(about["public"]["how"], "what fedrelax.public says of it"),
         "needs --trust": trust or "nothing",
         "made with": ", ".join(f"{name} {number}" for name, number in about["versions"].items()),
     }

@@ -164,8 +164,11 @@ def features_of(frame: Any, features: Sequence[str], source: str) -> FloatArray:
     for name in features:
         try:
             column = find_column(frame, name)
-        except FedRelaxError as error:
-            raise FedRelaxError(f"{source}: {error}") from None
+        except FedRelaxError:
+            raise FedRelaxError(
+                f"{source} has no column {name!r}, which is one of the features; it has "
+                f"{listing(frame.columns, most=12)}{did_you_mean(name, frame.columns)}"
+            ) from None
         if kind_of(frame[column]) not in ("numbers", "nothing"):
             raise FedRelaxError(
                 f"{source}: feature column {column!r} holds {kind_of(frame[column])}; it must hold "

@@ -50,6 +50,7 @@ def run_predict(
     """Check everything, predict, write."""
     from fedrelax.cli.inputs import features_of, look_here_for_modules
     from fedrelax.datasets import read_table
+    from fedrelax.errors import listing
     from fedrelax.storage.loading import load_result, read_result
     from fedrelax.storage.places import check_file
 
@@ -70,8 +71,7 @@ def run_predict(
     without = sorted({str(node) for node in nodes} - {str(node) for node in fitted.models_})
     if without:
         talk.note(
-            f"{len(without)} nodes without a model are answered by the mean of their neighbours, "
-            f"such as {without[0]!r}."
+            f"{listing(without, most=3)} without a model: answered by the mean of the neighbours."
         )
     talk.plain(f"Wrote {len(frame)} predictions for {len(set(nodes))} nodes to {out}")
 

@@ -18,7 +18,7 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import MEASURES, compare
 from fedrelax.models.names import short_name
 from fedrelax.report.summary import Summary, summarise
-from fedrelax.selection import Choice, choose_alpha
+from fedrelax.selection import STRENGTHS, Choice, choose_alpha
 from fedrelax.storage import save_result
 from fedrelax.storage.saving import Fitted
 
@@ -96,7 +96,8 @@ def _choose(
             "--alpha auto needs nodes with at least two training rows, and every node has one; "
             "give a number, such as --alpha 0.1"
         )
-    trials = folds * (8 if alphas is None else len(alphas))
+    folds = min(folds, int(counts.max()))  # every fold holds out a row somewhere
+    trials = folds * (len(STRENGTHS) if alphas is None else len(alphas))
     fits = trials * (estimator.rounds + 1) * len(nodes)
     if fits > MANY_FITS:
         talk.note(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedrelax.typing import AnyArray
+from fedrelax.typing import AnyArray, FloatArray
 
 CACHE_BYTES = 1 << 19
 """Low-rank products go node group by node group of this size, so that rows are read once."""
@@ -37,6 +37,12 @@ class Blocks:
             inner = np.matmul(rows, x[lo : lo + self._group])
             np.matmul(rows.transpose(0, 2, 1), inner, out=out[lo : lo + self._group])
         return out
+
+    def squares(self, x: AnyArray, nodes: slice | AnyArray = slice(None)) -> FloatArray:
+        """Return ``x_i' G_i x_i`` (c,) for x (c, d, q) at the given nodes."""
+        part = self.array[nodes]
+        image = np.matmul(part, x)
+        return np.asarray(np.einsum("crq,crq->c", image if self.low_rank else x, image))
 
     def dense(self, nodes: slice | AnyArray = slice(None)) -> AnyArray:
         """Return ``G_i`` (c, d, d) of the given nodes in the stored precision."""

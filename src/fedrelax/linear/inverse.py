@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class Inverses:
     matrices: FloatArray
     condition: FloatArray
     """The condition number; of a singular matrix, that of the part which is not zero."""
-    singular: npt.NDArray[np.bool_]
+    rank: IntArray
 
 
 def invert(matrices: AnyArray, least: FloatArray | None = None) -> Inverses:
@@ -37,18 +36,18 @@ def invert(matrices: AnyArray, least: FloatArray | None = None) -> Inverses:
         hopeless = np.linalg.slogdet(M).sign == 0
         inverse = np.linalg.inv(np.where(hopeless[:, None, None], np.eye(d), M))
     condition = np.linalg.norm(M, axis=(1, 2)) * np.linalg.norm(inverse, axis=(1, 2))
-    singular = hopeless | ~(condition < 0.1 / cut)
-    bad = np.flatnonzero(singular)
+    rank = np.full(len(M), d, dtype=np.int64)
+    bad = np.flatnonzero(hopeless | ~(condition < 0.1 / cut))
     if bad.size:
-        inverse[bad], condition[bad], singular[bad] = _generalised(M[bad], least, cut)
+        inverse[bad], condition[bad], rank[bad] = _generalised(M[bad], least, cut)
     symmetric: FloatArray = np.asarray(0.5 * (inverse + inverse.transpose(0, 2, 1)), np.float64)
-    return Inverses(symmetric, condition, singular)
+    return Inverses(symmetric, condition, rank)
 
 
 def _generalised(
     M: FloatArray, least: FloatArray | None, cut: float
-) -> tuple[FloatArray, FloatArray, AnyArray]:
-    """Return generalised inverses, the condition of what they invert, and which are singular.
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return generalised inverses, and the condition and the rank of what they invert.
 
     With eigenvectors N of eigenvalue zero and ``P = I - N (least N)^+ least``, the inverse is
     ``P M^+ P'``: M's own pseudo-inverse, moved along N to where ``least`` is least.
@@ -60,14 +59,15 @@ def _generalised(
     inverse = (vectors * inner[:, None, :]) @ vectors.transpose(0, 2, 1)
     smallest = np.where(keep, values, np.inf).min(axis=1)
     condition = np.where(keep.any(axis=1), top / smallest, 1.0)
-    free = M.shape[-1] - keep.sum(axis=1)
+    rank: IntArray = keep.sum(axis=1)
+    free = M.shape[-1] - rank
     if least is not None:
         for k in np.unique(free[free > 0]):
             nodes = np.flatnonzero(free == k)
             N = vectors[nodes][:, :, :k]
             P = np.eye(M.shape[-1]) - N @ _left_inverse(least @ N) @ least
             inverse[nodes] = P @ inverse[nodes] @ P.transpose(0, 2, 1)
-    return inverse, condition, free > 0
+    return inverse, condition, rank
 
 
 def _left_inverse(B: FloatArray) -> FloatArray:

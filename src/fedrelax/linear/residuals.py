@@ -30,12 +30,12 @@ class RowResiduals:
 
     def losses(self, W: AnyArray) -> FloatArray:
         """Return ``|X_i w_i - y_i|^2 / m_i`` per node; NaN for a node without rows."""
-        total = np.full(len(self.counts), np.nan)
+        total = np.zeros(len(self.counts))
         for nodes, X, y in self._groups:
             gap = np.matmul(X, W[nodes])
             gap -= y
             total[nodes] = np.einsum("cmq,cmq->c", gap, gap)
-        mean: FloatArray = total / np.maximum(self.counts, 1)
+        mean: FloatArray = np.where(self.counts > 0, total / np.maximum(self.counts, 1), np.nan)
         return mean
 
     def slopes(self, W: AnyArray) -> FloatArray:

@@ -116,7 +116,7 @@ class ExactUpdate:
     A node whose ``M_i`` is singular takes the minimum-norm solution: over all entries of w_i
     (``minimum_norm="all"``), or over all but the intercept ("coefficients": scikit-learn's choice,
     and the same thing without an intercept), or with the least ``|C w_i|`` for a given matrix C.
-    ``condition`` and ``singular`` tell, node by node, how safe the inverses are.
+    ``condition`` and ``rank`` tell, node by node, how safe the inverses are.
 
     ``overwrite`` builds the inverses in the problem's own Gram matrices, to halve the peak; the
     problem then serves no other update.
@@ -148,13 +148,13 @@ class ExactUpdate:
         self.fused = np.empty_like(self.inverse) if fused else None
         least = _least(problem, minimum_norm)
         self.condition = np.empty(problem.n)
-        self.singular = np.empty(problem.n, dtype=bool)
+        self.rank = np.empty(problem.n, dtype=np.int64)
         group = max(1, BUFFER_NUMBERS // problem.d**2)
         for lo in range(0, problem.n, group):
             part = slice(lo, min(lo + group, problem.n))
             found = invert(self.inverse[part], least)
             self.inverse[part] = found.matrices
-            self.condition[part], self.singular[part] = found.condition, found.singular
+            self.condition[part], self.rank[part] = found.condition, found.rank
             if self.fused is not None:
                 assert problem.public is not None
                 np.matmul(problem.public.dense(part), found.matrices, out=self.fused[part])

@@ -32,7 +32,8 @@ class Variation:
         graph = self._graph
         if problem.common is not None:
             values, vectors = np.linalg.eigh(problem.common / self._counts[0])
-            self._root = np.ascontiguousarray(vectors * np.sqrt(np.clip(values, 0.0, None)))
+            values[values < problem.d * np.finfo(float).eps * values[-1]] = 0.0
+            self._root = np.ascontiguousarray(vectors * np.sqrt(values))
         else:
             weights = graph.data / self._counts[graph.indices]
             graph = sparse.csr_array((weights, graph.indices, graph.indptr), shape=graph.shape)
@@ -44,7 +45,7 @@ class Variation:
             return _squares(self._rooted(D))
         public = self.problem.public
         assert public is not None
-        return _inner(D, public.apply(D, np.empty_like(D))) / self._counts
+        return public.squares(D) / self._counts
 
     def nodes(self, W: AnyArray, V: AnyArray) -> FloatArray:
         """Return ``sum_j A_ij d(i, j)`` per node i.
@@ -68,7 +69,8 @@ class Variation:
         both = np.concatenate([sent.reshape(problem.n, -1), size[:, None]], axis=1)
         self._sums(both, heard)
         theirs = heard[:, -1]
-        total: FloatArray = mine - 2 * np.einsum("nk,nk->n", W.reshape(problem.n, -1), heard[:, :-1]) + theirs
+        cross = np.einsum("nk,nk->n", W.reshape(problem.n, -1), heard[:, :-1])
+        total: FloatArray = mine - 2 * cross + theirs
         doubtful = np.flatnonzero(total < CANCELLED * (mine + theirs))
         if doubtful.size:
             total[doubtful] = self._node_sums_by_edge(W, V, doubtful)
@@ -93,7 +95,7 @@ class Variation:
             if public is None:
                 values[lo : lo + group] = _squares(gap)
             else:
-                values[lo : lo + group] = _inner(gap, public.dense(j) @ gap) / self._counts[j]
+                values[lo : lo + group] = public.squares(gap, j) / self._counts[j]
         return values
 
     def _node_sums_by_edge(self, W: AnyArray, V: AnyArray, nodes: AnyArray) -> FloatArray:

@@ -18,7 +18,14 @@ from fedrelax.typing import AnyArray, FloatArray
 # Warm start means "start the optimiser at the last solution" for these parameters' owners; for
 # ensembles it means "add members to those of the last data", which is not what a round needs.
 OPTIMISER_STATE = ("coef_", "coefs_")
-MARGIN_LEARNERS = ("SVC", "NuSVC", "LinearSVC", "Perceptron", "PassiveAggressiveClassifier")
+MARGIN_LEARNERS = (
+    "SVC",
+    "NuSVC",
+    "LinearSVC",
+    "Perceptron",
+    "PassiveAggressiveClassifier",
+    "SupportVectorClassifier",
+)
 RELEASING_MODULES = ("sklearn.tree", "sklearn.ensemble")
 
 

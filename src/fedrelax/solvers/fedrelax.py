@@ -115,13 +115,16 @@ class FedRelax(Solver):
                 stacklevel=4,
             )
 
-    def coupling(self, network: Network) -> Coupling:
-        """Return the settings as what a node needs to know of them."""
+    def losses(self, network: Network) -> tuple[Loss, Loss]:
+        """Return the loss on own rows and the one across edges."""
         loss = get_loss(self.loss, network.kind)
         if self.discrepancy is None:
-            discrepancy = loss
-        else:
-            discrepancy = get_loss(self.discrepancy, network.kind, "discrepancy")
+            return loss, loss
+        return loss, get_loss(self.discrepancy, network.kind, "discrepancy")
+
+    def coupling(self, network: Network) -> Coupling:
+        """Return the settings as what a node needs to know of them."""
+        loss, discrepancy = self.losses(network)
         return Coupling(
             alpha=float(self.alpha),
             loss=loss,

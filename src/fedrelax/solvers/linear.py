@@ -22,7 +22,7 @@ from fedrelax.runtime import Callback, Stopping, run
 from fedrelax.solvers.base import Result, Solver
 from fedrelax.solvers.checks import check_choice, check_number, check_rounds
 from fedrelax.solvers.fedrelax import FedRelax
-from fedrelax.solvers.linear_checks import Unsuited, minimum_norm_of, reason_in_models
+from fedrelax.solvers.linear_checks import Unsuited, reason_in_models
 from fedrelax.solvers.linear_engine import (
     AcceleratedEngine,
     ArrayEngine,
@@ -30,13 +30,11 @@ from fedrelax.solvers.linear_engine import (
     Exchange,
     GradientEngine,
 )
-from fedrelax.solvers.linear_measure import Alone, Measures, train_alone
+from fedrelax.solvers.linear_measure import Measures, train_alone
 from fedrelax.solvers.linear_models import EdgeValues, FittedModels
 from fedrelax.solvers.linear_network import Coordinates, LinearNetwork
+from fedrelax.solvers.linear_safety import check_safe
 from fedrelax.typing import FloatArray
-
-ALONE_CONDITION, TOGETHER_CONDITION = 1e11, 1e8
-"""Condition numbers above which Gram matrices lose digits that the general path keeps."""
 
 
 @dataclass
@@ -139,13 +137,13 @@ class LinearFedRelax(Solver):
         standard = Coordinates.standard(network.own.X, network.intercept)
         problem = network.problem(standard, self.weighting)
         residuals = _residuals(network, standard)
-        alone = train_alone(network, standard, problem, residuals, self.weighting)
-        weights, coordinates = standard.back(alone.models), standard
+        alone, apart = train_alone(network, standard, problem, residuals, self.weighting)
+        weights, coordinates = standard.back(alone), standard
         if self.update != "exact":
             coordinates = Coordinates.raw(len(standard.scale), network.intercept)
             problem = network.problem(coordinates, self.weighting)
             residuals = _residuals(network, coordinates)
-        reference = alone.models if self.update == "exact" else weights
+        reference = alone if self.update == "exact" else weights
         measures = Measures(network, coordinates, problem, residuals, reference, self.weighting)
         start = reference
         if self.initial == "uniform":
@@ -176,7 +174,7 @@ class LinearFedRelax(Solver):
             minimum_norm=coordinates.least(network.minimum_norm),
             fused=self.accelerate,
         )
-        _check_safe(network, alone, exact)
+        check_safe(network, coordinates, apart, exact)
         if self.accelerate:
             engine = AcceleratedEngine(*common, exact, float(self.tol), int(self.rounds))
             return coordinates, weights, engine
@@ -217,22 +215,3 @@ class LinearFedRelax(Solver):
 def _residuals(network: LinearNetwork, coordinates: Coordinates) -> RowResiduals:
     own = network.own
     return RowResiduals(coordinates.rows(own.X), own.y, own.offsets, intercept=network.intercept)
-
-
-def _check_safe(network: LinearNetwork, alone: Alone, exact: ExactUpdate) -> None:
-    """Refuse nodes whose weights hang by a thread, or are open under two different norms."""
-    found = ((alone.condition, ALONE_CONDITION), (exact.condition, TOGETHER_CONDITION))
-    for condition, most in found:
-        worst = int(np.argmax(condition))
-        if not condition[worst] <= most:
-            raise Unsuited(
-                f"node {network.labels[worst]!r}: its rows nearly leave a weight open (condition "
-                f"number {condition[worst]:.1e}), which costs the linear engine its exactness"
-            )
-    norm = network.minimum_norm
-    for i in np.flatnonzero(alone.singular | exact.singular):
-        if minimum_norm_of(network.models[i]) != norm:
-            raise Unsuited(
-                f"node {network.labels[i]!r}: its rows leave weights open, and the models of the "
-                "network fill them in differently"
-            )

@@ -36,8 +36,7 @@ def reason_in_settings(settings: FedRelax, network: Network) -> str | None:
     """Return what in the settings needs the general path."""
     if network.kind != "regression":
         return f"the task is {network.kind}"
-    coupling = settings.coupling(network)
-    for name, loss in (("loss", coupling.loss), ("discrepancy", coupling.discrepancy)):
+    for name, loss in zip(("loss", "discrepancy"), settings.losses(network), strict=True):
         if not isinstance(loss, Squared):
             return f"{name}={loss.name!r} is not squared"
     if settings.distillation is not None:

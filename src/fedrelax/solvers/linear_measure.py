@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
 from fedrelax.linear import ExactUpdate, LinearProblem, RowResiduals, Variation
 from fedrelax.runtime import Record
@@ -15,26 +12,17 @@ from fedrelax.typing import FloatArray
 REFINEMENTS = 2
 
 
-@dataclass(frozen=True)
-class Alone:
-    """Every node trained on its own rows only, in some coordinates."""
-
-    models: FloatArray
-    condition: FloatArray
-    singular: npt.NDArray[np.bool_]
-
-
 def train_alone(
     network: LinearNetwork,
     coordinates: Coordinates,
     problem: LinearProblem,
     residuals: RowResiduals,
     weighting: str,
-) -> Alone:
+) -> tuple[FloatArray, ExactUpdate]:
     """Solve ``(H_i + R_i) u = b_i``, then correct by residuals of the rows themselves.
 
     The correction ``u <- u - (H + R)^-1 [X'(X u - y)/m + R u]`` brings back the digits that forming
-    H has cost.
+    H has cost. Returned with the update that holds the inverses.
     """
     norm = coordinates.least(network.minimum_norm)
     exact = ExactUpdate(problem, 0.0, minimum_norm=norm, fused=False)
@@ -43,7 +31,7 @@ def train_alone(
     for _ in range(REFINEMENTS):
         slope = residuals.slopes(U) / share + problem.ridge[:, :, None] * U
         U -= exact.models(slope)
-    return Alone(U, exact.condition, exact.singular)
+    return U, exact
 
 
 class Measures:
@@ -104,8 +92,9 @@ class Measures:
         learner = np.repeat(np.arange(self._problem.n), np.diff(A.indptr))
         values = A.data * self.variation.edges(W, V)
         pulls = values * self._public_rows[A.indices] / self._counts[learner]
-        n = self._problem.n
-        return np.bincount(learner, values, n) * 1.0, np.bincount(learner, pulls, n) * 1.0
+        sums = (np.bincount(learner, parts, self._problem.n) for parts in (values, pulls))
+        gtv, pull = (np.asarray(part, dtype=np.float64) for part in sums)
+        return gtv, pull
 
     def record(
         self, round: int, W: FloatArray, V: FloatArray, factor: float, change: FloatArray | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ class LinearNetwork:
         """The weights of one model and output, with the intercept."""
         return int(self.own.X.shape[1]) + self.intercept
 
-    @property
+    @cached_property
     def minimum_norm(self) -> str:
         """The norm to minimise where rows leave weights open."""
         norms = {minimum_norm_of(model) for model in self.models}

@@ -23,7 +23,7 @@ from fedrelax.storage.saving import FORMAT, Fitted
 from fedrelax.storage.trust import read_bytes, refusal, types_to_trust, unpack
 from fedrelax.typing import Label
 
-LABEL_COLUMNS = ("node", "source", "target", "model")
+LABEL_COLUMNS = ("node", "source", "target")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
     files = {line["node"]: read_bytes(saved.directory / line["file"]) for line in saved.models}
-    needed = {label: types_to_trust(data) for label, data in files.items()}
+    needed = {label: types_to_trust(label, data) for label, data in files.items()}
     refused = {label: [t for t in types if t not in trust] for label, types in needed.items()}
     refused = {label: types for label, types in refused.items() if types}
     if refused:
@@ -128,18 +128,24 @@ def _frame(path: Path, labels: dict[str, Label]) -> Any:
     import pandas as pd
 
     try:
-        kinds = dict.fromkeys(LABEL_COLUMNS, str)
-        frame = pd.read_csv(path, dtype=kinds, keep_default_na=False, float_precision="round_trip")
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise FedRelaxError(f"{path} cannot be read ({error}); run the fit again") from error
     for column in frame.columns:
-        if column in ("node", "source", "target"):
+        if column in LABEL_COLUMNS:
             found = np.empty(len(frame), dtype=object)
             found[:] = [labels.get(text, text) for text in frame[column]]
             frame[column] = found
-        elif column != "model" and not pd.api.types.is_numeric_dtype(frame[column]):
-            frame[column] = [float(text or "nan") for text in frame[column]]
+        elif column != "model":
+            frame[column] = _numbers(frame[column].tolist())
     return frame
+
+
+def _numbers(texts: list[str]) -> Any:
+    """Return whole numbers where all are, else floats that are exactly those written."""
+    if all(text.removeprefix("-").isdecimal() for text in texts):
+        return np.array([int(text) for text in texts], dtype=np.int64)
+    return np.array([float(text or "nan") for text in texts])
 
 
 def _task(about: dict[str, Any]) -> Task:

@@ -72,7 +72,7 @@ def save_result(
             "node_column": node_column if node_column is not None else fitted.node_column_,
             "target_column": target,
             "types_to_trust": sorted(
-                {t for _, data in models.values() for t in types_to_trust(data)}
+                {t for label, (_, data) in models.items() for t in types_to_trust(label, data)}
             ),
         }
         write_json(draft / MARK, about)

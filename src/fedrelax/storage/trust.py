@@ -41,31 +41,41 @@ def pack(label: Label, model: Any) -> bytes:
         ) from error
 
 
-def types_to_trust(data: bytes) -> list[str]:
+def types_to_trust(label: Label, data: bytes) -> list[str]:
     """Return the types in a skops file that a user has to trust by name."""
-    from skops.io import get_untrusted_types
-
-    return sorted(name for name in get_untrusted_types(data=data) if not _is_ours(name))
+    return sorted(name for name in _named_types(label, data) if not _is_ours(name))
 
 
 def unpack(label: Label, data: bytes, trust: Sequence[str] = ()) -> Any:
     """Return the model in a skops file, if all its types are trusted."""
-    from skops.io import get_untrusted_types, loads
+    from skops.io import loads
+
+    named = _named_types(label, data)
+    refused = [name for name in named if name not in trust and not _is_ours(name)]
+    if refused:
+        raise FedRelaxError(refusal([label], refused))
+    try:
+        return loads(data, trusted=named)
+    except Exception as error:  # whatever the types' own methods raise
+        raise _unloadable(label, error) from error
+
+
+def _named_types(label: Label, data: bytes) -> list[str]:
+    """Return the types in a skops file that skops itself does not trust."""
+    from skops.io import get_untrusted_types
 
     try:
-        named = get_untrusted_types(data=data)
-        refused = [name for name in named if name not in trust and not _is_ours(name)]
-        if refused:
-            raise FedRelaxError(refusal([label], refused))
-        return loads(data, trusted=named)
-    except FedRelaxError:
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split())
-        raise FedRelaxError(
-            f"node {label!r}: its saved model cannot be loaded ({type(error).__name__}: {text}); "
-            "check that the packages it was made with are installed"
-        ) from error
+        return list(get_untrusted_types(data=data))
+    except Exception as error:  # a damaged file can fail in many ways
+        raise _unloadable(label, error) from error
+
+
+def _unloadable(label: Label, error: Exception) -> FedRelaxError:
+    text = " ".join(str(error).split())
+    return FedRelaxError(
+        f"node {label!r}: its saved model cannot be loaded ({type(error).__name__}: {text}); "
+        "check that the file is whole and that the packages it was made with are installed"
+    )
 
 
 def refusal(labels: Iterable[Label], types: Iterable[str]) -> str:

@@ -1,0 +1,62 @@
+"""Small tables and a way to run the command line in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from typer.testing import CliRunner
+
+from fedrelax.cli.app import app
+
+
+class Run:
+    """Runs a command in a directory of its own and remembers what came back."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def __call__(self, *words: object) -> str:
+        """Return everything that was printed; the exit code is in ``code``."""
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        self.code = result.exit_code
+        self.output = result.output
+        assert "Traceback" not in result.output
+        return " ".join(result.output.split())
+
+    def refused(self, *words: object, out: str = "out") -> str:
+        """Return the error's sentence; check that it is bad input and that nothing is left."""
+        before = sorted(self.home.rglob("*"))
+        text = self(*words)
+        assert self.code == 2, self.output
+        assert "error: " in text
+        assert [p for p in self.home.rglob("*") if p not in before] == []
+        return text.partition("error: ")[2]
+
+
+def towns(rows: int = 8) -> pd.DataFrame:
+    """Four towns on a road; nearby towns follow nearly the same linear rule."""
+    rng = np.random.default_rng(5)
+    frames = []
+    for k, town in enumerate(["Oslo", "Hamar", "Dombås", "Bodø"]):
+        x = rng.normal(size=(rows, 2)).round(3)
+        y = x @ [1 + 0.1 * k, -1] + 0.3 * rng.normal(size=rows)
+        frames.append(
+            pd.DataFrame(
+                {
+                    "town": town,
+                    "lat": 60.0 + k,
+                    "lon": 10.0,
+                    "wind": x[:, 0],
+                    "sun": x[:, 1],
+                    "power": y.round(4),
+                    "alarm": np.where(y > 0, "high", "low"),
+                }
+            )
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+FIT = ("fit", "towns.csv", "--node", "town", "--target", "power", "--features", "wind,sun")
+QUICK = ("--alpha", "0.3", "--rounds", "2", "--model", "linear", "--out", "out")

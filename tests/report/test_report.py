@@ -1,0 +1,114 @@
+"""The summary, the tables and the picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from fedrelax import Graph
+from fedrelax.report import summarise
+from fedrelax.report.summary import verdict
+from fedrelax.report.tables import by_kind, comparison, fact_table, kind_table, node_table
+from fedrelax.runtime import History, Record
+
+
+def summary(n: int = 4, measure: str = "RMSE", untested: int = 0):
+    """Node k has the errors 2 (alone), 3 (pooled) and 1 + k / n (together)."""
+    together = 1 + np.arange(n) / n
+    nodes = pd.DataFrame(
+        {
+            "node": [f"node [{k}]" for k in range(n)],
+            "model": ["ridge", "tree"] * (n // 2),
+            "rows": 5,
+            "test_rows": [0] * untested + [2] * (n - untested),
+            "local": 2.0,
+            "pooled": 3.0,
+            "fedrelax": together,
+        }
+    )
+    nodes.loc[nodes["test_rows"] == 0, ["local", "pooled", "fedrelax"]] = np.nan
+    return summarise(measure, nodes, {"local": 2.0, "pooled": 3.0, "fedrelax": 1.5})
+
+
+def text_of(renderable, width: int = 80) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(renderable)
+    return console.export_text()
+
+
+def test_gains_wins_and_losses():
+    found = summary(4)
+    assert found.nodes["gain"].tolist() == [50.0, 37.5, 25.0, 12.5]
+    assert found.gain == 25.0
+    assert found.counts("alone") == {"better": 4, "worse": 0, "equal": 0}
+    assert found.to_dict()["errors"] == {"alone": 2.0, "pooled": 3.0, "fedrelax": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("alone", "pooled", "ours", "words"),
+    [
+        (4.39, 5.54, 3.07, "lowered the RMSE from 4.39 (alone) to 3.07, by 30 %"),
+        (4.0, 2.0, 3.0, "does better still: 2"),
+        (4.0, 5.0, 3.99, "little difference"),
+        (4.0, 5.0, 4.0, "no difference"),
+        (4.0, 5.0, 4.5, "did not help here"),
+        (0.0, 5.0, 0.1, "did not help here"),
+    ],
+)
+def test_the_verdict(alone, pooled, ours, words):
+    assert words in verdict("RMSE", {"alone": alone, "pooled": pooled, "fedrelax": ours})
+
+
+def test_few_nodes_are_all_shown_best_first_and_fit_a_narrow_screen():
+    text = text_of(node_table(summary(4)))
+    places = [text.index(f"node [{k}]") for k in range(4)]
+    assert places == sorted(places) and "+50 %" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_of_many_nodes_the_best_and_the_worst_are_shown():
+    text = text_of(node_table(summary(60)))
+    assert "node [0]" in text and "node [59]" in text and "node [30]" not in text
+    assert "... 40 more" in text
+
+
+def test_nodes_without_test_rows_are_shown_with_dashes():
+    text = text_of(comparison(summary(4, untested=1)))
+    assert "node [0]" in text and " - " in text
+
+
+def test_kinds_are_compared():
+    found = by_kind(summary(4))
+    assert [line[0] for line in found] == ["ridge", "tree"]
+    assert found[0][1:] == (2, 2.0, 1.25, 37.5)
+    assert "ridge" in text_of(kind_table(summary(4)))
+
+
+def test_text_of_a_user_is_never_markup():
+    assert "[red]x[/red]" in text_of(fact_table({"note": "[red]x[/red]"}))
+
+
+def history(n: int, rounds: int = 3) -> History:
+    each = np.ones(n)
+    return History(
+        tuple(range(n)),
+        [Record(r, 1.0 / (r + 1), 2.0, 3.0, np.nan, 0.1, each, each, each) for r in range(rounds)],
+    )
+
+
+@pytest.mark.parametrize("n", [4, 60])
+@pytest.mark.parametrize("placed", [False, True])
+def test_a_picture_is_drawn_for_any_result(tmp_path, n, placed):
+    pytest.importorskip("matplotlib")
+    from fedrelax.report.picture import save_picture
+
+    found = summary(n, untested=1)
+    labels = found.nodes["node"].tolist()
+    graph = Graph.complete(labels)
+    if placed:
+        places = {label: (60 + k / n, 10 - k) for k, label in enumerate(labels)}
+        graph = Graph.from_coordinates(places, k=2, metric="haversine")
+    save_picture(tmp_path / "p.png", found, history(n), graph)
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
