@@ -23,7 +23,7 @@ def test_seeded_and_of_the_right_shape(how):
 
 
 def whole_rows_given_away(rows):
-    return sum((POOLED == row).all(axis=1).any() for row in rows)
+    return sum((row == POOLED).all(axis=1).any() for row in rows)
 
 
 def test_what_is_revealed():

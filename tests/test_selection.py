@@ -61,6 +61,14 @@ def test_a_node_with_one_row_takes_part():
     assert np.isfinite(choice.losses).all()
 
 
+def test_nodes_with_fewer_rows_than_folds():
+    X, y, nodes = related(n=4, rows=2)
+    choice = choose_alpha(FedRelaxRegressor(Ridge(), rounds=2), X, y, nodes, folds=5)
+    assert np.isfinite(choice.losses).all()
+    with pytest.raises(FedRelaxError, match="every node has a single row"):
+        choose_alpha(FedRelaxRegressor(Ridge()), X[::2], y[::2], nodes[::2])
+
+
 def test_progress_and_bad_folds():
     X, y, nodes = related(n=3)
     seen = []

@@ -1,12 +1,20 @@
-"""fedrelax: federated learning over a graph of unlike models."""
+"""fedrelax: federated learning over a graph of unlike models.
 
-from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.graph import Graph
-from fedrelax.models import LinearModel, SoftmaxModel, register_adapter
-from fedrelax.network import Network
-from fedrelax.runtime import Callback, Distillation
-from fedrelax.solvers import FedRelax
+The names below are loaded when they are first used, so that ``import fedrelax`` and the command
+line start at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
+    from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+    from fedrelax.graph import Graph
+    from fedrelax.models import LinearModel, SoftmaxModel, register_adapter
+    from fedrelax.network import Network
+    from fedrelax.runtime import Callback, Distillation
+    from fedrelax.solvers import FedRelax, LinearFedRelax
 
 __version__ = "0.1.0"
 
@@ -19,9 +27,31 @@ __all__ = [
     "FedRelaxRegressor",
     "FedRelaxWarning",
     "Graph",
+    "LinearFedRelax",
     "LinearModel",
     "Network",
     "NodeFitError",
     "SoftmaxModel",
     "register_adapter",
 ]
+
+_HOMES = {
+    "errors": ("FedRelaxError", "FedRelaxWarning", "NodeFitError"),
+    "estimators": ("FedRelaxClassifier", "FedRelaxRegressor"),
+    "graph": ("Graph",),
+    "models": ("LinearModel", "SoftmaxModel", "register_adapter"),
+    "network": ("Network",),
+    "runtime": ("Callback", "Distillation"),
+    "solvers": ("FedRelax", "LinearFedRelax"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedrelax' has no attribute {name!r}")
+    return getattr(import_module(f"fedrelax.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -38,7 +38,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         estimator: Models | None = None,
         graph: Graph | None = None,
         alpha: float = 0.1,
-        public: str | AnyArray | Mapping[Label, AnyArray] = "gaussian",
+        public: str | AnyArray | Mapping[Label, AnyArray] = "blend",
         public_rows: int = 200,
         loss: str | Loss | None = None,
         discrepancy: str | Loss | None = None,
@@ -258,7 +258,7 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
         of the node's label. Default: ``Ridge()``.
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
     alpha : how much neighbours count, from 0 (each alone) upwards.
-    public : how public rows are drawn ("gaussian", "marginals", "uniform", "standard",
+    public : how public rows are drawn ("blend", "gaussian", "marginals", "uniform", "standard",
         "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one
         array for all, or a dict node -> array.
     public_rows : how many are drawn.

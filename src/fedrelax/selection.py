@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor, group_rows
 from fedrelax.graph import Graph
 from fedrelax.solvers.checks import check_count
@@ -75,7 +76,10 @@ def choose_alpha(
     for done, part in enumerate(parts):
         train = {label: index[part[label] == 0] for label, index in rows.items()}
         held = {label: index[part[label] == 1] for label, index in rows.items()}
-        counted += (held_rows := sum(map(len, held.values())))
+        held_rows = sum(map(len, held.values()))
+        if held_rows == 0:
+            continue
+        counted += held_rows
         for number, alpha in enumerate(alphas):
             trial = clone(estimator).set_params(alpha=alpha, patience=None)
             curve = trial.solve(X, y, train, held).history["validation_loss"]
@@ -83,8 +87,12 @@ def choose_alpha(
             total[number] += held_rows * np.concatenate([curve, settled])
             if progress is not None:
                 progress(done * len(alphas) + number + 1, len(parts) * len(alphas))
-    losses = total / max(counted, 1)
-    best_alpha, best_round = divmod(int(np.nanargmin(losses)), losses.shape[1])
+    if counted == 0:
+        raise FedRelaxError(
+            "every node has a single row, so none can be held out to choose alpha; give alpha itself"
+        )
+    losses = total / counted
+    best_alpha, best_round = divmod(int(np.argmin(losses)), losses.shape[1])
     return Choice(float(alphas[best_alpha]), best_round, tuple(map(float, alphas)), losses)
 
 

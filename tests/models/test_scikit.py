@@ -267,3 +267,18 @@ def test_margin_and_vote_learners_get_the_most_likely_label():
         assert fitted.estimator.predict([[0.9]]).tolist() == ["yes"]
         assert fitted.estimator.predict([[-0.9]]).tolist() == ["no"]
     assert adapt(LogisticRegression(), task).takes_soft_labels
+
+
+def test_the_scale_of_a_linear_model_makes_its_penalty_free_of_units():
+    """A ridge on standardised features, without touching the inputs."""
+    from fedrelax import FedRelaxError, LinearModel
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3)) * [1.0, 100.0, 0.01] + 5
+    y = X @ [1.0, 0.02, 30.0] + rng.normal(size=40)
+    spread = X.std(axis=0)
+    ours = LinearModel(ridge=2.0, scale=spread.tolist()).fit(X, y)
+    standard = make_pipeline(StandardScaler(), Ridge(alpha=2.0)).fit(X, y)
+    assert ours.predict(X) == pytest.approx(standard.predict(X), abs=1e-8)
+    with pytest.raises(FedRelaxError, match="one finite number of at least 0 for each of the 3"):
+        LinearModel(ridge=1.0, scale=[1.0]).fit(X, y)

@@ -97,8 +97,8 @@ def fit(
     public: Annotated[
         str | None,
         typer.Option(
-            help="The rows on which neighbours compare predictions: gaussian, marginals, uniform, "
-            "standard, blend, bootstrap (how to draw them), or a table file. Default: gaussian.",
+            help="The rows on which neighbours compare predictions: blend, gaussian, marginals, uniform, "
+            "standard, bootstrap (how to draw them), or a table file. Default: blend.",
             rich_help_panel=LEARNING,
         ),
     ] = None,

@@ -18,6 +18,7 @@ from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.estimators import group_rows
 from fedrelax.graph import Graph
+from fedrelax.models import LinearModel
 from fedrelax.models.names import DEFAULTS, model_by_name
 from fedrelax.public import DRAWS
 from fedrelax.splits import hold_out
@@ -74,6 +75,9 @@ def read_inputs(config: FitConfig, note: Callable[[str], None]) -> Inputs:
     check_labels(graph.labels)
     names = model_names(config, table)
     made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
+    for model in made.values():
+        if isinstance(model, LinearModel):  # one penalty for features of all units
+            model.set_params(scale=table.X[train].std(axis=0).tolist())
     for name, label in {name: label for label, name in names.items()}.items():
         pack(label, made[name])  # what cannot be saved should not be trained
     return Inputs(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.inputs import Inputs
@@ -114,8 +113,7 @@ def _choose(
 def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Summary:
     test = ~inputs.train
     held = (inputs.X[test], inputs.y[test], inputs.nodes[test])
-    with threadpool_limits(1):  # as in the rounds: small fits only lose by more threads
-        lines, totals = compare(fitted, rows, held)
+    lines, totals = compare(fitted, rows, held)
     lines["model"] = [short_name(inputs.model_names[label]) for label in lines["node"]]
     return summarise(MEASURES[inputs.task], lines, totals)
 

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
 from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.newton import MOST_WEIGHTS, softmax_newton
@@ -31,13 +32,17 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         """Minimise the sum of the terms plus ridge * |coef|^2 (the intercept is free)."""
         design = [_with_constant(term.X) if self.fit_intercept else term.X for term in terms]
         free = 1 if self.fit_intercept else 0
-        penalty = np.full(design[0].shape[1], float(self.ridge))
-        penalty[len(penalty) - free :] = 0.0
+        penalty = np.zeros(design[0].shape[1])
+        penalty[: len(penalty) - free] = self.penalties(len(penalty) - free)
         weights = self._minimise(terms, design, penalty)
         self.coef_ = weights[: len(penalty) - free].T
         self.intercept_ = weights[-1] if free else np.zeros(weights.shape[1])
         self.n_features_in_ = self.coef_.shape[1]
         return self
+
+    def penalties(self, features: int) -> FloatArray:
+        """Return the penalty of each squared coefficient."""
+        return np.full(features, float(self.ridge))
 
     def _minimise(
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
@@ -65,14 +70,35 @@ class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
 
     Squared error is solved in closed form (minimum norm where the rows do not determine the
     weights), absolute error as a linear programme, everything else by L-BFGS.
+
+    The ridge term is ridge * sum_f (scale_f coef_f)^2. ``scale`` (default: all ones) is the spread of
+    each feature: the penalty then does not depend on the features' units, and the inputs stay as they
+    are.
     """
 
     def __init__(
-        self, loss: str | Loss = "squared", ridge: float = 0.0, fit_intercept: bool = True
+        self,
+        loss: str | Loss = "squared",
+        ridge: float = 0.0,
+        fit_intercept: bool = True,
+        scale: Sequence[float] | None = None,
     ) -> None:
         self.loss = loss
         self.ridge = ridge
         self.fit_intercept = fit_intercept
+        self.scale = scale
+
+    def penalties(self, features: int) -> FloatArray:
+        """Return ridge * scale^2 for each feature."""
+        if self.scale is None:
+            return super().penalties(features)
+        scale = np.asarray(self.scale, dtype=float)
+        if scale.shape != (features,) or not (np.isfinite(scale) & (scale >= 0)).all():
+            raise FedRelaxError(
+                f"LinearModel(scale=...) must hold one finite number of at least 0 for each of the "
+                f"{features} features, and has shape {scale.shape}"
+            )
+        return np.asarray(super().penalties(features) * scale**2)
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> LinearModel:
         """Fit rows with optional weights."""

@@ -29,9 +29,11 @@ def _scaled_target(model: Any) -> Any:
 
 
 def _ridge(classify: bool) -> Any:
-    from sklearn.linear_model import Ridge, RidgeClassifier
+    from sklearn.linear_model import RidgeClassifier
 
-    return _scaled(RidgeClassifier() if classify else Ridge())
+    from fedrelax.models.linear import LinearModel
+
+    return _scaled(RidgeClassifier()) if classify else LinearModel(ridge=1.0)
 
 
 def _linear(classify: bool) -> Any:

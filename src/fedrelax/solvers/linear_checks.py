@@ -7,6 +7,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn.linear_model import LinearRegression, Ridge
 
 from fedrelax.errors import FedRelaxError
@@ -14,6 +15,7 @@ from fedrelax.losses import Squared
 from fedrelax.models import LinearModel, LocalModel, ScikitModel, adapt
 from fedrelax.models.linear import LinearNode
 from fedrelax.network import Network
+from fedrelax.typing import FloatArray
 
 if TYPE_CHECKING:
     from fedrelax.solvers.fedrelax import FedRelax
@@ -68,11 +70,11 @@ def reason_in_models(network: Network) -> str | None:
     return None
 
 
-def ridge_of(model: Any) -> float:
-    """Return the factor of ``|coef|^2`` next to a sum over own rows of weight 1."""
+def ridge_of(model: Any, features: int) -> FloatArray:
+    """Return the factor of each ``coef^2`` next to a sum over own rows of weight 1."""
     if isinstance(model, LinearModel):
-        return float(model.ridge)
-    return float(model.alpha) if isinstance(model, Ridge) else 0.0
+        return model.penalties(features)
+    return np.full(features, float(model.alpha) if isinstance(model, Ridge) else 0.0)
 
 
 def minimum_norm_of(model: Any) -> str | None:

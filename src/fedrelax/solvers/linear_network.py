@@ -129,7 +129,7 @@ class LinearNetwork:
             public=shared,
             public_offsets=public_offsets,
             intercept=bool(nodes[0].model.fit_intercept),
-            ridge=np.array([ridge_of(node.model) for node in nodes]),
+            ridge=np.array([ridge_of(node.model, nodes[0].X.shape[1]) for node in nodes]),
         )
 
     @property
@@ -152,7 +152,7 @@ class LinearNetwork:
 
     def problem(self, coordinates: Coordinates, weighting: str) -> LinearProblem:
         """Return Gram matrices; the penalty ``ridge |coef|^2`` is in the same units as own rows."""
-        penalty = self.ridge[:, None] / coordinates.scale**2
+        penalty = self.ridge / coordinates.scale**2
         if weighting == "mean":
             penalty /= self.own.counts[:, None]
         return LinearProblem(
