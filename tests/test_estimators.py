@@ -105,7 +105,7 @@ def test_a_class_that_a_node_never_saw():
     y = np.array(["low", "mid", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
     nodes = np.repeat(["a", "b"], 40)
     seen = ~((nodes == "a") & (y == "high"))
-    model = FedRelaxClassifier(LogisticRegression(C=10), alpha=0.3, rounds=50)
+    model = FedRelaxClassifier(LogisticRegression(C=10), alpha=3.0, rounds=50)
     model.fit(X[seen], y[seen], nodes=nodes[seen])
     assert model.classes_.tolist() == ["high", "low", "mid"]
     far = np.array([[1.5, 0.0]])

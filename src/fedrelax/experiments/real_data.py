@@ -19,6 +19,7 @@ from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.selection import Choice, choose_alpha
 
 PENALTIES = (0.01, 0.1, 1.0)
+ROUNDS = {"classification": 5, "regression": 30}
 ALONE = (0.0,)
 
 
@@ -47,13 +48,13 @@ def chosen(
     return best[1].fit(X, y, nodes=nodes), best[2]
 
 
-def errors(task: RealTask, rounds: int = 20) -> dict[str, float]:
+def errors(task: RealTask) -> dict[str, float]:
     """Return the test errors alone, pooled and together."""
     X, y, nodes = task.test
     one = np.zeros(len(task.train[1]), dtype=int)
     alone, _ = chosen(task, task.train[2], ALONE, rounds=1)
     pooled, _ = chosen(task, one, ALONE, rounds=1)
-    together, _ = chosen(task, task.train[2], None, rounds)
+    together, _ = chosen(task, task.train[2], None, ROUNDS[task.kind])
 
     def measured(fitted: Any, labels: Any) -> float:
         answer = fitted.predict(X, nodes=labels)
