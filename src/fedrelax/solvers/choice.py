@@ -12,6 +12,7 @@ from fedrelax.solvers.fedrelax import FedRelax
 from fedrelax.solvers.linear import LinearFedRelax
 from fedrelax.solvers.linear_checks import Unsuited, reason_in_models, reason_in_settings
 from fedrelax.solvers.linear_network import LinearNetwork
+from fedrelax.solvers.softmax import SoftmaxFedRelax, why_not_softmax
 
 
 def why_not_linear(network: Network, settings: FedRelax) -> str | None:
@@ -25,6 +26,8 @@ def why_not_linear(network: Network, settings: FedRelax) -> str | None:
     >>> why_not_linear(network, FedRelax())
     "node 'b': Ridge has positive=True"
     """
+    if network.kind == "classification":
+        return why_not_softmax(network, settings)
     reason = reason_in_settings(settings, network) or reason_in_models(network)
     if reason is not None:
         return reason
@@ -40,12 +43,15 @@ def solve_by_engine(
 ) -> Result:
     """Solve by the "general" engine, the "linear" one, or the linear one where it applies ("auto").
 
-    Both give the same result: the choice is one of time.
+    The linear one serves least-squares models, and softmax models with a common public set. Both
+    give the same result: the choice is one of time.
     """
     check_choice("engine", engine, ("auto", "general", "linear"))
     if engine == "general":
         return settings.solve(network, callbacks)
     try:
+        if network.kind == "classification":
+            return SoftmaxFedRelax(settings).solve(network, callbacks)
         reason = reason_in_settings(settings, network)
         if reason is not None:
             raise Unsuited(reason)

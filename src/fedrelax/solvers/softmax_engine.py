@@ -1,0 +1,183 @@
+"""The engine for networks of softmax models on one common public set: arrays instead of sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import xlogy
+
+from fedrelax.linear.exchange import Exchange
+from fedrelax.linear.rows import BUFFER_NUMBERS, NodeRows
+from fedrelax.linear.softmax import SoftmaxNodes, softmax
+from fedrelax.losses import Log
+from fedrelax.losses.classification import SMALLEST
+from fedrelax.runtime import Record
+from fedrelax.solvers.linear_network import LinearNetwork, Stack
+from fedrelax.solvers.softmax_newton import minimise, nodes_at_once
+from fedrelax.typing import AnyArray, FloatArray
+
+LOSS = Log()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes of like size: rows (c, m, d) and labels (c, m, K), zeros beyond a node's own."""
+
+    nodes: AnyArray
+    rows: FloatArray
+    labels: FloatArray
+    mask: FloatArray
+
+    def losses(self, W: FloatArray) -> FloatArray:
+        """Return each node's mean log loss."""
+        values = LOSS.per_row(self.labels, softmax(self.rows @ W[self.nodes]))
+        return np.asarray((values * self.mask).sum(axis=1) / self.mask.sum(axis=1))
+
+
+def groups_of(stack: Stack, intercept: bool, most: int) -> list[Group]:
+    """Return all nodes that have rows, at most ``most`` in a group; padding at most doubles rows."""
+    rows = NodeRows(stack.X, stack.offsets, name="X")
+    order = np.argsort(rows.counts, kind="stable")
+    sizes = rows.counts[order]
+    found, lo = [], int(np.searchsorted(sizes, 1))
+    while lo < len(order):
+        hi = min(lo + most, int(np.searchsorted(sizes, 2 * sizes[lo], side="right")))
+        nodes, steps = order[lo:hi], np.arange(sizes[hi - 1])
+        mask = steps < rows.counts[nodes, None]
+        take = np.where(mask, rows.offsets[nodes, None] + steps, 0)
+        labels = np.where(mask[:, :, None], stack.y[take], 0.0)
+        found.append(Group(nodes, rows.padded(take, mask, intercept), labels, mask.astype(float)))
+        lo = hi
+    return found
+
+
+class SoftmaxEngine:
+    """Weights W (n, d, K), probabilities ``p_i(x) = softmax(W_i' x)``, updates of all nodes at once.
+
+    ``min sum_r CE(y_r, p_i(x_r)) + ridge_i |coef|^2 + alpha deg_i m_i / m_pub sum_x CE(t_i(x), p_i(x))``
+    from the last weights, with t_i the weighted mean of the messages of i's neighbours. A message is
+    ``v <- (1 - damping) p + damping v`` on the public rows.
+    """
+
+    def __init__(
+        self, network: LinearNetwork, alpha: float, damping: float, start: FloatArray
+    ) -> None:
+        _, d, K = start.shape
+        self.labels = network.labels
+        self.W = self.alone = start
+        self._alpha, self._damping = alpha, damping
+        self._graph = network.graph.adjacency
+        self._degree = np.asarray(self._graph.sum(axis=1), dtype=float).reshape(-1)
+        self._exchange = Exchange(self._graph, len(network.public) * K)
+        self._public = network.public
+        if network.intercept:
+            self._public = np.column_stack([network.public, np.ones(len(network.public))])
+        self._ridge = np.zeros(start.shape[:2])
+        self._ridge[:, : network.public.shape[1]] = network.ridge
+        self._counts = network.own.counts
+        most = nodes_at_once(d, K, int(self._counts.max()) + len(self._public))
+        self._own = groups_of(network.own, network.intercept, most)
+        held = network.validation
+        self._held = [] if held is None else groups_of(held, network.intercept, most)
+        self._held_rows = np.zeros(len(start)) if held is None else held.counts.astype(float)
+        self._messages: FloatArray | None = None
+        self._moved = np.inf
+
+    def start(self) -> None:
+        """Train every node alone."""
+        self._refit(None)
+        self.alone = self.W
+
+    def share(self, round: int) -> None:
+        """Let every node send its probabilities on the public rows."""
+        old = self._messages
+        self._answers = new = softmax(np.matmul(self._public, self.W))
+        if old is not None and self._damping:
+            new = (1 - self._damping) * new + self._damping * old
+        self._moved = np.inf if old is None else float(np.mean((new - old) ** 2))
+        self._messages = new
+        self._heard = self._exchange(new, np.empty_like(new))
+
+    def measure(self, round: int) -> Record:
+        """Return the numbers of the present models."""
+        assert self._messages is not None
+        local, validation = self._losses(self._own), self._losses(self._held)
+        gtv = self._variations(self._messages)
+        size = float(np.mean(self._messages**2))
+        rows, mean = self._held_rows, float("nan")
+        if rows.any():
+            mean = float(np.average(validation[rows > 0], weights=rows[rows > 0]))
+        return Record(
+            round=round,
+            local_loss=float(local.mean()),
+            gtv=float(gtv.sum()),
+            objective=float(local.sum() + self._alpha / 2 * gtv.sum()),
+            validation_loss=mean,
+            change=float(np.sqrt(self._moved / max(size, np.finfo(float).tiny))),
+            node_local_loss=local,
+            node_gtv=gtv,
+            node_validation_loss=validation,
+        )
+
+    def update(self, round: int) -> None:
+        """Minimise at every node; W is replaced, never changed in place."""
+        taught = None
+        if self._alpha > 0:
+            taught = self._heard / np.where(self._degree > 0, self._degree, 1.0)[:, None, None]
+        self._refit(taught)
+
+    def snapshot(self) -> FloatArray:
+        """Return the models."""
+        return self.W
+
+    def restore(self, state: FloatArray) -> None:
+        """Take earlier models back and share their predictions."""
+        self.W, self._messages = state, None
+        self.share(-1)
+
+    def discrepancies(self) -> FloatArray:
+        """Return d(i, j) for every directed edge, in the order of the graph's matrix."""
+        assert self._messages is not None
+        A, V = self._graph, self._messages
+        learners = np.repeat(np.arange(len(V)), np.diff(A.indptr))
+        values = np.empty(len(learners))
+        most = max(1, BUFFER_NUMBERS // V[0].size)
+        for lo in range(0, len(values), most):
+            part = slice(lo, lo + most)
+            losses = LOSS.per_row(V[A.indices[part]], self._answers[learners[part]])
+            values[part] = losses.mean(axis=1)
+        return values
+
+    def _variations(self, V: FloatArray) -> FloatArray:
+        """Return ``sum_j A_ij mean_x [v_j' log v_j] - mean_x [(sum_j A_ij v_j)' log p_i]``."""
+        entropy = xlogy(V, V).sum(axis=2).mean(axis=1)
+        likely = np.log(np.clip(self._answers, SMALLEST, 1.0))
+        cross = (self._heard * likely).sum(axis=2).mean(axis=1)
+        return np.asarray(np.maximum(self._graph @ entropy - cross, 0.0))
+
+    def _losses(self, groups: list[Group]) -> FloatArray:
+        losses = np.full(len(self.W), np.nan)
+        for group in groups:
+            losses[group.nodes] = group.losses(self.W)
+        return losses
+
+    def _refit(self, taught: FloatArray | None) -> None:
+        """Minimise against the neighbours' mean answers, or alone."""
+        W = np.empty_like(self.W)
+        public = self._public if taught is not None else self._public[:0]
+        strength = self._alpha * self._degree * self._counts / len(self._public)
+        for group in self._own:
+            nodes = group.nodes
+            heard = np.zeros((len(nodes), 0, W.shape[2])) if taught is None else taught[nodes]
+            data = SoftmaxNodes(
+                rows=group.rows,
+                labels=group.labels,
+                weights=group.mask,
+                public=public,
+                taught=heard,
+                strength=strength[nodes],
+                ridge=self._ridge[nodes],
+            )
+            W[nodes] = minimise(data, self.W[nodes])
+        self.W = W
