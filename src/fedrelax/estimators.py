@@ -271,8 +271,9 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
         with the least validation loss, stop after ``patience`` rounds without a better one.
     objective, order, damping, weighting, distillation, continued : see ``solvers.FedRelax``.
     callbacks : ``fedrelax.runtime.Callback`` objects.
-    engine : "auto" computes all nodes at once where every model is linear least squares, and node by
-        node otherwise ("general"); "linear" refuses the otherwise. The result is the same.
+    engine : "auto" computes all nodes at once where every model is linear least squares, or a
+        ``SoftmaxModel`` on one common public set, and node by node otherwise ("general"); "linear"
+        refuses the otherwise. The result is the same.
     n_jobs, random_state : the number of workers never changes a result, the seed does.
 
     Attributes

@@ -3,7 +3,6 @@
 from fedrelax.linear.accelerate import Solution, solve_accelerated, solve_conjugate, solve_rounds
 from fedrelax.linear.floor import Floor, copy_seconds, measure_floor, round_bytes
 from fedrelax.linear.gradient import GradientRounds
-from fedrelax.linear.logistic import LogisticRounds
 from fedrelax.linear.memory import available_bytes, estimate_bytes, require_memory
 from fedrelax.linear.objective import local_losses, objective, variations
 from fedrelax.linear.plain import SequentialRounds, SimultaneousRounds
@@ -17,7 +16,6 @@ __all__ = [
     "Floor",
     "GradientRounds",
     "LinearProblem",
-    "LogisticRounds",
     "RowResiduals",
     "SequentialRounds",
     "SimultaneousRounds",
