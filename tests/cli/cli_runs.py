@@ -31,7 +31,8 @@ class Run:
         text = self(*words)
         assert self.code == 2, self.output
         assert "error: " in text
-        assert [p for p in self.home.rglob("*") if p not in before] == []
+        new = [p for p in self.home.rglob("*") if p not in before and "__pycache__" not in p.parts]
+        assert new == []
         return text.partition("error: ")[2]
 
 
