@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import joblib
 import numpy as np
 
 from fedrelax.estimators import group_rows
@@ -28,14 +29,27 @@ class Pooled:
         rows = Rows(X, self.task.encode(y), np.ones(len(X)), usual_loss(self.task.kind))
         self._fitted: dict[str, LocalModel] = {}
         for model in self.models.values():
-            if repr(model) not in self._fitted:
+            if kind_of(model) not in self._fitted:
                 local = adapt(model, self.task)
-                self._fitted[repr(model)] = local.fit([rows], seed=self.seed)
+                self._fitted[kind_of(model)] = local.fit([rows], seed=self.seed)
         return self
 
     def predict(self, X: FloatArray, nodes: Any) -> FloatArray:
         """Return predictions of shape (rows, outputs)."""
         answer = np.empty((len(X), self.task.n_outputs))
         for label, index in group_rows(nodes, len(X)).items():
-            answer[index] = self._fitted[repr(self.models[label])].predict(X[index])
+            answer[index] = self._fitted[kind_of(self.models[label])].predict(X[index])
         return answer
+
+
+def kind_of(model: Any) -> str:
+    """Return a text that two models share if they are of one class with equal settings.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> kind_of(Ridge(2.0)) == kind_of(Ridge(2.0)), kind_of(Ridge(2.0)) == kind_of(Ridge(3.0))
+    (True, False)
+    """
+    try:
+        return str(joblib.hash(model))
+    except Exception:  # What cannot be hashed, such as a model with a lambda, is a kind of its own.
+        return str(id(model))
