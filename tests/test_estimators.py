@@ -67,6 +67,19 @@ def test_nodes_as_a_column_name():
     assert np.allclose(by_name.predict(frame, nodes="city"), by_name.predict(frame))
 
 
+def test_labels_are_any_hashable():
+    X, y, _ = a_table()
+    labels = [("Norway", 1), frozenset({"a"}), 3.5, None.__class__]
+    graph = Graph.from_edges(
+        [(labels[0], labels[1]), (labels[1], labels[2]), (labels[2], labels[3])]
+    )
+    model = FedRelaxRegressor(graph=graph).fit(
+        X, y, nodes=[label for label in labels for _ in range(15)]
+    )
+    assert list(model.models_) == labels
+    assert model.predict(X[:2], nodes=[labels[0]] * 2).shape == (2,)
+
+
 def test_several_outputs():
     X, y, nodes = a_table(outputs=2)
     model = FedRelaxRegressor(LinearModel(), CHAIN, alpha=0.2, tol=1e-12, rounds=500)

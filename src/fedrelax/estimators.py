@@ -376,7 +376,12 @@ def group_rows(nodes: Any, n_rows: int) -> dict[Label, AnyArray]:
     """Return the row numbers of every node, nodes in the order of their first row."""
     import pandas as pd
 
-    labels = np.asarray(nodes, dtype=object) if not hasattr(nodes, "to_numpy") else nodes.to_numpy()
+    if hasattr(nodes, "to_numpy"):
+        labels = nodes.to_numpy()
+    elif isinstance(nodes, np.ndarray):
+        labels = nodes.astype(object)
+    else:
+        labels = np.fromiter(nodes, dtype=object)  # Labels that are tuples stay whole.
     if labels.ndim != 1 or len(labels) != n_rows:
         raise FedRelaxError(f"nodes has shape {labels.shape}, but X has {n_rows} rows")
     codes, names = pd.factorize(labels)
