@@ -85,7 +85,7 @@ def digits_inputs() -> Any:
     import numpy as np
     from sklearn.decomposition import PCA
 
-    from fedrelax.cli.inputs import Inputs
+    from fedrelax.cli.inputs import Inputs, set_scale
     from fedrelax.datasets import digits_by_writer, labelled_split
     from fedrelax.graph import Graph
     from fedrelax.models.names import model_by_name
@@ -97,16 +97,20 @@ def digits_inputs() -> Any:
     components = PCA(COMPONENTS, random_state=0).fit(digits.X[public])
     writers = list(dict.fromkeys(nodes.tolist()))
     names = {writer: KINDS[k % len(KINDS)] for k, writer in enumerate(writers)}
+    X = components.transform(digits.X[own])
+    train = labelled_split(nodes, per_node=LABELLED, random_state=0)
+    models = {writer: model_by_name(name, "classification") for writer, name in names.items()}
+    set_scale(models.values(), X[train])
     return Inputs(
-        X=components.transform(digits.X[own]),
+        X=X,
         y=digits.y[own],
         nodes=nodes,
-        train=labelled_split(nodes, per_node=LABELLED, random_state=0),
+        train=train,
         task="classification",
         feature_names=tuple(f"component {k + 1}" for k in range(COMPONENTS)),
         graph=Graph.complete(writers),
         model_names=names,
-        models={w: model_by_name(name, "classification") for w, name in names.items()},
+        models=models,
         public=components.transform(digits.X[public]),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.estimators import group_rows
 from fedrelax.graph import Graph
-from fedrelax.models import LinearModel
+from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.names import DEFAULTS, model_by_name
 from fedrelax.public import DRAWS
 from fedrelax.splits import hold_out
@@ -75,9 +75,7 @@ def read_inputs(config: FitConfig, note: Callable[[str], None]) -> Inputs:
     check_labels(graph.labels)
     names = model_names(config, table)
     made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
-    for model in made.values():
-        if isinstance(model, LinearModel):  # one penalty for features of all units
-            model.set_params(scale=table.X[train].std(axis=0).tolist())
+    set_scale(made.values(), table.X[train])
     for name, label in {name: label for label, name in names.items()}.items():
         pack(label, made[name])  # what cannot be saved should not be trained
     return Inputs(
@@ -92,6 +90,14 @@ def read_inputs(config: FitConfig, note: Callable[[str], None]) -> Inputs:
         models={label: made[name] for label, name in names.items()},
         public=public_rows(config.public, table.feature_names),
     )
+
+
+def set_scale(models: Iterable[Any], X: FloatArray) -> None:
+    """Tell our linear models the spread of each feature: one penalty for features of all units."""
+    spread = X.std(axis=0)
+    for model in models:
+        if isinstance(model, LinearModel | SoftmaxModel):
+            model.set_params(scale=np.where(spread > 0, spread, 1.0).tolist())
 
 
 def look_here_for_modules() -> None:

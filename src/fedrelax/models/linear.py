@@ -23,10 +23,16 @@ RESTARTS = 3
 
 
 class _Linear(BaseEstimator):  # type: ignore[misc]
-    """What the regressor and the classifier share: x -> link(x' coef + intercept)."""
+    """What the regressor and the classifier share: x -> link(x' coef + intercept).
+
+    The ridge term is ridge * sum_f (scale_f coef_f)^2. ``scale`` (default: all ones) is the spread of
+    each feature: the penalty then does not depend on the features' units, and the inputs stay as they
+    are.
+    """
 
     ridge: float
     fit_intercept: bool
+    scale: Sequence[float] | None
 
     def fit_terms(self, terms: Sequence[Rows]) -> Self:
         """Minimise the sum of the terms plus ridge * |coef|^2 (the intercept is free)."""
@@ -41,8 +47,16 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         return self
 
     def penalties(self, features: int) -> FloatArray:
-        """Return the penalty of each squared coefficient."""
-        return np.full(features, float(self.ridge))
+        """Return the penalty of each squared coefficient: ridge * scale^2."""
+        if self.scale is None:
+            return np.full(features, float(self.ridge))
+        scale = np.asarray(self.scale, dtype=float)
+        if scale.shape != (features,) or not (np.isfinite(scale) & (scale >= 0)).all():
+            raise FedRelaxError(
+                f"{type(self).__name__}(scale=...) must hold one finite number of at least 0 for "
+                f"each of the {features} features, and has shape {scale.shape}"
+            )
+        return np.asarray(float(self.ridge) * scale**2)
 
     def _minimise(
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
@@ -71,9 +85,7 @@ class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
     Squared error is solved in closed form (minimum norm where the rows do not determine the
     weights), absolute error as a linear programme, everything else by L-BFGS.
 
-    The ridge term is ridge * sum_f (scale_f coef_f)^2. ``scale`` (default: all ones) is the spread of
-    each feature: the penalty then does not depend on the features' units, and the inputs stay as they
-    are.
+    The ridge term is ridge * sum_f (scale_f coef_f)^2 with ``scale`` all ones, or the features' spread.
     """
 
     def __init__(
@@ -87,18 +99,6 @@ class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
         self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.scale = scale
-
-    def penalties(self, features: int) -> FloatArray:
-        """Return ridge * scale^2 for each feature."""
-        if self.scale is None:
-            return super().penalties(features)
-        scale = np.asarray(self.scale, dtype=float)
-        if scale.shape != (features,) or not (np.isfinite(scale) & (scale >= 0)).all():
-            raise FedRelaxError(
-                f"LinearModel(scale=...) must hold one finite number of at least 0 for each of the "
-                f"{features} features, and has shape {scale.shape}"
-            )
-        return np.asarray(super().penalties(features) * scale**2)
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> LinearModel:
         """Fit rows with optional weights."""
@@ -136,11 +136,20 @@ class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
 
 
 class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
-    """Multinomial logistic regression that takes soft labels without copies of rows."""
+    """Multinomial logistic regression that takes soft labels without copies of rows.
 
-    def __init__(self, ridge: float = 1e-3, fit_intercept: bool = True) -> None:
+    The ridge term is that of ``LinearModel``.
+    """
+
+    def __init__(
+        self,
+        ridge: float = 1e-3,
+        fit_intercept: bool = True,
+        scale: Sequence[float] | None = None,
+    ) -> None:
         self.ridge = ridge
         self.fit_intercept = fit_intercept
+        self.scale = scale
 
     def fit(
         self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None
@@ -266,9 +275,14 @@ def _descend(
             slope += X.T @ pull
         return value, slope.ravel()
 
+    large = start.size > MOST_WEIGHTS  # There the last digits cost minutes.
     options = {"maxiter": 2000, "maxfun": 5000, "ftol": 0.0, "gtol": 1e-10}
+    if large:
+        options |= {"ftol": 1e-10, "gtol": 1e-6}
     point = start.ravel()
-    for _ in range(RESTARTS):  # Forgetting the curvature and going on gains the last digits.
+    for _ in range(
+        1 if large else RESTARTS
+    ):  # Forgetting the curvature and going on gains the last digits.
         found = minimize(objective, point, jac=True, method="L-BFGS-B", options=options)
         point = found.x
         if np.abs(found.jac).max() <= 1e-9 * max(1.0, abs(found.fun)):

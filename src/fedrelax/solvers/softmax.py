@@ -96,7 +96,8 @@ class SoftmaxFedRelax(Solver):
 
     def _solve(self, network: Network, callbacks: Sequence[Callback]) -> Result:
         settings, models = self.settings, [node.model for node in network]
-        ridge = np.array([[float(model.ridge)] for model in models])
+        features = next(iter(network)).X.shape[1]
+        ridge = np.array([model.penalties(features) for model in models])
         stacked = replace(LinearNetwork.of(network), ridge=ridge)
         _check_memory(stacked)
         shape = (stacked.n_weights, stacked.task.n_outputs)
