@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+DOCUMENTED := estimators graph network solvers models losses public runtime selection evaluation datasets linear storage
+
 .PHONY: help setup demo test test-fast lint format docs bench clean
 .DEFAULT_GOAL := help
 
@@ -40,7 +42,7 @@ format: $(READY)  ## put the code into the common form
 
 docs: $(READY)  ## write the API reference to site/ and run every example of the documents
 	$(BIN)/pytest -q tests/test_documents.py src
-	$(BIN)/pdoc --output-directory site fedrelax
+	$(BIN)/pdoc --output-directory site $(DOCUMENTED:%=fedrelax.%)
 	@echo "open site/index.html"
 
 bench: $(READY)  ## measure the speed and write benchmarks/RESULTS.md (about ten minutes)
