@@ -23,6 +23,8 @@ from fedrelax.storage.saving import Fitted
 
 MANY_FITS = 20_000
 STOPPED = "stopped by Ctrl-C"
+TOLERANCE = 1e-3
+"""Rounds end when predictions change by less than this share: more digits than any table shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,7 @@ def train(
         public=inputs.public,
         public_rows=public_rows,
         rounds=rounds,
+        tol=TOLERANCE,
         n_jobs=jobs,
         random_state=seed,
     )
