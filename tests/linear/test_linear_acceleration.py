@@ -44,3 +44,18 @@ def test_few_public_rows_make_the_short_method_stall_and_the_long_one_finish():
     s = update.sources(problem.stored(found.models))
     new = update.coupling(problem.stored(found.models), np.empty_like(s), problem.moment)
     assert np.linalg.norm(new - s) < 1e-4 * np.linalg.norm(problem.moment)
+
+
+def test_damped_sequential_rounds_end_where_undamped_ones_do():
+    rng = np.random.default_rng(0)
+    ring = sparse.csr_array(np.roll(np.eye(6), 1, axis=1) + np.roll(np.eye(6), -1, axis=1))
+    problem = LinearProblem(
+        rng.normal(size=(6, 8, 2)), rng.normal(size=(6, 8)), ring, rng.normal(size=(6, 9, 2))
+    )
+    update = ExactUpdate(problem, 0.5)
+    plain = solve_rounds(update, tol=1e-12, order="sequential")
+    damped = solve_rounds(update, tol=1e-12, order="sequential", damping=0.4)
+    assert plain.converged
+    assert damped.converged
+    assert damped.rounds != plain.rounds
+    assert np.abs(plain.models - damped.models).max() < 1e-9

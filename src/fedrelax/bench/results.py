@@ -10,6 +10,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,9 @@ def measured(*arguments: str) -> dict[str, Any]:
 def machine() -> list[str]:
     """Return the facts of this machine that explain its figures."""
     model = platform.processor() or platform.machine()
-    try:
+    with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
     return [
         f"- processor: {model}, {os.cpu_count()} cores",

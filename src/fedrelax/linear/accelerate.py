@@ -82,13 +82,12 @@ def solve_rounds(
     log = _Log(tol, max_rounds, progress)
     rounds: SimultaneousRounds | SequentialRounds
     if order == "sequential":
-        if damping:
-            raise FedRelaxError("damping: only for simultaneous rounds")
-        rounds = SequentialRounds(update, initial)
+        rounds = SequentialRounds(update, initial, damping=damping)
     else:
         rounds = SimultaneousRounds(update, initial, damping=damping)
-    while log.add(rounds.measured_step()):
-        pass
+    going = True
+    while going:
+        going = log.add(rounds.measured_step())
     return log.solution(rounds.models)
 
 

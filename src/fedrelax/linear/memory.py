@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -69,19 +70,15 @@ def estimate_bytes(
 def available_bytes() -> int | None:
     """Return the memory this process may still take, or None where the system does not say."""
     found: list[int] = []
-    try:
+    with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 found.append(int(line.split()[1]) * 1024)
-    except (OSError, ValueError):
-        pass
     group = Path("/sys/fs/cgroup")
-    try:
+    with suppress(OSError, ValueError):
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
             found.append(int(limit) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass
     if not found:
         try:
             found.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

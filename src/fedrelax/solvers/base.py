@@ -35,13 +35,17 @@ class Result:
         """The plain fitted estimator of every node, to take home."""
         return {label: model.estimator for label, model in self.local_models.items()}
 
-    def edges_to_frame(self) -> Any:
-        """Return a DataFrame of the edges: both ends, weight and the discrepancy each way."""
+    def edges_to_frame(self, graph: Graph | None = None) -> Any:
+        """Return a DataFrame of the edges: both ends, weight and the discrepancy each way.
+
+        ``graph`` may be a larger one; its edges at nodes without a model have no discrepancy (NaN).
+        """
         import pandas as pd
 
+        known, nan = self.discrepancies, float("nan")
         lines = [
-            (u, v, weight, self.discrepancies[u, v], self.discrepancies[v, u])
-            for u, v, weight in self.graph.edges()
+            (u, v, weight, known.get((u, v), nan), known.get((v, u), nan))
+            for u, v, weight in (self.graph if graph is None else graph).edges()
         ]
         columns = ["source", "target", "weight", "discrepancy", "discrepancy_back"]
         return pd.DataFrame(lines, columns=columns)

@@ -80,7 +80,7 @@ def save_result(
         (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
         lines = _nodes_frame(result) if nodes is None else nodes
         lines.to_csv(draft / "nodes.csv", index=False)
-        _edges_frame(result, graph).to_csv(draft / "edges.csv", index=False)
+        result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
         result.history.to_frame().to_csv(draft / "history.csv", index=False)
         result.history.nodes_to_frame().to_csv(draft / "history_nodes.csv", index=False)
         if graph.positions is not None:
@@ -176,20 +176,6 @@ def _nodes_frame(result: Result) -> Any:
 
     names = {label: model.name for label, model in result.local_models.items()}
     return pd.DataFrame({"node": list(names), "model": list(names.values())})
-
-
-def _edges_frame(result: Result, graph: Graph) -> Any:
-    """Return all edges of the whole graph; those at nodes without a model have no discrepancy."""
-    import pandas as pd
-
-    there: Mapping[tuple[Label, Label], float] = result.discrepancies
-    nan = float("nan")
-    lines = [
-        (u, v, weight, there.get((u, v), nan), there.get((v, u), nan))
-        for u, v, weight in graph.edges()
-    ]
-    columns = ["source", "target", "weight", "discrepancy", "discrepancy_back"]
-    return pd.DataFrame(lines, columns=columns)
 
 
 def _positions_frame(graph: Graph) -> Any:
