@@ -131,7 +131,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         more = ("damping", "weighting", "distillation", "continued", "n_jobs")
         settings = {name: getattr(self, name) for name in names + more}
         solver = FedRelax(**settings, random_state=self._seed())
-        network = self._network(X, y, train, held)
+        network = self.network_of(X, y, train, held)
         return solve_by_engine(self.engine, solver, network, tuple(self.callbacks))
 
     def _check_target(self, y: AnyArray) -> AnyArray:
@@ -161,13 +161,14 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31))
 
-    def _network(
+    def network_of(
         self,
         X: FloatArray,
         y: AnyArray,
         rows: Mapping[Label, AnyArray],
         held: Mapping[Label, AnyArray],
     ) -> Network:
+        """Return the network that ``solve`` trains: row numbers by node, held-out ones beside."""
         graph, models = self._graph_for(list(rows)), self.models_for(list(rows))
         common, own = None, {}
         if isinstance(self.public, Mapping):

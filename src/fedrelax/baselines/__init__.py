@@ -1,5 +1,28 @@
-"""What federated learning is compared with."""
+"""What FedRelax is compared with: one class per method, all behind ``Baseline``."""
 
+from fedrelax.baselines.base import Baseline, Run
+from fedrelax.baselines.descent import Descent
+from fedrelax.baselines.ditto import Ditto
+from fedrelax.baselines.fedavg import FedAvg
+from fedrelax.baselines.fedmd import FedMD
+from fedrelax.baselines.fedprox import FedProx
+from fedrelax.baselines.ifca import IFCA
+from fedrelax.baselines.local import Local
+from fedrelax.baselines.network_lasso import NetworkLasso
+from fedrelax.baselines.oracle import Oracle
 from fedrelax.baselines.pooled import Pooled
 
-__all__ = ["Pooled"]
+__all__ = [
+    "IFCA",
+    "Baseline",
+    "Descent",
+    "Ditto",
+    "FedAvg",
+    "FedMD",
+    "FedProx",
+    "Local",
+    "NetworkLasso",
+    "Oracle",
+    "Pooled",
+    "Run",
+]

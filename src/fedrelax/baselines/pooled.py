@@ -1,55 +1,21 @@
-"""Pooled: all rows in one place, one model per kind. The upper bound of sharing, and of trust."""
+"""Pooled: all rows in one place, one model per kind. What nodes that may not share rows give up."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 
-import joblib
-import numpy as np
-
-from fedrelax.estimators import group_rows
-from fedrelax.losses import usual_loss
-from fedrelax.models import LocalModel, Rows, Task, adapt
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.baselines.grouped import Grouped
+from fedrelax.network import Network
+from fedrelax.typing import Label
 
 
-class Pooled:
-    """h = argmin over all rows of all nodes; a node is answered by the model of its own kind.
+@dataclass(frozen=True)
+class Pooled(Grouped):
+    """h = argmin over all rows of all nodes; a network of one kind of model trains a single one."""
 
-    Nodes that were given equal models share one: a network of one kind trains a single model.
-    """
+    name = "pooled"
 
-    def __init__(self, models: dict[Label, Any], task: Task, seed: int = 0) -> None:
-        self.models = models
-        self.task = task
-        self.seed = seed
-
-    def fit(self, X: FloatArray, y: AnyArray) -> Self:
-        """Train one model of each kind on all rows."""
-        rows = Rows(X, self.task.encode(y), np.ones(len(X)), usual_loss(self.task.kind))
-        self._fitted: dict[str, LocalModel] = {}
-        for model in self.models.values():
-            if kind_of(model) not in self._fitted:
-                local = adapt(model, self.task)
-                self._fitted[kind_of(model)] = local.fit([rows], seed=self.seed)
-        return self
-
-    def predict(self, X: FloatArray, nodes: Any) -> FloatArray:
-        """Return predictions of shape (rows, outputs)."""
-        answer = np.empty((len(X), self.task.n_outputs))
-        for label, index in group_rows(nodes, len(X)).items():
-            answer[index] = self._fitted[kind_of(self.models[label])].predict(X[index])
-        return answer
-
-
-def kind_of(model: Any) -> str:
-    """Return a text that two models share if they are of one class with equal settings.
-
-    >>> from sklearn.linear_model import Ridge
-    >>> kind_of(Ridge(2.0)) == kind_of(Ridge(2.0)), kind_of(Ridge(2.0)) == kind_of(Ridge(3.0))
-    (True, False)
-    """
-    try:
-        return str(joblib.hash(model))
-    except Exception:  # What cannot be hashed, such as a model with a lambda, is a kind of its own.
-        return str(id(model))
+    def groups(self, network: Network) -> Mapping[Label, Hashable]:
+        """Return all nodes as one group."""
+        return dict.fromkeys(network.nodes, 0)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.linear.rounds import Coupling, System, node_matrices
+from fedrelax.linear.steps import RMSprop
 from fedrelax.typing import AnyArray
 
 
@@ -48,13 +49,15 @@ class GradientRounds:
                 f"first_exchange: expected 'models' or 'zeros', found {first_exchange!r}"
             )
         self.problem = problem
-        self.rule, self.rate, self.smoothing, self.epsilon = rule, rate, smoothing, epsilon
+        self.rate = rate
         self.rounds = 0
         self.coupling = Coupling(problem, alpha, system)
         self._silent = first_exchange == "zeros"
         self.W = problem.stored(initial)
         self._half, self._work = np.empty_like(self.W), np.empty_like(self.W)
-        self._square = np.zeros_like(self.W)
+        self._rmsprop = None
+        if rule == "rmsprop":
+            self._rmsprop = RMSprop(self.W, rate, smoothing, epsilon)
         self._matrix = None if problem.public is None else node_matrices(self.coupling)
         self._has_ridge = bool(problem.ridge.any())
         self._ridge = problem.ridge[:, :, None]
@@ -86,20 +89,11 @@ class GradientRounds:
     def step(self) -> None:
         """Run one round."""
         half = self._half_gradient()
-        work = self._work
-        if self.rule == "rmsprop":
-            # v is kept as u = v / (4 (1 - c)), which saves one pass over all numbers.
-            u, root = self._square, (1 - self.smoothing) ** 0.5
-            np.multiply(half, half, out=work)
-            u *= self.smoothing
-            u += work
-            np.sqrt(u, out=work)
-            work += self.epsilon / (2 * root)
-            half /= work
-            half *= self.rate / root
+        if self._rmsprop is not None:
+            self._rmsprop(self.W, half)
         else:
             half *= 2 * self.rate
-        self.W -= half
+            self.W -= half
         self.rounds += 1
 
     def gradient(self) -> AnyArray:

@@ -1,0 +1,65 @@
+"""FedMD: any models; all of them learn from the average of all predictions on public rows.
+
+Li and Wang, "FedMD: heterogenous federated learning via model distillation", NeurIPS workshop 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedrelax.baselines.base import Baseline, Run
+from fedrelax.graph import Graph
+from fedrelax.network import Network
+from fedrelax.solvers import FedRelax, solve_by_engine
+from fedrelax.typing import AnyArray
+
+
+@dataclass(frozen=True)
+class FedMD(Baseline):
+    """h_i <- argmin L_i(h) + weight * mean over public x of loss(consensus(x), h(x)).
+
+    The consensus is the mean of all nodes' predictions. This is FedRelax on the complete graph with
+    weights 1/n: there, the graph's information is lost.
+    """
+
+    name = "FedMD"
+
+    weight: float = 1.0
+    rounds: int = 10
+
+    def candidates(self, network: Network) -> Sequence[FedMD]:
+        """Return several weights of the consensus."""
+        return [replace(self, weight=weight) for weight in (0.1, 1.0, 10.0)]
+
+    def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
+        """Run the rounds."""
+        solver = FedRelax(
+            alpha=self.weight, rounds=self.rounds, tol=1e-3, n_jobs=n_jobs, random_state=seed
+        )
+        result = solve_by_engine("auto", solver, with_everybody(network, seed))
+        curve = result.history["validation_loss"]
+        return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
+
+
+def with_everybody(network: Network, seed: int = 0) -> Network:
+    """Return the network on the complete graph with weights 1/n and one common public set."""
+    labels = list(network.nodes)
+    everybody = Graph.complete(labels, weight=1.0 / len(labels))
+    joined = Network(everybody, network.kind, _common_rows(network, seed))
+    for node in network:
+        joined.add(node.label, node.X, node.y, node.model, validation=node.validation)
+    return joined
+
+
+def _common_rows(network: Network, seed: int) -> AnyArray:
+    """Return the common public set, or as many rows as one node has, drawn from all nodes' sets."""
+    public = network.public
+    if public.common is not None:
+        return public.common
+    sets = [public.of(label) for label in network.nodes]
+    rows = np.concatenate(sets)
+    size = max(map(len, sets))
+    return np.asarray(np.random.default_rng(seed).permutation(rows)[:size])

@@ -1,0 +1,65 @@
+"""Ways that train ordinary models on the rows of groups of nodes: Local, Oracle, Pooled."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from fedrelax.baselines.base import Baseline, Run
+from fedrelax.losses import usual_loss
+from fedrelax.models import LocalModel, Rows, adapt
+from fedrelax.network import Network
+from fedrelax.typing import Label
+
+
+@dataclass(frozen=True)
+class Grouped(Baseline):
+    """h_i = argmin over the rows of all nodes in i's group, within i's own kind of model.
+
+    Nodes of one group that were given equal models share one fit.
+    """
+
+    @abstractmethod
+    def groups(self, network: Network) -> Mapping[Label, Hashable]:
+        """Return the group of every node."""
+
+    def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
+        """Fit one model per group and kind of model."""
+        groups, task = self.groups(network), network.task
+        members: dict[Hashable, list[Label]] = {}
+        for label in network.nodes:
+            members.setdefault(groups[label], []).append(label)
+        fitted: dict[tuple[Hashable, str], LocalModel] = {}
+        models: dict[Label, LocalModel] = {}
+        known: dict[int, str] = {}
+        with threadpool_limits(1):  # As in the rounds: small fits only lose by more threads.
+            for group, labels in members.items():
+                X = np.concatenate([network.nodes[label].X for label in labels])
+                target = np.concatenate([task.encode(network.nodes[label].y) for label in labels])
+                rows = Rows(X, target, np.ones(len(X)), usual_loss(task.kind))
+                for label in labels:
+                    model = network.nodes[label].model
+                    kind = known.setdefault(id(model), kind_of(model))
+                    if (group, kind) not in fitted:
+                        fitted[group, kind] = adapt(model, task).fit([rows], seed=seed)
+                    models[label] = fitted[group, kind]
+        return Run(models)
+
+
+def kind_of(model: Any) -> str:
+    """Return a text that two models share if they are of one class with equal settings.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> kind_of(Ridge(2.0)) == kind_of(Ridge(2.0)), kind_of(Ridge(2.0)) == kind_of(Ridge(3.0))
+    (True, False)
+    """
+    try:
+        return str(joblib.hash(model))
+    except Exception:  # What cannot be hashed, such as a model with a lambda, is a kind of its own.
+        return str(id(model))

@@ -1,0 +1,294 @@
+"""All nodes' own objectives over linear models as one batch: values and gradients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fedrelax.linear.rows import NodeRows, build_blocks
+from fedrelax.linear.softmax import softmax
+from fedrelax.models import LocalModel, SoftmaxModel
+from fedrelax.models.linear import LinearNode
+from fedrelax.network import Network
+from fedrelax.solvers.linear_checks import reason_in_models
+from fedrelax.solvers.linear_models import FittedModels
+from fedrelax.solvers.linear_network import Coordinates, LinearNetwork, Stack
+from fedrelax.solvers.softmax_engine import Group, groups_of
+from fedrelax.typing import FloatArray, Label
+
+POWER_STEPS = 20
+MOST_IN_A_GROUP = 4096
+
+
+class LocalObjectives(ABC):
+    """F_i(w) = L_i(w) + sum_f penalty_if w_f^2 for models w of shape (d, q), L_i a mean over rows.
+
+    ``ridge`` (n, d) is a node's penalty next to a *sum* over its rows, as its own ``fit`` has it. By
+    default it is divided by the node's rows; ``shared()`` divides its mean by all rows of all nodes,
+    so that a model common to all nodes minimises what one pooled fit would.
+    """
+
+    n: int
+    d: int
+    q: int
+    counts: FloatArray
+    target_size: float = 1.0
+    """The spread of the targets: what a change of a prediction is measured against."""
+
+    def __init__(self, counts: FloatArray, ridge: FloatArray) -> None:
+        self.counts, self._ridge = counts, ridge
+        self._penalty = (ridge / np.maximum(counts, 1)[:, None])[:, :, None]
+
+    def shared(self) -> Self:
+        """Return the same objectives with the penalty of one model on all rows."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        mean = self._ridge.mean(axis=0) / max(self.counts.sum(), 1.0)
+        other._penalty = np.broadcast_to(mean, self._ridge.shape)[:, :, None]
+        return other
+
+    def step(self, W: FloatArray, rate: float, pull: FloatArray | float = 0.0) -> FloatArray:
+        """Return all models after a gradient step along grad L_i + pull.
+
+        The penalty's part is taken at the end of the step, so that a large one needs no small rate:
+        w <- (w - rate (grad L_i(w) + pull)) / (1 + 2 rate penalty).
+        """
+        return np.asarray((W - rate * (self._slopes(W) + pull)) / (1 + 2 * rate * self._penalty))
+
+    def value(self, W: FloatArray) -> FloatArray:
+        """Return F_i at every node's own model W_i."""
+        return np.asarray(self.losses(W) + (self._penalty * W * W).sum(axis=(1, 2)))
+
+    def gradient(self, W: FloatArray) -> FloatArray:
+        """Return the gradient of F_i at every node's own model W_i, (n, d, q)."""
+        return self._slopes(W) + 2.0 * self._penalty * W
+
+    def mean_loss(self, W: FloatArray) -> float:
+        """Return the mean loss over all rows, without penalties."""
+        return float(np.average(self.losses(W), weights=self.counts))
+
+    def random_models(self, rng: np.random.Generator, count: int) -> FloatArray:
+        """Return models to start from, uniform within 1/sqrt(d) of zero."""
+        size = self.d**-0.5
+        return rng.uniform(-size, size, (count, self.d, self.q))
+
+    @abstractmethod
+    def losses(self, W: FloatArray) -> FloatArray:
+        """Return L_i at W_i; zero for a node without rows."""
+
+    @property
+    @abstractmethod
+    def curvature(self) -> float:
+        """The largest second derivative of any node's loss."""
+
+    @abstractmethod
+    def _slopes(self, W: FloatArray) -> FloatArray: ...
+
+
+class SquaredObjectives(LocalObjectives):
+    """L_i(w) = |X_i w - y_i|^2 / m_i, kept as products of the rows."""
+
+    def __init__(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        offsets: npt.ArrayLike | None = None,
+        *,
+        intercept: bool = False,
+        ridge: FloatArray | None = None,
+    ) -> None:
+        rows = NodeRows(X, offsets, name="X")
+        targets = np.asarray(y, dtype=float).reshape(len(rows.flat), -1)
+        self.n, self.d, self.q = rows.n, rows.d + intercept, targets.shape[1]
+        if ridge is None:
+            ridge = np.zeros((self.n, self.d))
+        super().__init__(rows.counts.astype(float), ridge)
+        self._rows, self._moment, self._power = build_blocks(
+            rows,
+            intercept=intercept,
+            position=np.arange(rows.n),
+            dtype=np.float64,
+            targets=targets,
+        )
+        self.target_size = float(targets.std()) or 1.0
+
+    @classmethod
+    def of(cls, stack: Stack, intercept: bool, ridge: FloatArray) -> SquaredObjectives:
+        """Return the objectives of stacked rows."""
+        return cls(stack.X, stack.y, stack.offsets, intercept=intercept, ridge=ridge)
+
+    def losses(self, W: FloatArray) -> FloatArray:
+        """Return the mean squared errors; never below zero by rounding."""
+        W = np.ascontiguousarray(W)
+        cross = np.einsum("ndq,ndq->n", self._moment, W)
+        found = self._rows.squares(W) - 2.0 * cross + self._power.sum(axis=1)
+        return np.asarray(np.maximum(found, 0.0))
+
+    def _slopes(self, W: FloatArray) -> FloatArray:
+        product = self._rows.apply(np.ascontiguousarray(W), np.empty(W.shape))
+        return np.asarray(2.0 * (product - self._moment))
+
+    @property
+    def curvature(self) -> float:
+        """Twice the largest eigenvalue of any X_i'X_i / m_i, by power iteration."""
+        v = np.random.default_rng(0).standard_normal((self.n, self.d, 1))
+        size = np.ones(self.n)
+        for _ in range(POWER_STEPS):
+            v /= np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)
+            v = self._rows.apply(v, np.empty_like(v))
+            size = np.linalg.norm(v, axis=1)[:, 0]
+        return 2.0 * float(size.max(initial=0.0)) or 1.0
+
+
+class SoftmaxObjectives(LocalObjectives):
+    """L_i(w) = mean cross-entropy of softmax(X_i w)."""
+
+    def __init__(self, stack: Stack, intercept: bool, ridge: FloatArray) -> None:
+        self.n = len(stack.counts)
+        self.d, self.q = stack.X.shape[1] + intercept, stack.y.shape[1]
+        super().__init__(stack.counts.astype(float), ridge)
+        self._groups: list[Group] = groups_of(stack, intercept, MOST_IN_A_GROUP)
+
+    @classmethod
+    def of(cls, stack: Stack, intercept: bool, ridge: FloatArray) -> SoftmaxObjectives:
+        """Return the objectives of stacked rows with one-hot labels."""
+        return cls(stack, intercept, ridge)
+
+    def losses(self, W: FloatArray) -> FloatArray:
+        """Return the mean log losses."""
+        found = np.zeros(self.n)
+        for group in self._groups:
+            found[group.nodes] = group.losses(W)
+        return found
+
+    def _slopes(self, W: FloatArray) -> FloatArray:
+        slope = np.zeros((self.n, self.d, self.q))
+        for group in self._groups:
+            off = softmax(group.rows @ W[group.nodes]) - group.labels
+            off *= (group.mask / group.mask.sum(axis=1, keepdims=True))[:, :, None]
+            slope[group.nodes] = group.rows.transpose(0, 2, 1) @ off
+        return slope
+
+    @property
+    def curvature(self) -> float:
+        """At most half the largest eigenvalue of any X_i'X_i / m_i."""
+        most = 0.0
+        for group in self._groups:
+            scaled = group.rows / np.sqrt(group.mask.sum(axis=1))[:, None, None]
+            most = max(most, float(np.square(np.linalg.norm(scaled, 2, axis=(1, 2))).max()))
+        return 0.5 * most or 1.0
+
+
+@dataclass(frozen=True)
+class LinearTask:
+    """A network of linear models: the objectives, those of the held-out rows, and the way back."""
+
+    own: LocalObjectives
+    held: LocalObjectives | None
+    coordinates: Coordinates
+    network: LinearNetwork
+
+    def models(self, W: FloatArray) -> Mapping[Label, LocalModel]:
+        """Return plain models with weights (n, d, q), given in standardised coordinates."""
+        raw, network = self.coordinates.back(np.array(W)), self.network
+        if not network.task.is_classification:
+            return FittedModels(network.labels, network.models, network.task, raw)
+        return {
+            label: _softmax_model(weights, network)
+            for label, weights in zip(network.labels, raw, strict=True)
+        }
+
+
+def objectives_of(network: Network) -> LinearTask:
+    """Return the objectives of a network that ``reason_not_linear`` has not refused."""
+    linear = LinearNetwork.of(_with_plain_models(network))
+    intercept, ridge = linear.intercept, linear.ridge
+    if linear.task.is_classification:
+        ridge = np.array([model.penalties(ridge.shape[1]) for model in linear.models])
+    coordinates = Coordinates.standard(linear.own.X, intercept)
+    penalty = np.zeros((len(linear.labels), linear.n_weights))
+    penalty[:, : ridge.shape[1]] = ridge / coordinates.scale**2
+    kind = SoftmaxObjectives if linear.task.is_classification else SquaredObjectives
+    own: LocalObjectives = kind.of(_moved(linear.own, coordinates), intercept, penalty)
+    held: LocalObjectives | None = None
+    if linear.validation is not None:
+        held = kind.of(_moved(linear.validation, coordinates), intercept, np.zeros_like(penalty))
+    return LinearTask(own, held, coordinates, linear)
+
+
+def reason_not_linear(network: Network) -> str | None:
+    """Return which node's model is not the linear model that parameter averaging needs, or None."""
+    if network.kind == "regression":
+        return reason_in_models(network)
+    for node in network:
+        if node.X.ndim != 2:
+            return f"node {node.label!r}: its rows have the shape {node.X.shape[1:]}"
+        model = _plain(node.model)
+        if not isinstance(model, LogisticRegression | SoftmaxModel) or not model.fit_intercept:
+            return (
+                f"node {node.label!r}: {type(node.model).__name__} is not LogisticRegression or "
+                "SoftmaxModel with an intercept"
+            )
+    return None
+
+
+def _plain(model: Any) -> Any:
+    """Return the model behind a scaler: the objectives are standardised anyway."""
+    if isinstance(model, Pipeline) and len(model) == 2 and isinstance(model[0], StandardScaler):
+        return model[-1]
+    return model
+
+
+def _with_plain_models(network: Network) -> Network:
+    """Return the network with softmax models in place of other logistic ones."""
+    if network.kind == "regression":
+        return network
+    public = network.public
+    plain = Network(network.graph, network.kind, public.common)
+    features = next(iter(network)).X.shape[1]
+    for node in network:
+        plain.add(
+            node.label,
+            node.X,
+            node.y,
+            _as_softmax(node.model, network, features),
+            public=None if public.common is not None else public.of(node.label),
+            validation=node.validation,
+        )
+    return plain
+
+
+def _as_softmax(model: Any, network: Network, features: int) -> Any:
+    inner = _plain(model)
+    if isinstance(inner, SoftmaxModel):
+        return inner
+    if not np.isfinite(inner.C):
+        return SoftmaxModel(ridge=0.0)
+    # With two classes LogisticRegression has one weight vector, where softmax has w/2 and -w/2.
+    ridge = (1.0 if network.task.n_outputs == 2 else 0.5) / inner.C
+    scale = None
+    if inner is not model:
+        spread = np.concatenate([node.X for node in network]).std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0).tolist()
+    return SoftmaxModel(ridge=ridge, scale=scale)
+
+
+def _moved(stack: Stack, coordinates: Coordinates) -> Stack:
+    return replace(stack, X=coordinates.rows(stack.X))
+
+
+def _softmax_model(weights: FloatArray, network: LinearNetwork) -> LocalModel:
+    features, task = len(network.own.X[0]), network.task
+    model: Any = SoftmaxModel(fit_intercept=network.intercept)
+    model.coef_ = np.ascontiguousarray(weights[:features].T)
+    model.intercept_ = weights[-1].copy() if network.intercept else np.zeros(task.n_outputs)
+    model.classes_, model.n_features_in_ = task.classes, features
+    return LinearNode(model, task)

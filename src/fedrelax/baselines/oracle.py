@@ -1,0 +1,55 @@
+"""Oracle: told which nodes belong together. What no method that must find out can expect to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedrelax.baselines.descent import group_means
+from fedrelax.baselines.grouped import Grouped
+from fedrelax.baselines.objectives import LocalObjectives
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.linear.steps import RMSprop
+from fedrelax.network import Network
+from fedrelax.typing import FloatArray, Label
+
+
+@dataclass(frozen=True)
+class Oracle(Grouped):
+    """h_i = argmin over the rows of all nodes in i's true cluster; ``clusters`` maps node to cluster.
+
+    ``iterate`` is the same for linear models as the paper's benchmark trains them: RMSprop steps
+    along the mean over the cluster's rows of grad L(w_c).
+    """
+
+    name = "oracle"
+
+    clusters: Mapping[Label, Hashable] = field(default_factory=dict)
+    rate: float = 0.01
+
+    def refusal(self, network: Network) -> str | None:
+        """Return which nodes have no known cluster."""
+        missing = [label for label in network.nodes if label not in self.clusters]
+        return f"the cluster of node {listing(missing)} is not known" if missing else None
+
+    def groups(self, network: Network) -> Mapping[Label, Hashable]:
+        """Return the true clusters."""
+        reason = self.refusal(network)
+        if reason is not None:
+            raise FedRelaxError(f"oracle: {reason}; name it in clusters=")
+        return self.clusters
+
+    def iterate(
+        self, objectives: LocalObjectives, rng: np.random.Generator
+    ) -> Iterator[FloatArray]:
+        """Yield all nodes' models before every step; ``clusters`` is by the nodes' places."""
+        names = [self.clusters[place] for place in range(objectives.n)]
+        member = np.unique(np.array(names), return_inverse=True)[1]
+        F = objectives.shared()
+        w = F.random_models(rng, int(member.max()) + 1)
+        step = RMSprop(w, self.rate)
+        while True:
+            yield w[member]
+            step(w, 0.5 * group_means(F.gradient(w[member]), member, F.counts, len(w)))
