@@ -24,12 +24,21 @@ def weather_file() -> Path:
     return path
 
 
-@pytest.fixture
-def tree_targets() -> Path:
-    path = SHARED / "targets" / "trees.csv"
+def _targets(name: str) -> Path:
+    path = SHARED / "targets" / name
     if not path.exists():
         pytest.skip(f"needs the target figures, which are not at {path}")
     return path
+
+
+@pytest.fixture(scope="session")
+def tree_targets() -> Path:
+    return _targets("trees.csv")
+
+
+@pytest.fixture(scope="session")
+def linear_targets() -> Path:
+    return _targets("linear.csv")
 
 
 def random_graph(

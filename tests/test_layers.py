@@ -13,6 +13,7 @@ ROOT = Path(fedrelax.__file__).parent
 LAYERS = [
     {"errors", "typing"},
     {"graph", "losses", "splits", "linear"},
+    {"theory"},
     {"models", "public", "datasets"},
     {"network"},
     {"runtime"},
@@ -20,6 +21,7 @@ LAYERS = [
     {"estimators"},
     {"baselines"},
     {"selection", "evaluation"},
+    {"comparison"},
     {"report", "storage"},
     {"experiments", "bench"},
     {"cli"},

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from fedrelax.experiments.trees import tree_curve
-
-FIGURES = {"clustered": "2b DT clustered noise", "noniid": "4 DT noniid noise"}
-SEEDS = {"clustered": range(3), "noniid": range(2)}
+from fedrelax.experiments.figures.catalog import Choice
+from fedrelax.experiments.figures.reproduce import reproduce
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", list(FIGURES))
-def test_ratio_to_training_alone(tree_targets, setting):
-    table = pd.read_csv(tree_targets)
-    table = table[(table.figure == FIGURES[setting]) & (table.d == 10) & (table.sigma == 0)]
-
-    def target(alpha, first_exchange):
-        rows = table[(table.alpha == alpha) & (table.first_exchange == first_exchange)]
-        return rows.sort_values("iteration").mse_val.to_numpy()
-
-    alone = tree_curve(setting, 0.0, SEEDS[setting])
-    for alpha in (0.001, 1.0):
-        ratio = tree_curve(setting, alpha, SEEDS[setting]) / alone
-        expected = target(alpha, "initial models") / target(0, "zeros")
-        assert np.abs(ratio - expected).max() < 0.05
+@pytest.mark.parametrize(("figure", "runs"), [("fig2b", 3), ("fig4", 2)])
+def test_ratio_to_training_alone(tree_targets, tmp_path, figure, runs):
+    """At d = 10 without noise, alpha = 0.001 and 1, after each of four rounds."""
+    ask = Choice(features=(10,), noise=(0.0,))
+    done = reproduce([figure], tmp_path, runs=runs, jobs=2, ask=ask, targets=[tree_targets])
+    table = done.agreement
+    assert set(table["alpha"]) == {0.001, 1.0}
+    assert set(table["iteration"]) == {1, 2, 3, 4}
+    assert table["holds"].all(), table[~table["holds"]].to_string()

@@ -11,6 +11,7 @@ from fedrelax.cli.demo import demo
 from fedrelax.cli.fit import fit
 from fedrelax.cli.info import info
 from fedrelax.cli.predict import predict
+from fedrelax.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="fedrelax",
@@ -52,6 +53,7 @@ app.command("fit", no_args_is_help=True)(fit)
 app.command("predict", no_args_is_help=True)(predict)
 app.command("info", no_args_is_help=True)(info)
 app.command("demo")(demo)
+app.command("reproduce", no_args_is_help=True)(reproduce)
 app.add_typer(bench, name="bench")
 
 

@@ -1,0 +1,214 @@
+"""``fedrelax reproduce``: the paper's figures, computed anew."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.rounds import start_workers
+from fedrelax.errors import FedRelaxError
+
+SETTINGS, OUTPUT = "Settings (default: the paper's)", "Running and output"
+
+
+def reproduce(
+    figure: Annotated[
+        list[str],
+        typer.Argument(help="fig1a, fig1b, fig1c, fig2a, fig2b, fig3, fig4, fig5a, fig5b or all."),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="Directory for tables and pictures; finished runs in it are reused."),
+    ],
+    runs: Annotated[int, typer.Option(min=1, help="Repetitions with new data.")] = 5,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help="d of the panels by d/m, e.g. 2,10,50 (m = 10).", rich_help_panel=SETTINGS
+        ),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(help="sigma of the panels by noise, e.g. 0,1,5.", rich_help_panel=SETTINGS),
+    ] = None,
+    alpha: Annotated[
+        str | None, typer.Option(help="E.g. 0,0.01,0.05.", rich_help_panel=SETTINGS)
+    ] = None,
+    first_exchange: Annotated[
+        str,
+        typer.Option(
+            help="What neighbours hear before round 1: models (as the paper says) or zeros (as the "
+            "authors' code does).",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = "models",
+    targets: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="CSV of known values to compare with; may be given many times.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            help="Workers; -1 for all cores. The result is the same.", rich_help_panel=OUTPUT
+        ),
+    ] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks.", rich_help_panel=OUTPUT)
+    ] = False,
+) -> None:
+    """Reproduce the paper's experiments: tables, pictures, and what holds of what it says.
+
+    fig1: clustered nodes, linear models (a: d/m, b: noise, c: benchmark against other methods);
+    fig2: the same with decision trees; fig3, fig4: nodes that mix distributions, linear models and
+    trees; fig5: variation within a cluster and its bound (a: noise, b: connectivity).
+    The linear figures take about half a minute together, a tree figure minutes to hours (d = 50).
+
+    [bold]Example:[/bold] fedrelax reproduce fig1a fig1c --runs 20 --jobs 2 --out paper
+    """
+    with speaking(debug, quiet=as_json) as talk:
+        from fedrelax.experiments.figures.catalog import Choice
+        from fedrelax.solvers.checks import check_choice
+
+        check_choice("--first-exchange", first_exchange, ("models", "zeros"))
+        if jobs == 0:
+            raise FedRelaxError("--jobs is 0; give 1 or more, or -1 for all cores")
+        ask = Choice(
+            features=tuple(map(int, _numbers("--features", features, whole=True))) or None,
+            noise=_numbers("--noise", noise) or None,
+            alpha=_numbers("--alpha", alpha) or None,
+            first_exchange=first_exchange,
+        )
+        run_reproduce(
+            list(dict.fromkeys(figure)), out, runs, jobs, ask, targets or [], as_json, talk
+        )
+
+
+def run_reproduce(
+    names: list[str],
+    out: Path,
+    runs: int,
+    jobs: int,
+    ask: Any,
+    targets: list[Path],
+    as_json: bool,
+    talk: Talk,
+) -> None:
+    """Check everything, compute what is missing, write, tell."""
+    from fedrelax.experiments.figures.catalog import USES, figures
+    from fedrelax.experiments.figures.reproduce import draw_figures, reproduce
+    from fedrelax.experiments.figures.summary import markdown
+
+    wanted = [figure.name for figure in figures(names, ask)]
+    for name, users in USES.items():
+        if getattr(ask, name) is not None and not set(users) & set(wanted):
+            talk.note(f"--{name} changes nothing in {', '.join(wanted)}.")
+    _check_out(out)
+    start_workers(jobs)
+    with talk.progress() as bar:
+        line = bar.add_task("Runs", total=None, numbers="")
+
+        def show(done: int, total: int, what: str) -> None:
+            bar.update(line, completed=done, total=total, numbers=what)
+
+        done = reproduce(names, out, runs=runs, jobs=jobs, ask=ask, targets=targets, progress=show)
+    for name, frame in done.frames.items():
+        frame.to_csv(out / f"{name}.csv", index=False, float_format="%.10g")
+    if done.agreement is not None and len(done.agreement):
+        done.agreement.to_csv(out / "targets.csv", index=False, float_format="%.6g")
+    command = shlex.join(["fedrelax", *sys.argv[1:]])
+    (out / "summary.md").write_text(markdown(done, runs, command), encoding="utf-8")
+    try:
+        pictures = draw_figures(done, out, runs)
+    except ImportError:
+        pictures = []
+        talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' brings it.")
+    if as_json:
+        typer.echo(json.dumps(_plain(done), indent=2))
+    else:
+        _tell(done, out, runs, bool(pictures), talk)
+
+
+def _check_out(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".try"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise FedRelaxError(
+            f"--out {out} cannot be written ({error.strerror or error}); choose another directory"
+        ) from error
+
+
+def _numbers(flag: str, text: str | None, whole: bool = False) -> tuple[float, ...]:
+    """Read a list such as 0,0.01,0.05 of numbers of at least 0."""
+    if text is None:
+        return ()
+    kind = "whole numbers above 0" if whole else "numbers of at least 0"
+    try:
+        found = tuple((int if whole else float)(part) for part in text.split(","))
+    except ValueError:
+        found = (-1.0,)
+    if not all((1 if whole else 0) <= value < float("inf") for value in found):
+        example = "2,10,50" if whole else "0,1,5"
+        raise FedRelaxError(f"{flag} {text!r} is not a list of {kind}, such as {example}")
+    return tuple(dict.fromkeys(found))
+
+
+def _plain(done: Any) -> dict[str, Any]:
+    from fedrelax.experiments.figures.summary import agreement_counts
+
+    return {
+        "figures": [figure.name for figure in done.figures],
+        "computed_runs": done.computed,
+        "elapsed_seconds": done.elapsed,
+        "core_seconds": done.core_seconds,
+        "targets": [
+            {"figure": name, "compared": compared, "within": within, "largest_gap": gap}
+            for name, compared, within, gap in agreement_counts(done)
+        ],
+        "statements": [vars(finding) for finding in done.findings],
+    }
+
+
+def _tell(done: Any, out: Path, runs: int, pictures: bool, talk: Talk) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from fedrelax.experiments.figures.summary import agreement_counts
+
+    colours = {"confirmed": "green", "refuted": "red"}
+    talk.say(f"[bold]What the paper says, by {runs} runs[/bold]")
+    for one in done.findings:
+        verdict = (f"{one.verdict}: ", f"bold {colours.get(one.verdict, 'yellow')}")
+        talk.say(Text.assemble(f"{one.figure}  ", verdict, one.statement))
+        talk.say(Padding(Text(_shortened(one.numbers), style="dim"), (0, 0, 0, 7)))
+    talk.say("")
+    for name, compared, within, gap in agreement_counts(done):
+        unit = "of the ratio" if " DT " in name else "standard errors"
+        talk.plain(f"{name}: {within} of {compared} targets hold; largest gap {gap:.2g} {unit}")
+    talk.plain(
+        f"{done.computed} runs computed in {done.elapsed:.0f} s "
+        f"({sum(done.core_seconds.values()):.0f} s of one core for all curves)."
+    )
+    kinds = "CSV, PNG and SVG" if pictures else "CSV"
+    talk.plain(f"Look at {out / 'summary.md'}; {kinds} of each figure are beside it.")
+
+
+def _shortened(text: str, most: int = 210) -> str:
+    if len(text) <= most:
+        return text
+    kept = text[:most].rpartition(";")[0]
+    return f"{kept}; ... (all in summary.md)"
