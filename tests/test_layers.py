@@ -13,7 +13,7 @@ ROOT = Path(fedrelax.__file__).parent
 LAYERS = [
     {"errors", "typing"},
     {"graph", "losses", "splits", "linear"},
-    {"theory"},
+    {"theory", "wiring"},
     {"models", "public", "datasets"},
     {"network"},
     {"runtime"},

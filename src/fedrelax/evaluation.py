@@ -24,6 +24,19 @@ def error(task: Task, y: AnyArray, prediction: FloatArray) -> float:
     return float(np.sqrt(np.mean((task.encode(y) - prediction) ** 2)))
 
 
+def show(measure: str, error: float) -> str:
+    """Return an error for reading: a share of wrong labels in percent, else three digits.
+
+    >>> show("error rate", 0.125), show("RMSE", 3.0712), show("RMSE", float("nan"))
+    ('12.5 %', '3.07', '-')
+    """
+    if not np.isfinite(error):
+        return "-"
+    if measure == "error rate":
+        return f"{100 * error:.1f} %"
+    return f"{error:.0f}" if abs(error) >= 1000 else f"{error:.3g}"
+
+
 def compare(
     fitted: FedRelaxRegressor | FedRelaxClassifier,
     train: tuple[FloatArray, AnyArray, Any],

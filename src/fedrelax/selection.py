@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,15 +70,15 @@ def choose_alpha(
     if alphas is None:
         graph = estimator.graph if estimator.graph is not None else Graph.complete(list(rows))
         alphas = usual_alphas(graph.subgraph(list(rows)))
-    parts = _deal(rows, folds, np.random.default_rng(0))
+    parts = deal(rows, folds, np.random.default_rng(0))
+    if not parts:
+        raise FedRelaxError(
+            "every node has a single row, so none can be held out to choose alpha; give alpha itself"
+        )
     total = np.zeros((len(alphas), estimator.rounds + 1))
     counted = 0
-    for done, part in enumerate(parts):
-        train = {label: index[part[label] == 0] for label, index in rows.items()}
-        held = {label: index[part[label] == 1] for label, index in rows.items()}
+    for done, (train, held) in enumerate(parts):
         held_rows = sum(map(len, held.values()))
-        if held_rows == 0:
-            continue
         counted += held_rows
         for number, alpha in enumerate(alphas):
             trial = clone(estimator).set_params(alpha=alpha, patience=None)
@@ -87,24 +87,32 @@ def choose_alpha(
             total[number] += held_rows * np.concatenate([curve, settled])
             if progress is not None:
                 progress(done * len(alphas) + number + 1, len(parts) * len(alphas))
-    if counted == 0:
-        raise FedRelaxError(
-            "every node has a single row, so none can be held out to choose alpha; give alpha itself"
-        )
     losses = total / counted
     best_alpha, best_round = divmod(int(np.argmin(losses)), losses.shape[1])
     return Choice(float(alphas[best_alpha]), best_round, tuple(map(float, alphas)), losses)
 
 
-def _deal(
-    rows: dict[Label, AnyArray], folds: int, rng: np.random.Generator
-) -> list[dict[Label, AnyArray]]:
-    """Return, for each fold, a 0/1 mark per row: held out or not. A single row is never held out."""
+def deal(
+    rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator
+) -> list[tuple[dict[Label, AnyArray], dict[Label, AnyArray]]]:
+    """Return, for each fold, the row numbers of every node to train on and those to hold out.
+
+    A single row is never held out. Folds in which no node holds out a row are left out, so nodes
+    with one row each give none at all.
+
+    >>> rows = {"a": np.arange(4), "b": np.array([4])}
+    >>> parts = deal(rows, 2, np.random.default_rng(0))
+    >>> [(len(train["a"]), len(held["a"]), len(train["b"])) for train, held in parts]
+    [(2, 2, 1), (2, 2, 1)]
+    """
     dealt = {
         label: rng.permutation(np.arange(len(index)) % folds) if len(index) > 1 else np.full(1, -1)
         for label, index in rows.items()
     }
-    return [
-        {label: (fold == part).astype(int) for label, fold in dealt.items()}
-        for part in range(folds)
-    ]
+    parts = []
+    for part in range(folds):
+        held = {label: index[dealt[label] == part] for label, index in rows.items()}
+        train = {label: index[dealt[label] != part] for label, index in rows.items()}
+        if any(map(len, held.values())):
+            parts.append((train, held))
+    return parts

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedrelax.cli.bench import bench
+from fedrelax.cli.compare import compare
 from fedrelax.cli.demo import demo
 from fedrelax.cli.fit import fit
 from fedrelax.cli.info import info
@@ -49,6 +50,7 @@ def about(
     """
 
 
+app.command("compare", no_args_is_help=True)(compare)
 app.command("fit", no_args_is_help=True)(fit)
 app.command("predict", no_args_is_help=True)(predict)
 app.command("info", no_args_is_help=True)(info)

@@ -1,11 +1,11 @@
-"""The settings of ``fedrelax fit``: from flags and a TOML file, checked once."""
+"""The settings of ``fit`` and ``compare``: from flags and a TOML file, checked once."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -21,10 +21,11 @@ HOW_TO_RUN = ("out", "overwrite", "json", "debug")
 """Flags that do not change what is computed; they are not saved."""
 
 
-class FitConfig(BaseModel):
-    """Everything that ``fedrelax fit`` can be told."""
+class LearningConfig(BaseModel):
+    """What every command that learns from a table can be told."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    command: ClassVar[str]
 
     data: Path
     node: str
@@ -42,7 +43,6 @@ class FitConfig(BaseModel):
     test_share: float = Field(default=0.2, ge=0, lt=1)
     jobs: int = 1
     seed: int = Field(default=0, ge=0)
-    out: Path
     overwrite: bool = False
     json_: bool = Field(default=False, alias="json")
     debug: bool = False
@@ -82,32 +82,62 @@ class FitConfig(BaseModel):
         return {**named, "model-for": pairs} if pairs else named
 
 
-def make_config(file: Path | None, flags: Mapping[str, Any]) -> FitConfig:
+class FitConfig(LearningConfig):
+    """Everything that ``fedrelax fit`` can be told."""
+
+    command: ClassVar[str] = "fit"
+
+    out: Path
+
+
+class CompareConfig(LearningConfig):
+    """Everything that ``fedrelax compare`` can be told."""
+
+    command: ClassVar[str] = "compare"
+
+    splits: int = Field(default=5, ge=2)
+    ways: tuple[str, ...] | None = None
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+    out: Path | None = None
+
+    @field_validator("ways", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        """Accept a,b,c as well as a list."""
+        if not isinstance(value, str):
+            return value
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+Config = TypeVar("Config", bound=LearningConfig)
+
+
+def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any]) -> Config:
     """Return the settings of a run: flags that were given (not None) win over the file."""
-    given = {} if file is None else read_settings(file)
+    given = {} if file is None else read_settings(kind, file)
     for name, value in flags.items():
         if name == "model_for" and value:
-            merged = FitConfig._pairs(given.get(name, {})) if name in given else {}
+            merged = kind._pairs(given.get(name, {})) if name in given else {}
             given[name] = {**merged, **_checked_pairs(value)}
         elif value is not None and value != []:
             given[name] = value
     try:
-        return FitConfig.model_validate(given)
+        return kind.model_validate(given)
     except ValidationError as error:
         source = "" if file is None else f" (see {file})"
-        sentences = dict.fromkeys(map(sentence, error.errors()))
+        sentences = dict.fromkeys(sentence(kind.command, found) for found in error.errors())
         raise FedRelaxError("; ".join(sentences) + source) from None
 
 
 def _checked_pairs(value: Any) -> Any:
     try:
-        return FitConfig._pairs(value)
+        return LearningConfig._pairs(value)
     except ValueError as error:
         raise FedRelaxError(f"--model-for: {error}") from None
 
 
-def read_settings(file: Path) -> dict[str, Any]:
-    """Return the settings of a TOML file by their names in ``FitConfig``."""
+def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:
+    """Return the settings of a TOML file by their names in ``kind``."""
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -116,7 +146,7 @@ def read_settings(file: Path) -> dict[str, Any]:
         raise FedRelaxError(f"--config {file} cannot be read ({error})") from error
     except tomllib.TOMLDecodeError as error:
         raise FedRelaxError(f"--config {file} is not valid TOML: {error}") from error
-    names = {field.alias or name for name, field in FitConfig.model_fields.items()}
+    names = {field.alias or name for name, field in kind.model_fields.items()}
     settings: dict[str, Any] = {}
     for key, value in found.items():
         name = key.replace("-", "_")
@@ -130,12 +160,12 @@ def read_settings(file: Path) -> dict[str, Any]:
     return settings
 
 
-def sentence(error: Any) -> str:
+def sentence(command: str, error: Any) -> str:
     """Turn one finding of pydantic into words: which flag, what was found, what is needed."""
     name = str(error["loc"][0])
     if error["type"] == "missing":
         what = NEEDED.get(name, "it")
-        return "fit needs DATA: " + what if name == "data" else f"fit needs {_flag(name)}: {what}"
+        return f"{command} needs {'DATA' if name == 'data' else _flag(name)}: {what}"
     message = str(error["msg"]).removeprefix("Value error, ")
     if name == "alpha":
         message = "give 'auto' or a finite number of at least 0"

@@ -9,46 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
+from fedrelax.cli import options
 from fedrelax.cli.console import Talk, speaking
-
-DATA, LEARNING, MODELS, OUTPUT = "Data", "Learning together", "Models", "Running and output"
+from fedrelax.cli.options import DATA, LEARNING, OUTPUT
 
 
 def fit(
-    data: Annotated[
-        Path | None,
-        typer.Argument(help="The table: .csv (any separator, any encoding) or .parquet."),
-    ] = None,
-    node: Annotated[
-        str | None,
-        typer.Option(help="Column that names the node of each row.", rich_help_panel=DATA),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(help="Column to predict.", rich_help_panel=DATA),
-    ] = None,
-    features: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns to predict from, as a,b,c. Default: all other columns of numbers.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="auto, regression or classification. Default: auto.", rich_help_panel=DATA
-        ),
-    ] = None,
-    drop_missing: Annotated[
-        bool | None,
-        typer.Option(
-            "--drop-missing/--keep-missing",
-            help="Leave out rows with a missing value instead of stopping.",
-            show_default=False,
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    data: options.Table = None,
+    node: options.Node = None,
+    target: options.Target = None,
+    features: options.Features = None,
+    task: options.Task = None,
+    drop_missing: options.DropMissing = None,
     test_share: Annotated[
         float | None,
         typer.Option(
@@ -57,31 +29,9 @@ def fit(
             rich_help_panel=DATA,
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn, or "
-            "package.module:Class. Default: ridge for numbers, logistic for classes.",
-            rich_help_panel=MODELS,
-        ),
-    ] = None,
-    model_for: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NODE=MODEL",
-            help="Another model for one node; may be given many times.",
-            rich_help_panel=MODELS,
-        ),
-    ] = None,
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            help="Who learns from whom: complete (everybody), knn:lat,lon:5 (the 5 nearest by "
-            "columns of the table), features:5 (the 5 with the most alike inputs), or "
-            "edges:FILE (a table source,target,weight). Default: complete.",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
+    model: options.Model = None,
+    model_for: options.ModelFor = None,
+    graph: options.GraphForm = None,
     alpha: Annotated[
         str | None,
         typer.Option(
@@ -94,60 +44,20 @@ def fit(
         int | None,
         typer.Option(help="The most rounds. Default: 20.", rich_help_panel=LEARNING),
     ] = None,
-    public: Annotated[
-        str | None,
-        typer.Option(
-            help="The rows on which neighbours compare predictions: blend, gaussian, marginals, uniform, "
-            "standard, bootstrap (how to draw them), or a table file. Default: blend.",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
-    public_rows: Annotated[
-        int | None,
-        typer.Option(help="How many are drawn. Default: 200.", rich_help_panel=LEARNING),
-    ] = None,
+    public: options.Public = None,
+    public_rows: options.PublicCount = None,
     out: Annotated[
         Path | None,
         typer.Option(
             help="Directory to write; it appears whole or not at all.", rich_help_panel=OUTPUT
         ),
     ] = None,
-    overwrite: Annotated[
-        bool | None,
-        typer.Option(
-            "--overwrite/--no-overwrite",
-            help="Replace a former result in --out.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="TOML file with any of these flags; the command line wins. Every result holds "
-            "such a file.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="Workers; -1 for all cores. The result is the same. Default: 1.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Same seed, same result. Default: 0.", rich_help_panel=OUTPUT),
-    ] = None,
-    json_: Annotated[
-        bool | None,
-        typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT),
-    ] = None,
-    debug: Annotated[
-        bool | None,
-        typer.Option("--debug", help="Show tracebacks.", rich_help_panel=OUTPUT),
-    ] = None,
+    overwrite: options.Overwrite = None,
+    config: options.Config = None,
+    jobs: options.Jobs = None,
+    seed: options.Seed = None,
+    json_: options.Json = None,
+    debug: options.Debug = None,
 ) -> None:
     """Train one model per node and say whether learning together helped.
 
@@ -167,12 +77,12 @@ def fit(
 
 def run_fit(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
     """Check everything, train, save, tell."""
-    from fedrelax.cli.config import make_config
-    from fedrelax.cli.inputs import read_inputs
+    from fedrelax.cli.config import FitConfig, make_config
+    from fedrelax.cli.inputs import effective, read_inputs
     from fedrelax.cli.training import save, train
     from fedrelax.storage.places import check_directory
 
-    config = make_config(file, flags)
+    config = make_config(FitConfig, file, flags)
     talk.out.quiet = config.json_
     check_directory(config.out, config.overwrite)
     inputs = read_inputs(config, talk.note)
@@ -190,7 +100,7 @@ def run_fit(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
         inputs,
         outcome,
         talk,
-        config=_effective(config, inputs),
+        config=effective(config, inputs.task, inputs.feature_names),
         comment=f"alpha = {outcome.fitted.alpha:.6g} and {outcome.fitted.n_rounds_} rounds were used",
         node_column=config.node,
         target=config.target,
@@ -200,22 +110,6 @@ def run_fit(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
         _print_json(config.out, metrics, outcome.summary, talk)
     else:
         _tell(config, outcome, talk)
-
-
-def _effective(config: Any, inputs: Any) -> dict[str, Any]:
-    from fedrelax.cli.graphs import parse_graph
-    from fedrelax.models.names import DEFAULTS
-    from fedrelax.public import DRAWS
-
-    drawn = config.public in DRAWS
-    settings: dict[str, Any] = config.to_file(
-        features=list(inputs.feature_names),
-        task=inputs.task,
-        model=config.model or DEFAULTS[inputs.task],
-        graph=str(parse_graph(config.graph)),
-        public=config.public if drawn else str(Path(config.public).absolute()),
-    )
-    return settings
 
 
 def _print_json(out: Path, metrics: dict[str, Any], summary: Any, talk: Talk) -> None:

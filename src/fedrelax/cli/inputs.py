@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.cli.config import FitConfig
-from fedrelax.cli.graphs import coordinate_columns, make_graph, parse_graph
+from fedrelax.cli.config import LearningConfig
+from fedrelax.cli.graphs import GraphSpec, coordinate_columns, make_graph, parse_graph
 from fedrelax.datasets import Table, prepare_table, read_table
 from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
 from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
@@ -21,13 +21,10 @@ from fedrelax.graph import Graph
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.names import DEFAULTS, model_by_name
 from fedrelax.public import DRAWS
-from fedrelax.splits import hold_out
+from fedrelax.splits import TEST_STREAM, training_mask
 from fedrelax.storage.labels import by_text, check_labels, find_label
 from fedrelax.storage.trust import pack
 from fedrelax.typing import AnyArray, FloatArray, Label
-
-TEST_STREAM = 2
-"""Keeps the draw of test rows apart from other draws under one seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +43,41 @@ class Inputs:
     public: str | FloatArray
 
 
-def read_inputs(config: FitConfig, note: Callable[[str], None]) -> Inputs:
-    """Read and check the table, the graph, the models and the public rows."""
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table as read, from which inputs are made for any choice of training rows."""
+
+    config: LearningConfig
+    spec: GraphSpec
+    frame: Any
+    table: Table
+    model_names: dict[Label, str]
+    public: str | FloatArray
+    note: Callable[[str], None]
+
+    def inputs(self, train: AnyArray) -> Inputs:
+        """Return the inputs of a split: graph and models see nothing but its training rows."""
+        table, names = self.table, self.model_names
+        graph = make_graph(self.spec, self.frame, table, train, self.note)
+        check_labels(graph.labels)
+        made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
+        set_scale(made.values(), table.X[train])
+        return Inputs(
+            X=table.X,
+            y=table.y,
+            nodes=table.nodes,
+            train=train,
+            task=table.task,
+            feature_names=table.feature_names,
+            graph=graph,
+            model_names=names,
+            models={label: made[name] for label, name in names.items()},
+            public=self.public,
+        )
+
+
+def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
+    """Read and check the table, the names of the models and the public rows."""
     spec = parse_graph(config.graph)
     for name in {config.model or "ridge", *config.model_for.values()}:
         if ":" in name:
@@ -70,25 +100,37 @@ def read_inputs(config: FitConfig, note: Callable[[str], None]) -> Inputs:
         note(text)
     if places and features is None:
         note(f"{listing(places)} place the nodes and are no features; use --features to have both.")
-    train = split_rows(table.nodes, config.test_share, config.seed, note)
-    graph = make_graph(spec, frame, table, train, note)
-    check_labels(graph.labels)
-    names = model_names(config, table)
-    made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
-    set_scale(made.values(), table.X[train])
-    for name, label in {name: label for label, name in names.items()}.items():
-        pack(label, made[name])  # what cannot be saved should not be trained
-    return Inputs(
-        X=table.X,
-        y=table.y,
-        nodes=table.nodes,
-        train=train,
-        task=table.task,
-        feature_names=table.feature_names,
-        graph=graph,
-        model_names=names,
-        models={label: made[name] for label, name in names.items()},
+    return Source(
+        config=config,
+        spec=spec,
+        frame=frame,
+        table=table,
+        model_names=model_names(config, table),
         public=public_rows(config.public, table.feature_names),
+        note=note,
+    )
+
+
+def read_inputs(config: LearningConfig, note: Callable[[str], None]) -> Inputs:
+    """Read and check the table, the graph, the models and the public rows of one split."""
+    source = read_source(config, note)
+    otherwise = ", or give --test-share 0 to train on everything"
+    train = split_rows(source.table.nodes, config.test_share, config.seed, note, otherwise)
+    inputs = source.inputs(train)
+    for label in {name: label for label, name in inputs.model_names.items()}.values():
+        pack(label, inputs.models[label])  # what cannot be saved should not be trained
+    return inputs
+
+
+def effective(config: LearningConfig, task: str, features: Sequence[str]) -> dict[str, Any]:
+    """Return what ``config.toml`` holds: the settings with what was found out put in."""
+    drawn = config.public in DRAWS
+    return config.to_file(
+        features=list(features),
+        task=task,
+        model=config.model or DEFAULTS[task],
+        graph=str(parse_graph(config.graph)),
+        public=config.public if drawn else str(Path(config.public).absolute()),
     )
 
 
@@ -116,20 +158,21 @@ def feature_columns(texts: Sequence[str], frame: Any) -> list[Any]:
     return found
 
 
-def split_rows(nodes: AnyArray, share: float, seed: int, note: Callable[[str], None]) -> AnyArray:
+def split_rows(
+    nodes: AnyArray,
+    share: float,
+    seed: int,
+    note: Callable[[str], None],
+    otherwise: str = "",
+) -> AnyArray:
     """Return the mask of the training rows: all but a share of every node's."""
-    rng = np.random.default_rng([seed, TEST_STREAM])
-    train = np.ones(len(nodes), dtype=bool)
-    untested = []
-    for label, index in group_rows(nodes, len(nodes)).items():
-        _, held = hold_out(len(index), share, rng)
-        train[index[held]] = False
-        if not len(held):
-            untested.append(label)
+    rows = group_rows(nodes, len(nodes))
+    train = training_mask(rows, share, np.random.default_rng([seed, TEST_STREAM]))
+    untested = [label for label, index in rows.items() if train[index].all()]
     if share > 0 and train.all():
         raise FedRelaxError(
             f"--test-share {share:g} leaves no test row at any node, as all have too few rows; "
-            "raise it, or give --test-share 0 to train on everything"
+            f"raise it{otherwise}"
         )
     if share > 0 and untested:
         count = "1 node has" if len(untested) == 1 else f"{len(untested)} nodes have"
@@ -140,7 +183,7 @@ def split_rows(nodes: AnyArray, share: float, seed: int, note: Callable[[str], N
     return train
 
 
-def model_names(config: FitConfig, table: Table) -> dict[Label, str]:
+def model_names(config: LearningConfig, table: Table) -> dict[Label, str]:
     """Return the name of every node's model."""
     labels = list(dict.fromkeys(table.nodes.tolist()))
     names = dict.fromkeys(labels, config.model or DEFAULTS[table.task])

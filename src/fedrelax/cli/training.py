@@ -41,6 +41,19 @@ class Outcome:
         return bool(self.fitted.result_.reason == STOPPED)
 
 
+def estimator_of(inputs: Inputs, *, rounds: int, public_rows: int) -> Fitted:
+    """Return the estimator for the inputs, not yet fitted."""
+    kind = FedRelaxRegressor if inputs.task == "regression" else FedRelaxClassifier
+    return kind(
+        inputs.models,
+        graph=inputs.graph,
+        public=inputs.public,
+        public_rows=public_rows,
+        rounds=rounds,
+        tol=TOLERANCE,
+    )
+
+
 def train(
     inputs: Inputs,
     talk: Talk,
@@ -54,17 +67,9 @@ def train(
     folds: int = 3,
 ) -> Outcome:
     """Choose alpha on the training rows if it is "auto", run the rounds, measure on test rows."""
-    kind = FedRelaxRegressor if inputs.task == "regression" else FedRelaxClassifier
-    estimator = kind(
-        inputs.models,
-        graph=inputs.graph,
-        alpha=0.0 if alpha == "auto" else float(alpha),
-        public=inputs.public,
-        public_rows=public_rows,
-        rounds=rounds,
-        tol=TOLERANCE,
-        n_jobs=jobs,
-        random_state=seed,
+    estimator = estimator_of(inputs, rounds=rounds, public_rows=public_rows)
+    estimator.set_params(
+        alpha=0.0 if alpha == "auto" else float(alpha), n_jobs=jobs, random_state=seed
     )
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])

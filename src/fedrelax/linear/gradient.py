@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -51,19 +51,28 @@ class GradientRounds:
         self.problem = problem
         self.rate = rate
         self.rounds = 0
-        self.coupling = Coupling(problem, alpha, system)
         self._silent = first_exchange == "zeros"
         self.W = problem.stored(initial)
         self._half, self._work = np.empty_like(self.W), np.empty_like(self.W)
         self._rmsprop = None
         if rule == "rmsprop":
             self._rmsprop = RMSprop(self.W, rate, smoothing, epsilon)
-        self._matrix = None if problem.public is None else node_matrices(self.coupling)
+        self._join(Coupling(problem, alpha, system))
         self._has_ridge = bool(problem.ridge.any())
         self._ridge = problem.ridge[:, :, None]
         if self._has_ridge:
             self._ridge = self._ridge.astype(problem.dtype)
+
+    def _join(self, coupling: Coupling) -> None:
+        problem = self.problem = coupling.problem
+        self.coupling = coupling
+        self._matrix = None if problem.public is None else node_matrices(coupling)
         self._degree = problem.degree.astype(problem.dtype)[:, None, None]
+
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph; models and the step rule's memory stay."""
+        old = self.coupling
+        self._join(Coupling(self.problem.on(edges), old.alpha, old.system))
 
     def _half_gradient(self) -> AnyArray:
         """Return ``g / 2``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -141,6 +142,18 @@ class LinearProblem:
             shape=graph.shape,
         )
         self.degree: FloatArray = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1)
+
+    def on(self, edges: Any) -> LinearProblem:
+        """Return the problem on another graph, a CSR matrix in the given order of nodes.
+
+        The rows' products are shared, not copied.
+        """
+        if self.reordered:
+            raise FedRelaxError("problem: nodes are stored in another order; use reorder=False")
+        other = copy.copy(self)
+        other.adjacency = sparse.csr_array(edges, dtype=self.dtype)
+        other.degree = np.asarray(edges.sum(axis=1), dtype=np.float64).reshape(-1)
+        return other
 
     def _ridge(self, ridge: npt.ArrayLike) -> FloatArray:
         """Return the diagonals of all ``R_i`` (n, d), in stored order."""

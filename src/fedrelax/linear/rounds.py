@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -135,6 +135,7 @@ class ExactUpdate:
     ) -> None:
         self.problem = problem
         self.coupling = Coupling(problem, alpha, system)
+        self._minimum_norm: MinimumNorm = minimum_norm
         fused = fused and system == "paper" and problem.public is not None
         block = problem.n * problem.d**2 * problem.dtype.itemsize
         require_memory(
@@ -161,6 +162,16 @@ class ExactUpdate:
             if progress is not None:
                 progress(part.stop, problem.n)
         self._w = np.empty((problem.n, problem.d, problem.q), dtype=problem.dtype)
+
+    def on(self, edges: Any) -> ExactUpdate:
+        """Return the update on another graph, with the same settings."""
+        return ExactUpdate(
+            self.problem.on(edges),
+            self.coupling.alpha,
+            system=self.coupling.system,
+            minimum_norm=self._minimum_norm,
+            fused=self.fused is not None,
+        )
 
     @property
     def nbytes(self) -> int:

@@ -76,6 +76,10 @@ class Variation:
             total[doubtful] = self._node_sums_by_edge(W, V, doubtful)
         return total
 
+    def embedding(self, V: AnyArray) -> FloatArray:
+        """Return messages (n, d q) whose squared distances are d(i, j); for one common public set."""
+        return self._rooted(V).reshape(self.problem.n, -1)
+
     def edges(self, W: AnyArray, V: AnyArray) -> FloatArray:
         """Return d(i, j) for every stored entry of the adjacency matrix, in its order."""
         if self._root is not None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.evaluation import show
 from fedrelax.graph import Graph
-from fedrelax.report.summary import Summary, show
+from fedrelax.report.summary import Summary
 from fedrelax.runtime import History
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.evaluation import show
 from fedrelax.typing import FloatArray
 
 LITTLE = 1.0
@@ -113,16 +114,3 @@ def verdict(measure: str, totals: dict[str, float]) -> str:
         f"Learning together lowered the {measure} from {alone} (alone) to {ours}, "
         f"by {gain:.0f} %; {ends}"
     )
-
-
-def show(measure: str, error: float) -> str:
-    """Return an error for reading: a share of wrong labels in percent, else three digits.
-
-    >>> show("error rate", 0.125), show("RMSE", 3.0712), show("RMSE", float("nan"))
-    ('12.5 %', '3.07', '-')
-    """
-    if not np.isfinite(error):
-        return "-"
-    if measure == "error rate":
-        return f"{100 * error:.1f} %"
-    return f"{error:.0f}" if abs(error) >= 1000 else f"{error:.3g}"

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from fedrelax.report.summary import Summary, show
+from fedrelax.evaluation import show
+from fedrelax.report.summary import Summary
 
 MOST_LINES = 20
 LONGEST_NAME = 25
@@ -20,7 +21,7 @@ LONGEST_NAME = 25
 def node_table(summary: Summary, most: int = MOST_LINES) -> Table:
     """Return a line per node, the largest gains first; of many nodes, the best and the worst."""
     title = f"{summary.measure} on the test rows of each node"
-    table = _table(title)
+    table = plain_table(title)
     table.add_column("node", overflow="fold")
     table.add_column("model", overflow="fold")
     for name in ("rows", "test", "alone", "pooled", "together", "gain"):
@@ -54,7 +55,8 @@ def _add_lines(table: Table, measure: str, lines: Any) -> None:
         )
 
 
-def _table(title: str) -> Table:
+def plain_table(title: str) -> Table:
+    """Return an empty table in the common form."""
     return Table(
         title=title,
         title_justify="left",
@@ -74,7 +76,7 @@ def _short(value: object) -> Text:
 
 def total_table(summary: Summary) -> Table:
     """Return the errors over all test rows and the wins and losses per node."""
-    table = _table("Over all test rows")
+    table = plain_table("Over all test rows")
     table.add_column("")
     for name in ("alone", "pooled", "together"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -89,7 +91,7 @@ def total_table(summary: Summary) -> Table:
 
 def kind_table(summary: Summary) -> Table:
     """Return a line per kind of model, the largest gain first: who learned most from the others."""
-    table = _table("By kind of model")
+    table = plain_table("By kind of model")
     table.add_column("model")
     for name in ("nodes", "alone", "together", "gain"):
         table.add_column(name, justify="right", no_wrap=True)

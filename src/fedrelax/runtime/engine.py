@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from fedrelax.errors import FedRelaxError, NodeFitError
 from fedrelax.models import LocalModel, Rows
@@ -39,6 +40,8 @@ class SiteEngine:
         self._run = run
         self._order = order
         self.alone: dict[Label, LocalModel] = {}
+        self._place = {label: place for place, label in enumerate(self.labels)}
+        self.given = self.edges = _edges_of(self.sites, self._place)
         self._zeros_first = first_exchange == "zeros"
 
     def start(self) -> None:
@@ -98,24 +101,60 @@ class SiteEngine:
             node_validation_loss=validation,
         )
 
-    def discrepancies(self) -> dict[tuple[Label, Label], float]:
-        """Return d(i, j) for every directed edge, from the latest messages."""
-        return {
-            (site.label, j): d
-            for site in self.sites
-            for j, d in site.measure().discrepancies.items()
-        }
+    # Wiring
 
-    def snapshot(self) -> list[tuple[LocalModel, Answers]]:
-        """Return models and their answers; models are never changed in place."""
-        return [(site.model, site.answers) for site in self.sites]
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry, each computed by site i from what it has heard."""
+        found = []
+        for i, site in enumerate(self.sites):
+            others = [self.labels[j] for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]]
+            strangers = [j for j in others if (j, j) not in site.received]
+            if strangers:
+                site.receive(self._exchange.collect(site.label, strangers))
+            values = site.discrepancies(others)
+            found += [values.get(j, np.inf) for j in others]
+        return np.array(found)
 
-    def restore(self, state: list[tuple[LocalModel, Answers]]) -> None:
-        """Take earlier models back and share their predictions."""
-        for site, (model, answers) in zip(self.sites, state, strict=True):
+    def embedding(self) -> FloatArray:
+        """Return every site's predictions on the common public rows as one row."""
+        return np.stack([site.shared[site.label].ravel() for site in self.sites])
+
+    def rewire(self, edges: Any) -> None:
+        """Tell every site whom to heed from now on; given neighbours are still heard."""
+        for i, site in enumerate(self.sites):
+            part = slice(edges.indptr[i], edges.indptr[i + 1])
+            names = (self.labels[j] for j in edges.indices[part])
+            kept = dict(zip(names, edges.data[part].tolist(), strict=True))
+            given = self.given.indices[self.given.indptr[i] : self.given.indptr[i + 1]]
+            site.neighbours = {**{self.labels[j]: 0.0 for j in given}, **kept}
+            self._hear(site)
+        self.edges = edges
+
+    def snapshot(self) -> tuple[Any, list[tuple[LocalModel, Answers]]]:
+        """Return the graph, and models with their answers; models are never changed in place."""
+        return self.edges, [(site.model, site.answers) for site in self.sites]
+
+    def restore(self, state: tuple[Any, list[tuple[LocalModel, Answers]]]) -> None:
+        """Take earlier models and their graph back and share their predictions."""
+        edges, models = state
+        for site, (model, answers) in zip(self.sites, models, strict=True):
             site.adopt(model, answers)
             site.shared.clear()
+        if edges is not self.edges:
+            self.rewire(edges)
         self.share(-1)
+
+
+def _edges_of(sites: Sequence[Site], place: dict[Label, int]) -> Any:
+    """Return the graph that the sites know of, as a CSR matrix."""
+    ends = [[place[j] for j in site.neighbours] for site in sites]
+    weights = [list(site.neighbours.values()) for site in sites]
+    rows = np.repeat(np.arange(len(sites)), [len(part) for part in ends])
+    columns = np.array([j for part in ends for j in part], dtype=np.int64)
+    data = np.array([a for part in weights for a in part], dtype=float)
+    matrix = sparse.csr_array((data, (rows, columns)), shape=(len(sites), len(sites)))
+    matrix.sort_indices()
+    return matrix
 
 
 def _mean_over_rows(values: FloatArray, rows: AnyArray) -> float:

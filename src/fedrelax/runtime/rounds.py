@@ -10,7 +10,8 @@ import numpy as np
 
 from fedrelax.runtime.callbacks import Callback
 from fedrelax.runtime.history import History, Record
-from fedrelax.typing import Label
+from fedrelax.typing import FloatArray, Label
+from fedrelax.wiring import Wiring
 
 
 class Engine(Protocol):
@@ -36,6 +37,23 @@ class Engine(Protocol):
     def restore(self, state: Any) -> None:
         """Go back to earlier models."""
 
+    @property
+    def given(self) -> Any:
+        """The graph as it was given, a CSR matrix."""
+
+    @property
+    def edges(self) -> Any:
+        """The graph in use, a CSR matrix."""
+
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry of a CSR matrix."""
+
+    def embedding(self) -> FloatArray:
+        """Return one row per node that stands for its predictions on the common public set."""
+
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph."""
+
 
 @dataclass(frozen=True)
 class Stopping:
@@ -60,8 +78,14 @@ class Outcome:
     reason: str
 
 
-def run(engine: Engine, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
-    """Run rounds until one of the reasons to stop holds."""
+def run(
+    engine: Engine,
+    stopping: Stopping,
+    callbacks: Sequence[Callback] = (),
+    wiring: Wiring | None = None,
+) -> Outcome:
+    """Run rounds until one of the reasons to stop holds; rewire between them if asked for."""
+    wiring = None if wiring is None else wiring.paced(stopping.rounds)
     for callback in callbacks:
         callback.begin(stopping.rounds, len(engine.labels))
     engine.start()
@@ -75,9 +99,13 @@ def run(engine: Engine, stopping: Stopping, callbacks: Sequence[Callback] = ()) 
         if stopping.patience is not None and record.validation_loss < best[0]:
             best = (record.validation_loss, round, engine.snapshot())
         told = [callback.after_round(record) for callback in callbacks]
-        reason = _reason_to_stop(stopping, record, best[1], any(told))
+        resting = wiring is None or wiring.settled(round)
+        reason = _reason_to_stop(stopping, record, best[1], any(told), resting)
         if reason:
             break
+        stage = None if wiring is None else wiring.due(round)
+        if wiring is not None and stage is not None:
+            engine.rewire(wiring.wire(stage, engine))
         engine.update(round)
         round += 1
     kept = round
@@ -90,12 +118,14 @@ def run(engine: Engine, stopping: Stopping, callbacks: Sequence[Callback] = ()) 
     return outcome
 
 
-def _reason_to_stop(stopping: Stopping, record: Record, best_round: int, told: bool) -> str:
+def _reason_to_stop(
+    stopping: Stopping, record: Record, best_round: int, told: bool, resting: bool
+) -> str:
     if told:
         return "stopped by a callback"
     if record.round >= stopping.rounds:
         return "all rounds done"
-    if record.round > 0 and record.change <= stopping.tol:
+    if resting and record.round > 0 and record.change <= stopping.tol:
         return "predictions at rest"
     if stopping.patience is not None and record.round - best_round >= stopping.patience:
         return "validation loss no longer better"

@@ -69,6 +69,7 @@ class Site:
     model: LocalModel
     public: PublicRows
     neighbours: Mapping[Label, float]
+    """Whom the node hears; a weight of 0 is heard and not heeded."""
     coupling: Coupling
     seed: int
     answers: dict[str | tuple[str, Label], FloatArray] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class Site:
         return terms
 
     def _neighbour_terms(self) -> list[Rows]:
-        heard = [(j, a) for j, a in self.neighbours.items() if (j, j) in self.received]
+        heard = [(j, a) for j, a in self.neighbours.items() if a > 0 and (j, j) in self.received]
         answers = [self.received[j, j] for j, _ in heard]
         weights = [a for _, a in heard]
         if self.public.common is not None:
@@ -197,7 +198,7 @@ class Site:
 
     def measure(self) -> SiteMeasure:
         """Return losses and discrepancies of the present model against the latest messages."""
-        discrepancies = self._discrepancies()
+        discrepancies = self.discrepancies(self.neighbours)
         m = len(self.target)
         gtv = sum(self.neighbours[j] * d for j, d in discrepancies.items())
         pull = gtv
@@ -218,10 +219,10 @@ class Site:
             discrepancies=discrepancies,
         )
 
-    def _discrepancies(self) -> dict[Label, float]:
-        """Return d(i, j) for every neighbour j: on j's public rows, against j's predictions."""
+    def discrepancies(self, others: Iterable[Label]) -> dict[Label, float]:
+        """Return d(i, j) for each j that the node has heard: on j's public rows, against j's answers."""
         loss = self.coupling.discrepancy
-        heard = [j for j in self.neighbours if (j, j) in self.received]
+        heard = [j for j in others if (j, j) in self.received]
         if self.public.common is not None and heard:
             theirs = np.stack([self.received[j, j] for j in heard])
             values = loss.per_row(theirs, self.answer(self.label)[None]).mean(axis=1)

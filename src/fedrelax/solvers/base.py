@@ -27,6 +27,8 @@ class Result:
     history: History
     n_rounds: int
     reason: str
+    kept: Graph | None = None
+    """The graph of the last rounds, if it was rewired; ``graph`` is the one that was given."""
     engine: str = "general"
     """Which way it was computed: "general" (any model, node by node) or "linear" (all at once)."""
 

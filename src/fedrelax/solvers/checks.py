@@ -45,6 +45,13 @@ def check_rounds(settings: Any, network: Network) -> None:
     check_choice("order", settings.order, ("simultaneous", "sequential"))
     check_choice("weighting", settings.weighting, ("mean", "rows"))
     check_choice("first_exchange", settings.first_exchange, ("models", "zeros"))
+    if settings.wiring is not None:
+        settings.wiring.check()
+        if settings.wiring.needs_common and network.public.common is None:
+            raise FedRelaxError(
+                f"wiring={settings.wiring.name!r} may join any two nodes, so it needs one common set "
+                "of public rows, and here every node has its own; pass one array as public"
+            )
     if settings.patience is not None:
         check_count("patience", settings.patience, least=1)
         if not any(node.validation for node in network):

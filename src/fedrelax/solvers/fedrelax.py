@@ -26,6 +26,8 @@ from fedrelax.runtime import (
 )
 from fedrelax.solvers.base import Result, Solver
 from fedrelax.solvers.checks import check_choice, check_count, check_rounds
+from fedrelax.solvers.edges import EdgeValues, kept_graph
+from fedrelax.wiring import Wiring
 
 
 @dataclass
@@ -49,6 +51,7 @@ class FedRelax(Solver):
     collapse : average the neighbours' answers on a common public set first, which is exact and
         makes the fit independent of the degree.
     first_exchange : "models", or "zeros" as the authors' public code does.
+    wiring : a ``fedrelax.wiring`` that changes the graph between rounds; None keeps it.
     """
 
     alpha: float = 0.1
@@ -65,6 +68,7 @@ class FedRelax(Solver):
     continued: bool = False
     collapse: bool = True
     first_exchange: str = "models"
+    wiring: Wiring | None = None
     n_jobs: int | None = None
     random_state: int | None = 0
 
@@ -157,13 +161,15 @@ class FedRelax(Solver):
         with workers.open() as mapped:
             engine = SiteEngine(sites, LocalExchange(), mapped, self.order, self.first_exchange)
             stopping = Stopping(int(self.rounds), float(self.tol), self.patience)
-            outcome = run(engine, stopping, callbacks)
+            outcome = run(engine, stopping, callbacks, self.wiring)
+            values = engine.discrepancies(engine.given)
         return Result(
             local_models={site.label: site.model for site in sites},
             alone=engine.alone,
             task=task,
             graph=graph,
-            discrepancies=engine.discrepancies(),
+            discrepancies=EdgeValues(graph, values),
+            kept=kept_graph(graph, engine.edges, self.wiring),
             history=outcome.history,
             n_rounds=outcome.n_rounds,
             reason=outcome.reason,

@@ -21,6 +21,7 @@ from fedrelax.network import Network
 from fedrelax.runtime import Callback, Stopping, run
 from fedrelax.solvers.base import Result, Solver
 from fedrelax.solvers.checks import check_choice, check_number, check_rounds
+from fedrelax.solvers.edges import EdgeValues, kept_graph
 from fedrelax.solvers.fedrelax import FedRelax
 from fedrelax.solvers.linear_checks import Unsuited, reason_in_models
 from fedrelax.solvers.linear_engine import (
@@ -31,10 +32,11 @@ from fedrelax.solvers.linear_engine import (
     GradientEngine,
 )
 from fedrelax.solvers.linear_measure import Measures, train_alone
-from fedrelax.solvers.linear_models import EdgeValues, FittedModels
+from fedrelax.solvers.linear_models import FittedModels
 from fedrelax.solvers.linear_network import Coordinates, LinearNetwork
 from fedrelax.solvers.linear_safety import check_safe
 from fedrelax.typing import FloatArray
+from fedrelax.wiring import Wiring
 
 
 @dataclass
@@ -67,6 +69,7 @@ class LinearFedRelax(Solver):
     epsilon: float = 1e-8
     initial: str = "local"
     accelerate: bool = False
+    wiring: Wiring | None = None
     random_state: int | None = 0
 
     @classmethod
@@ -87,7 +90,7 @@ class LinearFedRelax(Solver):
         if network.kind != "regression":
             raise Unsuited(f"the task is {network.kind}")
         if self.accelerate:
-            self._check_plain("accelerate=True", "patience", "order", "damping", "update")
+            self._check_plain("accelerate=True", "patience", "order", "damping", "update", "wiring")
             check_number("tol", self.tol, least=np.finfo(float).tiny)
         elif self.update != "exact":
             self._check_plain(f"update={self.update!r}", "order", "damping")
@@ -109,7 +112,7 @@ class LinearFedRelax(Solver):
         coordinates, alone, engine = self.prepare(stacked)
         rounds = min(1, int(self.rounds)) if self.accelerate else int(self.rounds)
         tol = 0.0 if self.accelerate else float(self.tol)
-        outcome = run(engine, Stopping(rounds, tol, self.patience), callbacks)
+        outcome = run(engine, Stopping(rounds, tol, self.patience), callbacks, self.wiring)
         n_rounds, reason = outcome.n_rounds, outcome.reason
         if isinstance(engine, AcceleratedEngine) and engine.solution is not None:
             n_rounds = engine.solution.rounds
@@ -124,7 +127,8 @@ class LinearFedRelax(Solver):
             alone=models(alone, raw=True),
             task=stacked.task,
             graph=stacked.graph,
-            discrepancies=EdgeValues(stacked.graph, engine.discrepancies()),
+            discrepancies=EdgeValues(stacked.graph, engine.discrepancies(engine.given)),
+            kept=kept_graph(stacked.graph, engine.edges, self.wiring),
             history=outcome.history,
             n_rounds=n_rounds,
             reason=reason,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class ArrayEngine:
         exchange: Exchange,
     ) -> None:
         self.labels = labels
+        self.given = self.edges = measures.edges
         self.W = start
         self.V: FloatArray | None = None
         self._measures, self._factor, self._exchange = measures, factor, exchange
@@ -71,19 +73,33 @@ class ArrayEngine:
         """Move all models; W is replaced, never changed in place."""
         raise NotImplementedError
 
-    def snapshot(self) -> FloatArray:
-        """Return the models."""
-        return self.W
+    def snapshot(self) -> tuple[Any, FloatArray]:
+        """Return the graph and the models."""
+        return self.edges, self.W
 
-    def restore(self, state: FloatArray) -> None:
-        """Take earlier models back and share their predictions."""
-        self.W, self.V = state, None
+    def restore(self, state: tuple[Any, FloatArray]) -> None:
+        """Take earlier models and their graph back and share their predictions."""
+        edges, self.W = state
+        if edges is not self.edges:
+            self.rewire(edges)
+        self.V = None
         self.share(-1)
 
-    def discrepancies(self) -> FloatArray:
-        """Return d(i, j) for every directed edge, in the order of the graph's matrix."""
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph."""
+        self.edges = edges
+        self._measures = self._measures.on(edges)
+
+    def embedding(self) -> FloatArray:
+        """Return every node's message so that squared distances are mean squared differences."""
         assert self.V is not None
-        return self._measures.variation.edges(self.W, self.V)
+        return self._measures.variation.embedding(self.V)
+
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
+        assert self.V is not None
+        measures = self._measures if edges is self.edges else self._measures.on(edges)
+        return measures.variation.edges(self.W, self.V)
 
 
 class ExactEngine(ArrayEngine):
@@ -103,6 +119,12 @@ class ExactEngine(ArrayEngine):
         self._exact = exact
         self._sequential = sequential
         self._passes: SequentialRounds | None = None
+
+    def rewire(self, edges: Any) -> None:
+        """Factorise anew for another graph."""
+        super().rewire(edges)
+        self._exact = self._exact.on(edges)
+        self._passes = None
 
     def update(self, round: int) -> None:
         """Take the argmin at every node, at once or one after the other."""
@@ -134,6 +156,11 @@ class GradientEngine(ArrayEngine):
     ) -> None:
         super().__init__(labels, measures, start, factor, exchange)
         self._rounds = rounds
+
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph; the step rule keeps its memory."""
+        super().rewire(edges)
+        self._rounds.rewire(edges)
 
     def update(self, round: int) -> None:
         """Take one step."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import numpy as np
 
 from fedrelax.linear import ExactUpdate, LinearProblem, RowResiduals, Variation
@@ -57,15 +60,27 @@ class Measures:
         self._share = self._counts if self._by_rows else np.ones(len(self._counts))
         self._losses = residuals.losses(reference)
         self._slopes = residuals.slopes(reference) / self._counts[:, None, None]
-        public_rows = network.public_counts if self._by_rows else np.array(1.0)
+        self._variation_rows = network.public_counts if self._by_rows else np.array(1.0)
         self._public_rows = network.public_counts
-        self.variation = Variation(problem, public_rows)
+        self.variation = Variation(problem, self._variation_rows)
         held = network.validation
         self._held_rows = np.zeros(len(network.labels)) if held is None else held.counts
         self._held = None
         if held is not None:
             rows = coordinates.rows(held.X)
             self._held = RowResiduals(rows, held.y, held.offsets, intercept=network.intercept)
+
+    @property
+    def edges(self) -> Any:
+        """The graph, a CSR matrix."""
+        return self._problem.adjacency
+
+    def on(self, edges: Any) -> Measures:
+        """Return the measures on another graph."""
+        other = copy.copy(self)
+        other._problem = self._problem.on(edges)
+        other.variation = Variation(other._problem, self._variation_rows)
+        return other
 
     def local_losses(self, W: FloatArray) -> FloatArray:
         """Return ``|X_i w_i - y_i|^2 / m_i`` per node."""

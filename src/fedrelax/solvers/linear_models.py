@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from fedrelax.graph import Graph
 from fedrelax.models import LinearModel, LocalModel, Rows, Task, adapt
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -88,29 +87,3 @@ def fitted(estimator: Any, weights: FloatArray) -> Any:
         estimator.n_iter_ = None
         estimator.solver_ = "svd" if estimator.solver == "svd" else "cholesky"
     return estimator
-
-
-class EdgeValues(Mapping[tuple[Label, Label], float]):
-    """One number per directed edge, in the order of the graph's matrix."""
-
-    def __init__(self, graph: Graph, values: FloatArray) -> None:
-        self._graph, self._values = graph, values
-        self._found: dict[tuple[Label, Label], float] | None = None
-
-    @property
-    def _all(self) -> dict[tuple[Label, Label], float]:
-        if self._found is None:
-            A, labels = self._graph.adjacency, self._graph.labels
-            learners = np.repeat(np.arange(len(labels)), np.diff(A.indptr)).tolist()
-            ends = zip(learners, A.indices.tolist(), self._values.tolist(), strict=True)
-            self._found = {(labels[i], labels[j]): value for i, j, value in ends}
-        return self._found
-
-    def __getitem__(self, edge: tuple[Label, Label]) -> float:
-        return self._all[edge]
-
-    def __iter__(self) -> Iterator[tuple[Label, Label]]:
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        return len(self._values)

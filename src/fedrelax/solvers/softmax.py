@@ -21,9 +21,9 @@ from fedrelax.network import Network
 from fedrelax.runtime import Callback, Stopping, run
 from fedrelax.solvers.base import Result, Solver
 from fedrelax.solvers.checks import check_rounds
+from fedrelax.solvers.edges import EdgeValues, kept_graph
 from fedrelax.solvers.fedrelax import FedRelax
 from fedrelax.solvers.linear_checks import Unsuited
-from fedrelax.solvers.linear_models import EdgeValues
 from fedrelax.solvers.linear_network import LinearNetwork
 from fedrelax.solvers.softmax_engine import SoftmaxEngine
 from fedrelax.typing import FloatArray, Label
@@ -104,13 +104,14 @@ class SoftmaxFedRelax(Solver):
         start = np.stack([model._last_weights(shape) for model in models])
         engine = SoftmaxEngine(stacked, float(settings.alpha), float(settings.damping), start)
         stopping = Stopping(int(settings.rounds), float(settings.tol), settings.patience)
-        outcome = run(engine, stopping, callbacks)
+        outcome = run(engine, stopping, callbacks, settings.wiring)
         return Result(
             local_models=_fitted(stacked, engine.W),
             alone=_fitted(stacked, engine.alone),
             task=stacked.task,
             graph=stacked.graph,
-            discrepancies=EdgeValues(stacked.graph, engine.discrepancies()),
+            discrepancies=EdgeValues(stacked.graph, engine.discrepancies(engine.given)),
+            kept=kept_graph(stacked.graph, engine.edges, settings.wiring),
             history=outcome.history,
             n_rounds=outcome.n_rounds,
             reason=outcome.reason,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
@@ -67,9 +68,9 @@ class SoftmaxEngine:
         self.labels = network.labels
         self.W = self.alone = start
         self._alpha, self._damping = alpha, damping
-        self._graph = network.graph.adjacency
-        self._degree = np.asarray(self._graph.sum(axis=1), dtype=float).reshape(-1)
-        self._exchange = Exchange(self._graph, len(network.public) * K)
+        self.given = network.graph.adjacency
+        self._width = len(network.public) * K
+        self._join(self.given)
         self._public = network.public
         if network.intercept:
             self._public = np.column_stack([network.public, np.ones(len(network.public))])
@@ -127,19 +128,37 @@ class SoftmaxEngine:
             taught = self._heard / np.where(self._degree > 0, self._degree, 1.0)[:, None, None]
         self._refit(taught)
 
-    def snapshot(self) -> FloatArray:
-        """Return the models."""
-        return self.W
+    def snapshot(self) -> tuple[Any, FloatArray]:
+        """Return the graph and the models."""
+        return self.edges, self.W
 
-    def restore(self, state: FloatArray) -> None:
-        """Take earlier models back and share their predictions."""
-        self.W, self._messages = state, None
+    def restore(self, state: tuple[Any, FloatArray]) -> None:
+        """Take earlier models and their graph back and share their predictions."""
+        edges, self.W = state
+        self._join(edges)
+        self._messages = None
         self.share(-1)
 
-    def discrepancies(self) -> FloatArray:
-        """Return d(i, j) for every directed edge, in the order of the graph's matrix."""
+    def _join(self, edges: Any) -> None:
+        self.edges = edges
+        self._degree = np.asarray(edges.sum(axis=1), dtype=float).reshape(-1)
+        self._exchange = Exchange(edges, self._width)
+
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph."""
         assert self._messages is not None
-        A, V = self._graph, self._messages
+        self._join(edges)
+        self._heard = self._exchange(self._messages, np.empty_like(self._messages))
+
+    def embedding(self) -> FloatArray:
+        """Return every node's messages as one row."""
+        assert self._messages is not None
+        return self._messages.reshape(len(self._messages), -1)
+
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
+        assert self._messages is not None
+        A, V = edges, self._messages
         learners = np.repeat(np.arange(len(V)), np.diff(A.indptr))
         values = np.empty(len(learners))
         most = max(1, BUFFER_NUMBERS // V[0].size)
@@ -154,7 +173,7 @@ class SoftmaxEngine:
         entropy = xlogy(V, V).sum(axis=2).mean(axis=1)
         likely = np.log(np.clip(self._answers, SMALLEST, 1.0))
         cross = (self._heard * likely).sum(axis=2).mean(axis=1)
-        return np.asarray(np.maximum(self._graph @ entropy - cross, 0.0))
+        return np.asarray(np.maximum(self.edges @ entropy - cross, 0.0))
 
     def _losses(self, groups: list[Group]) -> FloatArray:
         losses = np.full(len(self.W), np.nan)

@@ -14,23 +14,27 @@ from fedrelax.errors import FedRelaxError
 MARK = "result.json"
 """The file by which a directory is known as a result."""
 
-
-def is_result(directory: Path) -> bool:
-    """Tell whether a directory was written by this library."""
-    return (directory / MARK).is_file() and (directory / "models.json").is_file()
+MARKS = {"result": (MARK, "models.json"), "comparison": ("comparison.json", "comparison.csv")}
+"""The files by which each kind of directory is known."""
 
 
-def check_directory(target: str | Path, overwrite: bool = False) -> Path:
+def is_result(directory: Path, kind: str = "result") -> bool:
+    """Tell whether a directory was written by this library, as one of the kinds of ``MARKS``."""
+    return all((directory / name).is_file() for name in MARKS[kind])
+
+
+def check_directory(target: str | Path, overwrite: bool = False, kind: str = "result") -> Path:
     """Return the path if a result can be written there; say why not, before any work is done.
 
-    Only a result (or an empty directory) is ever replaced, never somebody's other files.
+    Only a directory of the same kind (or an empty one) is ever replaced, never somebody's other
+    files, and trained models never by a comparison.
     """
     target = Path(target)
     if target.exists() or target.is_symlink():
-        replaceable = target.is_dir() and (is_result(target) or not any(target.iterdir()))
+        replaceable = target.is_dir() and (is_result(target, kind) or not any(target.iterdir()))
         if not replaceable:
             raise FedRelaxError(
-                f"{target} exists and is not a result of fedrelax, so it is never replaced; "
+                f"{target} exists and is not a {kind} of fedrelax, so it is never replaced; "
                 "choose another --out"
             )
         if not overwrite:
@@ -80,12 +84,14 @@ def _sibling(target: Path, why: str) -> Path:
 
 
 @contextmanager
-def whole_directory(target: str | Path, overwrite: bool = False) -> Iterator[Path]:
+def whole_directory(
+    target: str | Path, overwrite: bool = False, kind: str = "result"
+) -> Iterator[Path]:
     """Yield a hidden directory next to the target that takes its place when all has gone well.
 
     If the process dies before that, no target appears, and a former one stays as it was.
     """
-    target = check_directory(target, overwrite).absolute()
+    target = check_directory(target, overwrite, kind).absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = _sibling(target, "draft")
     draft.mkdir()

@@ -1,0 +1,251 @@
+"""``fedrelax compare``: federate, pool or stay local, on repeated splits of a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedrelax.cli import options
+from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.options import DATA, LEARNING, OUTPUT
+
+FOLDS = 3
+FEW_TEST_ROWS = 30
+FILES = "comparison.csv, nodes.csv, comparison.json, config.toml"
+
+
+def compare(
+    data: options.Table = None,
+    node: options.Node = None,
+    target: options.Target = None,
+    features: options.Features = None,
+    task: options.Task = None,
+    drop_missing: options.DropMissing = None,
+    splits: Annotated[
+        int | None,
+        typer.Option(help="How many random splits, at least 2. Default: 5.", rich_help_panel=DATA),
+    ] = None,
+    test_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of each node's rows that test in every split. Default: 0.2.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    model: options.Model = None,
+    model_for: options.ModelFor = None,
+    ways: Annotated[
+        str | None,
+        typer.Option(
+            help="Ways to compare besides local and FedRelax, as a,b,c: pooled, fedmd, fedavg, "
+            "fedprox, ditto, ifca, network-lasso. Default: all that the models allow.",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    graph: options.GraphForm = None,
+    alpha: Annotated[
+        str | None,
+        typer.Option(
+            help="How much neighbours count in FedRelax, from 0 (each alone) upwards. Default: "
+            "auto, which chooses it by cross-validation on the training rows.",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            help="The most rounds of FedRelax and FedMD; cross-validation on the training rows "
+            "chooses how many. Default: 20.",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    public: options.Public = None,
+    public_rows: options.PublicCount = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory to write; it appears whole or not at all. Default: none, only a table "
+            "is shown.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    overwrite: options.Overwrite = None,
+    config: options.Config = None,
+    jobs: options.Jobs = None,
+    seed: options.Seed = None,
+    json_: options.Json = None,
+    debug: options.Debug = None,
+) -> None:
+    """Say whether to federate, to pool or to stay local, before you decide.
+
+    On several random splits of each node's rows, every way of learning chooses its settings on
+    the training rows, trains, and is measured on the test rows: each node alone, one pooled model,
+    FedRelax over the graph, and other federated methods. The table has 95 % intervals, and the
+    advice says how sure it is.
+
+    [bold]Example:[/bold] fedrelax compare weather.csv --node station --target temp
+    --graph knn:lat,lon:5 --splits 10
+    """
+    flags = dict(locals())
+    flags["json"] = flags.pop("json_")
+    file = flags.pop("config")
+    with speaking(bool(debug), quiet=bool(json_)) as talk:
+        run_compare(file, flags, talk)
+
+
+def run_compare(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
+    """Check everything, compare, save if asked to, tell."""
+    from fedrelax.cli.config import CompareConfig, make_config
+    from fedrelax.cli.inputs import effective, read_source, split_rows
+    from fedrelax.storage.places import check_directory
+
+    config = make_config(CompareConfig, file, flags)
+    talk.out.quiet = config.json_
+    if config.out is not None:
+        check_directory(config.out, config.overwrite, "comparison")
+    ways = ways_of(config)
+    source = read_source(config, talk.note)
+    train = split_rows(source.table.nodes, config.test_share, config.seed, talk.note)
+    _warn_of_rough_intervals(int((~train).sum()), int(train.sum()), talk)
+    _warn_of_many_fits(config, source, talk)
+    found = measure(config, source, ways, talk)
+    settings = effective(config, source.table.task, source.table.feature_names)
+    if config.out is not None:
+        _save(config.out, found, settings, config.overwrite, talk)
+    if config.json_:
+        _print_json(config.out, found, talk)
+    else:
+        _tell(config.out, found, talk)
+
+
+def ways_of(config: Any) -> list[Any]:
+    """Return the ways to compare; an unknown name need not wait for the table."""
+    from fedrelax.cli.training import TOLERANCE
+    from fedrelax.comparison import Together, usual_ways, ways_by_name
+    from fedrelax.estimators import FedRelaxRegressor
+
+    settings = FedRelaxRegressor(rounds=config.rounds, tol=TOLERANCE)
+    ways = usual_ways(settings, None if config.alpha == "auto" else config.alpha)
+    if config.ways is None:
+        return ways
+    return ways_by_name(["local", *config.ways, Together.name], ways)
+
+
+def measure(config: Any, source: Any, ways: list[Any], talk: Talk) -> Any:
+    """Run all ways on all splits, with a bar; Ctrl-C keeps the splits that are whole."""
+    from fedrelax.cli.rounds import start_workers
+    from fedrelax.cli.training import estimator_of
+    from fedrelax.comparison import compare_ways
+
+    def estimator(train: Any) -> Any:
+        inputs = source.inputs(train)
+        return estimator_of(inputs, rounds=config.rounds, public_rows=config.public_rows)
+
+    table, done = source.table, 0
+    start_workers(config.jobs)
+    with talk.progress() as progress:
+        bar = progress.add_task("Comparing", total=config.splits * len(ways), numbers="")
+
+        def show(finished: int, total: int, what: str) -> None:
+            nonlocal done
+            done = finished * config.splits // total
+            progress.update(bar, completed=finished, total=total, numbers=what)
+
+        try:
+            found = compare_ways(
+                estimator,
+                table.X,
+                table.y,
+                table.nodes,
+                ways=ways,
+                splits=config.splits,
+                test_share=config.test_share,
+                folds=FOLDS,
+                seed=config.seed,
+                n_jobs=config.jobs,
+                progress=show,
+            )
+        except KeyboardInterrupt:
+            talk.note(f"{done} of {config.splits} splits were whole; a table needs two.")
+            raise
+    if found.splits < config.splits:
+        talk.note(f"stopped by Ctrl-C: the table is of {found.splits} of {config.splits} splits.")
+    return found
+
+
+def _warn_of_rough_intervals(test_rows: int, training_rows: int, talk: Talk) -> None:
+    if test_rows < FEW_TEST_ROWS:
+        talk.note(
+            f"every split has {test_rows} test rows in all; so few make the intervals rough, and a "
+            "larger --test-share helps."
+        )
+    elif test_rows > training_rows:
+        talk.note(
+            "more rows test than train, which makes the intervals wider than they need to be; a "
+            "--test-share below 0.5 tells more."
+        )
+
+
+def _warn_of_many_fits(config: Any, source: Any, talk: Talk) -> None:
+    from fedrelax.cli.training import MANY_FITS
+    from fedrelax.models import LinearModel, SoftmaxModel
+    from fedrelax.models.names import model_by_name
+    from fedrelax.selection import STRENGTHS
+
+    names = source.model_names
+    kinds = [model_by_name(name, source.table.task) for name in set(names.values())]
+    if all(isinstance(kind, LinearModel | SoftmaxModel) for kind in kinds):
+        return  # all nodes are solved at once
+    trials = FOLDS * (len(STRENGTHS) if config.alpha == "auto" else 1) + 1
+    fits = config.splits * trials * (config.rounds + 1) * len(names)
+    if fits > MANY_FITS:
+        talk.note(
+            f"FedRelax alone takes up to {fits:,} fits; a given --alpha, fewer --rounds or --splits, "
+            "or more --jobs are quicker."
+        )
+
+
+def _save(out: Path, found: Any, settings: dict[str, Any], overwrite: bool, talk: Talk) -> None:
+    from fedrelax.storage.places import whole_directory
+    from fedrelax.storage.saving import write_json
+    from fedrelax.storage.toml import dump_toml
+
+    with whole_directory(out, overwrite, "comparison") as draft:
+        found.to_frame().to_csv(draft / "comparison.csv", index=False)
+        found.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
+        write_json(draft / "comparison.json", found.to_dict())
+        comment = "made by fedrelax compare, which takes it again with --config"
+        (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")
+        try:
+            from fedrelax.report.comparison import save_comparison_picture
+
+            save_comparison_picture(draft / "comparison.png", found)
+        except ImportError:
+            talk.note(
+                "no picture is drawn without matplotlib; pip install 'fedrelax[report]' adds it."
+            )
+
+
+def _print_json(out: Path | None, found: Any, talk: Talk) -> None:
+    from fedrelax.storage.saving import plain
+
+    answer = {
+        "out": None if out is None else str(out),
+        **found.to_dict(),
+        "per_split": found.to_frame().to_dict("records"),
+        "per_node": found.nodes_to_frame().to_dict("records"),
+        "notes": talk.notes,
+    }
+    typer.echo(json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _tell(out: Path | None, found: Any, talk: Talk) -> None:
+    from fedrelax.report.comparison import comparison_report
+
+    talk.say("", comparison_report(found))
+    if out is not None:
+        picture = ", comparison.png" if (out / "comparison.png").exists() else ""
+        talk.plain(f"\nSaved in {out}: {FILES}{picture}")

@@ -1,0 +1,208 @@
+"""Repeated random splits: on each, every way chooses its settings, trains, and is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from fedrelax.baselines import Baseline, Local
+from fedrelax.comparison.choosing import choose
+from fedrelax.comparison.outcome import Comparison
+from fedrelax.comparison.together import Together
+from fedrelax.comparison.ways import reason_against, usual_ways, with_the_needed
+from fedrelax.errors import FedRelaxError
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor, group_rows
+from fedrelax.evaluation import MEASURES, error
+from fedrelax.network import Network
+from fedrelax.selection import deal
+from fedrelax.solvers.checks import check_count, check_number
+from fedrelax.splits import TEST_STREAM, training_mask
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+FOLD_STREAM = 3
+"""Keeps the dealing of folds apart from other draws under one seed."""
+FEWEST_SPLITS = 2
+"""An interval needs two values."""
+
+Estimator = FedRelaxRegressor | FedRelaxClassifier
+RowsByNode = Mapping[Label, AnyArray]
+
+
+def compare_ways(
+    estimator: Estimator | Callable[[AnyArray], Estimator],
+    X: FloatArray,
+    y: AnyArray,
+    nodes: Any,
+    *,
+    ways: Sequence[Baseline] | None = None,
+    splits: int = 5,
+    test_share: float = 0.2,
+    folds: int = 3,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Comparison:
+    """Compare ways of learning on random splits of the rows, to tell which one to use.
+
+    In every split a share of each node's rows is kept for testing. On the others each way chooses
+    its settings by ``folds``-fold validation, for itself and on the same folds, then trains on all
+    of them. Test rows take no part in any of this, nor in drawing public rows.
+
+    ``estimator`` gives the nodes' models, the graph, the public rows and the settings of FedRelax
+    (not alpha, which is chosen); it may also be a function that makes one for the mask of a split's
+    training rows, if the graph or the models are made from rows. ``ways`` defaults to
+    ``usual_ways``; local and FedRelax always take part, as the advice is about them. Ways that do
+    not suit the network are left out, with the reason in ``refused``.
+
+    ``progress`` hears how much is done, out of how much, and what is next. A KeyboardInterrupt
+    after two splits ends the run with the splits that are whole.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, nodes = rng.normal(size=(120, 5)), np.repeat(np.arange(12), 10)
+    >>> y = X.sum(axis=1) + rng.normal(size=120)
+    >>> found = compare_ways(FedRelaxRegressor(rounds=5), X, y, nodes, ways=[Local()], splits=3)
+    >>> found.ways, found.errors.shape
+    (('FedRelax', 'local'), (3, 2))
+    """
+    check_count("splits", splits, least=FEWEST_SPLITS)
+    check_count("folds", folds, least=2)
+    check_number("test_share", test_share, least=0.0, below=1.0)
+    rows = group_rows(nodes, len(X))
+    masks = _draw_splits(rows, splits, test_share, seed)
+    table = _Table(estimator, np.asarray(X), np.asarray(y), rows, folds, seed)
+    first = table.estimator_for(masks[0], 0)
+    given = usual_ways(first) if ways is None else ways
+    asked = with_the_needed(given, (Local(), Together.of(first)))
+    network = first.network_of(table.X, table.y, table.part(masks[0]), {})
+    reasons = {way.name: reason_against(way, network) for way in asked}
+    kept = [way for way in asked if reasons[way.name] is None]
+    if network.task.is_classification:
+        _check_classes(masks, table.y)
+    done: list[_Split] = []
+
+    def tell(finished: int, name: str) -> None:
+        if progress is not None:
+            total = splits * len(kept)
+            progress(len(done) * len(kept) + finished, total, f"split {len(done) + 1}: {name}")
+
+    try:
+        for number, mask in enumerate(masks):
+            done.append(table.measure(kept, mask, number, n_jobs, tell))
+    except KeyboardInterrupt:
+        if len(done) < FEWEST_SPLITS:
+            raise
+    return Comparison(
+        measure=MEASURES[network.kind],
+        ways=tuple(way.name for way in kept),
+        errors=np.array([split.errors for split in done]),
+        node_errors=np.array([split.node_errors for split in done]),
+        settings=[split.settings for split in done],
+        nodes=tuple(rows),
+        rows=np.array([(masks[0][i].sum(), (~masks[0][i]).sum()) for i in rows.values()]),
+        refused={name: reason for name, reason in reasons.items() if reason is not None},
+        planned=splits,
+    )
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The errors and settings of every way on one split."""
+
+    errors: list[float]
+    node_errors: list[list[float]]
+    settings: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The rows, and how a network is made of some of them."""
+
+    estimator: Estimator | Callable[[AnyArray], Estimator]
+    X: FloatArray
+    y: AnyArray
+    rows: RowsByNode
+    folds: int
+    seed: int
+
+    def part(self, mask: AnyArray) -> dict[Label, AnyArray]:
+        """Return the row numbers of every node within the mask."""
+        return {label: index[mask[index]] for label, index in self.rows.items()}
+
+    def estimator_for(self, mask: AnyArray, number: int) -> Estimator:
+        """Return the estimator of a split; each split draws public rows of its own."""
+        made = self.estimator(mask) if callable(self.estimator) else self.estimator
+        found: Estimator = clone(made).set_params(random_state=self.seed + number)
+        return found
+
+    def measure(
+        self,
+        ways: Sequence[Baseline],
+        mask: AnyArray,
+        number: int,
+        n_jobs: int | None,
+        tell: Callable[[int, str], None],
+    ) -> _Split:
+        """Let every way choose, train and predict the test rows of one split."""
+        train, test = self.part(mask), self.part(~mask)
+        estimator = self.estimator_for(mask, number)
+        network = estimator.network_of(self.X, self.y, train, {})
+        parts = deal(train, self.folds, np.random.default_rng([self.seed, FOLD_STREAM, number]))
+        folds = [estimator.network_of(self.X, self.y, own, held) for own, held in parts]
+        seed = self.seed + number
+        found = _Split([], [], [])
+        for finished, way in enumerate(ways):
+            tell(finished, way.name)
+            chosen = choose(way, network, folds, seed=seed, n_jobs=n_jobs)
+            total, by_node = self._errors(chosen, network, test, seed, n_jobs)
+            found.errors.append(total)
+            found.node_errors.append(by_node)
+            found.settings.append(chosen.settings())
+        tell(len(ways), "done")
+        return found
+
+    def _errors(
+        self, way: Baseline, network: Network, test: RowsByNode, seed: int, n_jobs: int | None
+    ) -> tuple[float, list[float]]:
+        """Return the error over all test rows, and each node's."""
+        models, task = way.run(network, seed=seed, n_jobs=n_jobs).models, network.task
+        answer = np.full((len(self.X), task.n_outputs), np.nan)
+        for label, index in test.items():
+            if len(index):
+                answer[index] = models[label].predict(self.X[index])
+        by_node = [error(task, self.y[index], answer[index]) for index in test.values()]
+        tested = np.concatenate(list(test.values()))
+        return error(task, self.y[tested], answer[tested]), by_node
+
+
+def _draw_splits(rows: RowsByNode, splits: int, share: float, seed: int) -> list[AnyArray]:
+    """Return the masks of the training rows, checked before any work is done.
+
+    The first split is the one that ``fedrelax fit`` draws with the same seed.
+    """
+    rng = np.random.default_rng([seed, TEST_STREAM])
+    masks: list[AnyArray] = [training_mask(rows, share, rng) for _ in range(splits)]
+    if masks[0].all():
+        raise FedRelaxError(
+            f"test_share={share:g} leaves no test row at any node, as all have too few rows; raise it"
+        )
+    if max(int(masks[0][index].sum()) for index in rows.values()) < 2:
+        raise FedRelaxError(
+            "every node has a single training row, so none can be held out to choose settings; "
+            "lower test_share, or bring more rows"
+        )
+    return masks
+
+
+def _check_classes(masks: Sequence[AnyArray], y: AnyArray) -> None:
+    """Refuse a table whose classes are so rare that a split has one of them in training."""
+    for number, mask in enumerate(masks, start=1):
+        classes = np.unique(y[mask])
+        if len(classes) < 2:
+            raise FedRelaxError(
+                f"all training rows of split {number} have one class, {classes.tolist()[0]!r}: the "
+                "others are too rare to be split; lower test_share, or bring more rows"
+            )

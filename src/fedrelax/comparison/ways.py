@@ -1,0 +1,86 @@
+"""Which ways are compared, by name, and which cannot serve a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fedrelax.baselines import (
+    IFCA,
+    Baseline,
+    Ditto,
+    FedAvg,
+    FedMD,
+    FedProx,
+    Local,
+    NetworkLasso,
+    Pooled,
+)
+from fedrelax.comparison.together import Together
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.network import Network
+
+LOCAL, POOLED, TOGETHER = Local.name, Pooled.name, Together.name
+MOST_NODES_IN_PAIRS = 2000
+"""Beyond it the complete graph, on which FedMD runs, has too many edges."""
+MOST_EDGES_TO_BREAK = 200_000
+"""Beyond it network Lasso, with a variable per edge and weight, takes too long."""
+
+
+def usual_ways(
+    estimator: FedRelaxRegressor | FedRelaxClassifier, alpha: float | None = None
+) -> list[Baseline]:
+    """Return all ways, FedRelax with the estimator's settings and a given or chosen alpha.
+
+    FedMD goes in the same kind of rounds as FedRelax and may use as many.
+    """
+    return [
+        Local(),
+        Pooled(),
+        Together.of(estimator, alpha),
+        FedMD(rounds=estimator.rounds),
+        FedAvg(),
+        FedProx(),
+        Ditto(),
+        IFCA(),
+        NetworkLasso(),
+    ]
+
+
+def ways_by_name(names: Iterable[str], ways: Sequence[Baseline]) -> list[Baseline]:
+    """Return the named ones of ``ways``; small letters, and hyphens for blanks, will do.
+
+    >>> [way.name for way in ways_by_name(["fedmd", "network-lasso"], [FedMD(), NetworkLasso()])]
+    ['FedMD', 'network Lasso']
+    """
+    known = {_plain(way.name): way for way in ways}
+    found: dict[str, Baseline] = {}
+    for name in names:
+        if _plain(name) not in known:
+            hint = did_you_mean(_plain(name), known) or f"; known: {', '.join(known)}"
+            raise FedRelaxError(f"the way {name!r} is not known{hint}")
+        found[_plain(name)] = known[_plain(name)]
+    return list(found.values())
+
+
+def _plain(name: str) -> str:
+    return "-".join(name.lower().replace("-", " ").replace("_", " ").split())
+
+
+def with_the_needed(ways: Iterable[Baseline], needed: Iterable[Baseline]) -> list[Baseline]:
+    """Return the ways, with those ``needed`` before them that are not there; no name twice."""
+    given = list(ways)
+    names = [way.name for way in given]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise FedRelaxError(f"two ways are called {twice[0]!r}; give each a name of its own")
+    return [way for way in needed if way.name not in names] + given
+
+
+def reason_against(way: Baseline, network: Network) -> str | None:
+    """Return why a way cannot be compared on the network, or None."""
+    if isinstance(way, FedMD) and len(network) > MOST_NODES_IN_PAIRS:
+        return f"it joins all nodes in pairs, which takes too long for {len(network):,} of them"
+    if isinstance(way, NetworkLasso) and network.graph.n_edges > MOST_EDGES_TO_BREAK:
+        return f"it takes too long on {network.graph.n_edges:,} edges"
+    return way.refusal(network)

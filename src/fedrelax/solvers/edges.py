@@ -1,0 +1,45 @@
+"""What a run says of edges: discrepancies, and which were kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedrelax.graph import Graph
+from fedrelax.typing import FloatArray, Label
+from fedrelax.wiring import Wiring
+
+
+class EdgeValues(Mapping[tuple[Label, Label], float]):
+    """One number per directed edge, in the order of the graph's matrix."""
+
+    def __init__(self, graph: Graph, values: FloatArray) -> None:
+        self._graph, self._values = graph, values
+        self._found: dict[tuple[Label, Label], float] | None = None
+
+    @property
+    def _all(self) -> dict[tuple[Label, Label], float]:
+        if self._found is None:
+            A, labels = self._graph.adjacency, self._graph.labels
+            learners = np.repeat(np.arange(len(labels)), np.diff(A.indptr)).tolist()
+            ends = zip(learners, A.indices.tolist(), self._values.tolist(), strict=True)
+            self._found = {(labels[i], labels[j]): value for i, j, value in ends}
+        return self._found
+
+    def __getitem__(self, edge: tuple[Label, Label]) -> float:
+        return self._all[edge]
+
+    def __iter__(self) -> Iterator[tuple[Label, Label]]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def kept_graph(given: Graph, edges: Any, wiring: Wiring | None) -> Graph | None:
+    """Return the rewired graph with the labels and places of the given one; None without wiring."""
+    if wiring is None:
+        return None
+    return Graph(edges, given.labels, given.positions, given.geographic)

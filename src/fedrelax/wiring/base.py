@@ -1,0 +1,107 @@
+"""Wiring: which neighbours a node goes on listening to, decided anew between rounds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.typing import FloatArray, IntArray
+
+REST = 0.4
+"""Share of the rounds that is left for the final graph when ``every`` is not given."""
+
+
+class View(Protocol):
+    """What a wiring may see: the graph as given, and how far predictions are apart."""
+
+    @property
+    def given(self) -> Any:
+        """The graph that the user gave, a symmetric CSR matrix."""
+
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry of a CSR matrix: node i's own view of neighbour j."""
+
+    def embedding(self) -> FloatArray:
+        """Return one row per node, near rows meaning near predictions on the common public set."""
+
+
+@dataclass(frozen=True)
+class Wiring(ABC):
+    """A way to rewire. ``wire`` is called ``stages`` times, every ``every`` rounds; then the graph rests.
+
+    Every node decides by its own discrepancies, from predictions that it has received anyway.
+    ``every=None`` spreads the stages over the first 60 % of the rounds.
+    """
+
+    name: ClassVar[str]
+    every: int | None = None
+
+    @property
+    @abstractmethod
+    def stages(self) -> int:
+        """How often the graph changes."""
+
+    @abstractmethod
+    def wire(self, stage: int, view: View) -> Any:
+        """Return the graph of the next rounds: symmetric CSR with the weights of what is kept."""
+
+    @property
+    def needs_common(self) -> bool:
+        """Whether all nodes must have one common public set."""
+        return False
+
+    def paced(self, rounds: int) -> Self:
+        """Return this wiring with a definite ``every`` for so many rounds."""
+        if self.every is not None:
+            return self
+        return replace(self, every=max(1, int((1 - REST) * rounds / max(self.stages, 1))))
+
+    def due(self, round: int) -> int | None:
+        """Return the number of the stage that begins after this round, or None."""
+        assert self.every is not None
+        stage = round // self.every - 1
+        return stage if round % self.every == 0 and 0 <= stage < self.stages else None
+
+    def settled(self, round: int) -> bool:
+        """Tell whether the graph changes no more after this round."""
+        assert self.every is not None
+        return round > self.stages * self.every
+
+    def check(self) -> None:
+        """Refuse settings that make no sense."""
+        if self.every is not None and not (isinstance(self.every, int) and self.every >= 1):
+            raise FedRelaxError(f"{self.name}: every={self.every!r} must be a whole number above 0")
+
+
+class Ranked:
+    """The entries of a CSR matrix, row by row from the smallest to the largest value."""
+
+    def __init__(self, edges: Any, values: FloatArray) -> None:
+        self.n = edges.shape[0]
+        self.degree: IntArray = np.diff(edges.indptr)
+        self.row: IntArray = np.repeat(np.arange(self.n), self.degree)
+        self.order: IntArray = np.lexsort((values, self.row))
+        self.sorted: FloatArray = values[self.order]
+        self.rank: IntArray = np.arange(len(values)) - np.repeat(edges.indptr[:-1], self.degree)
+
+    def first(self, counts: IntArray) -> FloatArray:
+        """Mark the ``counts[i]`` smallest entries of every row i, in the matrix's own order."""
+        mark = np.zeros(len(self.order))
+        mark[self.order] = self.rank < counts[self.row]
+        return mark
+
+
+def by_either_end(edges: Any, mark: FloatArray) -> Any:
+    """Return the edges that at least one end has marked, with their weights."""
+    from scipy import sparse
+
+    one = sparse.csr_array((mark, edges.indices, edges.indptr), shape=edges.shape)
+    both = one.maximum(one.T.tocsr())
+    kept = sparse.csr_array(edges.multiply(both))
+    kept.eliminate_zeros()
+    kept.sort_indices()
+    return kept

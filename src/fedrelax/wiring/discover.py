@@ -1,0 +1,84 @@
+"""Discover: no graph is given; likely neighbours are found from predictions, and then rewired."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fedrelax.typing import FloatArray, IntArray
+from fedrelax.wiring.base import View, Wiring
+from fedrelax.wiring.rewire import Rewire
+
+SMALL = 2000
+"""Up to so many nodes everybody is everybody's candidate."""
+DIRECTIONS = 12
+"""Predictions are compared in so many random directions when candidates are searched for."""
+
+
+@dataclass(frozen=True)
+class Discover(Wiring):
+    """Candidates, then ``rewire`` among them; candidates are searched anew as models improve.
+
+    With at most 2,000 nodes everybody is a candidate. With more, a node's candidates are the
+    ``candidates`` nearest nodes by predictions on the common public rows (a search tree over
+    random projections: n log n, never all pairs) and a tenth as many strangers at random, so that a
+    bad start does not stay. All edges have weight 1.
+    """
+
+    name = "discover"
+
+    rewire: Rewire = field(default_factory=Rewire)
+    candidates: int = 60
+    seed: int = 0
+
+    @property
+    def stages(self) -> int:
+        """The stages of the rewiring, and one more to begin with the first candidates."""
+        return self.rewire.stages
+
+    @property
+    def needs_common(self) -> bool:
+        """Any two nodes may become neighbours, so they must speak of the same rows."""
+        return True
+
+    def check(self) -> None:
+        """Check the rewiring's settings too."""
+        super().check()
+        self.rewire.check()
+
+    def wire(self, stage: int, view: View) -> Any:
+        """Return the kept edges among the present candidates."""
+        edges = view.given
+        if edges.shape[0] > SMALL:
+            edges = self.nearest(view.embedding(), stage)
+        return self.rewire.keep(stage, edges, view.discrepancies(edges))
+
+    def nearest(self, points: FloatArray, stage: int = 0) -> Any:
+        """Return a symmetric CSR matrix that joins every point to its nearest and to some strangers."""
+        from scipy.spatial import cKDTree
+
+        rng = np.random.default_rng([self.seed, stage])
+        n = len(points)
+        k = min(self.candidates, n - 1)
+        low = points
+        if points.shape[1] > DIRECTIONS:
+            low = points @ rng.standard_normal((points.shape[1], DIRECTIONS))
+        near: IntArray = cKDTree(low).query(low, k=k + 1)[1]
+        strangers = rng.integers(n, size=(n, max(1, k // 10)))
+        ends = np.hstack([near, strangers])
+        rows = np.repeat(np.arange(n), ends.shape[1])
+        return symmetric(rows, ends.ravel(), n)
+
+
+def symmetric(rows: IntArray, columns: IntArray, n: int) -> Any:
+    """Return the symmetric 0/1 matrix of these pairs, without loops."""
+    other = rows != columns
+    rows, columns = rows[other], columns[other]
+    matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
+    both = sparse.csr_array(matrix + matrix.T)
+    both.data[:] = 1.0
+    both.sort_indices()
+    return both

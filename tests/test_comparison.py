@@ -1,0 +1,415 @@
+"""Federate, pool or stay local: what a comparison of ways says, and on which rows it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.baselines import Baseline, FedAvg, FedMD, Local, NetworkLasso, Pooled, Run
+from fedrelax.comparison import (
+    Comparison,
+    Interval,
+    Together,
+    advise,
+    choose,
+    compare_ways,
+    corrected_interval,
+    usual_ways,
+    ways_by_name,
+)
+from fedrelax.datasets import clustered, single_cluster
+from fedrelax.models import LinearModel
+from fedrelax.splits import TEST_STREAM, training_mask
+
+LINE = Interval(0.0, 0.0, 0.0)
+
+
+def flat(network):
+    """All rows of a synthetic network, training and validation, below each other."""
+    X = np.concatenate([network.X, network.X_val], axis=1)
+    y = np.concatenate([network.y, network.y_val], axis=1)
+    n, m, d = X.shape
+    return X.reshape(n * m, d), y.ravel(), np.repeat(np.arange(n), m)
+
+
+def apart(n=6, rows=40, d=3, seed=0):
+    """Nodes whose weights have nothing in common."""
+    rng = np.random.default_rng(seed)
+    X, nodes = rng.normal(size=(n * rows, d)), np.repeat(np.arange(n), rows)
+    weights = 5 * rng.normal(size=(n, d))
+    return X, np.einsum("rd,rd->r", X, weights[nodes]) + 0.3 * rng.normal(size=len(X)), nodes
+
+
+def few(n=4, rows=10, seed=0):
+    return flat(single_cluster(n, m=rows, m_val=0, d=3, sigma=0.5, random_state=seed))
+
+
+def linear(graph=None, rounds=10):
+    return FedRelaxRegressor(LinearModel(ridge=1.0), graph, rounds=rounds, tol=1e-3)
+
+
+# What the user is told
+
+
+def test_clusters_of_alike_nodes_should_federate():
+    network = clustered((15, 15), m=10, m_val=0, d=5, sigma=1.0, p_out=0.0, random_state=0)
+    found = compare_ways(linear(network.graph), *flat(network), ways=[Pooled()], splits=5)
+    assert found.difference("local").above_zero and found.difference("pooled").above_zero
+    assert found.advice.startswith("Federate.")
+
+
+def test_nodes_with_nothing_in_common_should_stay_local():
+    found = compare_ways(linear(), *apart(), ways=[Pooled()], splits=4)
+    assert found.advice.startswith("Stay local.")
+    assert found.difference("pooled", "local").above_zero
+
+
+def test_alike_nodes_lose_nothing_by_pooling():
+    network = single_cluster(12, m=10, m_val=0, d=5, sigma=1.0, random_state=1)
+    found = compare_ways(linear(network.graph), *flat(network), ways=[Pooled()], splits=5)
+    assert found.error("pooled").mean <= found.error("FedRelax").mean
+    assert found.difference("local", "pooled").above_zero
+    assert not found.advice.startswith("Stay local")
+
+
+@pytest.mark.parametrize(
+    ("local", "pooled", "local_pooled", "head"),
+    [
+        ((1, 0.5, 1.5), (2, 1, 3), (-1, -2, -0.5), "Federate."),
+        ((1, 0.5, 1.5), (0.1, -1, 1.2), (0.9, 0.5, 1), "Federate."),
+        ((1, 0.5, 1.5), (-2, -3, -1), (3, 2, 4), "Pool, if rows may be brought together; if they "),
+        (
+            (0.1, -1, 1.2),
+            (-2, -3, -1),
+            (2, 1, 3),
+            "Pool, if rows may be brought together; if they ",
+        ),
+        ((0.1, -1, 1.2), (0.1, -1, 1.2), (0, -1, 1), "Stay local."),
+        ((-1, -2, -0.5), (3, 2, 4), (-4, -5, -3), "Stay local."),
+        ((0, 0, 0), (1, 0.5, 2), (-1, -2, -0.5), "Stay local."),
+    ],
+)
+def test_advice_by_what_is_clear(local, pooled, local_pooled, head):
+    gaps = {"local": Interval(*local), "pooled": Interval(*pooled)}
+    errors = {"local": 10.0 + local[0], "pooled": 10.0 + pooled[0], "FedRelax": 10.0}
+    text = advise("RMSE", errors, gaps, Interval(*local_pooled))
+    assert text.startswith(head)
+    assert ("if they may not, federate" in text) == (pooled[2] < 0 and local[1] > 0)
+    assert ("if they may not, stay local" in text) == (local_pooled[1] > 0 >= local[1])
+    unclear = local[1] <= 0 <= local[2] and any(local)
+    assert ("cannot tell FedRelax from local models" in text) == unclear
+    assert ("FedRelax and local models do not differ" in text) == (not any(local))
+
+
+def test_advice_gives_the_numbers_and_names_what_is_better_still():
+    gaps = {
+        "local": Interval(0.02, 0.01, 0.03),
+        "Ditto": Interval(-0.04, -0.05, -0.03),
+        "IFCA": Interval(-0.01, -0.03, 0.01),
+    }
+    errors = {"local": 0.12, "FedRelax": 0.1, "Ditto": 0.06, "IFCA": 0.09}
+    assert advise("error rate", errors, gaps) == (
+        "Federate. FedRelax has a lower error rate than local models: 10.0 % against 12.0 % "
+        "(by 2.0 points, 95 % interval 1.0 to 3.0 points). Clearly better than FedRelax: "
+        "Ditto (6.0 %)."
+    )
+
+
+def test_the_interval_by_hand():
+    """Mean 7/3 and variance 7/3; 4.302653 is the 97.5 % point of Student's t with 2 degrees."""
+    found = corrected_interval(np.array([1.0, 2.0, 4.0]), test_rows=25, training_rows=100)
+    half = 4.302653 * np.sqrt((1 / 3 + 25 / 100) * 7 / 3)
+    assert found.mean == pytest.approx(7 / 3)
+    assert (found.low, found.high) == pytest.approx((7 / 3 - half, 7 / 3 + half), rel=1e-6)
+
+
+def test_the_same_few_wrong_labels_in_every_split_are_not_certain():
+    """One of 8 test rows: the variance is at least 1/8 * 7/8 / 8, whatever the splits say."""
+    found = Comparison(
+        measure="error rate",
+        ways=("local", "FedRelax"),
+        errors=np.array([[0.25, 0.125]] * 3),
+        node_errors=np.array([[[0.25], [0.125]]] * 3),
+        settings=[[{}, {}]] * 3,
+        nodes=("a",),
+        rows=np.array([[32, 8]]),
+        refused={},
+        planned=3,
+    )
+    half = 4.302653 * np.sqrt((1 / 3 + 8 / 32) * 7 / 512)
+    assert found.difference("local").low == pytest.approx(0.125 - half, rel=1e-6)
+    assert found.advice.startswith("Stay local. The splits cannot tell")
+    assert replace(found, measure="RMSE").difference("local").low == pytest.approx(0.125)
+
+
+def test_equal_ways_are_not_told_apart_by_rounding():
+    """FedRelax that chooses alpha = 0 is local, computed in another way."""
+    found = compare_ways(linear(), *few(), ways=[Together(alpha=0.0)], splits=3)
+    assert found.difference("local") == LINE
+    assert "FedRelax and local models do not differ" in found.advice
+
+
+# What it stands on
+
+
+@dataclass(frozen=True)
+class Spy(Local):
+    """Local models that remember every row they were shown, by its first feature."""
+
+    name = "spy"
+    seen: ClassVar[list[set[float]]] = []
+
+    def candidates(self, network):
+        return [self, self]
+
+    def run(self, network, *, seed=0, n_jobs=None):
+        held = [node.validation[0] for node in network if node.validation]
+        rows = np.concatenate([node.X for node in network] + held)
+        Spy.seen.append(set(rows[:, 0].tolist()))
+        return super().run(network, seed=seed, n_jobs=n_jobs)
+
+
+def test_no_way_sees_a_test_row():
+    X, y, nodes = few(rows=12)
+    masks = []
+
+    def estimator(mask):
+        masks.append(mask)
+        return linear()
+
+    Spy.seen.clear()
+    compare_ways(estimator, X, y, nodes, ways=[Spy()], splits=2, test_share=0.25)
+    runs = len(Spy.seen) // 2
+    assert runs == 2 * 3 + 1  # both candidates on three folds, then the training rows
+    for split, mask in enumerate(masks[1:]):
+        for rows in Spy.seen[split * runs : (split + 1) * runs]:
+            assert rows == set(X[mask, 0].tolist())
+
+
+def test_poisoned_test_rows_change_the_error_and_nothing_else():
+    X, y, nodes = few(rows=15)
+    rows = {node: np.flatnonzero(nodes == node) for node in range(4)}
+    first = training_mask(rows, 0.2, np.random.default_rng([7, TEST_STREAM]))
+    poison = np.where(first, y, 1e6)
+    ways = [Pooled(), FedMD(rounds=3), FedAvg(rounds=30)]
+    clean, poisoned = (
+        compare_ways(linear(), X, target, nodes, ways=ways, splits=2, seed=7)
+        for target in (y, poison)
+    )
+    assert poisoned.settings[0] == clean.settings[0]
+    # The models are the same, so the predictions err by the poison and next to nothing else.
+    assert poisoned.errors[0] == pytest.approx(1e6, rel=1e-3)
+    assert (clean.errors[0] < 10).all()
+
+
+def test_errors_are_those_of_ordinary_models_on_the_test_rows():
+    X, y, nodes = few(rows=12)
+    rows = {node: np.flatnonzero(nodes == node) for node in range(4)}
+    train = training_mask(rows, 0.25, np.random.default_rng([0, TEST_STREAM]))
+    model = FedRelaxRegressor(LinearRegression(), rounds=2)
+    found = compare_ways(model, X, y, nodes, ways=[Pooled()], splits=2, test_share=0.25)
+    pooled = LinearRegression().fit(X[train], y[train]).predict(X[~train])
+    squares = (pooled - y[~train]) ** 2
+    number = found.ways.index("pooled")
+    assert found.errors[0, number] == pytest.approx(np.sqrt(squares.mean()))
+    own = np.sqrt([squares[nodes[~train] == node].mean() for node in range(4)])
+    assert found.node_errors[0, number] == pytest.approx(own)
+    assert (found.training_rows, found.test_rows) == (train.sum(), (~train).sum())
+
+
+def test_any_number_of_workers_and_the_same_seed_give_the_same():
+    X, y, nodes = few(n=3, rows=10)
+    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), rounds=2)
+    ways = [Together(alpha=0.3, rounds=2), FedMD(rounds=1)]
+    one, two, other = (
+        compare_ways(model, X, y, nodes, ways=ways, splits=2, seed=seed, n_jobs=jobs)
+        for seed, jobs in ((3, 1), (3, 2), (4, 1))
+    )
+    assert np.array_equal(one.errors, two.errors) and one.settings == two.settings
+    assert not np.array_equal(one.errors, other.errors)
+
+
+# Choosing settings
+
+
+@dataclass(frozen=True)
+class Penalised(Baseline):
+    """Ridge at every node; without rounds, so its validation loss is computed for it."""
+
+    name = "ridge"
+    penalty: float = 0.0
+    label: str = ""
+
+    def candidates(self, network):
+        return [
+            replace(self, penalty=penalty, label=label)
+            for penalty, label in ((1e6, "strong"), (1e-3, "weak"), (1e-3, "weak again"))
+        ]
+
+    def run(self, network, *, seed=0, n_jobs=None):
+        from fedrelax import Network
+
+        changed = Network(network.graph, network.kind, network.public.common)
+        for node in network:
+            changed.add(node.label, node.X, node.y, Ridge(self.penalty))
+        return Local().run(changed)
+
+
+@dataclass(frozen=True)
+class Scripted(Baseline):
+    """Validation curves from a script; the second settles early."""
+
+    name = "scripted"
+    rounds: int = 3
+    curve: int = 0
+    curves: ClassVar = ([3.0, 2.0, 4.0, 4.0], [3.0, 1.5], [1.5, 9.0, 9.0, 9.0])
+
+    def candidates(self, network):
+        return [replace(self, curve=number) for number in range(len(self.curves))]
+
+    def run(self, network, *, seed=0, n_jobs=None):
+        return Run({}, np.array(self.curves[self.curve]))
+
+
+def folds_of(estimator, X, y, nodes):
+    rows = {node: np.flatnonzero(nodes == node) for node in dict.fromkeys(nodes.tolist())}
+    third = {node: index[::3] for node, index in rows.items()}
+    rest = {node: np.setdiff1d(index, third[node]) for node, index in rows.items()}
+    return estimator.network_of(X, y, rows, {}), [estimator.network_of(X, y, rest, third)]
+
+
+def test_settings_have_the_least_validation_loss_and_ties_go_to_the_first():
+    network, folds = folds_of(linear(), *few())
+    assert choose(Penalised(), network, folds).label == "weak"
+    chosen = choose(Scripted(), network, folds)
+    assert (chosen.curve, chosen.rounds) == (1, 1)
+
+
+def test_fedrelax_may_choose_to_stay_alone():
+    estimator = linear()
+    network, folds = folds_of(estimator, *apart(seed=2))
+    candidates = Together.of(estimator).candidates(network)
+    assert candidates[0].alpha == 0
+    chosen = choose(Together.of(estimator), network, folds)
+    assert chosen.alpha == 0 or chosen.rounds == 0
+
+
+def test_fedrelax_keeps_the_settings_of_the_estimator():
+    estimator = FedRelaxRegressor(LinearModel(), objective="gtvmin", damping=0.5, rounds=4)
+    network, _ = folds_of(estimator, *few())
+    run = Together.of(estimator, alpha=0.7).run(network)
+    same = estimator.set_params(alpha=0.7).fit(*few()[:2], nodes=few()[2])
+    X = np.eye(3)
+    assert run.models[2].predict(X)[:, 0] == pytest.approx(same.predict(X, nodes=[2] * 3))
+    with pytest.raises(FedRelaxError, match="has no alpha yet"):
+        Together().run(network)
+
+
+# Ways that do not apply, and bad input
+
+
+def test_ways_that_do_not_apply_are_listed_with_their_reason(monkeypatch):
+    X, y, nodes = few()
+    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=2), rounds=1)
+    found = compare_ways(model, X, y, nodes, ways=[FedAvg(), NetworkLasso()], splits=2)
+    assert found.refused.keys() == {"FedAvg", "network Lasso"}
+    assert "DecisionTreeRegressor" in found.refused["FedAvg"]
+    monkeypatch.setattr("fedrelax.comparison.ways.MOST_NODES_IN_PAIRS", 3)
+    monkeypatch.setattr("fedrelax.comparison.ways.MOST_EDGES_TO_BREAK", 5)
+    found = compare_ways(linear(), X, y, nodes, ways=[FedMD(), NetworkLasso()], splits=2)
+    assert found.ways == ("local", "FedRelax")
+    assert "4 of them" in found.refused["FedMD"] and "6 edges" in found.refused["network Lasso"]
+
+
+def test_ways_by_name():
+    ways = usual_ways(linear())
+    found = ways_by_name(["Network Lasso", "network-lasso", "FEDMD"], ways)
+    assert [way.name for way in found] == ["network Lasso", "FedMD"]
+    with pytest.raises(FedRelaxError, match="'dito' is not known; did you mean 'ditto'"):
+        ways_by_name(["dito"], ways)
+
+
+def test_bad_input_is_refused_before_any_work():
+    X, y, nodes = few()
+    with pytest.raises(FedRelaxError, match="splits=1 must be a whole number of at least 2"):
+        compare_ways(linear(), X, y, nodes, splits=1)
+    with pytest.raises(FedRelaxError, match="leaves no test row at any node"):
+        compare_ways(linear(), X[::10], y[::10], nodes[::10])
+    with pytest.raises(FedRelaxError, match="every node has a single training row"):
+        compare_ways(linear(), X[::5], y[::5], nodes[::5], test_share=0.5)
+    with pytest.raises(FedRelaxError, match="two ways are called 'FedAvg'"):
+        compare_ways(linear(), X, y, nodes, ways=[FedAvg(), FedAvg(rounds=3)])
+    rare = np.where(np.arange(len(X)) == 0, "rare", "usual")
+    with pytest.raises(FedRelaxError, match="have one class, 'usual'"):
+        compare_ways(FedRelaxClassifier(), X, rare, nodes, splits=20)
+
+
+# The outcome
+
+
+def test_a_node_without_test_rows_has_no_error_and_takes_part():
+    X, y, nodes = few()
+    keep = (nodes != 3) | (np.arange(len(nodes)) == 30)
+    found = compare_ways(linear(), X[keep], y[keep], nodes[keep], ways=[Pooled()], splits=2)
+    lines = found.nodes_to_frame().set_index("node")
+    assert lines.loc[3, "test_rows"] == 0 and np.isnan(lines.loc[3, "FedRelax"])
+    assert lines.loc[:2, ["local", "pooled", "FedRelax"]].notna().all(axis=None)
+
+
+def test_frames_and_numbers_for_a_machine():
+    seen = []
+    found = compare_ways(
+        *(linear(), *few()), ways=[Pooled()], splits=3, progress=lambda *words: seen.append(words)
+    )
+    frame = found.to_frame()
+    assert list(frame.columns) == ["split", "way", "error", "settings"] and len(frame) == 9
+    assert frame.groupby("way")["error"].mean()["local"] == pytest.approx(found.error("local").mean)
+    assert "alpha=" in frame[frame["way"] == "FedRelax"]["settings"].iloc[0]
+    answer = found.to_dict()
+    assert answer["splits"] == 3 and answer["advice"] == found.advice
+    errors = [line["error"] for line in answer["ways"]]
+    assert errors == sorted(errors)
+    assert seen[0] == (0, 9, "split 1: local") and seen[-1][:2] == (9, 9)
+
+
+@dataclass(frozen=True)
+class Pressed(Local):
+    """Presses Ctrl-C in a given run."""
+
+    name = "pressed"
+    calls: ClassVar[list[int]] = []
+    at: int = 0
+
+    def run(self, network, *, seed=0, n_jobs=None):
+        self.calls.append(0)
+        if len(self.calls) > self.at:
+            raise KeyboardInterrupt
+        return super().run(network, seed=seed, n_jobs=n_jobs)
+
+
+def test_ctrl_c_keeps_whole_splits_if_there_are_two():
+    whole = compare_ways(linear(), *few(), ways=[Local()], splits=2)
+    Pressed.calls.clear()
+    found = compare_ways(linear(), *few(), ways=[Local(), Pressed(at=2)], splits=5)
+    assert (found.splits, found.planned) == (2, 5)
+    for way in ("local", "FedRelax"):
+        assert found.error(way) == whole.error(way)
+    Pressed.calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        compare_ways(linear(), *few(), ways=[Pressed(at=1)], splits=5)
+
+
+def test_classes_are_measured_by_their_error_rate():
+    X, y, nodes = few(n=3, rows=20)
+    labels = np.where(y > 0, "up", "down")
+    model = FedRelaxClassifier(graph=Graph.complete(range(3)), rounds=1)
+    found = compare_ways(model, X, labels, nodes, ways=[Together(alpha=0.3, rounds=1)], splits=2)
+    assert found.measure == "error rate"
+    wrong = found.errors * found.test_rows
+    assert wrong == pytest.approx(wrong.round()) and (found.errors <= 1).all()
