@@ -6,24 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.losses import Loss
+from fedrelax.models import LinearModel
 from fedrelax.network import Network
 from fedrelax.public import draw_public
 from fedrelax.runtime import Callback, Distillation
+from fedrelax.selection import STRENGTHS, Choice, choose, usual_alphas
 from fedrelax.solvers import FedRelax, Result, solve_by_engine
 from fedrelax.solvers.checks import check_choice, check_number
-from fedrelax.splits import hold_out
+from fedrelax.splits import group_rows, hold_out
 from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.wiring import Discover, Rewire, Wiring, as_wiring
+from fedrelax.wiring.discover import SMALL
 
 PUBLIC_STREAM = 1
 """Keeps the draw of public rows apart from that of validation rows under one seed."""
+
+FEW_ROUNDS, MANY_ROUNDS = 20, 200
+"""The most rounds where none are given: of any models, and of linear ones, which are cheap."""
 
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
@@ -37,14 +44,14 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         estimator: Models | None = None,
         graph: Graph | None = None,
-        alpha: float = 0.1,
+        alpha: float | str = 0.1,
         public: str | AnyArray | Mapping[Label, AnyArray] = "blend",
         public_rows: int = 200,
         loss: str | Loss | None = None,
         discrepancy: str | Loss | None = None,
-        rounds: int = 20,
+        rounds: int | None = None,
         tol: float = 1e-4,
-        wiring: str = "fixed",
+        wiring: str | Wiring = "fixed",
         objective: str = "paper",
         order: str = "simultaneous",
         damping: float = 0.0,
@@ -107,7 +114,15 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         for label, index in group_rows(nodes, len(X)).items():
             kept, out = hold_out(len(index), self.validation_share, rng)
             train[label], held[label] = index[kept], index[out]
-        result = self.solve(X, y, train, held)
+        trial = self
+        if self.alpha == "auto" or self.wiring == "auto":
+            own = np.sort(np.concatenate(list(train.values())))
+            labels = label_rows(train)
+            self.choice_ = choose(self, X[own], y[own], [labels[row] for row in own.tolist()])
+            trial = clone(self).set_params(**settings_of(self.choice_))
+            trial.callbacks = self.callbacks
+        result = trial.solve(X, y, train, held)
+        self.alpha_, self.wiring_ = float(trial.alpha), trial.wiring
         self.result_: Result = result
         self.graph_, self.history_ = result.graph, result.history
         self.models_, self.n_rounds_ = result.models, result.n_rounds
@@ -126,19 +141,64 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         This is ``fit`` without its input checks and without a trace on the estimator; choosing
         settings by validation stands on it.
         """
-        check_choice("wiring", self.wiring, ("fixed",))
-        names = ("alpha", "loss", "discrepancy", "rounds", "tol", "patience", "objective", "order")
-        more = ("damping", "weighting", "distillation", "continued", "n_jobs")
-        settings = {name: getattr(self, name) for name in names + more}
-        solver = FedRelax(**settings, random_state=self._seed())
         network = self.network_of(X, y, train, held)
-        return solve_by_engine(self.engine, solver, network, tuple(self.callbacks))
+        return solve_by_engine(
+            self.engine, self.solver(list(train)), network, tuple(self.callbacks)
+        )
+
+    def solver(self, labels: Sequence[Label]) -> FedRelax:
+        """Return the solver with this estimator's settings; an "auto" alpha stands as 0."""
+        names = ("loss", "discrepancy", "tol", "patience", "objective", "order", "damping")
+        more = ("weighting", "distillation", "continued", "n_jobs")
+        settings = {name: getattr(self, name) for name in names + more}
+        rounds = self.rounds
+        if rounds is None:
+            rounds = MANY_ROUNDS if self._is_linear(list(labels)) else FEW_ROUNDS
+        if isinstance(self.alpha, str):
+            check_choice("alpha", self.alpha, ("auto",))
+        return FedRelax(
+            **settings,
+            alpha=0.0 if isinstance(self.alpha, str) else self.alpha,
+            rounds=rounds,
+            wiring=None if self.wiring == "auto" else as_wiring(self.wiring),
+            random_state=self._seed(),
+        )
+
+    def _is_linear(self, labels: list[Label]) -> bool:
+        """Tell whether rounds are cheap: the linear engine serves these kinds of models."""
+        kinds = {type(model) for model in self.models_for(labels).values()}
+        return self.engine != "general" and kinds <= {Ridge, LinearRegression, LinearModel}
+
+    def wirings_for(
+        self, labels: Sequence[Label], wirings: Sequence[str | Wiring] | None = None
+    ) -> list[Wiring | None]:
+        """Return the wirings to choose among; None is the fixed graph."""
+        if wirings is not None:
+            return [as_wiring(wiring) for wiring in wirings]
+        if self.wiring != "auto":
+            return [as_wiring(self.wiring)]
+        if self.graph is not None:
+            return [None, Rewire()]
+        return [Discover()] if len(labels) > SMALL else [None, Discover()]
+
+    def alphas_for(self, labels: Sequence[Label]) -> tuple[float, ...]:
+        """Return alphas to try, in proportion to the graph's mean degree."""
+        graph = self._graph_for(list(labels)).subgraph(list(labels))
+        if self.graph is None and len(labels) > SMALL:
+            return tuple(strength / Discover().candidates for strength in STRENGTHS)
+        return usual_alphas(graph)
 
     def _check_target(self, y: AnyArray) -> AnyArray:
         return y
 
+    @property
+    def _discovers(self) -> bool:
+        return self.wiring in ("auto", "discover") or isinstance(self.wiring, Discover)
+
     def _graph_for(self, labels: list[Label]) -> Graph:
         if self.graph is None:
+            if self._discovers and len(labels) > SMALL:
+                return Graph.from_edges([], labels=labels)
             return Graph.complete(labels)
         if not isinstance(self.graph, Graph):
             raise FedRelaxError(
@@ -258,7 +318,8 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     estimator : a scikit-learn regressor for every node, or a dict node -> regressor, or a function
         of the node's label. Default: ``Ridge()``.
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
-    alpha : how much neighbours count, from 0 (each alone) upwards.
+    alpha : how much neighbours count, from 0 (each alone) upwards; "auto" chooses it, and the rounds,
+        by cross-validation on the training rows.
     public : how public rows are drawn ("blend", "gaussian", "marginals", "uniform", "standard",
         "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one
         array for all, or a dict node -> array.
@@ -266,8 +327,11 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     loss, discrepancy : names or ``fedrelax.losses`` objects. Default: squared error for numbers,
         log loss for classes, and the same across edges; every model then trains by its own criterion.
         With a loss named here, a model that is known to minimise another one is refused.
-    rounds, tol : stop after so many rounds, or when predictions change by less than ``tol``.
-    wiring : "fixed".
+    rounds, tol : stop after so many rounds, or when predictions change by less than ``tol``. Default
+        rounds: 20, and 200 for linear least squares, where a round costs next to nothing.
+    wiring : "fixed" keeps the graph. "rewire" lets every node keep those neighbours whose predictions
+        agree with its own; "reweight" lets the others count for less; "discover" finds neighbours where
+        no graph is given. "auto" chooses on the training rows. Or a ``fedrelax.wiring`` object.
     validation_share, patience : hold out a share of each node's rows, keep the models of the round
         with the least validation loss, stop after ``patience`` rounds without a better one.
     objective, order, damping, weighting, distillation, continued : see ``solvers.FedRelax``.
@@ -282,7 +346,8 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     models_ : dict node -> plain fitted estimator.
     graph_, history_, n_rounds_ : the graph among nodes with data, the numbers of each round, and
         the round whose models are kept.
-    result_ : all of it, with the discrepancy of each edge.
+    alpha_, wiring_ : the values that were used; ``choice_`` : how "auto" came to them.
+    result_ : all of it, with the discrepancy of each edge, and the edges that were kept.
 
     >>> rng = np.random.default_rng(0)
     >>> X, city = rng.normal(size=(60, 2)), np.repeat(["Oslo", "Bergen", "Bodø"], 20)
@@ -373,25 +438,11 @@ def _split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
     return X.drop(columns=nodes), X[nodes].to_numpy(), nodes
 
 
-def group_rows(nodes: Any, n_rows: int) -> dict[Label, AnyArray]:
-    """Return the row numbers of every node, nodes in the order of their first row."""
-    import pandas as pd
+def label_rows(rows: Mapping[Label, AnyArray]) -> dict[int, Label]:
+    """Return the node of every row number."""
+    return {row: label for label, index in rows.items() for row in index.tolist()}
 
-    if hasattr(nodes, "to_numpy"):
-        labels = nodes.to_numpy()
-    elif isinstance(nodes, np.ndarray):
-        labels = nodes.astype(object)
-    else:
-        labels = np.fromiter(nodes, dtype=object)  # Labels that are tuples stay whole.
-    if labels.ndim != 1 or len(labels) != n_rows:
-        raise FedRelaxError(f"nodes has shape {labels.shape}, but X has {n_rows} rows")
-    codes, names = pd.factorize(labels)
-    if (codes < 0).any():
-        row = int(np.argmax(codes < 0))
-        raise FedRelaxError(f"nodes has a missing label in row {row}; every row needs a node")
-    order = np.argsort(codes, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(names)))[:-1])
-    return {
-        (name.item() if isinstance(name, np.generic) else name): part
-        for name, part in zip(names, parts, strict=True)
-    }
+
+def settings_of(choice: Choice) -> dict[str, Any]:
+    """Return a choice as the estimator's own settings."""
+    return {"alpha": choice.alpha, "wiring": choice.wiring or "fixed", "rounds": choice.rounds}

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from fedrelax.baselines import Pooled
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor, group_rows
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.models import Task, adapt
+from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray
 
 MEASURES = {"regression": "RMSE", "classification": "error rate"}

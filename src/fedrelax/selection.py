@@ -1,8 +1,8 @@
-"""Choosing alpha, and the number of rounds, on the nodes' own training rows."""
+"""Choosing alpha, wiring and the number of rounds on the nodes' own training rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,37 +10,54 @@ import numpy as np
 from sklearn.base import clone
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor, group_rows
 from fedrelax.graph import Graph
+from fedrelax.solvers import Result
 from fedrelax.solvers.checks import check_count
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.splits import deal, group_rows
+from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.wiring import Wiring
 
 STRENGTHS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """alpha times the mean degree: how much the neighbours count together against a node's own rows."""
+GROUPS = 200
+"""Losses of nodes are kept in at most so many groups, from which standard errors are taken."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choice:
-    """The chosen alpha and rounds, and the validation loss of every alpha after every round."""
+    """What was chosen, and the validation loss of every candidate after every round.
+
+    A candidate is a wiring (None: fixed) with an alpha. ``losses`` has the shape (candidates,
+    rounds + 1); column 0 is each node alone.
+    """
 
     alpha: float
     rounds: int
+    wiring: Wiring | None
     alphas: tuple[float, ...]
+    wirings: tuple[Wiring | None, ...]
     losses: FloatArray
-    """Shape (alphas, rounds + 1); column 0 is each node alone."""
+    reason: str
+    """Why it was chosen, in words."""
 
     def to_frame(self) -> Any:
-        """Return a DataFrame: alpha, round, validation loss."""
+        """Return a DataFrame: wiring, alpha, round, validation loss."""
         import pandas as pd
 
         rounds = self.losses.shape[1]
         return pd.DataFrame(
             {
+                "wiring": np.repeat([wiring_name(wiring) for wiring in self.wirings], rounds),
                 "alpha": np.repeat(self.alphas, rounds),
                 "round": np.tile(np.arange(rounds), len(self.alphas)),
                 "validation_loss": self.losses.ravel(),
             }
         )
+
+
+def wiring_name(wiring: Wiring | None) -> str:
+    """Return how tables call a wiring."""
+    return "fixed" if wiring is None else wiring.name
 
 
 def usual_alphas(graph: Graph) -> tuple[float, ...]:
@@ -49,8 +66,61 @@ def usual_alphas(graph: Graph) -> tuple[float, ...]:
     return tuple(strength / degree for strength in STRENGTHS)
 
 
+def choose(
+    estimator: Any,
+    X: FloatArray,
+    y: AnyArray,
+    nodes: Any,
+    *,
+    alphas: Sequence[float] | None = None,
+    wirings: Sequence[str | Wiring] | None = None,
+    folds: int = 3,
+    progress: Callable[[int, int], None] | None = None,
+) -> Choice:
+    """Choose alpha, wiring and rounds of a FedRelax estimator by cross-validation on the nodes' rows.
+
+    Every node's rows are dealt into ``folds`` parts; each part is predicted by models that never saw
+    it. A node with fewer rows than folds still takes part with those it has. The round is chosen
+    along with the rest, as the loss is measured after every round anyway: models that are refitted
+    to refitted models can get worse again.
+
+    Simpler ways have the benefit of the doubt: coupling is chosen over training alone, and a wiring
+    over the fixed graph, only if the loss is lower by more than one standard error of the difference
+    between them, taken over nodes.
+
+    ``alphas`` defaults to ``usual_alphas``, or to the estimator's own alpha if that is a number;
+    ``wirings`` to those that the estimator's ``wiring`` stands for.
+    """
+    check_count("folds", folds, least=2)
+    rows = group_rows(nodes, len(X))
+    parts = deal(rows, folds, np.random.default_rng(0))
+    if not parts:
+        raise FedRelaxError(
+            "every node has a single row, so none can be held out to choose alpha; give alpha itself"
+        )
+    solver = estimator.solver(list(rows))
+    tried = [w.paced(solver.rounds) if w else w for w in estimator.wirings_for(list(rows), wirings)]
+    if alphas is None:
+        given = estimator.alpha
+        alphas = estimator.alphas_for(list(rows)) if isinstance(given, str) else (float(given),)
+    lines = [(None, 0.0)] if 0.0 in alphas and None not in tried else []
+    lines += [(w, float(a)) for w in tried for a in alphas if a > 0 or w is None]
+    losses = _Losses(len(lines), solver.rounds + 1, len(rows))
+    for done, (train, held) in enumerate(parts):
+        counts = np.array([len(held[label]) for label in rows])
+        for number, (wiring, alpha) in enumerate(lines):
+            trial = clone(estimator).set_params(
+                alpha=alpha, wiring=wiring or "fixed", rounds=solver.rounds, patience=None
+            )
+            losses.add(number, trial.solve(X, y, train, held), counts)
+            if progress is not None:
+                progress(done * len(lines) + number + 1, len(parts) * len(lines))
+        losses.count(counts)
+    return _decide(lines, losses)
+
+
 def choose_alpha(
-    estimator: FedRelaxRegressor | FedRelaxClassifier,
+    estimator: Any,
     X: FloatArray,
     y: AnyArray,
     nodes: Any,
@@ -58,61 +128,76 @@ def choose_alpha(
     folds: int = 3,
     progress: Callable[[int, int], None] | None = None,
 ) -> Choice:
-    """Return the alpha and the round with the least cross-validated loss on the nodes' own rows.
-
-    Every node's rows are dealt into ``folds`` parts; each part is predicted by models that never saw
-    it. A node with fewer rows than folds still takes part with those it has. The round is chosen
-    along with alpha, as the loss is measured after every round anyway: models that are refitted to
-    refitted models can get worse again.
-    """
-    check_count("folds", folds, least=2)
+    """Choose alpha and rounds with the estimator's own wiring; see ``choose``."""
     rows = group_rows(nodes, len(X))
-    if alphas is None:
-        graph = estimator.graph if estimator.graph is not None else Graph.complete(list(rows))
-        alphas = usual_alphas(graph.subgraph(list(rows)))
-    parts = deal(rows, folds, np.random.default_rng(0))
-    if not parts:
-        raise FedRelaxError(
-            "every node has a single row, so none can be held out to choose alpha; give alpha itself"
-        )
-    total = np.zeros((len(alphas), estimator.rounds + 1))
-    counted = 0
-    for done, (train, held) in enumerate(parts):
-        held_rows = sum(map(len, held.values()))
-        counted += held_rows
-        for number, alpha in enumerate(alphas):
-            trial = clone(estimator).set_params(alpha=alpha, patience=None)
-            curve = trial.solve(X, y, train, held).history["validation_loss"]
-            settled = np.full(total.shape[1] - len(curve), curve[-1])
-            total[number] += held_rows * np.concatenate([curve, settled])
-            if progress is not None:
-                progress(done * len(alphas) + number + 1, len(parts) * len(alphas))
-    losses = total / counted
-    best_alpha, best_round = divmod(int(np.argmin(losses)), losses.shape[1])
-    return Choice(float(alphas[best_alpha]), best_round, tuple(map(float, alphas)), losses)
+    alphas = estimator.alphas_for(list(rows)) if alphas is None else alphas
+    return choose(estimator, X, y, nodes, alphas=alphas, folds=folds, progress=progress)
 
 
-def deal(
-    rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator
-) -> list[tuple[dict[Label, AnyArray], dict[Label, AnyArray]]]:
-    """Return, for each fold, the row numbers of every node to train on and those to hold out.
+class _Losses:
+    """Summed validation losses (candidates, rounds, groups of nodes) and the rows behind them."""
 
-    A single row is never held out. Folds in which no node holds out a row are left out, so nodes
-    with one row each give none at all.
+    def __init__(self, lines: int, rounds: int, nodes: int) -> None:
+        self.group = np.arange(nodes) % GROUPS
+        self.n_groups = min(nodes, GROUPS)
+        self.sums = np.zeros((lines, rounds, self.n_groups))
+        self.rows = np.zeros(self.n_groups)
 
-    >>> rows = {"a": np.arange(4), "b": np.array([4])}
-    >>> parts = deal(rows, 2, np.random.default_rng(0))
-    >>> [(len(train["a"]), len(held["a"]), len(train["b"])) for train, held in parts]
-    [(2, 2, 1), (2, 2, 1)]
-    """
-    dealt = {
-        label: rng.permutation(np.arange(len(index)) % folds) if len(index) > 1 else np.full(1, -1)
-        for label, index in rows.items()
-    }
-    parts = []
-    for part in range(folds):
-        held = {label: index[dealt[label] == part] for label, index in rows.items()}
-        train = {label: index[dealt[label] != part] for label, index in rows.items()}
-        if any(map(len, held.values())):
-            parts.append((train, held))
-    return parts
+    def add(self, line: int, result: Result, counts: AnyArray) -> None:
+        """Add the losses of one run; a run that has settled keeps its last."""
+        last: FloatArray = np.zeros(self.n_groups)
+        records = result.history.records
+        for round in range(self.sums.shape[1]):
+            if round < len(records):
+                each = np.where(counts > 0, counts * records[round].node_validation_loss, 0.0)
+                last = np.bincount(self.group, each, minlength=self.n_groups).astype(float)
+            self.sums[line, round] += last
+
+    def count(self, counts: AnyArray) -> None:
+        """Count the held-out rows of a fold."""
+        self.rows += np.bincount(self.group, counts, minlength=self.n_groups)
+
+    @property
+    def means(self) -> FloatArray:
+        """The mean loss over all held-out rows, (candidates, rounds)."""
+        return np.asarray(self.sums.sum(axis=2) / self.rows.sum())
+
+    def standard_error(self, one: tuple[int, int], other: tuple[int, int]) -> float:
+        """Return that of the difference of two mean losses, over groups of nodes; 0 for one group."""
+        if self.n_groups < 2:
+            return 0.0
+        gap = self.sums[one] - self.sums[other]
+        rest = gap - self.rows * gap.sum() / self.rows.sum()
+        size = self.n_groups / (self.n_groups - 1)
+        return float(np.sqrt(size * np.square(rest).sum()) / self.rows.sum())
+
+
+def _decide(lines: Sequence[tuple[Wiring | None, float]], losses: _Losses) -> Choice:
+    """Return the least loss of the simplest tier that no later tier clearly beats."""
+    means = np.where(np.isnan(losses.means), np.inf, losses.means)
+    chosen, words = (0, 0), "training alone was best"
+    tiers = (
+        ("the given graph", [k for k, (w, a) in enumerate(lines) if w is None]),
+        ("a rewired graph", [k for k, (w, a) in enumerate(lines) if w is not None]),
+    )
+    for name, numbers in tiers:
+        if not numbers:
+            continue
+        place, round = divmod(int(np.argmin(means[numbers])), means.shape[1])
+        best = (numbers[place], round)
+        gain = means[chosen] - means[best]
+        if gain > losses.standard_error(best, chosen):
+            chosen = best
+            words = f"{name} lowered the validation loss clearly, to {means[best]:.4g}"
+    wiring, alpha = lines[chosen[0]]
+    if chosen[1] == 0:
+        wiring, alpha = None, 0.0
+    return Choice(
+        alpha=alpha,
+        rounds=chosen[1],
+        wiring=wiring,
+        alphas=tuple(a for _, a in lines),
+        wirings=tuple(w for w, _ in lines),
+        losses=losses.means,
+        reason=words,
+    )

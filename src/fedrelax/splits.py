@@ -1,12 +1,14 @@
-"""Which rows of a node are held out."""
+"""Which rows belong to which node, and which of them are held out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray, IntArray, Label
 
 TEST_STREAM = 2
@@ -44,3 +46,53 @@ def training_mask(
         _, held = hold_out(len(index), share, rng)
         train[index[held]] = False
     return train
+
+
+def deal(
+    rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator
+) -> list[tuple[dict[Label, AnyArray], dict[Label, AnyArray]]]:
+    """Return, for each fold, the row numbers of every node to train on and those to hold out.
+
+    A single row is never held out. Folds in which no node holds out a row are left out, so nodes
+    with one row each give none at all.
+
+    >>> rows = {"a": np.arange(4), "b": np.array([4])}
+    >>> parts = deal(rows, 2, np.random.default_rng(0))
+    >>> [(len(train["a"]), len(held["a"]), len(train["b"])) for train, held in parts]
+    [(2, 2, 1), (2, 2, 1)]
+    """
+    dealt = {
+        label: rng.permutation(np.arange(len(index)) % folds) if len(index) > 1 else np.full(1, -1)
+        for label, index in rows.items()
+    }
+    parts = []
+    for part in range(folds):
+        held = {label: index[dealt[label] == part] for label, index in rows.items()}
+        train = {label: index[dealt[label] != part] for label, index in rows.items()}
+        if any(map(len, held.values())):
+            parts.append((train, held))
+    return parts
+
+
+def group_rows(nodes: Any, n_rows: int) -> dict[Label, AnyArray]:
+    """Return the row numbers of every node, nodes in the order of their first row."""
+    import pandas as pd
+
+    if hasattr(nodes, "to_numpy"):
+        labels = nodes.to_numpy()
+    elif isinstance(nodes, np.ndarray):
+        labels = nodes.astype(object)
+    else:
+        labels = np.fromiter(nodes, dtype=object)  # Labels that are tuples stay whole.
+    if labels.ndim != 1 or len(labels) != n_rows:
+        raise FedRelaxError(f"nodes has shape {labels.shape}, but X has {n_rows} rows")
+    codes, names = pd.factorize(labels)
+    if (codes < 0).any():
+        row = int(np.argmax(codes < 0))
+        raise FedRelaxError(f"nodes has a missing label in row {row}; every row needs a node")
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(names)))[:-1])
+    return {
+        (name.item() if isinstance(name, np.generic) else name): part
+        for name, part in zip(names, parts, strict=True)
+    }

@@ -58,10 +58,11 @@ def compare(
         int | None,
         typer.Option(
             help="The most rounds of FedRelax and FedMD; cross-validation on the training rows "
-            "chooses how many. Default: 20.",
+            "chooses how many. Default: 20; 200 for linear models.",
             rich_help_panel=LEARNING,
         ),
     ] = None,
+    wiring: options.Wiring = None,
     public: options.Public = None,
     public_rows: options.PublicCount = None,
     out: Annotated[
@@ -127,7 +128,7 @@ def ways_of(config: Any) -> list[Any]:
     from fedrelax.comparison import Together, usual_ways, ways_by_name
     from fedrelax.estimators import FedRelaxRegressor
 
-    settings = FedRelaxRegressor(rounds=config.rounds, tol=TOLERANCE)
+    settings = FedRelaxRegressor(rounds=config.rounds, tol=TOLERANCE, wiring=config.wiring)
     ways = usual_ways(settings, None if config.alpha == "auto" else config.alpha)
     if config.ways is None:
         return ways
@@ -142,7 +143,12 @@ def measure(config: Any, source: Any, ways: list[Any], talk: Talk) -> Any:
 
     def estimator(train: Any) -> Any:
         inputs = source.inputs(train)
-        return estimator_of(inputs, rounds=config.rounds, public_rows=config.public_rows)
+        return estimator_of(
+            inputs,
+            rounds=config.rounds,
+            public_rows=config.public_rows,
+            wiring=config.wiring,
+        )
 
     table, done = source.table, 0
     start_workers(config.jobs)
@@ -191,6 +197,7 @@ def _warn_of_rough_intervals(test_rows: int, training_rows: int, talk: Talk) -> 
 
 def _warn_of_many_fits(config: Any, source: Any, talk: Talk) -> None:
     from fedrelax.cli.training import MANY_FITS
+    from fedrelax.estimators import FEW_ROUNDS
     from fedrelax.models import LinearModel, SoftmaxModel
     from fedrelax.models.names import model_by_name
     from fedrelax.selection import STRENGTHS
@@ -200,7 +207,8 @@ def _warn_of_many_fits(config: Any, source: Any, talk: Talk) -> None:
     if all(isinstance(kind, LinearModel | SoftmaxModel) for kind in kinds):
         return  # all nodes are solved at once
     trials = FOLDS * (len(STRENGTHS) if config.alpha == "auto" else 1) + 1
-    fits = config.splits * trials * (config.rounds + 1) * len(names)
+    rounds = FEW_ROUNDS if config.rounds is None else config.rounds
+    fits = config.splits * trials * (rounds + 1) * len(names)
     if fits > MANY_FITS:
         talk.note(
             f"FedRelax alone takes up to {fits:,} fits; a given --alpha, fewer --rounds or --splits, "

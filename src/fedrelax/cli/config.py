@@ -37,7 +37,8 @@ class LearningConfig(BaseModel):
     model: str | None = None
     model_for: dict[str, str] = Field(default_factory=dict)
     alpha: Literal["auto"] | Annotated[float, Field(ge=0, allow_inf_nan=False)] = "auto"
-    rounds: int = Field(default=20, ge=0)
+    rounds: Annotated[int, Field(ge=0)] | None = None
+    wiring: Literal["fixed", "rewire", "reweight", "discover", "auto"] = "fixed"
     public: str = "blend"
     public_rows: int = Field(default=200, ge=1)
     test_share: float = Field(default=0.2, ge=0, lt=1)

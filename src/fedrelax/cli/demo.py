@@ -68,7 +68,7 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
         inputs,
         outcome,
         talk,
-        config={"alpha": outcome.fitted.alpha, "rounds": outcome.fitted.n_rounds_, "seed": 0},
+        config={"alpha": outcome.fitted.alpha_, "rounds": outcome.fitted.n_rounds_, "seed": 0},
         comment="made by fedrelax demo; the data come with scikit-learn",
         node_column="writer",
         target="digit",

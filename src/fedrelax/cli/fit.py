@@ -42,8 +42,12 @@ def fit(
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(help="The most rounds. Default: 20.", rich_help_panel=LEARNING),
+        typer.Option(
+            help="The most rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
+            rich_help_panel=LEARNING,
+        ),
     ] = None,
+    wiring: options.Wiring = None,
     public: options.Public = None,
     public_rows: options.PublicCount = None,
     out: Annotated[
@@ -91,6 +95,7 @@ def run_fit(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
         talk,
         alpha=config.alpha,
         rounds=config.rounds,
+        wiring=config.wiring,
         public_rows=config.public_rows,
         jobs=config.jobs,
         seed=config.seed,
@@ -101,7 +106,7 @@ def run_fit(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
         outcome,
         talk,
         config=effective(config, inputs.task, inputs.feature_names),
-        comment=f"alpha = {outcome.fitted.alpha:.6g} and {outcome.fitted.n_rounds_} rounds were used",
+        comment=f"alpha = {outcome.fitted.alpha_:.6g} and {outcome.fitted.n_rounds_} rounds were used",
         node_column=config.node,
         target=config.target,
         overwrite=config.overwrite,
@@ -145,7 +150,7 @@ def _tell(config: Any, outcome: Any, talk: Talk) -> None:
 def how_it_went(outcome: Any) -> str:
     """Say which alpha and how many rounds were used, and why."""
     result, choice = outcome.fitted.result_, outcome.choice
-    alpha = f"alpha {outcome.fitted.alpha:.3g}"
+    alpha = f"alpha {outcome.fitted.alpha_:.3g}"
     rounds = f"{result.n_rounds} round{'s' * (result.n_rounds != 1)}"
     if choice is not None and (choice.rounds == 0 or choice.alpha == 0):
         return "No coupling was chosen: in cross-validation on the training rows, alone was best."

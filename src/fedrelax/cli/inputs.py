@@ -16,12 +16,11 @@ from fedrelax.datasets import Table, prepare_table, read_table
 from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
 from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
-from fedrelax.estimators import group_rows
 from fedrelax.graph import Graph
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.names import DEFAULTS, model_by_name
 from fedrelax.public import DRAWS
-from fedrelax.splits import TEST_STREAM, training_mask
+from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 from fedrelax.storage.labels import by_text, check_labels, find_label
 from fedrelax.storage.trust import pack
 from fedrelax.typing import AnyArray, FloatArray, Label

@@ -66,6 +66,15 @@ GraphForm = Annotated[
         rich_help_panel=LEARNING,
     ),
 ]
+Wiring = Annotated[
+    str | None,
+    typer.Option(
+        help="fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
+        "discover finds neighbours where no graph is given; reweight lets those who disagree count "
+        "for less; auto chooses on the training rows. Default: fixed.",
+        rich_help_panel=LEARNING,
+    ),
+]
 Public = Annotated[
     str | None,
     typer.Option(

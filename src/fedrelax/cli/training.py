@@ -13,13 +13,14 @@ from fedrelax.cli.console import Talk
 from fedrelax.cli.inputs import Inputs
 from fedrelax.cli.rounds import Watch, start_workers
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.estimators import FEW_ROUNDS, FedRelaxClassifier, FedRelaxRegressor, settings_of
 from fedrelax.evaluation import MEASURES, compare
 from fedrelax.models.names import short_name
 from fedrelax.report.summary import Summary, summarise
-from fedrelax.selection import STRENGTHS, Choice, choose_alpha
+from fedrelax.selection import Choice, choose, wiring_name
 from fedrelax.storage import save_result
 from fedrelax.storage.saving import Fitted
+from fedrelax.wiring import as_wiring
 
 MANY_FITS = 20_000
 STOPPED = "stopped by Ctrl-C"
@@ -41,7 +42,9 @@ class Outcome:
         return bool(self.fitted.result_.reason == STOPPED)
 
 
-def estimator_of(inputs: Inputs, *, rounds: int, public_rows: int) -> Fitted:
+def estimator_of(
+    inputs: Inputs, *, rounds: int | None, public_rows: int, wiring: str = "fixed"
+) -> Fitted:
     """Return the estimator for the inputs, not yet fitted."""
     kind = FedRelaxRegressor if inputs.task == "regression" else FedRelaxClassifier
     return kind(
@@ -51,6 +54,7 @@ def estimator_of(inputs: Inputs, *, rounds: int, public_rows: int) -> Fitted:
         public_rows=public_rows,
         rounds=rounds,
         tol=TOLERANCE,
+        wiring=wiring,
     )
 
 
@@ -59,26 +63,26 @@ def train(
     talk: Talk,
     *,
     alpha: str | float,
-    rounds: int,
+    rounds: int | None,
     public_rows: int,
     jobs: int,
     seed: int,
+    wiring: str = "fixed",
     alphas: Sequence[float] | None = None,
     folds: int = 3,
 ) -> Outcome:
-    """Choose alpha on the training rows if it is "auto", run the rounds, measure on test rows."""
-    estimator = estimator_of(inputs, rounds=rounds, public_rows=public_rows)
-    estimator.set_params(
-        alpha=0.0 if alpha == "auto" else float(alpha), n_jobs=jobs, random_state=seed
-    )
+    """Choose on the training rows what is "auto", run the rounds, measure on test rows."""
+    estimator = estimator_of(inputs, rounds=rounds, public_rows=public_rows, wiring=wiring)
+    given = alpha if isinstance(alpha, str) else float(alpha)
+    estimator.set_params(alpha=given, n_jobs=jobs, random_state=seed)
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
     start_workers(jobs)
     with talk.progress() as progress:
         choice = None
-        if alpha == "auto":
+        if alpha == "auto" or wiring == "auto":
             choice = _choose(estimator, rows, alphas, folds, talk, progress)
-            estimator.set_params(alpha=choice.alpha, rounds=choice.rounds)
+            estimator.set_params(**settings_of(choice))
         watch = Watch(progress)
         with watch.catching_ctrl_c():
             fitted: Fitted = estimator.set_params(callbacks=(watch,)).fit(*rows[:2], nodes=rows[2])
@@ -100,22 +104,27 @@ def _choose(
     nodes, counts = np.unique(rows[2].astype(str), return_counts=True)
     if counts.max() < 2:
         raise FedRelaxError(
-            "--alpha auto needs nodes with at least two training rows, and every node has one; "
-            "give a number, such as --alpha 0.1"
+            "choosing by validation needs nodes with at least two training rows, and every node has "
+            "one; give a number and a wiring, such as --alpha 0.1 --wiring fixed"
         )
     folds = min(folds, int(counts.max()))  # every fold holds out a row somewhere
-    trials = folds * (len(STRENGTHS) if alphas is None else len(alphas))
-    fits = trials * (estimator.rounds + 1) * len(nodes)
-    if fits > MANY_FITS:
+    labels = list(dict.fromkeys(rows[2].tolist()))
+    tried = len(estimator.alphas_for(labels) if alphas is None else alphas)
+    if estimator.alpha != "auto":
+        tried = 1
+    trials = folds * tried * len(estimator.wirings_for(labels))
+    most = estimator.solver(labels).rounds
+    if most <= FEW_ROUNDS and trials * (most + 1) * len(nodes) > MANY_FITS:
+        fits = trials * (most + 1) * len(nodes)
         talk.note(
             f"choosing alpha takes up to {fits:,} fits; a given --alpha or fewer --rounds is quicker."
         )
-    line = progress.add_task("Choosing alpha", total=trials, numbers="")
+    line = progress.add_task("Choosing", total=trials, numbers="alpha, wiring and rounds")
 
     def show(done: int, total: int) -> None:
         progress.update(line, completed=done, total=total)
 
-    return choose_alpha(estimator, *rows, alphas=alphas, folds=folds, progress=show)
+    return choose(estimator, *rows, alphas=alphas, folds=folds, progress=show)
 
 
 def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Summary:
@@ -170,8 +179,9 @@ def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
         "edges": inputs.graph.n_edges,
         "training_rows": int(inputs.train.sum()),
         "features": list(inputs.feature_names),
-        "alpha": float(outcome.fitted.alpha),
+        "alpha": outcome.fitted.alpha_,
         "alpha_was_chosen": choice is not None,
+        "wiring": wiring_name(as_wiring(outcome.fitted.wiring_)),
         "rounds": result.n_rounds,
         "reason": result.reason,
         **({} if outcome.summary is None else outcome.summary.to_dict()),

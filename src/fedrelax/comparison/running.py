@@ -15,12 +15,11 @@ from fedrelax.comparison.outcome import Comparison
 from fedrelax.comparison.together import Together
 from fedrelax.comparison.ways import reason_against, usual_ways, with_the_needed
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor, group_rows
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import MEASURES, error
 from fedrelax.network import Network
-from fedrelax.selection import deal
 from fedrelax.solvers.checks import check_count, check_number
-from fedrelax.splits import TEST_STREAM, training_mask
+from fedrelax.splits import TEST_STREAM, deal, group_rows, training_mask
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 FOLD_STREAM = 3

@@ -12,14 +12,11 @@ from fedrelax.baselines import Baseline, Run
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
-from fedrelax.selection import usual_alphas
-from fedrelax.solvers import FedRelax, solve_by_engine
+from fedrelax.selection import usual_alphas, wiring_name
+from fedrelax.solvers import solve_by_engine
+from fedrelax.wiring import Wiring
 
-KEPT = (
-    *("loss", "discrepancy", "tol", "objective", "order", "damping", "weighting"),
-    *("distillation", "continued"),
-)
-"""The settings that an estimator hands to its solver and that no comparison chooses."""
+Estimator = FedRelaxRegressor | FedRelaxClassifier
 
 
 @dataclass(frozen=True)
@@ -28,29 +25,34 @@ class Together(Baseline):
 
     alpha : how much neighbours count; None lets validation choose among ``usual_alphas``, of which
         the first is 0: every node alone.
-    solver : all other settings, such as ``tol`` and ``objective``.
+    rounds : None takes the estimator's.
+    estimator : all other settings, such as ``tol``, ``objective`` and the wirings to choose among.
+    wiring : the one that was chosen; None is the fixed graph.
     """
 
     name = "FedRelax"
 
     alpha: float | None = None
-    rounds: int = 20
-    solver: FedRelax = field(default_factory=FedRelax, repr=False)
-    engine: str = "auto"
+    rounds: int | None = None
+    estimator: Estimator = field(default_factory=FedRelaxRegressor, repr=False)
+    wiring: Wiring | None = None
 
     @classmethod
-    def of(
-        cls, estimator: FedRelaxRegressor | FedRelaxClassifier, alpha: float | None = None
-    ) -> Together:
+    def of(cls, estimator: Estimator, alpha: float | None = None) -> Together:
         """Return this way with the estimator's settings; its own alpha is not one of them."""
-        solver = FedRelax(**{name: getattr(estimator, name) for name in KEPT})
-        return cls(alpha, estimator.rounds, solver, estimator.engine)
+        return cls(alpha, None, estimator)
 
     def candidates(self, network: Network) -> Sequence[Together]:
-        """Return one per alpha, from alone to strongly coupled."""
-        if self.alpha is not None:
-            return [self]
-        return [replace(self, alpha=alpha) for alpha in usual_alphas(network.graph)]
+        """Return one per wiring and alpha, from alone to strongly coupled."""
+        labels = list(network.nodes)
+        rounds = self.estimator.solver(labels).rounds if self.rounds is None else self.rounds
+        alphas = usual_alphas(network.graph) if self.alpha is None else (self.alpha,)
+        return [
+            replace(self, alpha=alpha, rounds=rounds, wiring=wiring and wiring.paced(rounds))
+            for wiring in self.estimator.wirings_for(labels)
+            for alpha in alphas
+            if alpha > 0 or wiring is None
+        ]
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds."""
@@ -58,18 +60,23 @@ class Together(Baseline):
             raise FedRelaxError(
                 "FedRelax has no alpha yet; give a number, or run one of candidates(network)"
             )
+        settings = self.estimator.solver(list(network.nodes))
         solver = replace(
-            self.solver,
+            settings,
             alpha=self.alpha,
-            rounds=self.rounds,
+            rounds=settings.rounds if self.rounds is None else self.rounds,
+            wiring=self.wiring,
             patience=None,
             n_jobs=n_jobs,
             random_state=seed,
         )
-        result = solve_by_engine(self.engine, solver, network)
+        result = solve_by_engine(self.estimator.engine, solver, network)
         curve = result.history["validation_loss"]
         return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
 
     def settings(self) -> dict[str, Any]:
         """Return what validation chooses."""
-        return {"alpha": self.alpha, "rounds": self.rounds}
+        found: dict[str, Any] = {"alpha": self.alpha, "rounds": self.rounds}
+        if self.estimator.wiring != "fixed":
+            found["wiring"] = wiring_name(self.wiring)
+        return found

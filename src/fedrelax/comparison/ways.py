@@ -17,7 +17,7 @@ from fedrelax.baselines import (
 )
 from fedrelax.comparison.together import Together
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.estimators import FEW_ROUNDS, FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
 
 LOCAL, POOLED, TOGETHER = Local.name, Pooled.name, Together.name
@@ -38,7 +38,7 @@ def usual_ways(
         Local(),
         Pooled(),
         Together.of(estimator, alpha),
-        FedMD(rounds=estimator.rounds),
+        FedMD(rounds=FEW_ROUNDS if estimator.rounds is None else estimator.rounds),
         FedAvg(),
         FedProx(),
         Ditto(),

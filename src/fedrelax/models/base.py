@@ -33,6 +33,13 @@ class Task:
         codes = np.searchsorted(self.classes, y)
         return np.eye(self.n_outputs)[codes]
 
+    def plausible(self, prediction: FloatArray) -> FloatArray:
+        """Return numbers as they are, and anything else as probabilities that sum to 1."""
+        if self.classes is None:
+            return prediction
+        positive = np.clip(prediction, 1e-3, None)
+        return np.asarray(positive / positive.sum(axis=-1, keepdims=True))
+
     def decode(self, prediction: FloatArray) -> AnyArray:
         """Return predictions in the user's terms: labels, or numbers (1-D for one output)."""
         if self.classes is not None:

@@ -14,6 +14,7 @@ from fedrelax.runtime.history import Record
 from fedrelax.runtime.messages import Exchange
 from fedrelax.runtime.site import Site
 from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.wiring.smoother import Smoother
 
 Inputs = dict[str | tuple[str, Label], AnyArray]
 Answers = dict[str | tuple[str, Label], FloatArray]
@@ -113,6 +114,27 @@ class SiteEngine:
                 site.receive(self._exchange.collect(site.label, strangers))
             values = site.discrepancies(others)
             found += [values.get(j, np.inf) for j in others]
+        return np.array(found)
+
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return site i's loss on its own rows if it took neighbour j's answers for them.
+
+        Neighbours answer for public rows only, so a smoother carries their answers over.
+        """
+        public = self.sites[0].public
+        one = Smoother(public.common) if public.common is not None else None
+        smoothers = [one or Smoother(public.of(label)) for label in self.labels]
+        told = [
+            smoother.coefficients(site.shared[site.label])
+            for smoother, site in zip(smoothers, self.sites, strict=True)
+        ]
+        found = []
+        for i, site in enumerate(self.sites):
+            weights = None if one is None else one.weights(site.node.X)
+            for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
+                K = smoothers[j].weights(site.node.X) if weights is None else weights
+                guess = site.task.plausible(K @ told[j])
+                found.append(site.coupling.loss.mean(site.target, guess))
         return np.array(found)
 
     def embedding(self) -> FloatArray:

@@ -48,6 +48,9 @@ class Engine(Protocol):
     def discrepancies(self, edges: Any) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix."""
 
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return, per stored entry, node i's loss on its own rows with neighbour j's answers."""
+
     def embedding(self) -> FloatArray:
         """Return one row per node that stands for its predictions on the common public set."""
 

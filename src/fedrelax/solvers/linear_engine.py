@@ -95,6 +95,14 @@ class ArrayEngine:
         assert self.V is not None
         return self._measures.variation.embedding(self.V)
 
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return node i's loss on its own rows under neighbour j's model.
+
+        Answers on public rows determine a linear model, so i can know what j would say of its rows.
+        """
+        assert self.V is not None
+        return self._measures.losses_of_others(edges, self.V)
+
     def discrepancies(self, edges: Any) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
         assert self.V is not None

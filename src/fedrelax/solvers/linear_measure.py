@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.linear import ExactUpdate, LinearProblem, RowResiduals, Variation
+from fedrelax.linear.rows import BUFFER_NUMBERS
 from fedrelax.runtime import Record
 from fedrelax.solvers.linear_network import Coordinates, LinearNetwork
 from fedrelax.typing import FloatArray
@@ -88,6 +89,19 @@ class Measures:
         curve = self._problem.own.apply(D, np.empty_like(D)) / self._share[:, None, None]
         gain: FloatArray = np.einsum("ndq,ndq->n", D, curve + 2 * self._slopes)
         return np.maximum(self._losses + gain, 0.0)
+
+    def losses_of_others(self, edges: Any, V: FloatArray) -> FloatArray:
+        """Return ``|X_i v_j - y_i|^2 / m_i`` for every stored entry (i, j)."""
+        learner = np.repeat(np.arange(len(V)), np.diff(edges.indptr))
+        values = np.empty(edges.nnz)
+        group = max(1, BUFFER_NUMBERS // self._problem.own.array[0].size)
+        for lo in range(0, len(values), group):
+            i, j = learner[lo : lo + group], edges.indices[lo : lo + group]
+            D = V[j] - self._reference[i]
+            curve = self._problem.own.squares(D, i) / self._share[i]
+            slope = 2 * np.einsum("edq,edq->e", D, self._slopes[i])
+            values[lo : lo + group] = np.maximum(self._losses[i] + curve + slope, 0.0)
+        return values
 
     def validation_losses(self, W: FloatArray) -> FloatArray:
         """Return the mean squared error on each node's validation rows, NaN without any."""

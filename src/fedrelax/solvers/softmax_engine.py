@@ -155,6 +155,20 @@ class SoftmaxEngine:
         assert self._messages is not None
         return self._messages.reshape(len(self._messages), -1)
 
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return node i's log loss on its own rows under neighbour j's model.
+
+        Answers on public rows determine a softmax model, so i can know what j would say of its rows.
+        """
+        values = np.empty(edges.nnz)
+        for group in self._own:
+            for k, i in enumerate(group.nodes):
+                part = slice(edges.indptr[i], edges.indptr[i + 1])
+                scores = softmax(group.rows[k] @ self.W[edges.indices[part]])
+                losses = LOSS.per_row(group.labels[k], scores)
+                values[part] = (losses * group.mask[k]).sum(axis=-1) / group.mask[k].sum()
+        return values
+
     def discrepancies(self, edges: Any) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
         assert self._messages is not None

@@ -136,9 +136,9 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "features_by_name": own is not None,
         "graph_nodes": list(graph.labels),
         "geographic": graph.geographic,
-        "alpha": float(fitted.alpha),
+        "alpha": fitted.alpha_,
         "rounds": result.n_rounds,
-        "exchanges": len(result.history) if fitted.alpha > 0 else 0,
+        "exchanges": len(result.history) if fitted.alpha_ > 0 else 0,
         "reason": result.reason,
         "public": {"how": fitted.public if drawn else "given", "rows": max(sizes)},
     }

@@ -1,8 +1,34 @@
 """Wiring: graphs that change while the nodes learn, and graphs learned before they do."""
 
+from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.wiring.base import View, Wiring
 from fedrelax.wiring.discover import Discover
 from fedrelax.wiring.reweight import Reweight
 from fedrelax.wiring.rewire import Rewire
 
-__all__ = ["Discover", "Reweight", "Rewire", "View", "Wiring"]
+__all__ = ["Discover", "Reweight", "Rewire", "View", "Wiring", "as_wiring"]
+
+WIRINGS: dict[str, type[Wiring]] = {
+    "rewire": Rewire,
+    "reweight": Reweight,
+    "discover": Discover,
+}
+
+
+def as_wiring(given: str | Wiring) -> Wiring | None:
+    """Return the wiring of a name, or the object itself; None for "fixed".
+
+    >>> as_wiring("fixed"), as_wiring("rewire").name
+    (None, 'rewire')
+    """
+    if isinstance(given, Wiring):
+        return given
+    if given == "fixed":
+        return None
+    if not isinstance(given, str) or given not in WIRINGS:
+        known = ("fixed", *WIRINGS, "auto")
+        raise FedRelaxError(
+            f"wiring={given!r} must be one of {', '.join(known)}, or a fedrelax.wiring object"
+            f"{did_you_mean(given, known)}"
+        )
+    return WIRINGS[given]()

@@ -13,6 +13,8 @@ from fedrelax.typing import FloatArray, IntArray
 
 REST = 0.4
 """Share of the rounds that is left for the final graph when ``every`` is not given."""
+USUAL = 2
+"""Rounds between two stages: models that settle on a wrong graph first agree with wrong neighbours."""
 
 
 class View(Protocol):
@@ -25,6 +27,12 @@ class View(Protocol):
     def discrepancies(self, edges: Any) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix: node i's own view of neighbour j."""
 
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return, per stored entry, node i's loss on its own rows if it took neighbour j's answers.
+
+        Neighbours answer for public rows only: what they would say of i's rows is i's own guess.
+        """
+
     def embedding(self) -> FloatArray:
         """Return one row per node, near rows meaning near predictions on the common public set."""
 
@@ -34,7 +42,7 @@ class Wiring(ABC):
     """A way to rewire. ``wire`` is called ``stages`` times, every ``every`` rounds; then the graph rests.
 
     Every node decides by its own discrepancies, from predictions that it has received anyway.
-    ``every=None`` spreads the stages over the first 60 % of the rounds.
+    ``every=None`` takes two rounds, or one where all stages would not fit into 60 % of the rounds.
     """
 
     name: ClassVar[str]
@@ -58,7 +66,8 @@ class Wiring(ABC):
         """Return this wiring with a definite ``every`` for so many rounds."""
         if self.every is not None:
             return self
-        return replace(self, every=max(1, int((1 - REST) * rounds / max(self.stages, 1))))
+        room = int((1 - REST) * rounds / max(self.stages, 1))
+        return replace(self, every=min(max(1, room), USUAL))
 
     def due(self, round: int) -> int | None:
         """Return the number of the stage that begins after this round, or None."""
@@ -82,11 +91,12 @@ class Ranked:
 
     def __init__(self, edges: Any, values: FloatArray) -> None:
         self.n = edges.shape[0]
-        self.degree: IntArray = np.diff(edges.indptr)
+        self.starts: IntArray = np.asarray(edges.indptr, dtype=np.int64)
+        self.degree: IntArray = np.diff(self.starts)
         self.row: IntArray = np.repeat(np.arange(self.n), self.degree)
         self.order: IntArray = np.lexsort((values, self.row))
         self.sorted: FloatArray = values[self.order]
-        self.rank: IntArray = np.arange(len(values)) - np.repeat(edges.indptr[:-1], self.degree)
+        self.rank: IntArray = np.arange(len(values)) - np.repeat(self.starts[:-1], self.degree)
 
     def first(self, counts: IntArray) -> FloatArray:
         """Mark the ``counts[i]`` smallest entries of every row i, in the matrix's own order."""

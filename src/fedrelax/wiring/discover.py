@@ -54,7 +54,7 @@ class Discover(Wiring):
         edges = view.given
         if edges.shape[0] > SMALL:
             edges = self.nearest(view.embedding(), stage)
-        return self.rewire.keep(stage, edges, view.discrepancies(edges))
+        return self.rewire.keep(stage, edges, view)
 
     def nearest(self, points: FloatArray, stage: int = 0) -> Any:
         """Return a symmetric CSR matrix that joins every point to its nearest and to some strangers."""

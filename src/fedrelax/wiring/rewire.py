@@ -13,30 +13,37 @@ from fedrelax.wiring.base import Ranked, View, Wiring, by_either_end
 
 FLOOR = 1e-3
 """Discrepancies below this share of the mean are as good as none: ratios of them mean nothing."""
+FAR = 1.5
+"""A better fit by less than this may be chance: the best of many neighbours fits few rows well."""
 
 
 @dataclass(frozen=True)
 class Rewire(Wiring):
     """Keep the share of the given neighbours with the smallest discrepancy; shrink it step by step.
 
-    At stage s every node marks the ``shares[s]`` of its given neighbours with the smallest d(i, j); an
-    edge lives if either end marks it. Early models are poor, so early shares are large; an edge that
-    was dropped comes back when its ends agree again. After the last share follow ``gaps`` stages in
-    which a node keeps more than that if its sorted discrepancies make a jump of at least ``jump``
-    times: it then keeps all neighbours below the largest one. So nodes of large groups keep many
-    neighbours and nodes of small groups few.
+    shares : at stage s every node marks the ``shares[s]`` of its given neighbours with the smallest
+        d(i, j); an edge lives if either end marks it. Early models are poor, so early shares are
+        large; an edge that was dropped comes back when its ends agree again.
+    after : then come stages, ``after[0]`` before and ``after[1]`` after a second look, in which a node
+        keeps everybody who is at most ``times`` as far as its nearest ones (the last share) are on
+        average. So nodes of large clusters keep many neighbours and nodes of small clusters few.
+
+    The second look is for nodes that went along with the wrong crowd, and agree with it by now. It asks
+    what no crowd can change: how well neighbours' answers, carried over from public rows to the node's
+    own, fit the node's own labels. A node whose best neighbours in this sense fit ``FAR`` times better
+    than those it agrees with changes sides.
     """
 
     name = "rewire"
 
     shares: tuple[float, ...] = (0.6, 0.4, 0.25, 0.15, 0.1)
-    gaps: int = 6
-    jump: float = 2.0
+    after: tuple[int, int] = (2, 3)
+    times: float = 2.0
 
     @property
     def stages(self) -> int:
-        """One for every share and every look at the gaps."""
-        return len(self.shares) + self.gaps
+        """One for every share, those after them, and the second look."""
+        return len(self.shares) + sum(self.after) + 1
 
     def check(self) -> None:
         """Refuse shares that are not shares."""
@@ -45,40 +52,44 @@ class Rewire(Wiring):
             raise FedRelaxError(
                 f"rewire: shares={self.shares!r} must be numbers above 0 and at most 1"
             )
-        if not self.jump > 1:
-            raise FedRelaxError(f"rewire: jump={self.jump!r} must be above 1")
+        if not self.times >= 1:
+            raise FedRelaxError(f"rewire: times={self.times!r} must be at least 1")
 
     def wire(self, stage: int, view: View) -> Any:
         """Return the edges that one of their ends keeps."""
-        return self.keep(stage, view.given, view.discrepancies(view.given))
+        return self.keep(stage, view.given, view)
 
-    def keep(self, stage: int, edges: Any, values: FloatArray) -> Any:
-        """Return the kept part of ``edges`` with discrepancies ``values``."""
-        ranked = Ranked(edges, values)
+    def keep(self, stage: int, edges: Any, view: View) -> Any:
+        """Return the kept part of ``edges``."""
+        ranked = Ranked(edges, view.discrepancies(edges))
         share = self.shares[min(stage, len(self.shares) - 1)]
         counts = np.ceil(share * ranked.degree - 1e-9).astype(np.int64)
-        if stage >= len(self.shares):
-            counts = _up_to_the_gap(ranked, counts, self.jump)
-        return by_either_end(edges, ranked.first(counts))
+        if stage < len(self.shares):
+            return by_either_end(edges, ranked.first(counts))
+        if stage == len(self.shares) + self.after[0]:
+            return by_either_end(edges, _second_look(edges, ranked, counts, view))
+        return by_either_end(edges, ranked.first(_as_near(ranked, counts, self.times)))
 
 
-def _up_to_the_gap(ranked: Ranked, counts: IntArray, jump: float) -> IntArray:
-    """Return larger counts for nodes with a clear jump in their sorted discrepancies."""
-    values = np.maximum(ranked.sorted, FLOOR * ranked.sorted.mean()) if len(ranked.sorted) else None
-    if values is None or len(values) < 2:
-        return counts
-    rise = np.full(len(values), -np.inf)
-    inside = ranked.row[1:] == ranked.row[:-1]
-    safe = np.maximum(values, np.finfo(float).tiny)
-    rise[:-1][inside] = np.log(safe[1:] / safe[:-1])[inside]
-    rise[ranked.rank < counts[ranked.row] - 1] = -np.inf
-    has = np.flatnonzero(ranked.degree > 0)
-    starts = np.concatenate([[0], np.cumsum(ranked.degree)])[has]
-    best = np.maximum.reduceat(rise, starts)
-    peak = np.zeros(ranked.n)
-    peak[has] = best
-    first = np.flatnonzero(rise == peak[ranked.row])
-    place = np.full(ranked.n, -1)
-    place[ranked.row[first[::-1]]] = ranked.rank[first[::-1]]
-    clear = (peak > np.log(jump)) & (place >= 0)
-    return np.where(clear, place + 1, counts)
+def _as_near(ranked: Ranked, least: IntArray, times: float) -> IntArray:
+    """Return how many neighbours are at most ``times`` as far as the ``least`` nearest on average."""
+    if not len(ranked.sorted):
+        return least
+    values = np.maximum(ranked.sorted, FLOOR * float(ranked.sorted.mean()))
+    nearest = ranked.rank < least[ranked.row]
+    mean = np.bincount(ranked.row, values * nearest, ranked.n) / np.maximum(least, 1)
+    near = values <= times * mean[ranked.row]
+    return np.maximum(least, np.bincount(ranked.row, near, ranked.n).astype(np.int64))
+
+
+def _second_look(edges: Any, ranked: Ranked, counts: IntArray, view: View) -> FloatArray:
+    """Mark the neighbours that agree, or those that fit the own rows, where these are far better."""
+    losses = view.own_losses(edges)
+    agreeing = ranked.first(counts)
+    fitting = Ranked(edges, losses).first(counts)
+    sizes = np.maximum(counts, 1)
+    with_crowd, alone = (
+        np.bincount(ranked.row, losses * mark, ranked.n) / sizes for mark in (agreeing, fitting)
+    )
+    changes = FAR * alone < with_crowd
+    return np.asarray(np.where(changes[ranked.row], fitting, agreeing))
