@@ -20,7 +20,7 @@ LAYERS = [
     {"solvers"},
     {"selection"},
     {"estimators"},
-    {"baselines"},
+    {"baselines", "cv"},
     {"evaluation"},
     {"comparison"},
     {"report", "storage"},

@@ -44,7 +44,7 @@ def test_every_loss_is_from_models_that_did_not_see_the_row():
         ]
     )
     assert choice.losses[0, 0] > train
-    assert list(choice.to_frame().columns) == ["alpha", "round", "validation_loss"]
+    assert list(choice.to_frame().columns) == ["wiring", "alpha", "round", "validation_loss"]
 
 
 def test_the_round_is_chosen_too():

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedrelax.cv import FedRelaxCV
     from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
     from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
     from fedrelax.graph import Graph
@@ -22,6 +23,7 @@ __all__ = [
     "Callback",
     "Distillation",
     "FedRelax",
+    "FedRelaxCV",
     "FedRelaxClassifier",
     "FedRelaxError",
     "FedRelaxRegressor",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "cv": ("FedRelaxCV",),
     "errors": ("FedRelaxError", "FedRelaxWarning", "NodeFitError"),
     "estimators": ("FedRelaxClassifier", "FedRelaxRegressor"),
     "graph": ("Graph",),

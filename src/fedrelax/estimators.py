@@ -97,7 +97,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         then not a feature). Without it all rows belong to one node, which learns alone.
         """
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
-        X, nodes, self.node_column_ = _split_off_nodes(X, nodes)
+        X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         X, y = validate_data(
             self, X, y, dtype=float, multi_output=True, y_numeric=self._kind == "regression"
         )
@@ -277,7 +277,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "result_")
         if nodes is None:
             nodes = self.node_column_
-        X, nodes, _ = _split_off_nodes(X, nodes)
+        X, nodes, _ = split_off_nodes(X, nodes)
         X = validate_data(self, X, reset=False, dtype=float)
         if nodes is None:
             if len(self.models_) > 1:
@@ -426,7 +426,7 @@ class FedRelaxClassifier(ClassifierMixin, _FedRelaxEstimator):  # type: ignore[m
         return float(accuracy_score(y, self.predict(X, nodes=nodes), sample_weight=sample_weight))
 
 
-def _split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
+def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
     """Return features, one label per row (or None) and the name of the node column, if any."""
     if not isinstance(nodes, str):
         return X, nodes, None

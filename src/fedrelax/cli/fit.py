@@ -154,6 +154,18 @@ def how_it_went(outcome: Any) -> str:
     rounds = f"{result.n_rounds} round{'s' * (result.n_rounds != 1)}"
     if choice is not None and (choice.rounds == 0 or choice.alpha == 0):
         return "No coupling was chosen: in cross-validation on the training rows, alone was best."
+    wired = "" if result.kept is None else _wired(result)
     if choice is not None:
-        return f"Used {alpha} and {rounds}, chosen by cross-validation on the training rows only."
-    return f"Used {alpha} and {rounds} ({result.reason})."
+        return f"Used {alpha} and {rounds}, chosen by cross-validation on the training rows only.{wired}"
+    return f"Used {alpha} and {rounds} ({result.reason}).{wired}"
+
+
+def _wired(result: Any) -> str:
+    """Say which edges were kept and which groups they make."""
+    given, kept = result.graph.n_edges, result.kept.n_edges
+    sizes = [len(cluster) for cluster in result.clusters]
+    shown = ", ".join(map(str, sizes[:8])) + (", ..." if len(sizes) > 8 else "")
+    groups = f"{len(sizes)} group{'s' * (len(sizes) != 1)} of {shown} nodes"
+    return (
+        f" The nodes kept {kept:,} of {given:,} edges, which make {groups} (edges.csv, nodes.csv)."
+    )

@@ -18,6 +18,7 @@ from fedrelax.evaluation import MEASURES, compare
 from fedrelax.models.names import short_name
 from fedrelax.report.summary import Summary, summarise
 from fedrelax.selection import Choice, choose, wiring_name
+from fedrelax.solvers import Result
 from fedrelax.storage import save_result
 from fedrelax.storage.saving import Fitted
 from fedrelax.wiring import as_wiring
@@ -157,7 +158,7 @@ def save(
     save_result(
         out,
         fitted,
-        nodes=_lines(inputs, summary),
+        nodes=_lines(inputs, outcome),
         metrics=metrics,
         config=config,
         comment=comment,
@@ -182,14 +183,32 @@ def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
         "alpha": outcome.fitted.alpha_,
         "alpha_was_chosen": choice is not None,
         "wiring": wiring_name(as_wiring(outcome.fitted.wiring_)),
+        **_kept(result),
         "rounds": result.n_rounds,
         "reason": result.reason,
         **({} if outcome.summary is None else outcome.summary.to_dict()),
     }
 
 
-def _lines(inputs: Inputs, summary: Summary | None) -> Any:
+def _kept(result: Result) -> dict[str, Any]:
+    """Return what a rewired graph has kept and found."""
+    if result.kept is None:
+        return {}
+    sizes = [len(cluster) for cluster in result.clusters]
+    return {"kept_edges": result.kept.n_edges, "clusters": sizes}
+
+
+def _lines(inputs: Inputs, outcome: Outcome) -> Any:
     """Return the lines of ``nodes.csv``; without test rows there are no errors in it."""
+    lines = _plain_lines(inputs, outcome.summary)
+    clusters = outcome.fitted.result_.clusters
+    if clusters:
+        number = {label: k for k, cluster in enumerate(clusters, start=1) for label in cluster}
+        lines["cluster"] = [number[label] for label in lines["node"]]
+    return lines
+
+
+def _plain_lines(inputs: Inputs, summary: Summary | None) -> Any:
     import pandas as pd
 
     if summary is not None:

@@ -255,6 +255,18 @@ class Graph:
             parts[part].append(label)
         return parts
 
+    def communities(self, random_state: int = 0) -> list[list[Label]]:
+        """Return groups of nodes with many edges among them, the largest first (Louvain's method).
+
+        >>> Graph.from_edges([("a", "b"), ("c", "d"), ("d", "e"), ("e", "c")]).communities()
+        [['c', 'd', 'e'], ['a', 'b']]
+        """
+        import networkx as nx
+
+        found = nx.community.louvain_communities(self.to_networkx(), seed=random_state)
+        groups = [sorted(group, key=self.index) for group in found]
+        return sorted(groups, key=lambda group: (-len(group), self.index(group[0])))
+
     # --- Graphs made from this one ----------------------------------------------------------
 
     def subgraph(self, labels: Iterable[object]) -> Self:

@@ -37,19 +37,36 @@ class Result:
         """The plain fitted estimator of every node, to take home."""
         return {label: model.estimator for label, model in self.local_models.items()}
 
-    def edges_to_frame(self, graph: Graph | None = None) -> Any:
-        """Return a DataFrame of the edges: both ends, weight and the discrepancy each way.
+    @property
+    def clusters(self) -> list[list[Label]]:
+        """The groups of nodes that a rewired graph has found, the largest first; else none."""
+        return [] if self.kept is None else self.kept.communities()
 
-        ``graph`` may be a larger one; its edges at nodes without a model have no discrepancy (NaN).
+    def edges_to_frame(self, graph: Graph | None = None) -> Any:
+        """Return a DataFrame of the edges: both ends, weight, the discrepancy each way, and ``used``.
+
+        ``used`` is the weight in the last rounds: 0 where a rewired graph has dropped the edge. Edges
+        that were found and not given have the weight 0. ``graph`` may be a larger one; its edges at
+        nodes without a model have no discrepancy (NaN).
         """
         import pandas as pd
 
         known, nan = self.discrepancies, float("nan")
+        given = {
+            (u, v): weight for u, v, weight in (self.graph if graph is None else graph).edges()
+        }
+        used = dict(given)
+        if self.kept is not None:
+            used |= {edge: 0.0 for edge in given if edge in known}
+            for u, v, weight in self.kept.edges():
+                edge = (v, u) if (v, u) in given else (u, v)
+                given.setdefault(edge, 0.0)
+                used[edge] = weight
         lines = [
-            (u, v, weight, known.get((u, v), nan), known.get((v, u), nan))
-            for u, v, weight in (self.graph if graph is None else graph).edges()
+            (u, v, weight, known.get((u, v), nan), known.get((v, u), nan), used[u, v])
+            for (u, v), weight in given.items()
         ]
-        columns = ["source", "target", "weight", "discrepancy", "discrepancy_back"]
+        columns = ["source", "target", "weight", "discrepancy", "discrepancy_back", "used"]
         return pd.DataFrame(lines, columns=columns)
 
 

@@ -92,7 +92,9 @@ def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
         history=_history(saved, list(models)),
         n_rounds=about["rounds"],
         reason=about["reason"],
+        kept=_kept(saved, list(models)),
     )
+    fitted.alpha_, fitted.wiring_ = about["alpha"], about["wiring"]
     fitted.graph_, fitted.history_ = fitted.result_.graph, fitted.result_.history
     fitted.models_, fitted.n_rounds_ = fitted.result_.models, about["rounds"]
     fitted.node_column_ = about["node_column"] if about["features_by_name"] else None
@@ -163,6 +165,17 @@ def _graph(directory: Path, about: dict[str, Any], edges: Any, labels: dict[str,
         return graph
     places = _frame(directory / "positions.csv", labels).drop(columns="node").to_numpy(float)
     return Graph(graph.adjacency, graph.labels, places, about["geographic"])
+
+
+def _kept(saved: SavedResult, labels: list[Label]) -> Graph | None:
+    """Return the graph of the last rounds, if it was rewired."""
+    if saved.about["wiring"] == "fixed":
+        return None
+    used = saved.edges[saved.edges["used"].astype(float) > 0]
+    rows = zip(used["source"], used["target"], used["used"].astype(float), strict=True)
+    whole = Graph.from_edges(list(rows), labels=saved.about["graph_nodes"])
+    places, geographic = saved.graph.positions, saved.graph.geographic
+    return Graph(whole.adjacency, whole.labels, places, geographic).subgraph(labels)
 
 
 def _discrepancies(edges: Any) -> dict[tuple[Label, Label], float]:

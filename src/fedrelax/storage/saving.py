@@ -28,12 +28,14 @@ import numpy as np
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.models.criteria import last_step
+from fedrelax.selection import wiring_name
 from fedrelax.solvers import Result
 from fedrelax.storage.labels import check_labels, file_name
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.storage.toml import dump_toml
 from fedrelax.storage.trust import pack, types_to_trust
 from fedrelax.typing import Label
+from fedrelax.wiring import as_wiring
 
 FORMAT = 1
 """The version of this layout; a reader refuses what it does not know."""
@@ -137,6 +139,7 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "graph_nodes": list(graph.labels),
         "geographic": graph.geographic,
         "alpha": fitted.alpha_,
+        "wiring": "fixed" if result.kept is None else wiring_name(as_wiring(fitted.wiring_)),
         "rounds": result.n_rounds,
         "exchanges": len(result.history) if fitted.alpha_ > 0 else 0,
         "reason": result.reason,

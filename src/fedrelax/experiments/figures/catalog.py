@@ -8,7 +8,7 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.experiments.figures.cells import ROWS, Cell
-from fedrelax.experiments.figures.linear import FURTHER
+from fedrelax.experiments.figures.linear import AUTO, FURTHER
 
 Numbers = tuple[float, ...]
 LINEAR, TREES, OURS = "linear", "tree", "fedrelax"
@@ -25,6 +25,7 @@ NAMES = {
     "ditto": "Ditto",
     "network lasso": "network Lasso",
     "fedmd": "FedMD",
+    AUTO: "FedRelax, all automatic",
 }
 
 
@@ -134,7 +135,7 @@ def fig1c(ask: Choice) -> Figure:
 
     ours = [line(alpha) for alpha in ask.alpha or (0.0, 0.01, 0.05)]
     panels = [Panel(one.label, [one, *map(other, BASELINES)]) for one in ours]
-    panels.append(Panel("further baselines", [ours[len(ours) // 2], *map(other, FURTHER)]))
+    panels.append(Panel("beyond the paper", [ours[len(ours) // 2], *map(other, (AUTO, *FURTHER))]))
     title = "Benchmark: 5 clusters of 30 nodes, d/m = 5, no noise"
     return Figure("fig1c", title, "MSE of the weights", panels)
 

@@ -16,6 +16,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 
+MOST_PLAIN, FEW_TICKS = 1000.0, 5.0
+"""Log axes that span less than this have plain numbers, and at the small ticks as well."""
+
+
 def draw(figure: Figure, measured: Mapping[Line, Measured], runs: int, paths: list[Path]) -> None:
     """Save the figure under every path (the ending says the format)."""
     from matplotlib import rc_context
@@ -28,6 +32,7 @@ def draw(figure: Figure, measured: Mapping[Line, Measured], runs: int, paths: li
     axes = page.subplots(1, columns, sharey=True, squeeze=False)[0]
     for axis, panel in zip(axes, figure.panels, strict=True):
         _draw_panel(axis, panel, measured, figure)
+    _scale(axes[0], figure)
     axes[0].set_ylabel(figure.ylabel)
     page.suptitle(f"{figure.title}\nmean of {runs} runs, band: ± 1 standard error", fontsize=11)
     _legends(page, axes, figure)
@@ -61,14 +66,25 @@ def _draw_panel(axis: Any, panel: Panel, measured: Mapping[Line, Measured], figu
     axis.set_xlabel("round" if longest < 10 else "iteration")
     if longest < 10:
         axis.set_xticks(range(longest))
-    if figure.log:
-        axis.set_yscale("log")
-    else:
-        axis.set_ylim(bottom=0)
     axis.grid(color="#EEEEEE")
     axis.set_axisbelow(True)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
+
+
+def _scale(axis: Any, figure: Figure) -> None:
+    """Set the common y axis after everything is drawn; a short log axis gets plain numbers."""
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    if not figure.log:
+        axis.set_ylim(bottom=0)
+        return
+    axis.set_yscale("log")
+    low, high = axis.get_ylim()
+    if high / low < MOST_PLAIN:
+        axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        plain = StrMethodFormatter("{x:g}") if high / low < FEW_TICKS else NullFormatter()
+        axis.yaxis.set_minor_formatter(plain)
 
 
 def _legends(page: Any, axes: Any, figure: Figure) -> None:
@@ -81,7 +97,8 @@ def _legends(page: Any, axes: Any, figure: Figure) -> None:
         )
         return
     for axis in axes:
+        short = max(len(text.label) for panel in figure.panels for text in panel.lines) < 16
         axis.legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False, fontsize=8.5,
-            handlelength=2.6, columnspacing=1.0,
+            loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3 if short else 2, frameon=False,
+            fontsize=8.5, handlelength=2.6, columnspacing=1.0,
         )  # fmt: skip

@@ -11,9 +11,16 @@ import numpy as np
 from fedrelax.baselines import IFCA, Ditto, FedAvg, FedProx, NetworkLasso, Oracle
 from fedrelax.baselines.objectives import SquaredObjectives
 from fedrelax.datasets import SyntheticNetwork
+from fedrelax.estimators import FedRelaxRegressor, settings_of
 from fedrelax.experiments.figures.cells import Cell
 from fedrelax.graph import Graph
 from fedrelax.linear import GradientRounds, LinearProblem
+from fedrelax.models import LinearModel
+from fedrelax.runtime import Callback, Record, Stopping, run
+from fedrelax.selection import choose
+from fedrelax.solvers import LinearFedRelax
+from fedrelax.solvers.linear_network import LinearNetwork
+from fedrelax.splits import group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 from fedrelax.typing import FloatArray
 
@@ -22,6 +29,7 @@ RATE = 0.01
 START = 1
 """Keeps the draw of initial models apart from that of the data under one seed."""
 Models = Iterator[FloatArray]
+AUTO = "fedrelax auto"
 FURTHER = ("fedprox", "ditto", "network lasso", "fedmd")
 
 
@@ -32,6 +40,8 @@ def linear_curve(cell: Cell, seed: int) -> FloatArray:
         assert cell.alpha is not None
         return np.array([variation_bound(data.graph, cell.alpha, noise_level(data.noise))])
     measure = _measure(cell.metric, data)
+    if cell.method == AUTO:
+        return _automatic(data, measure)
     curves, errors = [], []
     held = SquaredObjectives(data.X_val, data.y_val) if cell.method in FURTHER else None
     for models in _ways(cell, data, seed):
@@ -41,6 +51,31 @@ def linear_curve(cell: Cell, seed: int) -> FloatArray:
         curves.append(curve)
         errors.append(0.0 if held is None else held.mean_loss(W))
     return curves[int(np.argmin(errors))]
+
+
+def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -> FloatArray:
+    """Return the curve of exact rounds with alpha, wiring and their number chosen on training rows.
+
+    One round is one iteration; after the last, the models stay.
+    """
+    n, m, d = data.X.shape
+    rows, nodes = data.X.reshape(n * m, d), np.repeat(range(n), m)
+    estimator = FedRelaxRegressor(
+        LinearModel(fit_intercept=False), data.graph, alpha="auto", wiring="auto"
+    )
+    estimator.set_params(**settings_of(choose(estimator, rows, data.y.ravel(), nodes)))
+    groups = group_rows(nodes, n * m)
+    solver = estimator.solver(list(groups))
+    network = estimator.network_of(rows, data.y.ravel(), groups, {})
+    coordinates, _, engine = LinearFedRelax.like(solver).prepare(LinearNetwork.of(network))
+    curve: list[float] = []
+
+    class Watch(Callback):
+        def after_round(self, record: Record) -> None:
+            curve.append(measure(coordinates.back(engine.W)))
+
+    run(engine, Stopping(solver.rounds, solver.tol), [Watch()], solver.wiring)
+    return np.concatenate([curve, np.full(ITERATIONS, curve[-1])])[:ITERATIONS]
 
 
 def _measure(metric: str, data: SyntheticNetwork) -> Callable[[FloatArray], float]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.experiments.figures.catalog import Figure
+from fedrelax.experiments.figures.linear import AUTO
 from fedrelax.experiments.figures.tables import Measured
 from fedrelax.typing import FloatArray
 
@@ -171,6 +172,16 @@ def _fig1c(runs: Runs) -> list[Finding]:
             "fig1c",
             "even FedAvg is better than training alone",
             runs.against("fedavg against alone", {"method": "fedavg"}, local),
+        ),
+        judge(
+            "fig1c",
+            "(beyond the paper) told nothing, FedRelax with automatic wiring beats plain FedRelax",
+            runs.against(f"automatic against {name}", {"method": AUTO}, ours),
+        ),
+        judge(
+            "fig1c",
+            "(beyond the paper) and IFCA that was told the number of clusters",
+            runs.against("automatic against ifca5", {"method": AUTO}, {"method": "ifca5"}),
         ),
     ]
 

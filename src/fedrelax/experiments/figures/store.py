@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.experiments.figures.cells import Cell
-from fedrelax.experiments.figures.linear import linear_curve
+from fedrelax.experiments.figures.linear import AUTO, linear_curve
 from fedrelax.experiments.figures.trees import tree_curve
 from fedrelax.typing import FloatArray
 
@@ -85,6 +85,8 @@ def cost(cell: Cell) -> float:
     """Return roughly how long a run takes, in seconds."""
     if cell.metric == "bound" or cell.method == "oracle":
         return 0.1
+    if cell.method == AUTO:
+        return 10.0
     if cell.model == "tree":
         rows = 1.0 if cell.alpha == 0 else (149.0 if cell.data == "mixture" else 60.0)
         return 0.05 * rows * float(max(cell.d, 3) ** 0.8)

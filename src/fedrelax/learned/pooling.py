@@ -1,0 +1,178 @@
+"""The pooling test: two nodes are joined if their rows together train better models than apart.
+
+The paper: "the presence of an edge between two local datasets can also be tested by the effect of
+pooling them for the training of local models". It cites Ghosh, Chung, Yin and Ramchandran, "An
+efficient framework for clustered federated learning", NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.graph import Graph
+from fedrelax.graph.matrices import from_pairs
+from fedrelax.losses import usual_loss
+from fedrelax.models import LocalModel, Rows, Task, adapt
+from fedrelax.network import Network
+from fedrelax.runtime.engine import refit
+from fedrelax.solvers.checks import check_count
+from fedrelax.splits import deal
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+MOST = 300
+"""So many nodes at most without ``candidates``: all pairs of them are 45,000."""
+
+
+def pooling_graph(
+    network: Network,
+    *,
+    folds: int = 3,
+    seed: int = 0,
+    candidates: Graph | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Graph:
+    """Return the graph of the pairs of nodes that gain by pooling their rows.
+
+    It needs the rows of two nodes in one place. That is for a trusted place that holds all rows, or
+    for a simulation; it is **not for a federation**, whose nodes do not show their rows.
+
+    Every node's rows are dealt into ``folds`` parts. L_i is node i's mean loss on its held-out parts
+    (squared, or log loss for classes) when its kind of model learns from its own other rows, and
+    L_ij when it learns from those and from the same folds' rows of j. With
+    gain_ij = (L_i - L_ij) + (L_j - L_ji), the nodes are joined with the weight
+
+        A_ij = gain_ij / (L_i + L_j)  if  gain_ij > its standard error over the held-out rows
+
+    and not at all otherwise, so a weight is the share of their loss that two nodes save, at most 1.
+    One node may lose if the other gains more: an edge is one decision for both ends. Nodes that do
+    well alone have little to gain, and get light edges or none, even among twins.
+
+    Costs ``folds`` fits per node and per pair; twice as many for pairs whose nodes were not given
+    one and the same model object. ``candidates`` restricts the pairs to the edges of a graph, and
+    more than 300 nodes need it. ``progress(done, total)`` is called after every pair. The network
+    needs no public rows, and its own graph plays no part.
+
+    >>> from sklearn.linear_model import LinearRegression
+    >>> rng, model = np.random.default_rng(0), LinearRegression()
+    >>> network = Network(Graph.complete("abcd"))
+    >>> for label, slope in zip("abcd", (1, 1, -1, -1)):
+    ...     X = rng.normal(size=(8, 1))
+    ...     _ = network.add(label, X, slope * X[:, 0] + 0.3 * rng.normal(size=8), model)
+    >>> pooling_graph(network).components()
+    [['a', 'b'], ['c', 'd']]
+    """
+    check_count("folds", folds, least=2)
+    _check_network(network)
+    labels = list(network.nodes)
+    if candidates is None:
+        if len(labels) > MOST:
+            raise FedRelaxError(
+                f"the pooling test tries all pairs and the network has {len(labels)} nodes; beyond "
+                f"{MOST}, pass candidates=, a graph of the pairs to try"
+            )
+        i, j = np.triu_indices(len(labels), 1)
+    else:
+        pairs = candidates.subgraph(labels).adjacency.tocoo()
+        once = pairs.row < pairs.col
+        i, j = pairs.row[once], pairs.col[once]
+    sites, task = _sites(network, folds, seed), network.task
+    weights = np.zeros(len(i))
+    with threadpool_limits(1):  # As in the rounds: small fits only lose by more threads.
+        alone = [_losses(site, [site], [site], task, seed)[0] for site in sites]
+        for pair, (a, b) in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
+            together = _pooled(sites[a], sites[b], task, seed)
+            weights[pair] = _weight((alone[a], alone[b]), together)
+            if progress is not None:
+                progress(pair + 1, len(i))
+    return Graph(from_pairs(len(labels), i, j, weights), labels)
+
+
+@dataclass(frozen=True)
+class _Site:
+    """A node's rows, encoded, and the numbers of those to train on and to hold out in every fold."""
+
+    label: Label
+    given: object
+    model: LocalModel
+    X: AnyArray
+    target: FloatArray
+    folds: Sequence[tuple[AnyArray, AnyArray]]
+
+
+def _sites(network: Network, folds: int, seed: int) -> list[_Site]:
+    numbers = {node.label: np.arange(len(node.X)) for node in network}
+    parts = deal(numbers, folds, np.random.default_rng(seed))
+    task = network.task
+    return [
+        _Site(
+            node.label,
+            node.model,
+            adapt(node.model, task),
+            node.X,
+            task.encode(node.y),
+            [(train[node.label], held[node.label]) for train, held in parts],
+        )
+        for node in network
+    ]
+
+
+def _pooled(a: _Site, b: _Site, task: Task, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Return both nodes' held-out losses if they learn from the rows of both."""
+    if a.given is b.given:
+        of_a, of_b = _losses(a, [a, b], [a, b], task, seed)
+    else:
+        of_a, of_b = (_losses(site, [a, b], [site], task, seed)[0] for site in (a, b))
+    return of_a, of_b
+
+
+def _losses(
+    learner: _Site, sources: Sequence[_Site], asked: Sequence[_Site], task: Task, seed: int
+) -> list[FloatArray]:
+    """Return the losses of every row of the asked nodes, each by a model that never saw its fold."""
+    loss = usual_loss(task.kind)
+    losses = [np.zeros(len(site.X)) for site in asked]
+    for fold in range(len(learner.folds)):
+        held = [(site, site.folds[fold][1], out) for site, out in zip(asked, losses, strict=True)]
+        inputs = {("held", site.label): site.X[rows] for site, rows, _ in held if len(rows)}
+        if not inputs:
+            continue
+        numbers = [(site, site.folds[fold][0]) for site in sources]
+        terms = [Rows(s.X[at], s.target[at], np.ones(len(at)), loss) for s, at in numbers]
+        _, answers = refit(learner.label, learner.model, terms, {**inputs}, seed, False)
+        for site, rows, out in held:
+            if len(rows):
+                answer = task.plausible(answers["held", site.label])
+                out[rows] = loss.per_row(site.target[rows], answer)
+    return losses
+
+
+def _weight(alone: Sequence[FloatArray], together: Sequence[FloatArray]) -> float:
+    """Return the share of the loss that pooling saves, or 0 where that is not clear."""
+    falls = [apart - pooled for apart, pooled in zip(alone, together, strict=True)]
+    gain = sum(float(fall.mean()) for fall in falls)
+    error = np.sqrt(sum(fall.var(ddof=1) / len(fall) for fall in falls))
+    return gain / sum(float(apart.mean()) for apart in alone) if gain > error else 0.0
+
+
+def _check_network(network: Network) -> None:
+    """Refuse what cannot be tested; public rows, which ``Network.check`` asks for, are not needed."""
+    if not len(network):
+        raise FedRelaxError("the network has no nodes; call add() for each")
+    first = next(iter(network))
+    for node in network:
+        if len(node.X) < 2:
+            raise FedRelaxError(
+                f"node {node.label!r} has a single row, so none can be held out; the pooling test "
+                "needs at least two rows at every node"
+            )
+        for name, own, other in (("X", node.X, first.X), ("y", node.y, first.y)):
+            if own.shape[1:] != other.shape[1:]:
+                raise FedRelaxError(
+                    f"node {node.label!r}: {name} has shape {own.shape} but node {first.label!r} has "
+                    f"{other.shape}; all nodes need the same features and outputs"
+                )
