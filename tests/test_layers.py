@@ -20,7 +20,7 @@ LAYERS = [
     {"solvers"},
     {"selection"},
     {"estimators"},
-    {"baselines", "cv"},
+    {"baselines", "cv", "learned"},
     {"evaluation"},
     {"comparison"},
     {"report", "storage"},

@@ -51,7 +51,7 @@ class FedRelaxCV(BaseEstimator):  # type: ignore[misc]
         estimator: FedRelaxRegressor | FedRelaxClassifier | None = None,
         alphas: Sequence[float] | None = None,
         wirings: Sequence[str | Wiring] = ("fixed", "rewire"),
-        folds: int = 3,
+        folds: int = 5,
     ) -> None:
         self.estimator = estimator
         self.alphas = alphas
@@ -69,7 +69,14 @@ class FedRelaxCV(BaseEstimator):  # type: ignore[misc]
         if alphas is None:
             alphas = inner.alphas_for(list(dict.fromkeys(np.asarray(labels).tolist())))
         self.choice_: Choice = choose(
-            inner, checked, target, labels, alphas=alphas, wirings=self.wirings, folds=self.folds
+            inner,
+            checked,
+            target,
+            labels,
+            alphas=alphas,
+            wirings=self.wirings,
+            folds=self.folds,
+            tries=None,
         )
         self.best_estimator_ = clone(inner).set_params(**settings_of(self.choice_))
         self.best_estimator_.fit(X, y, nodes=nodes)

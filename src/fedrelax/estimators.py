@@ -153,7 +153,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         settings = {name: getattr(self, name) for name in names + more}
         rounds = self.rounds
         if rounds is None:
-            rounds = MANY_ROUNDS if self._is_linear(list(labels)) else FEW_ROUNDS
+            rounds = MANY_ROUNDS if self.is_linear(list(labels)) else FEW_ROUNDS
         if isinstance(self.alpha, str):
             check_choice("alpha", self.alpha, ("auto",))
         return FedRelax(
@@ -164,8 +164,8 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
             random_state=self._seed(),
         )
 
-    def _is_linear(self, labels: list[Label]) -> bool:
-        """Tell whether rounds are cheap: the linear engine serves these kinds of models."""
+    def is_linear(self, labels: list[Label]) -> bool:
+        """Tell whether all models are linear least squares: rounds are cheap, and lead to one point."""
         kinds = {type(model) for model in self.models_for(labels).values()}
         return self.engine != "general" and kinds <= {Ridge, LinearRegression, LinearModel}
 

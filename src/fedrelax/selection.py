@@ -19,6 +19,8 @@ from fedrelax.wiring import Wiring
 
 STRENGTHS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """alpha times the mean degree: how much the neighbours count together against a node's own rows."""
+FOLDS, TRIES = 5, 3
+"""Parts into which a node's rows are dealt, and how many of them are held out in turn."""
 GROUPS = 200
 """Losses of nodes are kept in at most so many groups, from which standard errors are taken."""
 
@@ -74,26 +76,32 @@ def choose(
     *,
     alphas: Sequence[float] | None = None,
     wirings: Sequence[str | Wiring] | None = None,
-    folds: int = 3,
+    folds: int = FOLDS,
+    tries: int | None = TRIES,
     progress: Callable[[int, int], None] | None = None,
 ) -> Choice:
     """Choose alpha, wiring and rounds of a FedRelax estimator by cross-validation on the nodes' rows.
 
-    Every node's rows are dealt into ``folds`` parts; each part is predicted by models that never saw
-    it. A node with fewer rows than folds still takes part with those it has. The round is chosen
-    along with the rest, as the loss is measured after every round anyway: models that are refitted
-    to refitted models can get worse again.
+    Every node's rows are dealt into ``folds`` parts; each of the first ``tries`` parts (None: of all) is
+    predicted by models that never saw it. Five parts rather than three: a network that finds its
+    clusters with ten rows a node may not find them with seven, and what is chosen should suit ten. A
+    node with fewer rows than folds still takes part with those it has.
 
-    Simpler ways have the benefit of the doubt: coupling is chosen over training alone, and a wiring
-    over the fixed graph, only if the loss is lower by more than one standard error of the difference
-    between them, taken over nodes.
+    The loss is measured after every round, and a run may be stopped early: models that are refitted to
+    refitted models can get worse again. (Linear least squares does not need that: it converges, and
+    alpha does the rest.) Of a wiring only the rounds after its last stage count: half a
+    wiring may look good with the few rows of a fold and is not what was meant.
+
+    Simpler ways have the benefit of the doubt: coupling is chosen over training alone, a wiring over the
+    fixed graph, and an earlier stop over running to the end, only if the loss is lower by more than one
+    standard error of the difference, taken over nodes.
 
     ``alphas`` defaults to ``usual_alphas``, or to the estimator's own alpha if that is a number;
     ``wirings`` to those that the estimator's ``wiring`` stands for.
     """
     check_count("folds", folds, least=2)
     rows = group_rows(nodes, len(X))
-    parts = deal(rows, folds, np.random.default_rng(0))
+    parts = deal(rows, folds, np.random.default_rng(0))[:tries]
     if not parts:
         raise FedRelaxError(
             "every node has a single row, so none can be held out to choose alpha; give alpha itself"
@@ -116,7 +124,7 @@ def choose(
             if progress is not None:
                 progress(done * len(lines) + number + 1, len(parts) * len(lines))
         losses.count(counts)
-    return _decide(lines, losses)
+    return _decide(lines, losses, early=not estimator.is_linear(list(rows)))
 
 
 def choose_alpha(
@@ -128,10 +136,10 @@ def choose_alpha(
     folds: int = 3,
     progress: Callable[[int, int], None] | None = None,
 ) -> Choice:
-    """Choose alpha and rounds with the estimator's own wiring; see ``choose``."""
+    """Choose alpha and rounds with the estimator's own wiring, by all folds; see ``choose``."""
     rows = group_rows(nodes, len(X))
     alphas = estimator.alphas_for(list(rows)) if alphas is None else alphas
-    return choose(estimator, X, y, nodes, alphas=alphas, folds=folds, progress=progress)
+    return choose(estimator, X, y, nodes, alphas=alphas, folds=folds, tries=None, progress=progress)
 
 
 class _Losses:
@@ -172,19 +180,30 @@ class _Losses:
         return float(np.sqrt(size * np.square(rest).sum()) / self.rows.sum())
 
 
-def _decide(lines: Sequence[tuple[Wiring | None, float]], losses: _Losses) -> Choice:
+def _stop(line: int, means: FloatArray, losses: _Losses) -> tuple[int, int]:
+    """Return a candidate's line and round: the last, or the best one if that is clearly better."""
+    best, last = (line, int(np.argmin(means[line]))), (line, means.shape[1] - 1)
+    return best if means[last] - means[best] > losses.standard_error(best, last) else last
+
+
+def _decide(lines: Sequence[tuple[Wiring | None, float]], losses: _Losses, early: bool) -> Choice:
     """Return the least loss of the simplest tier that no later tier clearly beats."""
     means = np.where(np.isnan(losses.means), np.inf, losses.means)
+    for line, (wiring, _) in enumerate(lines):
+        if wiring is not None:
+            on_the_way = [not wiring.settled(round) for round in range(means.shape[1])]
+            means[line, on_the_way] = np.inf
     chosen, words = (0, 0), "training alone was best"
     tiers = (
         ("the given graph", [k for k, (w, a) in enumerate(lines) if w is None]),
         ("a rewired graph", [k for k, (w, a) in enumerate(lines) if w is not None]),
     )
+    last = means.shape[1] - 1
+    stops = [_stop(line, means, losses) if early else (line, last) for line in range(len(lines))]
     for name, numbers in tiers:
         if not numbers:
             continue
-        place, round = divmod(int(np.argmin(means[numbers])), means.shape[1])
-        best = (numbers[place], round)
+        best = min((stops[line] for line in numbers), key=lambda place: means[place])
         gain = means[chosen] - means[best]
         if gain > losses.standard_error(best, chosen):
             chosen = best

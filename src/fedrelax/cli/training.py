@@ -17,7 +17,7 @@ from fedrelax.estimators import FEW_ROUNDS, FedRelaxClassifier, FedRelaxRegresso
 from fedrelax.evaluation import MEASURES, compare
 from fedrelax.models.names import short_name
 from fedrelax.report.summary import Summary, summarise
-from fedrelax.selection import Choice, choose, wiring_name
+from fedrelax.selection import FOLDS, TRIES, Choice, choose, wiring_name
 from fedrelax.solvers import Result
 from fedrelax.storage import save_result
 from fedrelax.storage.saving import Fitted
@@ -70,7 +70,7 @@ def train(
     seed: int,
     wiring: str = "fixed",
     alphas: Sequence[float] | None = None,
-    folds: int = 3,
+    folds: int = FOLDS,
 ) -> Outcome:
     """Choose on the training rows what is "auto", run the rounds, measure on test rows."""
     estimator = estimator_of(inputs, rounds=rounds, public_rows=public_rows, wiring=wiring)
@@ -113,7 +113,7 @@ def _choose(
     tried = len(estimator.alphas_for(labels) if alphas is None else alphas)
     if estimator.alpha != "auto":
         tried = 1
-    trials = folds * tried * len(estimator.wirings_for(labels))
+    trials = min(folds, TRIES) * tried * len(estimator.wirings_for(labels))
     most = estimator.solver(labels).rounds
     if most <= FEW_ROUNDS and trials * (most + 1) * len(nodes) > MANY_FITS:
         fits = trials * (most + 1) * len(nodes)

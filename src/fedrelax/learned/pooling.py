@@ -19,7 +19,7 @@ from fedrelax.graph.matrices import from_pairs
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, Task, adapt
 from fedrelax.network import Network
-from fedrelax.runtime.engine import refit
+from fedrelax.runtime.engine import Inputs, refit
 from fedrelax.solvers.checks import check_count
 from fedrelax.splits import deal
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -50,7 +50,7 @@ def pooling_graph(
 
     and not at all otherwise, so a weight is the share of their loss that two nodes save, at most 1.
     One node may lose if the other gains more: an edge is one decision for both ends. Nodes that do
-    well alone have little to gain, and get light edges or none, even among twins.
+    well alone have little to gain: light edges or none, even among twins.
 
     Costs ``folds`` fits per node and per pair; twice as many for pairs whose nodes were not given
     one and the same model object. ``candidates`` restricts the pairs to the edges of a graph, and
@@ -59,10 +59,10 @@ def pooling_graph(
 
     >>> from sklearn.linear_model import LinearRegression
     >>> rng, model = np.random.default_rng(0), LinearRegression()
-    >>> network = Network(Graph.complete("abcd"))
-    >>> for label, slope in zip("abcd", (1, 1, -1, -1)):
-    ...     X = rng.normal(size=(8, 1))
-    ...     _ = network.add(label, X, slope * X[:, 0] + 0.3 * rng.normal(size=8), model)
+    >>> network = Network(Graph.complete(["a", "b", "c", "d"]))
+    >>> for label, slope in {"a": 1, "b": 1, "c": -1, "d": -1}.items():
+    ...     X = rng.normal(size=(6, 3))
+    ...     _ = network.add(label, X, slope * X.sum(axis=1) + 0.3 * rng.normal(size=6), model)
     >>> pooling_graph(network).components()
     [['a', 'b'], ['c', 'd']]
     """
@@ -80,8 +80,7 @@ def pooling_graph(
         pairs = candidates.subgraph(labels).adjacency.tocoo()
         once = pairs.row < pairs.col
         i, j = pairs.row[once], pairs.col[once]
-    sites, task = _sites(network, folds, seed), network.task
-    weights = np.zeros(len(i))
+    sites, task, weights = _sites(network, folds, seed), network.task, np.zeros(len(i))
     with threadpool_limits(1):  # As in the rounds: small fits only lose by more threads.
         alone = [_losses(site, [site], [site], task, seed)[0] for site in sites]
         for pair, (a, b) in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
@@ -106,19 +105,13 @@ class _Site:
 
 def _sites(network: Network, folds: int, seed: int) -> list[_Site]:
     numbers = {node.label: np.arange(len(node.X)) for node in network}
-    parts = deal(numbers, folds, np.random.default_rng(seed))
-    task = network.task
-    return [
-        _Site(
-            node.label,
-            node.model,
-            adapt(node.model, task),
-            node.X,
-            task.encode(node.y),
-            [(train[node.label], held[node.label]) for train, held in parts],
-        )
-        for node in network
-    ]
+    parts, task = deal(numbers, folds, np.random.default_rng(seed)), network.task
+    sites = []
+    for node in network:
+        own = [(train[node.label], held[node.label]) for train, held in parts]
+        model = adapt(node.model, task)
+        sites.append(_Site(node.label, node.model, model, node.X, task.encode(node.y), own))
+    return sites
 
 
 def _pooled(a: _Site, b: _Site, task: Task, seed: int) -> tuple[FloatArray, FloatArray]:
@@ -137,17 +130,16 @@ def _losses(
     loss = usual_loss(task.kind)
     losses = [np.zeros(len(site.X)) for site in asked]
     for fold in range(len(learner.folds)):
-        held = [(site, site.folds[fold][1], out) for site, out in zip(asked, losses, strict=True)]
-        inputs = {("held", site.label): site.X[rows] for site, rows, _ in held if len(rows)}
+        held = [(s, s.folds[fold][1], out) for s, out in zip(asked, losses, strict=True)]
+        inputs: Inputs = {("held", s.label): s.X[rows] for s, rows, _ in held if len(rows)}
         if not inputs:
             continue
-        numbers = [(site, site.folds[fold][0]) for site in sources]
+        numbers = [(s, s.folds[fold][0]) for s in sources]
         terms = [Rows(s.X[at], s.target[at], np.ones(len(at)), loss) for s, at in numbers]
-        _, answers = refit(learner.label, learner.model, terms, {**inputs}, seed, False)
-        for site, rows, out in held:
+        _, answers = refit(learner.label, learner.model, terms, inputs, seed, False)
+        for s, rows, out in held:
             if len(rows):
-                answer = task.plausible(answers["held", site.label])
-                out[rows] = loss.per_row(site.target[rows], answer)
+                out[rows] = loss.per_row(s.target[rows], task.plausible(answers["held", s.label]))
     return losses
 
 
@@ -160,7 +152,7 @@ def _weight(alone: Sequence[FloatArray], together: Sequence[FloatArray]) -> floa
 
 
 def _check_network(network: Network) -> None:
-    """Refuse what cannot be tested; public rows, which ``Network.check`` asks for, are not needed."""
+    """Refuse what cannot be tested. ``Network.check`` would ask for public rows, too."""
     if not len(network):
         raise FedRelaxError("the network has no nodes; call add() for each")
     first = next(iter(network))
