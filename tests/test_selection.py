@@ -115,3 +115,98 @@ def test_compare_counts_wrong_labels():
     model = FedRelaxClassifier(alpha=0.5).fit(X, labels, nodes=nodes)
     total = compare(model, (X, labels, nodes), (X, labels, nodes))[1]
     assert total["fedrelax"] == pytest.approx(1 - model.score(X, labels, nodes=nodes))
+
+
+def clusters_of(seed=0):
+    from fedrelax.datasets import clustered
+
+    data = clustered((10, 10, 10), m=8, d=10, p_in=0.9, p_out=0.4, random_state=seed)
+    n, m, d = data.X.shape
+    return data, data.X.reshape(n * m, d), data.y.ravel(), np.repeat(range(n), m)
+
+
+def test_auto_rewires_where_the_graph_misleads():
+    from fedrelax import LinearModel
+
+    data, X, y, nodes = clusters_of()
+    model = LinearModel(fit_intercept=False)
+    fit = FedRelaxRegressor(model, data.graph, alpha="auto", wiring="auto").fit(X, y, nodes=nodes)
+    assert fit.wiring_.name == "rewire"
+    assert fit.alpha_ > 0
+    assert set(fit.choice_.to_frame()["wiring"]) == {"fixed", "rewire"}
+    W = np.stack([fit.models_[i].coef_ for i in range(30)])
+    assert np.square(W - data.true_weights).mean() < 1e-3
+
+
+def test_auto_keeps_the_graph_where_it_is_right_and_stays_alone_where_nothing_helps():
+    alike, apart = related(n=20, rows=8), related(spread=20.0, rows=12)
+    graph = Graph.complete(range(20))
+    fit = FedRelaxRegressor(LinearRegression(), graph, alpha="auto", wiring="auto")
+    fit.fit(*alike[:2], nodes=alike[2])
+    assert fit.wiring_ == "fixed"
+    assert fit.alpha_ > 0
+    graph = Graph.complete(range(10))
+    fit = FedRelaxRegressor(LinearRegression(), graph, alpha="auto", wiring="auto")
+    fit.fit(*apart[:2], nodes=apart[2])
+    assert fit.alpha_ == 0
+    assert fit.n_rounds_ == 0
+    assert "alone" in fit.choice_.reason
+
+
+def test_the_settings_of_an_estimator_are_not_changed_by_auto():
+    X, y, nodes = related()
+    fit = FedRelaxRegressor(Ridge(), alpha="auto", rounds=3).fit(X, y, nodes=nodes)
+    assert fit.alpha == "auto"
+    assert fit.rounds == 3
+    again = FedRelaxRegressor(Ridge(), alpha=fit.alpha_, rounds=fit.choice_.rounds)
+    again.fit(X, y, nodes=nodes)
+    np.testing.assert_array_equal(fit.predict(X, nodes), again.predict(X, nodes))
+
+
+def test_only_a_clear_gain_is_chosen():
+    from fedrelax.selection import _decide, _Losses
+
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=50)
+
+    def decided(gain):
+        losses = _Losses(2, 3, 50)
+        losses.rows[:] = 4
+        losses.sums[:] = 10
+        losses.sums[1, 1:] = 10 - gain + noise  # alpha = 1, rounds 1 and 2
+        return _decide([(None, 0.0), (None, 1.0)], losses, early=True)
+
+    error = noise.std(ddof=1) / 50**0.5
+    shift = noise.mean()
+    assert decided(shift + 1.5 * error).alpha == 1
+    assert decided(shift + 0.5 * error).alpha == 0
+
+
+def test_an_early_stop_needs_a_clear_gain_too():
+    from fedrelax.selection import _decide, _Losses
+
+    def decided(early_gain, early=True):
+        losses = _Losses(1, 4, 40)
+        losses.rows[:] = 1
+        spread = np.linspace(-1, 1, 40)
+        losses.sums[0] = np.array([9.0, 1.0, 2.0, 2.0])[:, None]
+        losses.sums[0, 1] = 2.0 - early_gain + spread
+        return _decide([(None, 0.5)], losses, early).rounds
+
+    assert decided(1.0) == 1
+    assert decided(0.01) == 3
+    assert decided(1.0, early=False) == 3
+
+
+def test_fedrelax_cv_chooses_from_its_lists():
+    from fedrelax import FedRelaxCV
+
+    data, X, y, nodes = clusters_of()
+    inner = FedRelaxRegressor(LinearRegression(fit_intercept=False), data.graph, rounds=60)
+    cv = FedRelaxCV(inner, alphas=[0.0, 0.05], wirings=["fixed", "rewire"]).fit(X, y, nodes=nodes)
+    assert cv.choice_.wiring.name == "rewire"
+    assert set(cv.choice_.alphas) == {0.0, 0.05}
+    assert cv.score(X, y, nodes=nodes) > 0.99
+    assert len(cv.predict(X[:3], nodes=nodes[:3])) == 3
+    with pytest.raises(FedRelaxError, match="needs nodes"):
+        FedRelaxCV(inner).fit(X, y)

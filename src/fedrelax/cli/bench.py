@@ -103,3 +103,23 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+@bench.command("wiring")
+def wiring(
+    nodes: Annotated[int, typer.Option(min=10, help="How many nodes.")] = 10_000,
+    features: Annotated[int, typer.Option(min=1, help="Features per node.")] = 10,
+    degree: Annotated[int, typer.Option(min=2, help="Nearest neighbours of a node.")] = 10,
+    rounds: Annotated[int, typer.Option(min=24, help="Rounds of either run.")] = 60,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """What rewiring adds to a run: the same rounds with a fixed and with a rewired graph."""
+    with speaking(debug, quiet=as_json) as talk:
+        from fedrelax.bench.wiring import cost
+
+        found = cost(nodes, features, degree, rounds)
+        if as_json:
+            typer.echo(json.dumps(found, indent=2))
+        else:
+            _show(talk, {"wiring": found})

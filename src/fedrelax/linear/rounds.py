@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,8 @@ from fedrelax.linear.rows import BUFFER_NUMBERS, Progress
 from fedrelax.typing import AnyArray, FloatArray
 
 System = Literal["paper", "symmetric"]
+SAFE = 1e6
+"""Matrices with smaller condition numbers stay safe when some neighbours go."""
 MinimumNorm = Literal["coefficients", "all"] | FloatArray
 
 
@@ -164,14 +167,41 @@ class ExactUpdate:
         self._w = np.empty((problem.n, problem.d, problem.q), dtype=problem.dtype)
 
     def on(self, edges: Any) -> ExactUpdate:
-        """Return the update on another graph, with the same settings."""
-        return ExactUpdate(
-            self.problem.on(edges),
-            self.coupling.alpha,
-            system=self.coupling.system,
-            minimum_norm=self._minimum_norm,
-            fused=self.fused is not None,
-        )
+        """Return the update on another graph, with the same settings.
+
+        With one common public set a node's matrix depends on its degree only: nodes that keep theirs
+        keep their inverse.
+        """
+        problem = self.problem.on(edges)
+        if problem.common is None:
+            return ExactUpdate(
+                problem,
+                self.coupling.alpha,
+                system=self.coupling.system,
+                minimum_norm=self._minimum_norm,
+                fused=self.fused is not None,
+            )
+        other = copy.copy(self)
+        other.problem = problem
+        other.coupling = Coupling(problem, self.coupling.alpha, self.coupling.system)
+        other.inverse = self.inverse.copy()
+        other._w = np.empty_like(self._w)
+        changed = np.flatnonzero(problem.degree != self.problem.degree)
+        group = max(1, BUFFER_NUMBERS // problem.d**2)
+        steps = np.arange(problem.d)
+        common = other.coupling.common
+        assert common is not None
+        for lo in range(0, len(changed), group):
+            part = changed[lo : lo + group]
+            M = problem.degree[part, None, None] * common
+            M += problem.own.dense(part)
+            M[:, steps, steps] += problem.ridge[part]
+            whole = (self.rank[part] == problem.d).all() and (problem.degree[part] > 0).all()
+            if whole and self.condition[part].max() < SAFE:
+                other.inverse[part] = np.linalg.inv(M)
+            else:
+                other.inverse[part] = invert(M, _least(problem, self._minimum_norm)).matrices
+        return other
 
     @property
     def nbytes(self) -> int:

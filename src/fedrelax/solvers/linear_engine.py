@@ -48,6 +48,7 @@ class ArrayEngine:
         self.W = start
         self.V: FloatArray | None = None
         self._measures, self._factor, self._exchange = measures, factor, exchange
+        self._on_given = measures
         self._change: FloatArray | None = None
 
     def start(self) -> None:
@@ -106,7 +107,7 @@ class ArrayEngine:
     def discrepancies(self, edges: Any) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
         assert self.V is not None
-        measures = self._measures if edges is self.edges else self._measures.on(edges)
+        measures = self._on_given if edges is self.given else self._measures.on(edges)
         return measures.variation.edges(self.W, self.V)
 
 

@@ -13,6 +13,8 @@ from fedrelax.typing import FloatArray, IntArray
 
 REST = 0.4
 """Share of the rounds that is left for the final graph when ``every`` is not given."""
+PADDING = 4
+"""Rows are sorted as one table if that is at most so many times larger than what it holds."""
 USUAL = 2
 """Rounds between two stages: models that settle on a wrong graph first agree with wrong neighbours."""
 
@@ -94,9 +96,20 @@ class Ranked:
         self.starts: IntArray = np.asarray(edges.indptr, dtype=np.int64)
         self.degree: IntArray = np.diff(self.starts)
         self.row: IntArray = np.repeat(np.arange(self.n), self.degree)
-        self.order: IntArray = np.lexsort((values, self.row))
+        self.order: IntArray = self._sorted_rows(values)
         self.sorted: FloatArray = values[self.order]
         self.rank: IntArray = np.arange(len(values)) - np.repeat(self.starts[:-1], self.degree)
+
+    def _sorted_rows(self, values: FloatArray) -> IntArray:
+        """Return the entries' places, sorted within rows; rows of like length as one table."""
+        most = int(self.degree.max(initial=0))
+        if self.n * most > PADDING * len(values):
+            return np.asarray(np.lexsort((values, self.row)))
+        mask = np.arange(most) < self.degree[:, None]
+        table = np.full((self.n, most), np.inf)
+        table[mask] = values
+        places = np.argsort(table, axis=1, kind="stable") + self.starts[:-1, None]
+        return np.asarray(places[mask])
 
     def first(self, counts: IntArray) -> FloatArray:
         """Mark the ``counts[i]`` smallest entries of every row i, in the matrix's own order."""

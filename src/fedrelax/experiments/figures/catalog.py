@@ -95,6 +95,8 @@ class Choice:
     noise: Numbers | None = None
     alpha: Numbers | None = None
     first_exchange: str = "models"
+    beyond: bool = True
+    """Whether fig1c has its panel with what the paper does not have."""
 
 
 def fig1a(ask: Choice) -> Figure:
@@ -135,7 +137,9 @@ def fig1c(ask: Choice) -> Figure:
 
     ours = [line(alpha) for alpha in ask.alpha or (0.0, 0.01, 0.05)]
     panels = [Panel(one.label, [one, *map(other, BASELINES)]) for one in ours]
-    panels.append(Panel("beyond the paper", [ours[len(ours) // 2], *map(other, (AUTO, *FURTHER))]))
+    if ask.beyond:
+        more = [ours[len(ours) // 2], *map(other, (AUTO, *FURTHER))]
+        panels.append(Panel("beyond the paper", more))
     title = "Benchmark: 5 clusters of 30 nodes, d/m = 5, no noise"
     return Figure("fig1c", title, "MSE of the weights", panels)
 
