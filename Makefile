@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-DOCUMENTED := estimators graph network solvers models losses public runtime selection evaluation baselines comparison theory wiring datasets linear storage
+DOCUMENTED := estimators graph network solvers models losses public runtime selection evaluation baselines comparison theory wiring learned cv datasets linear storage
 
 .PHONY: help setup demo test test-fast lint format docs bench clean
 .DEFAULT_GOAL := help

@@ -84,3 +84,12 @@ def test_the_command_prints_json_only():
     assert refused.returncode == 2
     assert "f16" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_the_cost_of_wiring_is_measured_on_equal_rounds():
+    from fedrelax.bench.wiring import cost
+
+    found = cost(nodes=120, features=3, degree=4, rounds=24, repeats=1)
+    assert found["nodes"] == 120
+    assert found["rounds"] == 24
+    assert found["ratio"] == pytest.approx(found["rewire_seconds"] / found["fixed_seconds"])

@@ -18,7 +18,7 @@ ROWS, PUBLIC_ROWS = 10, 50
 
 
 def cost(
-    nodes: int = 10_000, features: int = 10, degree: int = 10, rounds: int = 60, repeats: int = 3
+    nodes: int = 10_000, features: int = 10, degree: int = 10, rounds: int = 200, repeats: int = 3
 ) -> dict[str, Any]:
     """Return the seconds of a run with each wiring, and their ratio: the median over pairs of runs."""
     rng = np.random.default_rng(0)

@@ -110,7 +110,7 @@ def wiring(
     nodes: Annotated[int, typer.Option(min=10, help="How many nodes.")] = 10_000,
     features: Annotated[int, typer.Option(min=1, help="Features per node.")] = 10,
     degree: Annotated[int, typer.Option(min=2, help="Nearest neighbours of a node.")] = 10,
-    rounds: Annotated[int, typer.Option(min=24, help="Rounds of either run.")] = 60,
+    rounds: Annotated[int, typer.Option(min=24, help="Rounds of either run.")] = 200,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:

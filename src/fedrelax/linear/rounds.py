@@ -139,6 +139,7 @@ class ExactUpdate:
         self.problem = problem
         self.coupling = Coupling(problem, alpha, system)
         self._minimum_norm: MinimumNorm = minimum_norm
+        self._own: AnyArray | None = None
         fused = fused and system == "paper" and problem.public is not None
         block = problem.n * problem.d**2 * problem.dtype.itemsize
         require_memory(
@@ -181,21 +182,22 @@ class ExactUpdate:
                 minimum_norm=self._minimum_norm,
                 fused=self.fused is not None,
             )
-        other = copy.copy(self)
+        other, steps = copy.copy(self), np.arange(problem.d)
         other.problem = problem
         other.coupling = Coupling(problem, self.coupling.alpha, self.coupling.system)
         other.inverse = self.inverse.copy()
         other._w = np.empty_like(self._w)
+        if self._own is None:
+            self._own = other._own = problem.own.dense().copy()
+            self._own[:, steps, steps] += problem.ridge
         changed = np.flatnonzero(problem.degree != self.problem.degree)
         group = max(1, BUFFER_NUMBERS // problem.d**2)
-        steps = np.arange(problem.d)
         common = other.coupling.common
         assert common is not None
         for lo in range(0, len(changed), group):
             part = changed[lo : lo + group]
             M = problem.degree[part, None, None] * common
-            M += problem.own.dense(part)
-            M[:, steps, steps] += problem.ridge[part]
+            M += self._own[part]
             whole = (self.rank[part] == problem.d).all() and (problem.degree[part] > 0).all()
             if whole and self.condition[part].max() < SAFE:
                 other.inverse[part] = np.linalg.inv(M)

@@ -37,7 +37,7 @@ class Rewire(Wiring):
     name = "rewire"
 
     shares: tuple[float, ...] = (0.6, 0.4, 0.25, 0.15, 0.1)
-    after: tuple[int, int] = (2, 3)
+    after: tuple[int, int] = (1, 2)
     times: float = 2.0
 
     @property
