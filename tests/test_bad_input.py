@@ -46,7 +46,7 @@ def test_alpha(alpha):
         ("order", "random"),
         ("objective", "gtv"),
         ("weighting", "none"),
-        ("wiring", "auto"),
+        ("wiring", "rewird"),
         ("patience", 0),
         ("patience", 3),
         ("validation_share", 1.0),

@@ -20,7 +20,7 @@ from fedrelax.public import draw_public
 from fedrelax.runtime import Callback, Distillation
 from fedrelax.selection import STRENGTHS, Choice, choose, usual_alphas
 from fedrelax.solvers import FedRelax, Result, solve_by_engine
-from fedrelax.solvers.checks import check_choice, check_number
+from fedrelax.solvers.checks import check_number
 from fedrelax.splits import group_rows, hold_out
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.wiring import Discover, Rewire, Wiring, as_wiring
@@ -154,8 +154,10 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         rounds = self.rounds
         if rounds is None:
             rounds = MANY_ROUNDS if self.is_linear(list(labels)) else FEW_ROUNDS
-        if isinstance(self.alpha, str):
-            check_choice("alpha", self.alpha, ("auto",))
+        if isinstance(self.alpha, str) and self.alpha != "auto":
+            raise FedRelaxError(
+                f"alpha={self.alpha!r} must be a finite number of at least 0, or 'auto'"
+            )
         return FedRelax(
             **settings,
             alpha=0.0 if isinstance(self.alpha, str) else self.alpha,

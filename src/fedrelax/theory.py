@@ -52,7 +52,7 @@ def variation_bound(
     w'(L x Q)w with Q = P'P/m instead, so there the smallest eigenvalue of Q enters as a factor;
     ``public`` brings it in. (The paper takes Q = I, its expectation for standard normal rows.)
 
-    >>> variation_bound(Graph.complete(range(4)), alpha=0.5, epsilon=6.0)
+    >>> round(variation_bound(Graph.complete(range(4)), alpha=0.5, epsilon=6.0), 9)
     3.0
     """
     if not alpha > 0 or not epsilon >= 0:

@@ -202,7 +202,7 @@ def test_ctrl_c_outside_the_rounds_leaves_nothing(run, table, monkeypatch):
     def pressed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedrelax.cli.training.choose_alpha", pressed)
+    monkeypatch.setattr("fedrelax.cli.training.choose", pressed)
     monkeypatch.setattr("fedrelax.cli.training._choose", pressed)
     run(*FIT, "--out", "out")
     assert run.code == 130 and not Path("out").exists()
