@@ -73,7 +73,7 @@ def reproduce(
     fig1: clustered nodes, linear models (a: d/m, b: noise, c: benchmark against other methods);
     fig2: the same with decision trees; fig3, fig4: nodes that mix distributions, linear models and
     trees; fig5: variation within a cluster and its bound (a: noise, b: connectivity).
-    The linear figures take about half a minute together, a tree figure minutes to hours (d = 50).
+    The linear figures take a minute or two together, a tree figure minutes to hours (d = 50).
 
     [bold]Example:[/bold] fedrelax reproduce fig1a fig1c --runs 20 --jobs 2 --out paper
     """
