@@ -413,3 +413,20 @@ def test_classes_are_measured_by_their_error_rate():
     assert found.measure == "error rate"
     wrong = found.errors * found.test_rows
     assert wrong == pytest.approx(wrong.round()) and (found.errors <= 1).all()
+
+
+def test_compare_and_fit_choose_fedrelax_alike():
+    """One rule for both: what is compared is what fit would give."""
+    from fedrelax.selection import FOLDS, TRIES
+    from fedrelax.selection import choose as choose_for_fit
+    from fedrelax.splits import deal, group_rows
+
+    X, y, nodes = few()
+    estimator = linear().set_params(wiring="auto", alpha="auto")
+    rows = group_rows(nodes, len(X))
+    parts = deal(rows, FOLDS, np.random.default_rng(0))[:TRIES]
+    folds = [estimator.network_of(X, y, *part) for part in parts]
+    network = estimator.network_of(X, y, rows, {})
+    found = choose(Together.of(estimator), network, folds)
+    wanted = choose_for_fit(estimator, X, y, nodes)
+    assert (found.alpha, found.rounds, found.wiring) == (wanted.alpha, wanted.rounds, wanted.wiring)

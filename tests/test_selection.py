@@ -164,17 +164,17 @@ def test_the_settings_of_an_estimator_are_not_changed_by_auto():
 
 
 def test_only_a_clear_gain_is_chosen():
-    from fedrelax.selection import _decide, _Losses
+    from fedrelax.selection import Losses, decide
 
     rng = np.random.default_rng(0)
     noise = rng.normal(size=50)
 
     def decided(gain):
-        losses = _Losses(2, 3, 50)
+        losses = Losses(2, 3, 50)
         losses.rows[:] = 4
         losses.sums[:] = 10
         losses.sums[1, 1:] = 10 - gain + noise  # alpha = 1, rounds 1 and 2
-        return _decide([(None, 0.0), (None, 1.0)], losses, early=True)
+        return decide([(None, 0.0), (None, 1.0)], losses, early=True)
 
     error = noise.std(ddof=1) / 50**0.5
     shift = noise.mean()
@@ -183,15 +183,15 @@ def test_only_a_clear_gain_is_chosen():
 
 
 def test_an_early_stop_needs_a_clear_gain_too():
-    from fedrelax.selection import _decide, _Losses
+    from fedrelax.selection import Losses, decide
 
     def decided(early_gain, early=True):
-        losses = _Losses(1, 4, 40)
+        losses = Losses(1, 4, 40)
         losses.rows[:] = 1
         spread = np.linspace(-1, 1, 40)
         losses.sums[0] = np.array([9.0, 1.0, 2.0, 2.0])[:, None]
         losses.sums[0, 1] = 2.0 - early_gain + spread
-        return _decide([(None, 0.5)], losses, early).rounds
+        return decide([(None, 0.5)], losses, early).rounds
 
     assert decided(1.0) == 1
     assert decided(0.01) == 3

@@ -113,7 +113,7 @@ def choose(
         alphas = estimator.alphas_for(list(rows)) if isinstance(given, str) else (float(given),)
     lines = [(None, 0.0)] if 0.0 in alphas and None not in tried else []
     lines += [(w, float(a)) for w in tried for a in alphas if a > 0 or w is None]
-    losses = _Losses(len(lines), solver.rounds + 1, len(rows))
+    losses = Losses(len(lines), solver.rounds + 1, len(rows))
     for done, (train, held) in enumerate(parts):
         counts = np.array([len(held[label]) for label in rows])
         for number, (wiring, alpha) in enumerate(lines):
@@ -124,7 +124,7 @@ def choose(
             if progress is not None:
                 progress(done * len(lines) + number + 1, len(parts) * len(lines))
         losses.count(counts)
-    return _decide(lines, losses, early=not estimator.is_linear(list(rows)))
+    return decide(lines, losses, early=not estimator.is_linear(list(rows)))
 
 
 def choose_alpha(
@@ -142,7 +142,7 @@ def choose_alpha(
     return choose(estimator, X, y, nodes, alphas=alphas, folds=folds, tries=None, progress=progress)
 
 
-class _Losses:
+class Losses:
     """Summed validation losses (candidates, rounds, groups of nodes) and the rows behind them."""
 
     def __init__(self, lines: int, rounds: int, nodes: int) -> None:
@@ -180,13 +180,13 @@ class _Losses:
         return float(np.sqrt(size * np.square(rest).sum()) / self.rows.sum())
 
 
-def _stop(line: int, means: FloatArray, losses: _Losses) -> tuple[int, int]:
+def _stop(line: int, means: FloatArray, losses: Losses) -> tuple[int, int]:
     """Return a candidate's line and round: the last, or the best one if that is clearly better."""
     best, last = (line, int(np.argmin(means[line]))), (line, means.shape[1] - 1)
     return best if means[last] - means[best] > losses.standard_error(best, last) else last
 
 
-def _decide(lines: Sequence[tuple[Wiring | None, float]], losses: _Losses, early: bool) -> Choice:
+def decide(lines: Sequence[tuple[Wiring | None, float]], losses: Losses, early: bool) -> Choice:
     """Return the least loss of the simplest tier that no later tier clearly beats."""
     means = np.where(np.isnan(losses.means), np.inf, losses.means)
     for line, (wiring, _) in enumerate(lines):

@@ -194,3 +194,25 @@ def test_help_has_an_example_and_the_groups_of_fit(run):
     assert run.code == 0 and "Example:" in text
     for group in ("Data", "Models", "Learning together", "Running and output"):
         assert group in text
+
+
+@pytest.mark.parametrize(("model", "rounds"), [("tree", 20), ("ridge", 200)])
+def test_fedrelax_has_the_rounds_and_wirings_of_the_tables_own_models_and_graph(model, rounds):
+    """Not those of some default estimator."""
+    from sklearn.base import clone
+
+    from fedrelax import FedRelaxRegressor, Graph, Network
+    from fedrelax.cli.compare import ways_of
+    from fedrelax.cli.config import CompareConfig
+    from fedrelax.models.names import model_by_name
+
+    config = CompareConfig(data="towns.csv", node="town", target="power", wiring="auto")
+    kind, graph = model_by_name(model, "regression"), Graph.from_edges([(0, 1), (1, 2)])
+    network = Network(graph, public=np.zeros((3, 1)))
+    for i in range(3):
+        network.add(i, np.ones((3, 1)), np.ones(3), clone(kind))
+    estimator = FedRelaxRegressor(kind, graph, wiring=config.wiring)
+    together = next(way for way in ways_of(config, estimator) if way.name == "FedRelax")
+    candidates = together.candidates(network)
+    assert {candidate.rounds for candidate in candidates} == {rounds}
+    assert {c.wiring and c.wiring.name for c in candidates} == {None, "rewire"}

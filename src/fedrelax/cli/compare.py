@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from fedrelax.cli import options
 from fedrelax.cli.console import Talk, speaking
 from fedrelax.cli.options import DATA, LEARNING, OUTPUT
 
-FOLDS = 3
 FEW_TEST_ROWS = 30
 FILES = "comparison.csv, nodes.csv, comparison.json, config.toml"
 
@@ -107,12 +107,12 @@ def run_compare(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
     talk.out.quiet = config.json_
     if config.out is not None:
         check_directory(config.out, config.overwrite, "comparison")
-    ways = ways_of(config)
+    check_ways(config)
     source = read_source(config, talk.note)
     train = split_rows(source.table.nodes, config.test_share, config.seed, talk.note)
     _warn_of_rough_intervals(int((~train).sum()), int(train.sum()), talk)
     _warn_of_many_fits(config, source, talk)
-    found = measure(config, source, ways, talk)
+    found = measure(config, source, talk)
     settings = effective(config, source.table.task, source.table.feature_names)
     if config.out is not None:
         _save(config.out, found, settings, config.overwrite, talk)
@@ -122,20 +122,24 @@ def run_compare(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
         _tell(config.out, found, talk)
 
 
-def ways_of(config: Any) -> list[Any]:
-    """Return the ways to compare; an unknown name need not wait for the table."""
-    from fedrelax.cli.training import TOLERANCE
-    from fedrelax.comparison import Together, usual_ways, ways_by_name
+def check_ways(config: Any) -> None:
+    """Refuse an unknown name before the table is read."""
     from fedrelax.estimators import FedRelaxRegressor
 
-    settings = FedRelaxRegressor(rounds=config.rounds, tol=TOLERANCE, wiring=config.wiring)
-    ways = usual_ways(settings, None if config.alpha == "auto" else config.alpha)
+    ways_of(config, FedRelaxRegressor())
+
+
+def ways_of(config: Any, estimator: Any) -> list[Any]:
+    """Return the ways to compare; FedRelax has the settings, models and graph of the estimator."""
+    from fedrelax.comparison import Together, usual_ways, ways_by_name
+
+    ways = usual_ways(estimator, None if config.alpha == "auto" else config.alpha)
     if config.ways is None:
         return ways
     return ways_by_name(["local", *config.ways, Together.name], ways)
 
 
-def measure(config: Any, source: Any, ways: list[Any], talk: Talk) -> Any:
+def measure(config: Any, source: Any, talk: Talk) -> Any:
     """Run all ways on all splits, with a bar; Ctrl-C keeps the splits that are whole."""
     from fedrelax.cli.rounds import start_workers
     from fedrelax.cli.training import estimator_of
@@ -151,6 +155,8 @@ def measure(config: Any, source: Any, ways: list[Any], talk: Talk) -> Any:
         )
 
     table, done = source.table, 0
+    everything = np.ones(len(table.nodes), dtype=bool)  # kinds of models and graph, no rows
+    ways = ways_of(config, estimator(everything))
     start_workers(config.jobs)
     with talk.progress() as progress:
         bar = progress.add_task("Comparing", total=config.splits * len(ways), numbers="")
@@ -169,7 +175,6 @@ def measure(config: Any, source: Any, ways: list[Any], talk: Talk) -> Any:
                 ways=ways,
                 splits=config.splits,
                 test_share=config.test_share,
-                folds=FOLDS,
                 seed=config.seed,
                 n_jobs=config.jobs,
                 progress=show,
@@ -200,13 +205,13 @@ def _warn_of_many_fits(config: Any, source: Any, talk: Talk) -> None:
     from fedrelax.estimators import FEW_ROUNDS
     from fedrelax.models import LinearModel, SoftmaxModel
     from fedrelax.models.names import model_by_name
-    from fedrelax.selection import STRENGTHS
+    from fedrelax.selection import STRENGTHS, TRIES
 
     names = source.model_names
     kinds = [model_by_name(name, source.table.task) for name in set(names.values())]
     if all(isinstance(kind, LinearModel | SoftmaxModel) for kind in kinds):
         return  # all nodes are solved at once
-    trials = FOLDS * (len(STRENGTHS) if config.alpha == "auto" else 1) + 1
+    trials = TRIES * (len(STRENGTHS) if config.alpha == "auto" else 1) + 1
     rounds = FEW_ROUNDS if config.rounds is None else config.rounds
     fits = config.splits * trials * (rounds + 1) * len(names)
     if fits > MANY_FITS:

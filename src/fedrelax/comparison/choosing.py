@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.baselines import Baseline, Run
+from fedrelax.comparison.together import Together
 from fedrelax.losses import usual_loss
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray
@@ -27,8 +28,10 @@ def choose(
     ``network`` holds all training rows; each of ``folds`` trains on some of them and validates on
     the others. The loss is the mean over all validated rows. Of equally good settings the earlier
     candidate and the earlier round win. A way without rounds and with a single candidate has
-    nothing to choose and is not run.
+    nothing to choose and is not run. FedRelax chooses by the rule of its estimators.
     """
+    if isinstance(way, Together):
+        return way.choose(network, folds, seed=seed, n_jobs=n_jobs)
     candidates = list(way.candidates(network))
     if len(candidates) == 1 and not hasattr(way, "rounds"):
         return candidates[0]

@@ -18,6 +18,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import MEASURES, error
 from fedrelax.network import Network
+from fedrelax.selection import FOLDS, TRIES
 from fedrelax.solvers.checks import check_count, check_number
 from fedrelax.splits import TEST_STREAM, deal, group_rows, training_mask
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -40,7 +41,7 @@ def compare_ways(
     ways: Sequence[Baseline] | None = None,
     splits: int = 5,
     test_share: float = 0.2,
-    folds: int = 3,
+    folds: int = FOLDS,
     seed: int = 0,
     n_jobs: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
@@ -48,8 +49,8 @@ def compare_ways(
     """Compare ways of learning on random splits of the rows, to tell which one to use.
 
     In every split a share of each node's rows is kept for testing. On the others each way chooses
-    its settings by ``folds``-fold validation, for itself and on the same folds, then trains on all
-    of them. Test rows take no part in any of this, nor in drawing public rows.
+    its settings by validation on three of ``folds`` parts in turn (all ways on the same parts), then
+    trains on all of them. Test rows take no part in any of this, nor in drawing public rows.
 
     ``estimator`` gives the nodes' models, the graph, the public rows and the settings of FedRelax
     (not alpha, which is chosen); it may also be a function that makes one for the mask of a split's
@@ -149,7 +150,8 @@ class _Table:
         train, test = self.part(mask), self.part(~mask)
         estimator = self.estimator_for(mask, number)
         network = estimator.network_of(self.X, self.y, train, {})
-        parts = deal(train, self.folds, np.random.default_rng([self.seed, FOLD_STREAM, number]))
+        rng = np.random.default_rng([self.seed, FOLD_STREAM, number])
+        parts = deal(train, self.folds, rng)[:TRIES]
         folds = [estimator.network_of(self.X, self.y, own, held) for own, held in parts]
         seed = self.seed + number
         found = _Split([], [], [])

@@ -12,8 +12,8 @@ from fedrelax.baselines import Baseline, Run
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
-from fedrelax.selection import usual_alphas, wiring_name
-from fedrelax.solvers import solve_by_engine
+from fedrelax.selection import Losses, decide, usual_alphas, wiring_name
+from fedrelax.solvers import Result, solve_by_engine
 from fedrelax.wiring import Wiring
 
 Estimator = FedRelaxRegressor | FedRelaxClassifier
@@ -54,8 +54,33 @@ class Together(Baseline):
             if alpha > 0 or wiring is None
         ]
 
+    def choose(
+        self, network: Network, folds: Sequence[Network], *, seed: int, n_jobs: int | None
+    ) -> Together:
+        """Choose as the estimator's "auto" does, so that ``fit`` gives what was compared."""
+        candidates = self.candidates(network)
+        if len(candidates) == 1:
+            return candidates[0]
+        labels = list(network.nodes)
+        losses = Losses(len(candidates), (candidates[0].rounds or 0) + 1, len(labels))
+        for fold in folds:
+            held = (node.validation for node in fold)
+            counts = np.array([0 if rows is None else len(rows[1]) for rows in held])
+            for number, candidate in enumerate(candidates):
+                losses.add(number, candidate.solve(fold, seed=seed, n_jobs=n_jobs), counts)
+            losses.count(counts)
+        lines = [(candidate.wiring, candidate.alpha or 0.0) for candidate in candidates]
+        choice = decide(lines, losses, early=not self.estimator.is_linear(labels))
+        return replace(self, alpha=choice.alpha, rounds=choice.rounds, wiring=choice.wiring)
+
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds."""
+        result = self.solve(network, seed=seed, n_jobs=n_jobs)
+        curve = result.history["validation_loss"]
+        return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
+
+    def solve(self, network: Network, *, seed: int, n_jobs: int | None) -> Result:
+        """Return the solver's own result."""
         if self.alpha is None:
             raise FedRelaxError(
                 "FedRelax has no alpha yet; give a number, or run one of candidates(network)"
@@ -70,9 +95,7 @@ class Together(Baseline):
             n_jobs=n_jobs,
             random_state=seed,
         )
-        result = solve_by_engine(self.estimator.engine, solver, network)
-        curve = result.history["validation_loss"]
-        return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
+        return solve_by_engine(self.estimator.engine, solver, network)
 
     def settings(self) -> dict[str, Any]:
         """Return what validation chooses."""

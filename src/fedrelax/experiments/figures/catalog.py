@@ -81,11 +81,6 @@ class Figure:
         """All that must be computed, once each."""
         return list(dict.fromkeys(cell for line in self.lines for cell in line.cells))
 
-    @property
-    def is_slow(self) -> bool:
-        """Whether it has trees."""
-        return any(cell.model == TREES for cell in self.cells)
-
 
 @dataclass(frozen=True)
 class Choice:

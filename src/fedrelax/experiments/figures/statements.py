@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.experiments.figures.catalog import Figure
+from fedrelax.experiments.figures.cells import ROWS
 from fedrelax.experiments.figures.linear import AUTO
 from fedrelax.experiments.figures.tables import Measured
 from fedrelax.typing import FloatArray
@@ -99,6 +100,30 @@ class Runs:
             return []
         return [Comparison(what, one.values[:, at], other.values[:, at])]
 
+    def against_alone(
+        self, name: str, values: list[Any], alphas: list[float] | None = None, **fixed: Any
+    ) -> list[Comparison]:
+        """Return every alpha above 0 against alpha = 0, for every value of one setting."""
+        found = []
+        for alpha in self.coupled if alphas is None else alphas:
+            for value in values:
+                here = {name: value, **fixed}
+                found += self.against(
+                    f"{name}={value:g}, alpha={alpha:g} against alone",
+                    {**here, "alpha": alpha},
+                    {**here, "alpha": 0.0},
+                )
+        return found
+
+    @property
+    def coupled(self) -> list[float]:
+        """All alphas above 0."""
+        return [alpha for alpha in self.values("alpha") if alpha > 0]
+
+    def above(self, name: str, least: float) -> list[Any]:
+        """Return the values of a setting that are at least so large."""
+        return [value for value in self.values(name) if value >= least]
+
 
 def findings(figure: Figure, lines: list[Measured]) -> list[Finding]:
     """Return the paper's statements on a figure with their verdicts."""
@@ -107,22 +132,13 @@ def findings(figure: Figure, lines: list[Measured]) -> list[Finding]:
 
 
 def _fig1a(runs: Runs) -> list[Finding]:
-    found = []
     text = "without noise, FedRelax helps nodes with d/m >= 1"
-    for alpha in [a for a in runs.values("alpha") if a > 0]:
-        for d in [d for d in runs.values("d") if d >= 10]:
-            found += runs.against(
-                f"d={d}, alpha={alpha:g} against alone",
-                {"d": d, "alpha": alpha},
-                {"d": d, "alpha": 0.0},
-            )
-    return [judge("fig1a", text, found)]
+    return [judge("fig1a", text, runs.against_alone("d", runs.above("d", ROWS)))]
 
 
 def _fig1b(runs: Runs) -> list[Finding]:
-    alphas = [a for a in runs.values("alpha") if a > 0]
     early, late = [], []
-    for alpha in alphas:
+    for alpha in runs.coupled:
         early += runs.against(
             f"alpha={alpha:g} against alone at iteration 49",
             {"sigma": 0.0, "alpha": alpha},
@@ -148,7 +164,7 @@ def _fig1b(runs: Runs) -> list[Finding]:
 
 
 def _fig1c(runs: Runs) -> list[Finding]:
-    alphas = [a for a in runs.values("alpha") if a > 0]
+    alphas = runs.coupled
     local = {"method": "fedrelax", "alpha": 0.0}
     best = _best(runs, alphas)
     ours: dict[str, Any] = {"method": "fedrelax", "alpha": best}
@@ -225,108 +241,72 @@ def _best(runs: Runs, alphas: list[float]) -> float | None:
 
 
 def _fig2a(runs: Runs) -> list[Finding]:
-    found = _trees_against_alone(runs, [d for d in runs.values("d") if d >= 10])
-    small = _trees_against_alone(runs, [d for d in runs.values("d") if d < 10])
+    few = [d for d in runs.values("d") if d < ROWS]
     return [
-        judge("fig2a", "with d/m >= 1, FedRelax lowers the validation error of trees", found),
-        judge("fig2a", "(beyond the paper) it also does so with d/m < 1", small),
+        judge(
+            "fig2a",
+            "with d/m >= 1, FedRelax lowers the validation error of trees",
+            runs.against_alone("d", runs.above("d", ROWS)),
+        ),
+        judge(
+            "fig2a",
+            "(beyond the paper) it also does so with d/m < 1",
+            runs.against_alone("d", few),
+        ),
     ]
 
 
-def _trees_against_alone(runs: Runs, features: list[int]) -> list[Comparison]:
-    found = []
-    for alpha in [a for a in runs.values("alpha") if a > 0]:
-        for d in features:
-            found += runs.against(
-                f"d={d}, alpha={alpha:g} against alone",
-                {"d": d, "alpha": alpha},
-                {"d": d, "alpha": 0.0},
-            )
-    return found
-
-
 def _fig2b(runs: Runs) -> list[Finding]:
-    noise, found, more = runs.values("sigma"), [], []
-    for alpha in [a for a in runs.values("alpha") if a > 0]:
+    noise, more = runs.values("sigma"), []
+    for alpha in runs.coupled:
         gains = {}
         for sigma in noise:
-            one, alone = runs.find(sigma=sigma, alpha=alpha), runs.find(sigma=sigma, alpha=0.0)
-            if one is None or alone is None:
-                continue
-            found.append(
-                Comparison(
-                    f"sigma={sigma:g}, alpha={alpha:g} against alone",
-                    one.values[:, -1],
-                    alone.values[:, -1],
-                )
-            )
-            gains[sigma] = one.values[:, -1] / alone.values[:, -1]
+            for pair in runs.against_alone("sigma", [sigma], [alpha]):
+                gains[sigma] = pair.below / pair.above
         if len(gains) > 1:
             low, high = min(gains), max(gains)
-            more.append(
-                Comparison(
-                    f"alpha={alpha:g}, error against alone at sigma={high:g} and at {low:g}",
-                    gains[high],
-                    gains[low],
-                )
-            )
+            what = f"alpha={alpha:g}, error against alone at sigma={high:g} and at {low:g}"
+            more.append(Comparison(what, gains[high], gains[low]))
     return [
-        judge("fig2b", "FedRelax denoises: the error is lower at every noise level", found),
+        judge(
+            "fig2b",
+            "FedRelax denoises: the error is lower at every noise level",
+            runs.against_alone("sigma", noise),
+        ),
         judge("fig2b", "the gain is largest at high noise", more),
     ]
 
 
 def _fig3(runs: Runs) -> list[Finding]:
-    lower, noisy = [], []
-    for alpha in [a for a in runs.values("alpha") if a > 0]:
-        for d in runs.values("d"):
-            lower += runs.against(
-                f"d={d}, alpha={alpha:g} against alone",
-                {"d": d, "alpha": alpha, "sigma": 0.0},
-                {"d": d, "alpha": 0.0, "sigma": 0.0},
-            )
-        for sigma in [s for s in runs.values("sigma") if s > 0]:
-            noisy += runs.against(
-                f"sigma={sigma:g}, alpha={alpha:g} against alone",
-                {"sigma": sigma, "alpha": alpha},
-                {"sigma": sigma, "alpha": 0.0},
-            )
     return [
         judge(
-            "fig3", "the validation error is below training alone for every d/m and alpha", lower
+            "fig3",
+            "the validation error is below training alone for every d/m and alpha",
+            runs.against_alone("d", runs.values("d"), sigma=0.0),
         ),
-        judge("fig3", "it is so with noise as well", noisy),
+        judge("fig3", "it is so with noise as well", _with_noise(runs)),
     ]
 
 
 def _fig4(runs: Runs) -> list[Finding]:
-    alphas = [a for a in runs.values("alpha") if a > 0]
-    weak, strong, noisy = [], [], []
-    for d in runs.values("d"):
-        if alphas:
-            weak += runs.against(
-                f"d={d}, alpha={alphas[0]:g} against alone",
-                {"d": d, "alpha": alphas[0], "sigma": 0.0},
-                {"d": d, "alpha": 0.0, "sigma": 0.0},
-            )
-        if len(alphas) > 1 and d < 10:
-            strong += runs.against(
-                f"d={d}, alone against alpha={alphas[-1]:g}",
-                {"d": d, "alpha": 0.0, "sigma": 0.0},
-                {"d": d, "alpha": alphas[-1], "sigma": 0.0},
-            )
-    for sigma in [s for s in runs.values("sigma") if s > 0]:
-        for alpha in alphas:
-            noisy += runs.against(
-                f"sigma={sigma:g}, alpha={alpha:g} against alone",
-                {"sigma": sigma, "alpha": alpha},
-                {"sigma": sigma, "alpha": 0.0},
-            )
-    return [
-        judge("fig4", "weak coupling lowers the validation error of trees for every d/m", weak),
-        judge("fig4", "strong coupling can make it worse at low d/m", strong),
-        judge("fig4", "coupling helps with noise as well", noisy),
+    few = [d for d in runs.values("d") if d < ROWS]
+    strong = [
+        Comparison(f"{pair.what}, the other way round", pair.above, pair.below)
+        for pair in runs.against_alone("d", few, runs.coupled[1:][-1:], sigma=0.0)
     ]
+    return [
+        judge(
+            "fig4",
+            "weak coupling lowers the validation error of trees for every d/m",
+            runs.against_alone("d", runs.values("d"), runs.coupled[:1], sigma=0.0),
+        ),
+        judge("fig4", "strong coupling can make it worse at low d/m", strong),
+        judge("fig4", "coupling helps with noise as well", _with_noise(runs)),
+    ]
+
+
+def _with_noise(runs: Runs) -> list[Comparison]:
+    return runs.against_alone("sigma", [sigma for sigma in runs.values("sigma") if sigma > 0])
 
 
 def _fig5a(runs: Runs) -> list[Finding]:
