@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -19,8 +22,9 @@ from fedrelax.wiring.smoother import Smoother
 class Fixed:
     """A view of given numbers."""
 
-    def __init__(self, given, values, own=None):
+    def __init__(self, given, values, own=None, edges=None):
         self.given, self._values = given, values
+        self.edges = given if edges is None else edges
         self._own = values if own is None else own
 
     def discrepancies(self, edges):
@@ -119,15 +123,52 @@ def test_reweighting_keeps_all_edges_and_the_mean_degree(kind, data):
 
 def test_stages_come_every_so_many_rounds_and_then_rest():
     wiring = Rewire(shares=(0.5, 0.2), after=(1, 1), every=3)
-    assert wiring.stages == 5
+    assert wiring.stages == 6
     stages = [wiring.due(round) for round in range(20)]
     assert [(k, s) for k, s in enumerate(stages) if s is not None] == [
-        (3, 0), (6, 1), (9, 2), (12, 3), (15, 4),
+        (3, 0), (6, 1), (9, 2), (12, 3), (15, 4), (18, 5),
     ]  # fmt: skip
-    assert not wiring.settled(15)
-    assert wiring.settled(16)
+    assert not wiring.settled(18)
+    assert wiring.settled(19)
+    assert replace(wiring, friends=1.0).stages == 5
     assert Rewire().paced(200).every == 2
     assert Rewire().paced(20).every == 1
+
+
+def test_friends_of_friends_come_back_and_strangers_do_not():
+    """Two circles that overlap in two nodes, and a triangle apart, in a complete graph of nine."""
+    given = Graph.complete(range(9)).adjacency
+    circles = [(0, 1, 2, 3), (2, 3, 4, 5), (6, 7, 8)]
+    pairs = {pair for circle in circles for pair in itertools.combinations(circle, 2)}
+    kept = Graph.from_edges(sorted(pairs), labels=range(9)).adjacency
+    view = Fixed(given, np.zeros(given.shape), edges=kept)
+    wiring = Rewire(shares=(0.5,), after=(0, 0), friends=0.5, every=1)
+    joined = wiring.wire(wiring.stages - 1, view).toarray()
+    assert joined[0, 4] == 1  # 2 and 3 are kept by both, of the three that each keeps
+    assert joined[:6, 6:].sum() == 0
+    assert (joined[kept.toarray() > 0] == 1).all()
+    np.testing.assert_array_equal(joined, joined.T)
+
+
+def test_trees_start_anew_on_the_final_graph_and_linear_models_go_on(data):
+    """So one round later a tree is what one round on that graph makes of the models trained alone."""
+    wiring = Rewire(shares=(0.5,), after=(0, 0), every=1)
+    last = wiring.stages + 1
+    for model, anew in ((DecisionTreeRegressor(max_depth=4), True), (Ridge(), False)):
+        settings = {"alpha": 0.1, "tol": 0.0}
+        network = network_of(data, model)
+        wired = FedRelax(rounds=last, wiring=wiring, **settings).solve(network)
+        once = Network(wired.kept, public=data.public[0])
+        for node in network:
+            once.add(node.label, node.X, node.y, model)
+        plain = FedRelax(rounds=1, **settings).solve(once)
+        same = [
+            np.array_equal(
+                wired.local_models[i].predict(node.X), plain.local_models[i].predict(node.X)
+            )
+            for i, node in network.nodes.items()
+        ]
+        assert all(same) == anew
 
 
 # Engines

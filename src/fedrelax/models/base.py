@@ -115,6 +115,11 @@ class LocalModel(ABC):
         return "exact"
 
     @property
+    def settles(self) -> bool:
+        """Whether rounds lead to the same model from wherever they start, as convex ones do."""
+        return False
+
+    @property
     def releases_gil(self) -> bool:
         """Whether several of these train faster in threads than in processes."""
         return False

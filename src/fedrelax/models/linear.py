@@ -200,6 +200,11 @@ class LinearNode(LocalModel):
         """Terms with different losses are fine."""
         return True
 
+    @property
+    def settles(self) -> bool:
+        """The losses are convex."""
+        return True
+
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LinearNode:
         """Return the minimiser of the sum of the terms."""
         estimator: Any = copy.deepcopy(self._estimator)

@@ -58,6 +58,11 @@ class ScikitModel(LocalModel):
         return "resampled" if self._weight_argument is None else "exact"
 
     @property
+    def settles(self) -> bool:
+        """Whether the estimator is a linear model of scikit-learn."""
+        return type(last_step(self._template)).__module__.startswith("sklearn.linear_model")
+
+    @property
     def takes_soft_labels(self) -> bool:
         """Whether copies of one row under several labels teach what their weights say.
 

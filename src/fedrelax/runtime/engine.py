@@ -41,6 +41,7 @@ class SiteEngine:
         self._run = run
         self._order = order
         self.alone: dict[Label, LocalModel] = {}
+        self._first: list[Answers] = []
         self._place = {label: place for place, label in enumerate(self.labels)}
         self.given = self.edges = _edges_of(self.sites, self._place)
         self._zeros_first = first_exchange == "zeros"
@@ -49,6 +50,7 @@ class SiteEngine:
         """Train every node alone."""
         self._refit(self.sites, [site.local_problem() for site in self.sites])
         self.alone = {site.label: site.model for site in self.sites}
+        self._first = [site.answers for site in self.sites]
 
     def share(self, round: int) -> None:
         """Post and collect the messages of this round."""
@@ -151,6 +153,19 @@ class SiteEngine:
             site.neighbours = {**{self.labels[j]: 0.0 for j in given}, **kept}
             self._hear(site)
         self.edges = edges
+
+    def settle(self, round: int) -> None:
+        """Start anew from the models trained alone, unless all settle anyway.
+
+        A tree that is refitted to refitted trees keeps what it took from neighbours that it has left
+        since, and loses detail every round. The graph is what the rounds so far were for.
+        """
+        if all(site.model.settles for site in self.sites):
+            return
+        for site, answers in zip(self.sites, self._first, strict=True):
+            site.adopt(self.alone[site.label], answers)
+            site.shared.clear()
+        self.share(round)
 
     def snapshot(self) -> tuple[Any, list[tuple[LocalModel, Answers]]]:
         """Return the graph, and models with their answers; models are never changed in place."""

@@ -57,6 +57,9 @@ class Engine(Protocol):
     def rewire(self, edges: Any) -> None:
         """Go on with another graph."""
 
+    def settle(self, round: int) -> None:
+        """Make ready for the rounds on the final graph."""
+
 
 @dataclass(frozen=True)
 class Stopping:
@@ -109,6 +112,8 @@ def run(
         stage = None if wiring is None else wiring.due(round)
         if wiring is not None and stage is not None:
             engine.rewire(wiring.wire(stage, engine))
+            if stage == wiring.stages - 1:
+                engine.settle(round)
         engine.update(round)
         round += 1
     kept = round

@@ -86,6 +86,9 @@ class ArrayEngine:
         self.V = None
         self.share(-1)
 
+    def settle(self, round: int) -> None:
+        """Go on: these models settle from wherever they are."""
+
     def rewire(self, edges: Any) -> None:
         """Go on with another graph."""
         self.edges = edges

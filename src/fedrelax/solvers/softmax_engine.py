@@ -144,6 +144,9 @@ class SoftmaxEngine:
         self._degree = np.asarray(edges.sum(axis=1), dtype=float).reshape(-1)
         self._exchange = Exchange(edges, self._width)
 
+    def settle(self, round: int) -> None:
+        """Go on: these models settle from wherever they are."""
+
     def rewire(self, edges: Any) -> None:
         """Go on with another graph."""
         assert self._messages is not None

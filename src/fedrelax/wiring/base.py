@@ -26,6 +26,10 @@ class View(Protocol):
     def given(self) -> Any:
         """The graph that the user gave, a symmetric CSR matrix."""
 
+    @property
+    def edges(self) -> Any:
+        """The graph of the last rounds, the same kind of matrix."""
+
     def discrepancies(self, edges: Any) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix: node i's own view of neighbour j."""
 
