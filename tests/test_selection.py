@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
@@ -10,6 +12,8 @@ from sklearn.tree import DecisionTreeRegressor
 from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.evaluation import compare
 from fedrelax.selection import choose_alpha, usual_alphas
+from fedrelax.selection.losses import Losses
+from fedrelax.selection.search import decide
 
 
 def related(seed=0, n=10, rows=6, d=4, spread=0.0):
@@ -163,39 +167,85 @@ def test_the_settings_of_an_estimator_are_not_changed_by_auto():
     np.testing.assert_array_equal(fit.predict(X, nodes), again.predict(X, nodes))
 
 
+def decided(lines, curves, rows, early=True):
+    """Decide by given losses: ``curves[line]`` has the shape (folds, rounds, nodes)."""
+    curves = np.asarray(curves, dtype=float)
+    losses = Losses(np.full(curves.shape[1::2], rows), curves.shape[2] - 1, ends=not early)
+    for folds in curves:
+        records = [[SimpleNamespace(node_validation_loss=row) for row in fold] for fold in folds]
+        losses.append([SimpleNamespace(history=SimpleNamespace(records=r)) for r in records])
+    return decide(lines, range(curves.shape[3]), losses, early)
+
+
 def test_only_a_clear_gain_is_chosen():
-    from fedrelax.selection import Losses, decide
+    noise = np.random.default_rng(0).normal(size=50)
 
-    rng = np.random.default_rng(0)
-    noise = rng.normal(size=50)
-
-    def decided(gain):
-        losses = Losses(2, 3, 50)
-        losses.rows[:] = 4
-        losses.sums[:] = 10
-        losses.sums[1, 1:] = 10 - gain + noise  # alpha = 1, rounds 1 and 2
-        return decide([(None, 0.0), (None, 1.0)], losses, early=True)
+    def chosen(gain):
+        curves = np.full((2, 1, 3, 50), 10.0)
+        curves[1, 0, 1:] = 10 - gain + noise  # alpha = 1, rounds 1 and 2
+        return decided([(None, 0.0), (None, 1.0)], curves, rows=4).alpha
 
     error = noise.std(ddof=1) / 50**0.5
-    shift = noise.mean()
-    assert decided(shift + 1.5 * error).alpha == 1
-    assert decided(shift + 0.5 * error).alpha == 0
+    assert chosen(noise.mean() + 1.5 * error) == 1
+    assert chosen(noise.mean() + 0.5 * error) == 0
 
 
 def test_an_early_stop_needs_a_clear_gain_too():
-    from fedrelax.selection import Losses, decide
+    def rounds(early_gain, early=True):
+        curves = np.tile(np.array([9.0, 1.0, 2.0, 2.0])[:, None], (1, 1, 1, 40))
+        curves[0, 0, 1] = 2.0 - early_gain + np.linspace(-1, 1, 40)
+        return decided([(None, 0.5)], curves, rows=1, early=early).rounds
 
-    def decided(early_gain, early=True):
-        losses = Losses(1, 4, 40)
-        losses.rows[:] = 1
-        spread = np.linspace(-1, 1, 40)
-        losses.sums[0] = np.array([9.0, 1.0, 2.0, 2.0])[:, None]
-        losses.sums[0, 1] = 2.0 - early_gain + spread
-        return decide([(None, 0.5)], losses, early).rounds
+    assert rounds(1.0) == 1
+    assert rounds(0.01) == 3
+    assert rounds(1.0, early=False) == 3
 
-    assert decided(1.0) == 1
-    assert decided(0.01) == 3
-    assert decided(1.0, early=False) == 3
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_node_decides_for_itself_only_with_enough_rows_and_a_clear_difference(early):
+    curves = np.full((2, 3, 3, 10), 2.0)
+    curves[1, :, 1:] = 1.0
+    curves[1, :, 1:, 3] = 3.0  # node 3 does worse together in every fold,
+    curves[1, :, 1:, 4] = np.array([0.0, 0.0, 7.0])[:, None]  # and node 4 in one of them
+    lines = [(None, 0.0), (None, 1.0)]
+    choice = decided(lines, curves, rows=7, early=early)
+    assert choice.alpha == 1
+    assert choice.alone == (3,)
+    assert decided(lines, curves, rows=6, early=early).alone == ()
+
+
+def test_a_stranger_with_rows_of_its_own_stays_alone_and_the_others_do_not():
+    X, y, nodes = related(n=12, rows=40, d=25)
+    stranger = nodes == 5
+    y[stranger] = X[stranger, :5].sum(axis=1)
+    graph = Graph.complete(range(12))
+    model = FedRelaxRegressor(Ridge(0.1), graph, alpha="auto").fit(X, y, nodes=nodes)
+    assert model.alpha_ > 0
+    assert model.choice_.alone == model.result_.stayed == (5,)
+    np.testing.assert_allclose(
+        model.predict(X[stranger], nodes[stranger]),
+        Ridge(0.1).fit(X[stranger], y[stranger]).predict(X[stranger]),
+    )
+    given = FedRelaxRegressor(Ridge(0.1), graph, alpha="auto", alone=[2]).fit(X, y, nodes=nodes)
+    assert given.result_.stayed == (2, 5)
+    with pytest.raises(FedRelaxError, match="alone: node 77 has no rows"):
+        FedRelaxRegressor(Ridge(), graph, alone=[77]).fit(X, y, nodes=nodes)
+
+
+def test_dear_models_try_a_wiring_with_the_best_alpha_and_stronger_ones():
+    data, X, y, nodes = clusters_of()
+    model = FedRelaxRegressor(
+        DecisionTreeRegressor(max_depth=3), data.graph, alpha="auto", wiring="auto", rounds=13
+    )
+    choice = model.fit(X, y, nodes=nodes).choice_
+    tried = {wiring is None: [] for wiring in choice.wirings}
+    for wiring, alpha in zip(choice.wirings, choice.alphas, strict=True):
+        tried[wiring is None].append(alpha)
+    usual = list(usual_alphas(data.graph))
+    assert tried[True] == usual
+    best = tried[True][int(np.argmin(choice.losses[: len(usual)].min(axis=1)))]
+    first = min(usual.index(best), len(usual) - 3)
+    assert tried[False] == usual[first : first + 3]
 
 
 def test_fedrelax_cv_chooses_from_its_lists():

@@ -58,6 +58,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         weighting: str = "mean",
         distillation: Distillation | None = None,
         continued: bool = False,
+        alone: Sequence[Label] = (),
         validation_share: float = 0.0,
         patience: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -81,6 +82,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         self.weighting = weighting
         self.distillation = distillation
         self.continued = continued
+        self.alone = alone
         self.validation_share = validation_share
         self.patience = patience
         self.callbacks = callbacks
@@ -142,9 +144,12 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         settings by validation stands on it.
         """
         network = self.network_of(X, y, train, held)
-        return solve_by_engine(
-            self.engine, self.solver(list(train)), network, tuple(self.callbacks)
-        )
+        unknown = [label for label in self.alone if label not in train]
+        if unknown:
+            hint = did_you_mean(unknown[0], train)
+            raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
+        solver, callbacks = self.solver(list(train)), tuple(self.callbacks)
+        return solve_by_engine(self.engine, solver, network, callbacks).with_alone(self.alone)
 
     def solver(self, labels: Sequence[Label]) -> FedRelax:
         """Return the solver with this estimator's settings; an "auto" alpha stands as 0."""
@@ -337,6 +342,8 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     validation_share, patience : hold out a share of each node's rows, keep the models of the round
         with the least validation loss, stop after ``patience`` rounds without a better one.
     objective, order, damping, weighting, distillation, continued : see ``solvers.FedRelax``.
+    alone : nodes that keep the model trained on their own rows; others still learn from them. "auto"
+        adds nodes that have enough rows to tell that they do better so.
     callbacks : ``fedrelax.runtime.Callback`` objects.
     engine : "auto" computes all nodes at once where every model is linear least squares, or a
         ``SoftmaxModel`` on one common public set, and node by node otherwise ("general"); "linear"
@@ -447,4 +454,10 @@ def label_rows(rows: Mapping[Label, AnyArray]) -> dict[int, Label]:
 
 def settings_of(choice: Choice) -> dict[str, Any]:
     """Return a choice as the estimator's own settings."""
-    return {"alpha": choice.alpha, "wiring": choice.wiring or "fixed", "rounds": choice.rounds}
+    wiring = choice.wiring or "fixed"
+    return {
+        "alpha": choice.alpha,
+        "wiring": wiring,
+        "rounds": choice.rounds,
+        "alone": choice.alone,
+    }

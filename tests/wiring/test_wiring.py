@@ -355,3 +355,23 @@ def test_acceleration_does_not_go_with_wiring(data):
 def test_communities_of_a_graph():
     graph = Graph.from_edges([(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (2, 3, 0.1)])
     assert graph.communities() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_more_than_two_thousand_nodes_find_each_other_without_all_pairs():
+    rng = np.random.default_rng(0)
+    n, m, d = 2400, 8, 6
+    clusters = rng.integers(20, size=n)
+    weights = 2 * rng.normal(size=(20, d))[clusters]
+    X = rng.normal(size=(n, m, d))
+    y = np.einsum("nmd,nd->nm", X, weights) + 0.3 * rng.normal(size=(n, m))
+    model = FedRelaxRegressor(LinearModel(fit_intercept=False), alpha=0.05, wiring="discover")
+    model.fit(X.reshape(-1, d), y.ravel(), nodes=np.repeat(range(n), m))
+    result = model.result_
+    assert result.graph.n_edges == 0  # none was given, and all pairs were never written down
+    assert within(result.kept, clusters) > 0.99
+    assert result.kept.n_edges < 0.05 * n * (n - 1) / 2
+
+    def error(models):
+        return np.square([models[i].estimator.coef_ - weights[i] for i in range(n)]).mean()
+
+    assert error(result.local_models) < 0.1 * error(result.alone)

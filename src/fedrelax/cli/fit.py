@@ -12,6 +12,7 @@ import typer
 from fedrelax.cli import options
 from fedrelax.cli.console import Talk, speaking
 from fedrelax.cli.options import DATA, LEARNING, OUTPUT
+from fedrelax.errors import listing
 
 
 def fit(
@@ -155,6 +156,11 @@ def how_it_went(outcome: Any) -> str:
     if choice is not None and (choice.rounds == 0 or choice.alpha == 0):
         return "No coupling was chosen: in cross-validation on the training rows, alone was best."
     wired = "" if result.kept is None else _wired(result)
+    if result.stayed:
+        wired += (
+            f" Node {listing(result.stayed, most=5)} did clearly better alone in validation and "
+            "kept its own model."
+        )
     if choice is not None:
         return f"Used {alpha} and {rounds}, chosen by cross-validation on the training rows only.{wired}"
     return f"Used {alpha} and {rounds} ({result.reason}).{wired}"
@@ -166,6 +172,5 @@ def _wired(result: Any) -> str:
     sizes = [len(cluster) for cluster in result.clusters]
     shown = ", ".join(map(str, sizes[:8])) + (", ..." if len(sizes) > 8 else "")
     groups = f"{len(sizes)} group{'s' * (len(sizes) != 1)} of {shown} nodes"
-    return (
-        f" The nodes kept {kept:,} of {given:,} edges, which make {groups} (edges.csv, nodes.csv)."
-    )
+    edges = f"kept {kept:,} of {given:,}" if given >= kept else f"found {kept:,}"
+    return f" The nodes {edges} edges, which make {groups} (edges.csv, nodes.csv)."

@@ -83,11 +83,14 @@ def coordinate_columns(spec: GraphSpec, frame: Any) -> list[Any]:
 
 def make_graph(
     spec: GraphSpec, frame: Any, table: Table, train: AnyArray, note: Callable[[str], None]
-) -> Graph:
-    """Build the graph over the table's nodes; ``train`` marks the rows whose inputs may be seen."""
+) -> Graph | None:
+    """Build the graph over the table's nodes; ``train`` marks the rows whose inputs may be seen.
+
+    "complete" is left to the estimator, which need not write down all pairs to find neighbours.
+    """
     labels = list(dict.fromkeys(table.nodes.tolist()))
     if spec.kind == "complete":
-        return Graph.complete(labels)
+        return None
     if spec.kind == "features":
         nodes, X = table.nodes[train], table.X[train]
         means = {label: X[nodes == label].mean(axis=0) for label in labels}

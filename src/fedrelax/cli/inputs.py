@@ -36,7 +36,8 @@ class Inputs:
     train: AnyArray
     task: str
     feature_names: tuple[str, ...]
-    graph: Graph
+    graph: Graph | None
+    """None where no pair of nodes is said to be nearer than another."""
     model_names: dict[Label, str]
     models: dict[Label, Any]
     public: str | FloatArray
@@ -58,7 +59,7 @@ class Source:
         """Return the inputs of a split: graph and models see nothing but its training rows."""
         table, names = self.table, self.model_names
         graph = make_graph(self.spec, self.frame, table, train, self.note)
-        check_labels(graph.labels)
+        check_labels(list(names) if graph is None else graph.labels)
         made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
         set_scale(made.values(), table.X[train])
         return Inputs(

@@ -12,8 +12,9 @@ from fedrelax.baselines import Baseline, Run
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
-from fedrelax.selection import Losses, decide, usual_alphas, wiring_name
+from fedrelax.selection import PATIENCE, Line, search, usual_alphas, wiring_name
 from fedrelax.solvers import Result, solve_by_engine
+from fedrelax.typing import Label
 from fedrelax.wiring import Wiring
 
 Estimator = FedRelaxRegressor | FedRelaxClassifier
@@ -28,6 +29,7 @@ class Together(Baseline):
     rounds : None takes the estimator's.
     estimator : all other settings, such as ``tol``, ``objective`` and the wirings to choose among.
     wiring : the one that was chosen; None is the fixed graph.
+    alone : nodes that were found to do better alone.
     """
 
     name = "FedRelax"
@@ -36,6 +38,7 @@ class Together(Baseline):
     rounds: int | None = None
     estimator: Estimator = field(default_factory=FedRelaxRegressor, repr=False)
     wiring: Wiring | None = None
+    alone: tuple[Label, ...] = ()
 
     @classmethod
     def of(cls, estimator: Estimator, alpha: float | None = None) -> Together:
@@ -61,25 +64,38 @@ class Together(Baseline):
         candidates = self.candidates(network)
         if len(candidates) == 1:
             return candidates[0]
-        labels = list(network.nodes)
-        losses = Losses(len(candidates), (candidates[0].rounds or 0) + 1, len(labels))
+        labels, counts = list(network.nodes), []
         for fold in folds:
             held = (node.validation for node in fold)
-            counts = np.array([0 if rows is None else len(rows[1]) for rows in held])
-            for number, candidate in enumerate(candidates):
-                losses.add(number, candidate.solve(fold, seed=seed, n_jobs=n_jobs), counts)
-            losses.count(counts)
-        lines = [(candidate.wiring, candidate.alpha or 0.0) for candidate in candidates]
-        choice = decide(lines, losses, early=not self.estimator.is_linear(labels))
-        return replace(self, alpha=choice.alpha, rounds=choice.rounds, wiring=choice.wiring)
+            counts.append(np.array([0 if rows is None else len(rows[1]) for rows in held]))
+
+        early = not self.estimator.is_linear(labels)
+
+        def solve(fold: int, line: Line) -> Result:
+            way = replace(candidates[0], wiring=line[0], alpha=line[1])
+            patience = PATIENCE if early else None
+            return way.solve(folds[fold], seed=seed, n_jobs=n_jobs, patience=patience)
+
+        choice = search(
+            [(candidate.wiring, candidate.alpha or 0.0) for candidate in candidates],
+            labels,
+            counts,
+            solve,
+            rounds=candidates[0].rounds or 0,
+            early=early,
+        )
+        chosen = replace(self, alpha=choice.alpha, rounds=choice.rounds, wiring=choice.wiring)
+        return replace(chosen, alone=choice.alone)
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds."""
-        result = self.solve(network, seed=seed, n_jobs=n_jobs)
+        result = self.solve(network, seed=seed, n_jobs=n_jobs).with_alone(self.alone)
         curve = result.history["validation_loss"]
         return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
 
-    def solve(self, network: Network, *, seed: int, n_jobs: int | None) -> Result:
+    def solve(
+        self, network: Network, *, seed: int, n_jobs: int | None, patience: int | None = None
+    ) -> Result:
         """Return the solver's own result."""
         if self.alpha is None:
             raise FedRelaxError(
@@ -91,7 +107,7 @@ class Together(Baseline):
             alpha=self.alpha,
             rounds=settings.rounds if self.rounds is None else self.rounds,
             wiring=self.wiring,
-            patience=None,
+            patience=patience,
             n_jobs=n_jobs,
             random_state=seed,
         )

@@ -67,7 +67,7 @@ class Stopping:
 
     ``tol`` is the root mean square change of the shared predictions relative to their size.
     With ``patience``, the models of the round with the best validation loss are kept, and that many
-    rounds without a better one end the run.
+    rounds without a better one end the run. They count from the first round on the final graph on.
     """
 
     rounds: int
@@ -97,7 +97,7 @@ def run(
     engine.start()
     history = History(engine.labels)
     best = (np.inf, 0, None)
-    kept, round = 0, 0
+    kept, round, first = 0, 0, None
     while True:
         engine.share(round)
         record = engine.measure(round)
@@ -106,7 +106,9 @@ def run(
             best = (record.validation_loss, round, engine.snapshot())
         told = [callback.after_round(record) for callback in callbacks]
         resting = wiring is None or wiring.settled(round)
-        reason = _reason_to_stop(stopping, record, best[1], any(told), resting)
+        first = round if resting and first is None else first
+        since = None if first is None else round - max(best[1], first)
+        reason = _reason_to_stop(stopping, record, any(told), since)
         if reason:
             break
         stage = None if wiring is None else wiring.due(round)
@@ -126,15 +128,16 @@ def run(
     return outcome
 
 
-def _reason_to_stop(
-    stopping: Stopping, record: Record, best_round: int, told: bool, resting: bool
-) -> str:
+def _reason_to_stop(stopping: Stopping, record: Record, told: bool, since: int | None) -> str:
+    """``since``: rounds since the best one on the final graph, or None before there is one."""
     if told:
         return "stopped by a callback"
     if record.round >= stopping.rounds:
         return "all rounds done"
-    if resting and record.round > 0 and record.change <= stopping.tol:
+    if since is None:
+        return ""
+    if record.round > 0 and record.change <= stopping.tol:
         return "predictions at rest"
-    if stopping.patience is not None and record.round - best_round >= stopping.patience:
+    if stopping.patience is not None and since >= stopping.patience:
         return "validation loss no longer better"
     return ""

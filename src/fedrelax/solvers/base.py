@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedrelax.graph import Graph
@@ -29,6 +29,8 @@ class Result:
     reason: str
     kept: Graph | None = None
     """The graph of the last rounds, if it was rewired; ``graph`` is the one that was given."""
+    stayed: tuple[Label, ...] = ()
+    """The nodes that kept the model of round 0."""
     engine: str = "general"
     """Which way it was computed: "general" (any model, node by node) or "linear" (all at once)."""
 
@@ -36,6 +38,13 @@ class Result:
     def models(self) -> dict[Label, Any]:
         """The plain fitted estimator of every node, to take home."""
         return {label: model.estimator for label, model in self.local_models.items()}
+
+    def with_alone(self, labels: Iterable[Label]) -> Result:
+        """Return this result with the models of round 0 at these nodes."""
+        first = {label: self.alone[label] for label in labels}
+        if not first:
+            return self
+        return replace(self, local_models={**self.local_models, **first}, stayed=tuple(first))
 
     @property
     def clusters(self) -> list[list[Label]]:
