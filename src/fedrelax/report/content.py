@@ -13,7 +13,7 @@ import numpy as np
 from fedrelax.report.edges import EdgeTable, edge_table
 from fedrelax.report.gains import saving, summary_of
 from fedrelax.report.layout import places
-from fedrelax.report.numbers import numbers, thinned
+from fedrelax.report.numbers import decimals, numbers, thinned
 from fedrelax.report.sharing import BYTES, Sharing, sharing_of
 from fedrelax.report.units import axis_labels
 from fedrelax.storage import SavedResult
@@ -32,6 +32,7 @@ def page_data(saved: SavedResult) -> dict[str, Any]:
     return {
         "measure": saved.metrics.get("measure"),
         "percent": saved.metrics.get("measure") == "error rate",
+        "decimals": decimals(saved.metrics.get("errors", {}).get("fedrelax")),
         "labels": axis_labels(saved),
         "nodes": {**_nodes(saved, shared), **_places(saved, edges)},
         "edges": edges.to_dict(),

@@ -33,3 +33,14 @@ def thinned(count: int, most: int) -> Any:
         return np.arange(count)
     spaced = (count - 1) * np.linspace(0.0, 1.0, most) ** 2
     return np.unique(np.round(spaced).astype(np.int64))
+
+
+def decimals(usual: float | None) -> int:
+    """Return how many decimals show about three digits of numbers of a usual size.
+
+    >>> decimals(3.09), decimals(0.0123), decimals(2500.0), decimals(None)
+    (2, 4, 0, 0)
+    """
+    if usual is None or not np.isfinite(usual) or usual <= 0:
+        return 0
+    return int(min(max(2 - np.floor(np.log10(usual)), 0), 12))

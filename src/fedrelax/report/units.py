@@ -19,7 +19,7 @@ def axis_labels(saved: SavedResult) -> dict[str, str]:
         error, points = f"error (RMSE, units of {target})", f"units of {target}"
     return {
         "error": error,
-        "saved": f"error saved by learning together ({points}), mean over nodes",
+        "saved": f"error saved ({points})",
         "gain": "gain against alone (% of the error alone)",
         "loss": f"mean loss on own rows ({own})",
         "gtv": f"GTV: weight x discrepancy over edges ({across})",

@@ -69,10 +69,14 @@ def _mean(measure: str, gap: Interval | None) -> str:
     return f"; on average over nodes the error is {mean} {side} (95 % interval {ends}{sure})"
 
 
-def where(summary: Summary | None) -> list[str]:
-    """Say which nodes and which kinds of models gained and which lost."""
+def where(saved: SavedResult, summary: Summary | None) -> list[str]:
+    """Say which nodes and which kinds of models gained and which lost, and which groups there are."""
+    groups = _groups(saved.metrics.get("clusters", []))
     if summary is None:
-        return ["The nodes and their graph are below; there are no test errors to compare."]
+        return [
+            "The nodes and their graph are below; there are no test errors to compare.",
+            *groups,
+        ]
     best, worst = most_and_least(summary)
     found = []
     if len(best):
@@ -91,7 +95,14 @@ def where(summary: Summary | None) -> list[str]:
             f"Of the kinds of models, {short(most)} gained most ({percent(gain)}) and "
             f"{short(least)} least ({percent(other)})."
         )
-    return found
+    return found + groups
+
+
+def _groups(sizes: list[int]) -> list[str]:
+    if not sizes:
+        return []
+    shown = ", ".join(f"{size:,}" for size in sizes[:8]) + (", ..." if len(sizes) > 8 else "")
+    return [f"The nodes sorted themselves into {len(sizes)} groups, of {shown} nodes."]
 
 
 def _names(lines: Any) -> str:

@@ -141,7 +141,7 @@ def _texts(saved: SavedResult) -> dict[str, str]:
     return {
         **{name: html.escape(text) for name, text in plain.items()},
         "help": _paragraphs(helped),
-        "where": _paragraphs(where(summary)),
+        "where": _paragraphs(where(saved, summary)),
         "left": _paragraphs(what_left(shared)),
         "tiles": _pairs(_tiles(saved, summary), boxed=True),
         "sharing": _pairs(sharing_details(saved, shared)),

@@ -12,7 +12,7 @@ function plotText(text) {
 // title: the label of the y axis, above the chart where it is easy to read; describe(): traces and layout.
 function addChart(place, title, summary, describe, height = 270) {
   const box = element("div", { className: "chart", role: "img", "aria-label": summary });
-  place.append(element("div", {}, element("p", { className: "chart-title", text: title }), box));
+  place.append(element("div", { className: "chart-box" }, element("p", { className: "chart-title", text: title }), box));
   keepChart(box, describe, height);
 }
 
@@ -23,7 +23,7 @@ function keepChart(box, describe, height) {
 
 function drawChart({ box, describe, height }) {
   const { traces, layout } = describe();
-  Plotly.react(box, traces, withTheme(layout, height), { responsive: true, displayModeBar: false, doubleClick: "reset" });
+  Plotly.react(box, traces, withTheme(layout, height, box), { responsive: true, displayModeBar: false, doubleClick: "reset" });
 }
 
 function redrawCharts() {
@@ -32,10 +32,13 @@ function redrawCharts() {
   if (open && page.node !== null) drawNodeCurves(open, page.data, page.node);
 }
 
-function withTheme(layout, height) {
+function withTheme(layout, height, box) {
+  // A printer does not wait for a chart to notice its new width.
+  const width = document.documentElement.classList.contains("printing") ? box.clientWidth : undefined;
   const axis = (given = {}) => ({ gridcolor: cssColour("--line"), zerolinecolor: cssColour("--line"), linecolor: cssColour("--line"), automargin: true, exponentformat: "power", ...given });
   return {
     height,
+    width,
     margin: { l: 48, r: 16, t: 10, b: 44 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -77,7 +80,7 @@ function drawIntervals(data) {
     })),
     layout: {
       margin: { l: 10, r: 16, t: 4, b: 44 },
-      xaxis: { title: titled(`${data.labels.saved}; right of 0: together is better`), zeroline: true, zerolinecolor: cssColour("--ink"), zerolinewidth: 1.5, rangemode: "tozero" },
+      xaxis: { title: titled(data.labels.saved), zeroline: true, zerolinecolor: cssColour("--ink"), zerolinewidth: 1.5, rangemode: "tozero" },
       yaxis: { tickvals: found.map((_, k) => found.length - k), ticktext: found.map((one) => one.name), range: [0.4, found.length + 0.6], showgrid: false, fixedrange: true },
     },
   });
@@ -144,10 +147,9 @@ function drawScatter(data, place, tested) {
     layout: {
       xaxis: { title: titled(`alone: ${data.labels.error}`), range: [0, top], zeroline: false },
       yaxis: { range: [0, top], zeroline: false },
-      annotations: [{ x: 0.98, y: 0.04, xref: "paper", yref: "paper", xanchor: "right", showarrow: false, text: "below the line: better together", font: { color: cssColour("--quiet") } }],
     },
   });
-  addChart(place, `Together: ${data.labels.error}`, "Error alone against error together, a point per node; the table below has the numbers", describe, 380);
+  addChart(place, `Together: ${data.labels.error}. Below the line: better than alone`, "Error alone against error together, a point per node; the table below has the numbers", describe, 380);
   clickable(tested);
 }
 
@@ -157,14 +159,15 @@ function drawRanked(data, place, tested) {
   const gains = ranked.map((node) => nodes.gain[node]);
   const [low, high] = ends(gains);
   const least = Math.max(-100, low);
+  const side = (sign, colour) => ({
+    x: ranked.map((_, k) => k + 1), y: gains.map((gain) => (sign * gain >= 0 ? gain : 0)), mode: "lines", fill: "tozeroy",
+    line: { shape: "hvh", width: 1, color: cssColour(colour) }, fillcolor: cssColour(colour), hoveron: "points",
+    hoverinfo: "text", hovertext: ranked.map((node, k) => (sign * gains[k] >= 0 ? nodeText(data, node) : "")),
+  });
   const describe = () => ({
-    traces: [{
-      x: ranked.map((_, k) => k + 1), y: gains, type: "bar",
-      marker: { color: gains.map((gain) => cssColour(gain < 0 ? "--bad" : "--together")), line: { width: 0 } },
-      hoverinfo: "text", hovertext: ranked.map((node) => nodeText(data, node)),
-    }],
+    traces: [side(1, "--together"), side(-1, "--bad")],
     layout: {
-      bargap: 0,
+      hovermode: "closest",
       xaxis: { title: titled("nodes, the largest gain first (rank)"), range: [0.5, ranked.length + 0.5] },
       yaxis: { range: [Math.min(0, 1.1 * least), Math.max(1, 1.08 * high)], zerolinecolor: cssColour("--ink") },
     },
@@ -268,7 +271,7 @@ function drawNodeCurves(place, data, node) {
     return { part: element("div", {}, element("p", { className: "quiet", text: label + log }), box), box, traces, layout };
   });
   place.replaceChildren(...parts.map(({ part }) => part));
-  for (const { box, traces, layout } of parts) Plotly.react(box, traces, withTheme(layout, 140), { responsive: true, displayModeBar: false });
+  for (const { box, traces, layout } of parts) Plotly.react(box, traces, withTheme(layout, 140, box), { responsive: true, displayModeBar: false });
 }
 
 drawIntervals(page.data);

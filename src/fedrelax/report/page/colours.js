@@ -3,9 +3,6 @@
 
 // From dark to light, even steps of lightness.
 const SEQUENTIAL = ["#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725"];
-// Loss to the left of the neutral middle, gain to the right of it.
-const LOSS = ["#8a3a00", "#d9730d"];
-const GAIN = ["#3f8fcb", "#0b4a86"];
 // Okabe and Ito's; the last one is for whatever is left.
 const CATEGORIES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"];
 const OTHER = "#8c8c8c";
@@ -28,15 +25,16 @@ function along(stops, share) {
   return mix(stops[below], stops[below + 1], place - below);
 }
 
+// A dark page has no place for the darkest colours, and a light one none for the lightest.
 function sequential(share) {
-  return along(SEQUENTIAL, share);
+  const [low, high] = document.documentElement.dataset.theme === "dark" ? [0.25, 1] : [0, 0.93];
+  return along(SEQUENTIAL, low + (high - low) * share);
 }
 
 // From -1 (loss) over 0 (neutral) to 1 (gain).
 function diverging(value) {
-  const neutral = cssColour("--neutral");
-  if (value >= 0) return along([neutral, ...GAIN], value);
-  return along([neutral, LOSS[1], LOSS[0]], -value);
+  const side = value >= 0 ? ["--gain-some", "--gain-most"] : ["--loss-some", "--loss-most"];
+  return along(["--neutral", ...side].map(cssColour), Math.abs(value));
 }
 
 function cssColour(name) {
@@ -59,7 +57,7 @@ function scaleByNumber(values, label, text) {
 
 function scaleByGain(values, label, text) {
   const sizes = values.filter((value) => value !== null).map(Math.abs).sort((a, b) => a - b);
-  const most = Math.min(Math.max(quantile(sizes, 0.98), 1), 100);
+  const most = Math.min(Math.max(quantile(sizes, 0.9), 1), 100);
   const beyond = (sign) => values.some((value) => value !== null && sign * value > most * 1.0001);
   return {
     label,

@@ -5,7 +5,7 @@
 //   grid.set({colour})     other colours or edges; the view stays
 //   grid.update(data)      other numbers of the same network, as in a live run; the view stays
 //   grid.choose(node)      mark a node (null: none); grid.show(node) also brings it into view
-//   grid.zoom(factor), grid.reset(), grid.draw(), grid.positionOf(node)
+//   grid.zoom(factor), grid.reset(), grid.resize(), grid.draw(), grid.positionOf(node)
 //
 // data.nodes: {name, x, y, rows, place, unit}, places between -1 and 1; data.edges: {source, target,
 // used, there, back}. options.colour(node) is a colour or null; select(node) and hover(node, x, y) are
@@ -54,7 +54,7 @@ function createGrid(canvas, data, options) {
     state.colours = state.data.nodes.name.map((_, node) => state.options.colour(node));
     layer.styles = edgeStyles(state.data.edges, state.options);
     drawLayer();
-    draw();
+    paint();
   }
 
   function drawLayer() {
@@ -107,18 +107,16 @@ function createGrid(canvas, data, options) {
   }
 
   function radiusOf(node) {
-    const { rows, name } = state.data.nodes;
-    const usual = Math.min(15, Math.max(3, 140 / Math.sqrt(name.length))) * Math.min(1, Math.min(size.width, size.height) / 560);
-    const share = rows && rows[node] !== null ? Math.sqrt(rows[node] / mostRows()) : 0.5;
-    return usual * (0.45 + 0.55 * share) * Math.min(2.2, Math.sqrt(view.scale / view.whole));
+    const { rows } = state.data.nodes;
+    const usual = Math.min(15, Math.max(2.5, 0.55 * state.gap * view.whole));
+    const share = rows && rows[node] !== null ? Math.sqrt(rows[node] / state.mostRows) : 0.5;
+    return usual * (0.45 + 0.55 * share) * Math.min(2.5, Math.sqrt(view.scale / view.whole));
   }
 
-  function mostRows() {
-    if (state.rowsOf !== state.data.nodes.rows) {
-      state.rowsOf = state.data.nodes.rows;
-      state.mostRows = state.rowsOf.reduce((most, value) => Math.max(most, value ?? 0), 1);
-    }
-    return state.mostRows;
+  function measure() {
+    const { rows, x, y } = state.data.nodes;
+    state.mostRows = (rows || []).reduce((most, value) => Math.max(most, value ?? 0), 1);
+    state.gap = usualGap(x, y);
   }
 
   function visible() {
@@ -183,15 +181,28 @@ function createGrid(canvas, data, options) {
   }
 
   listen(canvas, { nodeAt, move, zoom, reset, point, select: (node) => state.options.select(node) });
+  measure();
   new ResizeObserver(resize).observe(canvas);
   resize();
 
   return {
     set(changes) { Object.assign(state.options, changes); restyle(); },
-    update(fresh) { state.data = fresh; restyle(); },
+    update(fresh) { state.data = fresh; measure(); restyle(); },
     positionOf: at,
-    choose, show, zoom, reset, draw: restyle,
+    choose, show, zoom, reset, resize, draw: restyle,
   };
+}
+
+// The median distance of a node to the nearest other; of very many nodes, of a part of them.
+function usualGap(x, y) {
+  const gaps = [];
+  const step = Math.ceil(x.length / 1000);
+  for (let i = 0; i < x.length; i += step) {
+    let least = Infinity;
+    for (let j = 0; j < x.length; j += 1) if (j !== i) least = Math.min(least, (x[i] - x[j]) ** 2 + (y[i] - y[j]) ** 2);
+    gaps.push(Math.sqrt(least));
+  }
+  return quantile(gaps.sort((a, b) => a - b), 0.5);
 }
 
 function ends(values) {

@@ -134,12 +134,27 @@ function setTheme(name) {
 
 function makeTheme() {
   const present = () => document.documentElement.dataset.theme;
-  let before = present();
   byId("theme").addEventListener("click", () => setTheme(present() === "dark" ? "light" : "dark"));
   prefersDark.addEventListener("change", () => setTheme(prefersDark.matches ? "dark" : "light"));
-  window.addEventListener("beforeprint", () => { before = present(); setTheme("light"); byId("sent-details").open = false; });
-  window.addEventListener("afterprint", () => setTheme(before));
   setTheme(present());
+}
+
+// Paper is light and has a width of its own.
+function makePrinting() {
+  let before = "light";
+  const lay = (theme) => {
+    page.grid.resize();
+    setTheme(theme);
+  };
+  window.addEventListener("beforeprint", () => {
+    before = document.documentElement.dataset.theme;
+    document.documentElement.classList.add("printing");
+    lay("light");
+  });
+  window.addEventListener("afterprint", () => {
+    document.documentElement.classList.remove("printing");
+    lay(before);
+  });
 }
 
 nameEdges(page.data);
@@ -147,4 +162,5 @@ page.grid = makeGrid(page.data);
 makeFinder(page.data);
 makeTables(page.data);
 makeTheme();
+makePrinting();
 chooseNode(null);

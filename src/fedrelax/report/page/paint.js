@@ -11,7 +11,7 @@ function edgeStyles(edges, options) {
     const kept = edges.used[k] > 0;
     if (kept ? options.kept : options.dropped) shown.push(k);
   }
-  const faint = Math.min(0.7, Math.max(0.08, 4.5 / Math.sqrt(shown.length + 1)));
+  const faint = Math.min(0.55, Math.max(0.08, 10 / Math.sqrt(shown.length + 1)));
   const style = options.by === "discrepancy" ? byDiscrepancy(edges, faint) : byWeight(edges, faint);
   const styles = new Map();
   for (const k of shown) {

@@ -4,7 +4,7 @@
 // columns: [{title, value(row), text(row), numeric, action(row), tone(row)}]; rows: numbers.
 // Returns {search(text)}; of many rows the first are shown, and a button shows all.
 
-const FIRST_ROWS = 50;
+const FIRST_ROWS = 20;
 
 function createTable(place, columns, rows, options = {}) {
   const state = { by: options.by ?? 0, down: options.down ?? false, text: "", all: false };

@@ -14,7 +14,8 @@ function number(value) {
 
 function errorText(data, value) {
   if (value === null || value === undefined) return "–";
-  return data.percent ? `${(100 * value).toFixed(1)} %` : number(value);
+  if (data.percent) return `${(100 * value).toFixed(1)} %`;
+  return value.toLocaleString("en", { minimumFractionDigits: data.decimals, maximumFractionDigits: data.decimals });
 }
 
 function gainText(value) {
