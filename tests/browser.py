@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -160,29 +162,37 @@ class Page:
         return [e for e in events if e.get("sessionId") == self._session and e["method"] == method]
 
 
+# Chromium reads commands from the file descriptor 3 and answers on 4.
+LAUNCH = """
+import os, sys
+for place, end in enumerate(sys.argv[1:3], start=3):
+    os.dup2(int(end), place)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
 @contextmanager
 def running(program: str) -> Iterator[Browser]:
     """Start a browser with a fresh profile, and end it."""
-    child_read, write = os.pipe()
-    read, child_write = os.pipe()
-    # Chromium reads commands from the file descriptor 3 and answers on 4.
-    script = f'exec "$@" 3<&{child_read} 4>&{child_write}'
+    commands, answers = os.pipe(), os.pipe()
+    theirs = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (commands[0], answers[1])]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        words = [program, *FLAGS, f"--user-data-dir={profile}"]
         process = subprocess.Popen(
-            ["sh", "-c", script, "sh", program, *FLAGS, f"--user-data-dir={profile}"],
-            pass_fds=(child_read, child_write),
+            [sys.executable, "-c", LAUNCH, *map(str, theirs), *words],
+            pass_fds=theirs,
             stderr=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
-        os.close(child_read)
-        os.close(child_write)
-        browser = Browser(write, read)
+        for end in (commands[0], answers[1], *theirs):
+            os.close(end)
         try:
+            browser = Browser(commands[1], answers[0])
             yield browser
             browser.call("Browser.close")
         finally:
-            os.close(write)
-            os.close(read)
+            os.close(commands[1])
+            os.close(answers[0])
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:

@@ -24,10 +24,12 @@ def short(label: object) -> str:
 def amount(measure: str, value: float) -> str:
     """Return a difference of errors with its unit.
 
-    >>> amount("error rate", 0.125), amount("RMSE", 1.3249)
-    ('12.5 points', '1.32')
+    >>> amount("error rate", 0.125), amount("RMSE", 1.3), amount("RMSE", 12345.6)
+    ('12.5 points', '1.30', '12346')
     """
-    return f"{100 * value:.1f} points" if measure == "error rate" else f"{value:.3g}"
+    if measure == "error rate":
+        return f"{100 * value:.1f} points"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
 
 
 def headline(summary: Summary | None) -> str:

@@ -170,7 +170,7 @@ def _tiles(saved: SavedResult, summary: Summary | None) -> list[tuple[str, str]]
 
 
 def _paragraphs(texts: Iterable[str]) -> str:
-    return "".join(f"<p>{html.escape(text)}</p>" for text in texts)
+    return "".join(f"<p>{html.escape(text).replace(' %', '&nbsp;%')}</p>" for text in texts)
 
 
 def _pairs(pairs: Iterable[tuple[str, str]], boxed: bool = False) -> str:

@@ -33,7 +33,7 @@ function sizePart(data) {
   if (!rows.length) return part;
   const low = rows.reduce((found, value) => Math.min(found, value), Infinity);
   const high = rows.reduce((found, value) => Math.max(found, value), 0);
-  part.append(element("b", { text: `area: ${data.labels.rows}` }));
+  part.append(element("b", { text: `size: ${data.labels.rows}` }));
   for (const value of low === high ? [high] : [low, high]) {
     const wide = `${20 * (0.45 + 0.55 * Math.sqrt(value / high))}px`;
     const dot = element("span", { className: "dot" });
