@@ -84,6 +84,17 @@ def test_a_result_without_test_rows_has_a_page_too(tmp_path):
     assert command(saved) == ""
 
 
+def test_a_result_saved_before_there_were_reports_has_a_page_too(small, tmp_path):
+    pytest.importorskip("plotly")
+    shutil.copytree(small, tmp_path / "old")
+    about = json.loads((small / "result.json").read_text())
+    for name in ("losses", "public_for_each_node", "objective", "seed", "choice"):
+        del about[name]
+    (tmp_path / "old" / "result.json").write_text(json.dumps(about))
+    page = report_html(read_result(tmp_path / "old"))
+    assert "squared error" in page and "not known" in page
+
+
 # Where nodes stand
 
 

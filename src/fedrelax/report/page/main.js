@@ -124,10 +124,14 @@ function showTip(node, x, y) {
   Object.assign(tip.style, { left: `${Math.max(4, left)}px`, top: `${Math.max(4, top)}px` });
 }
 
-function setTheme(name) {
-  document.documentElement.dataset.theme = name;
+function nameTheme(name) {
   byId("theme").textContent = name === "dark" ? "Light" : "Dark";
   byId("theme").setAttribute("aria-label", `Switch to ${name === "dark" ? "light" : "dark"} colours`);
+}
+
+function setTheme(name) {
+  document.documentElement.dataset.theme = name;
+  nameTheme(name);
   page.grid.redraw();
   if (typeof redrawCharts === "function") redrawCharts();
 }
@@ -136,7 +140,7 @@ function makeTheme() {
   const present = () => document.documentElement.dataset.theme;
   byId("theme").addEventListener("click", () => setTheme(present() === "dark" ? "light" : "dark"));
   prefersDark.addEventListener("change", () => setTheme(prefersDark.matches ? "dark" : "light"));
-  setTheme(present());
+  nameTheme(present());
 }
 
 // Paper is light and has a width of its own.
