@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 DOCUMENTED := estimators graph network solvers models losses public runtime selection evaluation baselines comparison theory wiring learned cv datasets linear storage
 
-.PHONY: help setup demo test test-fast lint format docs bench clean
+.PHONY: help setup demo test test-fast lint format docs bench pictures clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -48,6 +48,9 @@ docs: $(READY)  ## write the API reference to site/ and run every example of the
 bench: $(READY)  ## measure the speed and write benchmarks/RESULTS.md (about ten minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m fedrelax.bench.results benchmarks/RESULTS.md
+
+pictures: $(READY)  ## draw the pictures of the README anew (needs Chromium)
+	$(BIN)/python tools/pictures.py docs/images
 
 clean:  ## remove what was made
 	rm -rf $(VENV) demo-result site .pytest_cache .mypy_cache .ruff_cache .hypothesis

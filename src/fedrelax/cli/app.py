@@ -12,6 +12,7 @@ from fedrelax.cli.demo import demo
 from fedrelax.cli.fit import fit
 from fedrelax.cli.info import info
 from fedrelax.cli.predict import predict
+from fedrelax.cli.report import report
 from fedrelax.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -54,6 +55,7 @@ app.command("compare", no_args_is_help=True)(compare)
 app.command("fit", no_args_is_help=True)(fit)
 app.command("predict", no_args_is_help=True)(predict)
 app.command("info", no_args_is_help=True)(info)
+app.command("report", no_args_is_help=True)(report)
 app.command("demo")(demo)
 app.command("reproduce", no_args_is_help=True)(reproduce)
 app.add_typer(bench, name="bench")

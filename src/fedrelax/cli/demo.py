@@ -68,7 +68,12 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
         inputs,
         outcome,
         talk,
-        config={"alpha": outcome.fitted.alpha_, "rounds": outcome.fitted.n_rounds_, "seed": 0},
+        config={
+            "command": "fedrelax demo",
+            "alpha": outcome.fitted.alpha_,
+            "rounds": outcome.fitted.n_rounds_,
+            "seed": 0,
+        },
         comment="made by fedrelax demo; the data come with scikit-learn",
         node_column="writer",
         target="digit",
@@ -128,9 +133,13 @@ def _write_example(draft: Path, inputs: Any) -> None:
 
 
 def _tell_next(out: Path, talk: Talk) -> None:
+    from fedrelax.report.writing import REPORT
 
     place = shlex.quote(str(out))
     picture = " and a picture (result.png)" if (out / "result.png").exists() else ""
-    talk.plain(f"Saved in {out}: the models, the numbers{picture}. Next:")
+    talk.plain(f"Saved in {out}: the models, the numbers{picture}.")
+    if (out / REPORT).exists():
+        talk.plain(f"Look at {out / REPORT}: one file, to open in a browser and to send on.")
+    talk.plain("Next:")
     talk.plain(f"  fedrelax info {place}")
     talk.plain(f"  fedrelax predict {place} {place}/example.csv --out predictions.csv")

@@ -128,6 +128,7 @@ def _print_json(out: Path, metrics: dict[str, Any], summary: Any, talk: Talk) ->
 
 def _tell(config: Any, outcome: Any, talk: Talk) -> None:
     from fedrelax.report.tables import comparison
+    from fedrelax.report.writing import REPORT
 
     result, out = outcome.fitted.result_, config.out
     talk.say("")
@@ -137,6 +138,8 @@ def _tell(config: Any, outcome: Any, talk: Talk) -> None:
         talk.say(comparison(outcome.summary))
     talk.say("")
     talk.plain(how_it_went(outcome))
+    if (out / REPORT).exists():
+        talk.plain(f"Look at {out / REPORT}: one file, to open in a browser and to send on.")
     trained = "the ones measured, trained on the training rows"
     if outcome.summary is None:
         trained = "trained on all rows"

@@ -10,20 +10,6 @@ import typer
 
 from fedrelax.cli.console import speaking
 
-REVEALS = {
-    "gaussian": "the mean and covariance of all nodes' inputs together",
-    "marginals": "single values of single columns, never two values of one row",
-    "uniform": "the smallest and the largest value of each column",
-    "standard": "nothing about the inputs",
-    "blend": "points between two input rows, each at least a quarter of the way from both",
-    "bootstrap": "whole input rows of some nodes",
-    "given": "nothing about the inputs, as they were given",
-}
-NOT_PRIVATE = (
-    "Predictions on public rows are not a privacy guarantee: published attacks recover training "
-    "inputs from them."
-)
-
 
 def info(
     directory: Annotated[
@@ -37,6 +23,8 @@ def info(
     [bold]Example:[/bold] fedrelax info result
     """
     with speaking(debug, quiet=json_) as talk:
+        from fedrelax.report.gains import summary_of
+        from fedrelax.report.sharing import NOT_PRIVATE
         from fedrelax.report.tables import comparison, fact_table
         from fedrelax.storage import read_result
         from fedrelax.storage.saving import plain
@@ -53,27 +41,23 @@ def info(
         talk.plain(NOT_PRIVATE)
 
 
-def summary_of(saved: Any) -> Any:
-    """Return the saved comparison, or None if nothing was measured."""
-    from fedrelax.report.summary import Summary
-
-    if "errors" not in saved.metrics:
-        return None
-    lines = saved.nodes.rename(columns={"gain_percent": "gain"})
-    return Summary(saved.metrics["measure"], lines, saved.metrics["errors"])
-
-
 def shared_numbers(saved: Any) -> dict[str, int]:
     """Return how many numbers a node has sent to each neighbour while training."""
-    rows, outputs = saved.about["public"]["rows"], saved.about["outputs"]
-    times = saved.about["exchanges"]
-    return {"public_rows": rows, "outputs": outputs, "exchanges": times,
-            "numbers_per_neighbour": rows * outputs * times}  # fmt: skip
+    from fedrelax.report.sharing import sharing_of
+
+    shared = sharing_of(saved)
+    return {
+        "public_rows": shared.public_rows,
+        "outputs": shared.outputs,
+        "exchanges": shared.exchanges,
+        "numbers_per_neighbour": shared.per_neighbour,
+    }
 
 
 def facts(saved: Any) -> dict[str, str]:
     """Return what is known in words."""
     from fedrelax.errors import listing
+    from fedrelax.report.sharing import sharing_of
 
     about, graph = saved.about, saved.graph
     kinds = saved.nodes["model"].value_counts()
@@ -95,8 +79,7 @@ def facts(saved: Any) -> dict[str, str]:
         "left the nodes": f"to each neighbour {sent['numbers_per_neighbour']:,} numbers per node: "
         f"predictions on {sent['public_rows']} public rows x {sent['outputs']} outputs x "
         f"{sent['exchanges']} exchanges" + _choosing(saved),
-        "public rows": f"{about['public']['how']}; they reveal "
-        + REVEALS.get(about["public"]["how"], "what fedrelax.public says of it"),
+        "public rows": f"{about['public']['how']}; they reveal {sharing_of(saved).reveals}",
         "needs --trust": trust or "nothing",
         "made with": ", ".join(f"{name} {number}" for name, number in about["versions"].items()),
     }
@@ -110,6 +93,8 @@ def _choosing(saved: Any) -> str:
 
 def to_dict(saved: Any) -> dict[str, Any]:
     """Return all of it for a machine."""
+    from fedrelax.report.sharing import NOT_PRIVATE
+
     return {
         **saved.about,
         "metrics": saved.metrics,

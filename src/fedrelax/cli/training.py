@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fedrelax.estimators import FEW_ROUNDS, FedRelaxClassifier, FedRelaxRegresso
 from fedrelax.evaluation import MEASURES, compare
 from fedrelax.models.names import short_name
 from fedrelax.report.summary import Summary, summarise
+from fedrelax.report.writing import REPORT, write_report
 from fedrelax.selection import FOLDS, TRIES, Choice, choose, wiring_name
 from fedrelax.solvers import Result
 from fedrelax.storage import save_result
@@ -88,6 +90,8 @@ def train(
         with watch.catching_ctrl_c():
             fitted: Fitted = estimator.set_params(callbacks=(watch,)).fit(*rows[:2], nodes=rows[2])
     fitted.set_params(callbacks=())
+    if choice is not None:
+        fitted.choice_ = choice
     if watch.interrupted and fitted.result_.reason == "stopped by a callback":
         fitted.result_ = replace(fitted.result_, reason=STOPPED)
         talk.note(f"stopped after round {fitted.n_rounds_} by Ctrl-C; its models are kept.")
@@ -150,11 +154,9 @@ def save(
     more: Sequence[Callable[[Path], None]] = (),
 ) -> dict[str, Any]:
     """Write the directory and return the metrics that it holds."""
-    fitted, summary = outcome.fitted, outcome.summary
+    fitted = outcome.fitted
     metrics = describe(inputs, outcome)
-    writers = [*more, lambda draft: _write_choice(draft, outcome.choice)]
-    if summary is not None:
-        writers.append(lambda draft: _write_picture(draft, fitted, summary, talk))
+    writers = [*more, lambda draft: _write_views(draft, outcome, talk)]
     save_result(
         out,
         fitted,
@@ -220,15 +222,23 @@ def _plain_lines(inputs: Inputs, summary: Summary | None) -> Any:
     return pd.DataFrame({"node": labels, "model": kinds, "rows": list(counts.values())})
 
 
-def _write_choice(draft: Path, choice: Choice | None) -> None:
-    if choice is not None:
-        choice.to_frame().to_csv(draft / "alphas.csv", index=False)
+def _write_views(draft: Path, outcome: Outcome, talk: Talk) -> None:
+    """Write the picture and the report, or say what brings them."""
+    missing = {}
+    if outcome.summary is not None:
+        try:
+            from fedrelax.report.picture import save_picture
 
-
-def _write_picture(draft: Path, fitted: Fitted, summary: Summary, talk: Talk) -> None:
-    try:
-        from fedrelax.report.picture import save_picture
-
-        save_picture(draft / "result.png", summary, fitted.history_, fitted.graph_)
-    except ImportError:
-        talk.note("no picture is drawn without matplotlib; pip install 'fedrelax[report]' adds it.")
+            fitted = outcome.fitted
+            save_picture(draft / "result.png", outcome.summary, fitted.history_, fitted.graph_)
+        except ImportError:
+            missing["result.png"] = "matplotlib"
+    if find_spec("plotly") is None:
+        missing[REPORT] = "plotly"
+    else:
+        write_report(draft)
+    if missing:
+        talk.note(
+            f"no {' and no '.join(missing)} without {' and '.join(missing.values())}; "
+            "pip install 'fedrelax[report]' brings what is missing."
+        )

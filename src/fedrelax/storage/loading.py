@@ -24,6 +24,7 @@ from fedrelax.storage.trust import read_bytes, refusal, types_to_trust, unpack
 from fedrelax.typing import Label
 
 LABEL_COLUMNS = ("node", "source", "target")
+TEXT_COLUMNS = ("model", "wiring")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,8 @@ class SavedResult:
     history_nodes: Any
     graph: Graph
     task: Task
+    choice: Any = None
+    """The validation loss of every candidate and round, if alpha or wiring was chosen."""
 
 
 def read_result(directory: str | Path) -> SavedResult:
@@ -57,6 +60,7 @@ def read_result(directory: str | Path) -> SavedResult:
         )
     labels = by_text(about["graph_nodes"])
     edges = _frame(directory / "edges.csv", labels)
+    chosen = directory / "alphas.csv"
     return SavedResult(
         directory=directory,
         about=about,
@@ -69,6 +73,7 @@ def read_result(directory: str | Path) -> SavedResult:
         history_nodes=_frame(directory / "history_nodes.csv", labels),
         graph=_graph(directory, about, edges, labels),
         task=_task(about),
+        choice=_frame(chosen, labels) if chosen.is_file() else None,
     )
 
 
@@ -138,7 +143,7 @@ def _frame(path: Path, labels: dict[str, Label]) -> Any:
             found = np.empty(len(frame), dtype=object)
             found[:] = [labels.get(text, text) for text in frame[column]]
             frame[column] = found
-        elif column != "model":
+        elif column not in TEXT_COLUMNS:
             frame[column] = _numbers(frame[column].tolist())
     return frame
 

@@ -10,6 +10,7 @@ edges.csv           the whole graph, with the final discrepancy each way
 positions.csv       where the nodes are, if the graph was made from coordinates
 history.csv         a line per round
 history_nodes.csv   a line per round and node
+alphas.csv          the validation loss of every candidate, if alpha or wiring was chosen
 config.toml         the settings; ``fedrelax fit --config`` takes them again
 ==================  =================================================================
 """
@@ -27,6 +28,7 @@ import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
+from fedrelax.losses import get_loss
 from fedrelax.models.criteria import last_step
 from fedrelax.selection import wiring_name
 from fedrelax.solvers import Result
@@ -85,6 +87,9 @@ def save_result(
         result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
         result.history.to_frame().to_csv(draft / "history.csv", index=False)
         result.history.nodes_to_frame().to_csv(draft / "history_nodes.csv", index=False)
+        choice = getattr(fitted, "choice_", None)
+        if choice is not None:
+            choice.to_frame().to_csv(draft / "alphas.csv", index=False)
         if graph.positions is not None:
             _positions_frame(graph).to_csv(draft / "positions.csv", index=False)
         for write in more:
@@ -144,6 +149,21 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "exchanges": len(result.history) if fitted.alpha_ > 0 else 0,
         "reason": result.reason,
         "public": {"how": fitted.public if drawn else "given", "rows": max(sizes)},
+        **_settings(fitted, task.kind),
+    }
+
+
+def _settings(fitted: Fitted, task: str) -> dict[str, Any]:
+    """Return what a report says beyond what a reader of models needs."""
+    loss = get_loss(fitted.loss, task)
+    across = loss if fitted.discrepancy is None else get_loss(fitted.discrepancy, task)
+    seed, choice = fitted.random_state, getattr(fitted, "choice_", None)
+    return {
+        "losses": {"own_rows": loss.name, "edges": across.name},
+        "public_for_each_node": isinstance(fitted.public, Mapping),
+        "objective": fitted.objective,
+        "seed": int(seed) if isinstance(seed, int | np.integer) else None,
+        "choice": None if choice is None else choice.reason,
     }
 
 

@@ -1,0 +1,120 @@
+"""What left each node while it trained: counted from the public rows, the exchanges and the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrelax.storage import SavedResult
+from fedrelax.typing import IntArray, Label
+
+REVEALS = {
+    "gaussian": "the mean and covariance of all nodes' inputs together",
+    "marginals": "single values of single columns, never two values of one row",
+    "uniform": "the smallest and the largest value of each column",
+    "standard": "nothing about the inputs",
+    "blend": "points between two input rows, each at least a quarter of the way from both",
+    "bootstrap": "whole input rows of some nodes",
+    "given": "what those who gave them chose to show, and nothing else of the nodes' inputs",
+}
+NOT_PRIVATE = (
+    "Predictions on public rows are not a privacy guarantee: published attacks recover training "
+    "inputs from them."
+)
+BYTES = 8
+"""A prediction is a number in double precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sharing:
+    """What every node sent to each of its neighbours, and how many neighbours it has.
+
+    A node sends its predictions on ``public_rows`` rows, ``outputs`` numbers each, in every one of
+    ``exchanges`` exchanges: after its first training, and after every round. ``sets`` is 2 where a
+    node answers for its own public rows and for those of the neighbour.
+    """
+
+    public_rows: int
+    outputs: int
+    exchanges: int
+    sets: int
+    how: str
+    neighbours: dict[Label, int]
+    """Nodes with a model that hear a node; those that a rewiring has dropped are still sent to."""
+    trials: int
+    """Candidates that were tried in each part of the rows while alpha and wiring were chosen."""
+    trial_exchanges: int
+    """The exchanges of each of these."""
+
+    @property
+    def per_neighbour(self) -> int:
+        """How many numbers go to one neighbour in the run."""
+        return self.public_rows * self.outputs * self.exchanges * self.sets
+
+    @property
+    def per_neighbour_in_trials(self) -> int:
+        """How many numbers go to one neighbour in the trials on one part of the rows."""
+        return self.public_rows * self.outputs * self.sets * self.trials * self.trial_exchanges
+
+    @property
+    def reveals(self) -> str:
+        """What the public rows tell about the nodes' inputs."""
+        return REVEALS.get(self.how, "what fedrelax.public says of this way of drawing them")
+
+    def numbers(self, label: Label) -> int:
+        """Return how many numbers a node has sent to all its neighbours together."""
+        return self.per_neighbour * self.neighbours.get(label, 0)
+
+
+def sharing_of(saved: SavedResult) -> Sharing:
+    """Count what left the nodes of a saved result."""
+    about = saved.about
+    both = about.get("objective") == "gtvmin" and about.get("public_for_each_node", False)
+    trials, trial_exchanges = _trials(saved)
+    return Sharing(
+        public_rows=int(about["public"]["rows"]),
+        outputs=int(about["outputs"]),
+        exchanges=int(about["exchanges"]),
+        sets=2 if both else 1,
+        how=str(about["public"]["how"]),
+        neighbours=_neighbours(saved),
+        trials=trials,
+        trial_exchanges=trial_exchanges,
+    )
+
+
+def _neighbours(saved: SavedResult) -> dict[Label, int]:
+    models = {line["node"] for line in saved.models}
+    number = {label: k for k, label in enumerate(saved.graph.labels)}
+    ends: IntArray = np.array(
+        [
+            (number[u], number[v])
+            for u, v in zip(saved.edges["source"], saved.edges["target"], strict=True)
+            if u in models and v in models
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 2)
+    counts = np.bincount(ends.ravel(), minlength=len(number)).tolist()
+    return {label: counts[k] for label, k in number.items() if label in models}
+
+
+def _trials(saved: SavedResult) -> tuple[int, int]:
+    """Return how many candidates exchange anything, and how often each of them does."""
+    if saved.choice is None:
+        return 0, 0
+    tried = saved.choice[saved.choice["alpha"] > 0]
+    candidates = len(tried[["wiring", "alpha"]].drop_duplicates())
+    return candidates, int(saved.choice["round"].max()) + 1
+
+
+def size_text(number: float) -> str:
+    """Return a number of bytes for reading.
+
+    >>> size_text(950), size_text(33_600), size_text(2.5e9)
+    ('950 bytes', '33.6 kB', '2.5 GB')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.0f} bytes"

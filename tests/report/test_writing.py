@@ -1,0 +1,227 @@
+"""How a report is made: from the saved files alone, the same each time, and honest in its counts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from fedrelax import FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.report import report_html, write_report
+from fedrelax.report.edges import strongest
+from fedrelax.report.facts import command
+from fedrelax.report.gains import over_nodes, saving, summary_of
+from fedrelax.report.layout import places, project, spread
+from fedrelax.report.sharing import sharing_of
+from fedrelax.report.words import did_it_help, headline, sharing_details, where
+from fedrelax.runtime import LocalExchange
+from fedrelax.storage import read_result, save_result
+
+from .conftest import HOSTILE, ring, save_network
+
+
+def data_of(page: str) -> dict:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_the_same_files_give_the_same_page_and_no_model_is_read(small, tmp_path):
+    pytest.importorskip("plotly")
+    first = write_report(small).read_bytes()
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(small, copy)
+    shutil.rmtree(copy / "models")
+    (copy / "report.html").unlink()
+    assert write_report(copy).read_bytes() == first
+    assert write_report(copy, tmp_path / "sent.html").read_bytes() == first
+
+
+def test_the_page_holds_the_numbers_of_the_files(small):
+    pytest.importorskip("plotly")
+    saved = read_result(small)
+    data = data_of(report_html(saved))
+    assert data["nodes"]["name"] == [str(label) for label in saved.graph.labels]
+    table = saved.nodes.set_index("node").loc[list(saved.graph.labels)]
+    assert data["nodes"]["together"] == pytest.approx(table["fedrelax"].tolist(), rel=1e-4)
+    assert data["edges"]["used"] == pytest.approx(saved.edges["used"].tolist(), rel=1e-4)
+    assert data["rounds"]["gtv"] == pytest.approx(saved.history["gtv"].tolist(), rel=1e-4)
+    own = saved.history_nodes
+    third = own[own["node"] == saved.graph.labels[2]]
+    assert data["curves"]["local_loss"][2] == pytest.approx(third["local_loss"].tolist(), rel=1e-4)
+
+
+def test_hostile_names_never_become_tags(hostile):
+    pytest.importorskip("plotly")
+    page = report_html(read_result(hostile))
+    assert data_of(page)["nodes"]["name"] == list(HOSTILE)
+    tags: list[str] = []
+    reader = HTMLParser()
+    reader.handle_starttag = lambda tag, attributes: tags.append(tag)  # type: ignore[method-assign]
+    reader.feed(page)
+    assert not {"img", "svg", "b"} & set(tags)
+    assert tags.count("script") == 5
+
+
+def test_without_plotly_it_says_what_brings_it(small, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
+    with pytest.raises(FedRelaxError, match=re.escape("pip install 'fedrelax[report]'")):
+        report_html(read_result(small))
+
+
+def test_a_result_without_test_rows_has_a_page_too(tmp_path):
+    pytest.importorskip("plotly")
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    fitted = FedRelaxRegressor(alpha=0.1, rounds=1).fit(X, X[:, 0], nodes=np.repeat(["a", "b"], 6))
+    saved = read_result(save_result(tmp_path / "out", fitted))
+    assert "Not measured" in report_html(saved)
+    assert command(saved) == ""
+
+
+def test_a_result_saved_before_there_were_reports_has_a_page_too(small, tmp_path):
+    pytest.importorskip("plotly")
+    shutil.copytree(small, tmp_path / "old")
+    about = json.loads((small / "result.json").read_text())
+    for name in ("losses", "public_for_each_node", "objective", "seed", "choice"):
+        del about[name]
+    (tmp_path / "old" / "result.json").write_text(json.dumps(about))
+    page = report_html(read_result(tmp_path / "old"))
+    assert "squared error" in page and "not known" in page
+
+
+# Where nodes stand
+
+
+def test_distances_from_the_middle_are_those_on_the_globe():
+    degrees = np.array([[60.2, 24.9], [69.9, 27.0], [62.2, 25.7], [65.0, 25.5]])
+    mean = degrees.mean(axis=0)
+    flat = project(np.vstack([degrees, 2 * mean - degrees]))  # so that the middle is near the mean
+    latitude, longitude = np.radians(degrees).T
+    a, b = np.radians(mean)
+    haversine = (
+        np.sin((latitude - a) / 2) ** 2
+        + np.cos(latitude) * np.cos(a) * np.sin((longitude - b) / 2) ** 2
+    )
+    true = 2 * 6371.0 * np.arcsin(np.sqrt(haversine))
+    centre = flat.mean(axis=0)
+    assert np.hypot(*(flat[:4] - centre).T) == pytest.approx(true, rel=0.03)
+
+
+def test_layouts_are_the_same_each_time_and_groups_stand_apart():
+    graph, blocks = Graph.stochastic_block((12, 12), 0.9, 0.0, random_state=0)
+    ends = np.array([(u, v) for u, v, _ in graph.edges()])
+    one, other = (spread(24, ends, np.ones(len(ends))) for _ in range(2))
+    assert np.array_equal(one, other)
+    middles = np.stack([one[blocks == k].mean(axis=0) for k in (0, 1)])
+    radius = max(np.hypot(*(one[blocks == k] - middles[k]).T).max() for k in (0, 1))
+    assert np.hypot(*(middles[0] - middles[1])) > 2 * radius
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_any_network_has_places(n):
+    none = np.empty((0, 2), dtype=np.int64)
+    for positions in (None, np.zeros((n, 2)), np.full((n, 2), np.nan)):
+        found = places(positions, False, none, np.empty(0), n)
+        assert found.points.shape == (n, 2) and np.isfinite(found.points).all()
+        assert np.abs(found.points).max() <= 1
+
+
+def test_a_node_without_a_place_stands_between_its_neighbours():
+    positions = np.array([[0.0, 0.0], [2.0, 0.0], [np.nan, np.nan]])
+    found = places(positions, False, np.array([[2, 0], [1, 2]]), np.ones(2), 3)
+    assert found.points[2] == pytest.approx((found.points[0] + found.points[1]) / 2)
+
+
+def test_of_too_many_edges_each_node_keeps_its_strongest():
+    ends = np.array([(i, j) for i in range(30) for j in range(i)])
+    used = np.random.default_rng(0).uniform(size=len(ends))
+    kept = strongest(ends, used, np.zeros(len(ends)), nodes=30, most=60)
+    assert len(kept) <= 60
+    for node in range(30):
+        own = np.flatnonzero((ends == node).any(axis=1))
+        assert own[np.argmax(used[own])] in kept
+
+
+# What left
+
+
+def test_the_account_of_what_left_is_what_was_delivered(tmp_path, monkeypatch):
+    delivered = dict.fromkeys((f"n{k}" for k in range(5)), 0)
+    collect = LocalExchange.collect
+
+    def counted(self, receiver, senders):
+        messages = collect(self, receiver, senders)
+        for message in messages:
+            delivered[message.sender] += message.predictions.size
+        return messages
+
+    monkeypatch.setattr(LocalExchange, "collect", counted)
+    graph = ring(list(delivered), near=1)
+    directory = save_network(tmp_path / "out", graph, engine="general", public_rows=17, rounds=3)
+    shared = sharing_of(read_result(directory))
+    assert shared.exchanges == 4
+    assert {label: shared.numbers(label) for label in graph.labels} == delivered
+
+
+def test_the_words_say_what_is_not_private(small):
+    saved = read_result(small)
+    text = " ".join(words for _, words in sharing_details(saved, sharing_of(saved)))
+    assert "not a privacy guarantee" in text and "None was added" in text
+    assert "points between two input rows" in text
+
+
+# The verdict
+
+
+def test_the_interval_is_the_paired_one_over_nodes(small):
+    summary = summary_of(read_result(small))
+    found = saving(summary, "alone").interval
+    expected = stats.ttest_rel(summary.nodes["alone"], summary.nodes["fedrelax"])
+    low, high = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_equal_shares_of_few_rows_are_not_certain():
+    assert over_nodes(np.full(4, 0.25)).low == 0.25
+    assert over_nodes(np.full(4, 0.25), least_variance=0.01).low < 0.25
+
+
+@pytest.mark.parametrize(
+    ("together", "words"),
+    [([1, 1.1, 0.9], "helped"), ([3, 3.1, 2.9], "hurt"), ([1, 3, 2], "No clear difference")],
+)
+def test_the_headline_follows_the_interval(together, words):
+    from fedrelax.report import summarise
+
+    nodes = pd.DataFrame({"node": list("abc"), "model": "m", "rows": 5, "test_rows": 5})
+    nodes["local"], nodes["pooled"], nodes["fedrelax"] = 2.0, 2.5, np.array(together, dtype=float)
+    summary = summarise("RMSE", nodes, {"local": 2.0, "pooled": 2.5, "fedrelax": together[0]})
+    assert words in headline(summary)
+    assert "Against each node alone" in did_it_help(summary)[1]
+
+
+def test_where_names_the_winners_and_the_losers(small):
+    saved = read_result(small)
+    summary = summary_of(saved)
+    text = " ".join(where(saved, summary))
+    best = summary.nodes.sort_values("gain").iloc[-1]
+    assert f"{best['node']} (+{best['gain']:.0f} %)" in text
+
+
+def test_the_command_makes_the_run_again():
+    class Saved:
+        config = {  # noqa: RUF012
+            "data": "/d/my table.csv", "node": "site", "target": "y", "features": ["a", "b c"],
+            "drop-missing": False, "alpha": "auto", "model-for": {"no 1": "tree"},
+        }  # fmt: skip
+
+    assert command(Saved()) == (
+        "fedrelax fit '/d/my table.csv' --node site --target y --features 'a,b c' --alpha auto "
+        "--model-for 'no 1=tree' --out result"
+    )
