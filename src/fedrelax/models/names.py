@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.extras import need
 
 DEFAULTS = {"regression": "ridge", "classification": "logistic"}
 """The model of a node for which none is named."""
@@ -93,6 +94,17 @@ def _knn(classify: bool) -> Any:
     return _scaled(NearestClassifier() if classify else NearestRegressor())
 
 
+def _framework(module: str, factory: str) -> Callable[[bool], Any]:
+    """Return how to make a model of another framework, or to say which extra is missing."""
+
+    def make(classify: bool) -> Any:
+        if module == "torch":
+            need("torch", "torch")  # the others ask for themselves
+        return getattr(importlib.import_module(f"fedrelax.models.{module}"), factory)(classify)
+
+    return make
+
+
 NAMES: dict[str, Callable[[bool], Any]] = {
     "ridge": _ridge,
     "linear": _linear,
@@ -103,6 +115,12 @@ NAMES: dict[str, Callable[[bool], Any]] = {
     "mlp": _mlp,
     "svm": _svm,
     "knn": _knn,
+    "torch-mlp": _framework("torch", "mlp"),
+    "torch-linear": _framework("torch", "linear"),
+    "keras-mlp": _framework("keras", "mlp"),
+    "xgboost": _framework("boost", "xgboost"),
+    "lightgbm": _framework("boost", "lightgbm"),
+    "hoeffding": _framework("incremental", "hoeffding"),
 }
 
 
