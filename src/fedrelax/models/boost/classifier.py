@@ -26,8 +26,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     template : the classifier whose settings are used.
 
-    After ``fit``: ``booster_``, the library's own model; ``classes_``; ``start_``, the scores to
-    which those of the trees are added.
+    After ``fit``: ``booster_``, the library's own model (None if all rows were alike: there is nothing
+    to split); ``classes_``; ``start_``, the scores to which those of the trees are added.
     """
 
     classes_: AnyArray
@@ -58,8 +58,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.n_features_in_ = classes, X.shape[1]
         self.start_ = _start(self.template, target, weight) if before is None else before.start_
         gradient = _gradient(target, weight, self.start_, library.curvature(K))
-        trees = None if before is None else before.booster_
-        self.booster_ = library.train(self.template, X, gradient, K, trees)
+        self.booster_ = None if before is None else before.booster_
+        if (X[0] != X).any():
+            self.booster_ = library.train(self.template, X, gradient, K, self.booster_)
         return self
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
@@ -67,7 +68,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         scores = LIBRARIES[package_of(self.template)].scores
         assert scores is not None
-        return _probabilities(scores(self.booster_, np.asarray(X)) + self.start_)
+        total = np.tile(self.start_, (len(X), 1))
+        if self.booster_ is not None:
+            total += scores(self.booster_, np.asarray(X)).reshape(total.shape)
+        return _probabilities(total)
 
     def predict(self, X: AnyArray) -> AnyArray:
         """Return the most likely class."""
@@ -135,7 +139,6 @@ def _gradient(
 
 def _probabilities(scores: FloatArray) -> FloatArray:
     """Return the softmax of scores; one column holds the score of the second of two classes."""
-    scores = scores.reshape(len(scores), -1).astype(float)
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))

@@ -122,12 +122,16 @@ def _settings(estimator: Any) -> dict[str, Any]:
 
 
 def _write_booster(package: str, booster: Any) -> bytes:
+    if booster is None:
+        return b""
     if package == "xgboost":
         return bytes(booster.save_raw("ubj"))
     return str(booster.model_to_string(num_iteration=-1)).encode()
 
 
 def _read_booster(package: str, content: bytes) -> Any:
+    if not content:
+        return None
     if package == "xgboost":
         import xgboost
 

@@ -71,6 +71,9 @@ def _train_lightgbm(
     settings = {k: v for k, v in given if v is not None and k not in ours}
     settings |= {"objective": lambda scores, _: gradient(scores), "num_threads": 1}
     settings.setdefault("verbosity", -1)
+    # LightGBM fails where it finds no feature to split; few rows must not make it drop them all.
+    settings.setdefault("min_data_in_bin", 1)
+    settings["feature_pre_filter"] = False
     if outputs > 2:
         settings["num_class"] = outputs
     rows = lightgbm.Dataset(X, np.zeros(len(X)))

@@ -84,6 +84,8 @@ class BoostModel(ScikitModel):
     ) -> Any:
         import sklearn
 
+        if len(X) == 1:  # LightGBM refuses a single row; two halves of it are the same
+            X, y, weight = X[[0, 0]], y[[0, 0]], weight[[0, 0]] / 2
         estimator = fresh(self._template, seed)
         inner = last_step(estimator)
         inner.set_params(**{self._library.threads: 1})

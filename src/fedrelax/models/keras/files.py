@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -111,7 +112,9 @@ def network_from_bytes(data: bytes, safe: bool, custom: dict[str, Any] | None = 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.keras"
         file.write_bytes(data)
-        return load_keras().saving.load_model(file, custom_objects=custom, safe_mode=safe)
+        with warnings.catch_warnings():  # an optimiser that has not begun has nothing to load
+            warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
+            return load_keras().saving.load_model(file, custom_objects=custom, safe_mode=safe)
 
 
 def _parts(config: Any) -> Iterator[dict[str, Any]]:
