@@ -12,9 +12,15 @@ def hoeffding(classify: bool) -> IncrementalModel:
     Leaves answer with a mean or with class shares, so that the tree can be saved without pickle.
     """
     need("river", "incremental")
-    from river import tree
+    from river.tree import HoeffdingTreeClassifier, HoeffdingTreeRegressor
 
-    settings = {"grace_period": 10, "delta": 0.05, "tau": 0.1, "max_depth": 8}
     if classify:
-        return IncrementalModel(tree.HoeffdingTreeClassifier(leaf_prediction="mc", **settings))
-    return IncrementalModel(tree.HoeffdingTreeRegressor(leaf_prediction="mean", **settings))
+        tree = HoeffdingTreeClassifier(
+            grace_period=20, delta=0.05, tau=1.0, max_depth=8, leaf_prediction="mc"
+        )
+        return IncrementalModel(tree, passes=3)
+    return IncrementalModel(
+        HoeffdingTreeRegressor(
+            grace_period=10, delta=0.05, tau=0.1, max_depth=8, leaf_prediction="mean"
+        )
+    )
