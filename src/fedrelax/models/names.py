@@ -151,6 +151,8 @@ def _imported(name: str, task: str) -> Any:
     """Import ``package.module:Class`` and make one of it."""
     from sklearn.base import is_classifier, is_regressor
 
+    from fedrelax.models.incremental import is_incremental
+
     module_name, _, class_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -163,7 +165,10 @@ def _imported(name: str, task: str) -> Any:
     if kind is None:
         hint = did_you_mean(class_name, vars(module))
         raise FedRelaxError(f"model {name!r}: {module_name} has no class {class_name!r}{hint}")
-    if not (isinstance(kind, type) and hasattr(kind, "fit") and hasattr(kind, "predict")):
+    river_like = isinstance(kind, type) and is_incremental(kind)
+    if not river_like and not (
+        isinstance(kind, type) and hasattr(kind, "fit") and hasattr(kind, "predict")
+    ):
         raise FedRelaxError(
             f"model {name!r} is not a model: name a class with fit and predict, in the style of "
             "scikit-learn"
@@ -175,6 +180,8 @@ def _imported(name: str, task: str) -> Any:
             f"model {name!r} cannot be made without arguments ({type(error).__name__}: {error}); "
             "give all its arguments a default, or use the library from Python"
         ) from error
+    if river_like:
+        return model  # whether it predicts numbers or classes is asked where nodes are made
     if task == "regression" and is_classifier(model):
         raise FedRelaxError(f"model {name!r} predicts classes, and the target holds numbers")
     if task == "classification" and is_regressor(model):
