@@ -3,10 +3,18 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+ALL := $(VENV)/.ready-all
+CORE := .venv-core
+PIP := -m pip install --quiet --disable-pip-version-check
 
 DOCUMENTED := estimators graph network solvers models losses public runtime selection evaluation baselines comparison theory wiring learned cv datasets linear storage
 
-.PHONY: help setup demo test test-fast lint format docs bench pictures clean
+# Without any extra: what models, storage, estimators and the command line do when a framework is missing.
+# The other layers never import one, and `make test` has run them; so has it the slow tests.
+CORE_TESTS := tests/models tests/storage tests/test_estimators.py tests/test_frameworks.py \
+	tests/test_layers.py tests/test_documents.py tests/cli/test_cli_fit.py
+
+.PHONY: help setup demo test test-core test-fast lint format docs bench pictures clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -14,7 +22,19 @@ help:  ## list the targets
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(PIP) --editable '.[dev]'
+	@touch $@
+
+# PyTorch comes first and by itself, in a version that is known to work; the rest then finds it there.
+$(ALL): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP) torch==2.13.0
+	$(BIN)/python $(PIP) --editable '.[dev,all]'
+	@touch $(READY) $@
+
+$(CORE)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python $(PIP) --editable '.[dev]'
 	@touch $@
 
 setup: $(READY)  ## make the virtual environment
@@ -22,11 +42,14 @@ setup: $(READY)  ## make the virtual environment
 demo: $(READY)  ## train a mixed network on handwritten digits and show the result
 	$(BIN)/fedrelax demo --out demo-result
 
-test: $(READY)  ## lint, types and all tests
+test: $(ALL)  ## lint, types and all tests, with every framework
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras
+	$(CORE)/bin/pytest -m "not slow" $(CORE_TESTS)
 
 test-fast: $(READY)  ## the tests that take seconds
 	$(BIN)/pytest -m "not slow"
@@ -46,11 +69,11 @@ docs: $(READY)  ## write the API reference to site/ and run every example of the
 	@echo "open site/index.html"
 
 bench: $(READY)  ## measure the speed and write benchmarks/RESULTS.md (about ten minutes)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python $(PIP) torch==2.13.0
 	$(BIN)/python -m fedrelax.bench.results benchmarks/RESULTS.md
 
 pictures: $(READY)  ## draw the pictures of the README anew (needs Chromium)
 	$(BIN)/python tools/pictures.py docs/images
 
 clean:  ## remove what was made
-	rm -rf $(VENV) demo-result site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CORE) demo-result site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,24 @@ settings.register_profile("steady", deadline=None, max_examples=25, derandomize=
 settings.load_profile("steady")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+PACKAGES = {
+    "torch-mlp": ("torch", "fedrelax.models.torch"),
+    "torch-linear": ("torch", "fedrelax.models.torch"),
+    "keras-mlp": ("keras",),
+    "xgboost": ("xgboost",),
+    "lightgbm": ("lightgbm",),
+    "hoeffding": ("river",),
+}
+"""What the models of some names need."""
+
+
+def skip_without_packages(name: str) -> None:
+    """Skip a test of a named model where its extra is not installed."""
+    for package in PACKAGES.get(name, ()):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"the model {name} needs {package}, which is not installed")
 
 
 @pytest.fixture

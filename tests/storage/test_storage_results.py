@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, Ridge
 
+from conftest import skip_without_packages
 from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.models.names import NAMES, model_by_name
 from fedrelax.storage import load_result, read_result, save_result
@@ -34,6 +35,7 @@ def rows(labels=("a", "b", "c"), each=9):
 def test_every_named_model_comes_back_without_trust(tmp_path, name, task):
     if (name, task) == ("logistic", "regression"):
         pytest.skip("no such model")
+    skip_without_packages(name)
     X, y, nodes = rows()
     kind, target = FedRelaxRegressor, y
     if task == "classification":
@@ -48,6 +50,7 @@ def test_every_named_model_comes_back_without_trust(tmp_path, name, task):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_named_models_stand_a_node_with_one_row(name):
+    skip_without_packages(name)
     X, y, nodes = rows()
     keep = np.r_[0, 9:27]
     task = "classification" if name == "logistic" else "regression"

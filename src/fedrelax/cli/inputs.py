@@ -21,8 +21,8 @@ from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.names import DEFAULTS, model_by_name
 from fedrelax.public import DRAWS
 from fedrelax.splits import TEST_STREAM, group_rows, training_mask
+from fedrelax.storage.formats import check_savable
 from fedrelax.storage.labels import by_text, check_labels, find_label
-from fedrelax.storage.trust import pack
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 
@@ -118,7 +118,7 @@ def read_inputs(config: LearningConfig, note: Callable[[str], None]) -> Inputs:
     train = split_rows(source.table.nodes, config.test_share, config.seed, note, otherwise)
     inputs = source.inputs(train)
     for label in {name: label for label, name in inputs.model_names.items()}.values():
-        pack(label, inputs.models[label])  # what cannot be saved should not be trained
+        check_savable(label, inputs.models[label])  # what cannot be saved should not be trained
     return inputs
 
 

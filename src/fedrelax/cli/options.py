@@ -44,8 +44,9 @@ DropMissing = Annotated[
 Model = Annotated[
     str | None,
     typer.Option(
-        help="ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn, or "
-        "package.module:Class. Default: ridge for numbers, logistic for classes.",
+        help="ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an extra: "
+        "torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or package.module:Class. "
+        "Default: ridge for numbers, logistic for classes.",
         rich_help_panel=MODELS,
     ),
 ]

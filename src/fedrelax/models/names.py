@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.extras import need
 
 DEFAULTS = {"regression": "ridge", "classification": "logistic"}
 """The model of a node for which none is named."""
@@ -93,6 +94,17 @@ def _knn(classify: bool) -> Any:
     return _scaled(NearestClassifier() if classify else NearestRegressor())
 
 
+def _framework(module: str, factory: str) -> Callable[[bool], Any]:
+    """Return how to make a model of another framework, or to say which extra is missing."""
+
+    def make(classify: bool) -> Any:
+        if module == "torch":
+            need("torch", "torch")  # the others ask for themselves
+        return getattr(importlib.import_module(f"fedrelax.models.{module}"), factory)(classify)
+
+    return make
+
+
 NAMES: dict[str, Callable[[bool], Any]] = {
     "ridge": _ridge,
     "linear": _linear,
@@ -103,6 +115,12 @@ NAMES: dict[str, Callable[[bool], Any]] = {
     "mlp": _mlp,
     "svm": _svm,
     "knn": _knn,
+    "torch-mlp": _framework("torch", "mlp"),
+    "torch-linear": _framework("torch", "linear"),
+    "keras-mlp": _framework("keras", "mlp"),
+    "xgboost": _framework("boost", "xgboost"),
+    "lightgbm": _framework("boost", "lightgbm"),
+    "hoeffding": _framework("incremental", "hoeffding"),
 }
 
 
@@ -133,6 +151,8 @@ def _imported(name: str, task: str) -> Any:
     """Import ``package.module:Class`` and make one of it."""
     from sklearn.base import is_classifier, is_regressor
 
+    from fedrelax.models.incremental import is_incremental
+
     module_name, _, class_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -145,7 +165,10 @@ def _imported(name: str, task: str) -> Any:
     if kind is None:
         hint = did_you_mean(class_name, vars(module))
         raise FedRelaxError(f"model {name!r}: {module_name} has no class {class_name!r}{hint}")
-    if not (isinstance(kind, type) and hasattr(kind, "fit") and hasattr(kind, "predict")):
+    river_like = isinstance(kind, type) and is_incremental(kind)
+    if not river_like and not (
+        isinstance(kind, type) and hasattr(kind, "fit") and hasattr(kind, "predict")
+    ):
         raise FedRelaxError(
             f"model {name!r} is not a model: name a class with fit and predict, in the style of "
             "scikit-learn"
@@ -157,6 +180,8 @@ def _imported(name: str, task: str) -> Any:
             f"model {name!r} cannot be made without arguments ({type(error).__name__}: {error}); "
             "give all its arguments a default, or use the library from Python"
         ) from error
+    if river_like:
+        return model  # whether it predicts numbers or classes is asked where nodes are made
     if task == "regression" and is_classifier(model):
         raise FedRelaxError(f"model {name!r} predicts classes, and the target holds numbers")
     if task == "classification" and is_regressor(model):

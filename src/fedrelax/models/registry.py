@@ -9,7 +9,10 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Task
+from fedrelax.models.boost import BoostModel, is_boosted
 from fedrelax.models.gaussian_process import GaussianProcessModel
+from fedrelax.models.incremental import IncrementalNode, is_incremental
+from fedrelax.models.keras import KerasNode, is_keras
 from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
 from fedrelax.models.scikit import ScikitModel
 
@@ -45,6 +48,9 @@ def _is_our_linear(estimator: Any) -> bool:
 OURS: tuple[tuple[Matches, Builds], ...] = (
     (_is_our_linear, LinearNode),
     (_is_gaussian_process, GaussianProcessModel),
+    (is_keras, KerasNode),
+    (is_boosted, BoostModel),
+    (is_incremental, IncrementalNode),
 )
 
 

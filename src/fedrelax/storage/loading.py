@@ -17,10 +17,11 @@ from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, Task, adapt
 from fedrelax.runtime import History, Record
 from fedrelax.solvers import Result
+from fedrelax.storage.formats import Packed, format_named, types_to_trust, unpack
 from fedrelax.storage.labels import by_text
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, Fitted
-from fedrelax.storage.trust import read_bytes, refusal, types_to_trust, unpack
+from fedrelax.storage.trust import read_bytes, refusal
 from fedrelax.typing import Label
 
 LABEL_COLUMNS = ("node", "source", "target")
@@ -111,8 +112,8 @@ def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
 
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
-    files = {line["node"]: read_bytes(saved.directory / line["file"]) for line in saved.models}
-    needed = {label: types_to_trust(label, data) for label, data in files.items()}
+    files = {line["node"]: _packed(saved, line) for line in saved.models}
+    needed = {label: types_to_trust(label, packed) for label, packed in files.items()}
     refused = {label: [t for t in types if t not in trust] for label, types in needed.items()}
     refused = {label: types for label, types in refused.items() if types}
     if refused:
@@ -120,7 +121,13 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
         mistyped = [name for name in trust if did_you_mean(name, types)]
         hint = f" (--trust {mistyped[0]} is another name)" if mistyped else ""
         raise FedRelaxError(refusal(refused, types) + hint)
-    return {label: adapt(unpack(label, data, trust), saved.task) for label, data in files.items()}
+    return {label: adapt(unpack(label, file, trust), saved.task) for label, file in files.items()}
+
+
+def _packed(saved: SavedResult, line: dict[str, Any]) -> Packed:
+    """Return a model's file; results from before there were formats hold skops files."""
+    form = format_named(line.get("format", "skops"))
+    return Packed(form, read_bytes(saved.directory / line["file"]))
 
 
 def _json(path: Path) -> Any:

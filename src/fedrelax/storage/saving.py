@@ -2,8 +2,8 @@
 
 ==================  =================================================================
 result.json         task, classes, features, the graph's nodes, alpha, rounds, versions
-models.json         the node, the file and the kind of every model
-models/             one skops file per node
+models.json         the node, the file, its format and the kind of every model
+models/             one file per node, in a format of ``storage.formats``
 metrics.json        the errors on the test rows and the verdict
 nodes.csv           a line per node: rows and errors
 edges.csv           the whole graph, with the final discrepancy each way
@@ -32,10 +32,10 @@ from fedrelax.losses import get_loss
 from fedrelax.models.criteria import last_step
 from fedrelax.selection import wiring_name
 from fedrelax.solvers import Result
+from fedrelax.storage.formats import Packed, pack, types_to_trust
 from fedrelax.storage.labels import check_labels, file_name
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.storage.toml import dump_toml
-from fedrelax.storage.trust import pack, types_to_trust
 from fedrelax.typing import Label
 from fedrelax.wiring import as_wiring
 
@@ -76,7 +76,7 @@ def save_result(
             "node_column": node_column if node_column is not None else fitted.node_column_,
             "target_column": target,
             "types_to_trust": sorted(
-                {t for label, (_, data) in models.items() for t in types_to_trust(label, data)}
+                {t for label, (_, file) in models.items() for t in types_to_trust(label, file)}
             ),
         }
         write_json(draft / MARK, about)
@@ -181,15 +181,20 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
-def _write_models(draft: Path, models: Mapping[Label, tuple[Any, bytes]]) -> None:
+def _write_models(draft: Path, models: Mapping[Label, tuple[Any, Packed]]) -> None:
     (draft / "models").mkdir()
     index = []
-    for number, (label, (model, data)) in enumerate(models.items(), start=1):
-        file = f"models/{file_name(number, label, '.skops')}"
-        (draft / file).write_bytes(data)
+    for number, (label, (model, packed)) in enumerate(models.items(), start=1):
+        file = f"models/{file_name(number, label, packed.format.ending)}"
+        (draft / file).write_bytes(packed.data)
         kind = type(last_step(model))
         index.append(
-            {"node": label, "file": file, "type": f"{kind.__module__}.{kind.__qualname__}"}
+            {
+                "node": label,
+                "file": file,
+                "format": packed.format.name,
+                "type": f"{kind.__module__}.{kind.__qualname__}",
+            }
         )
     write_json(draft / "models.json", index)
 

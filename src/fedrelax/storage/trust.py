@@ -21,61 +21,29 @@ OURS = ("fedrelax.models.", "fedrelax.losses.", "sklearn.")
 NEVER = ("sklearn.externals.", "sklearn.utils._testing", "sklearn.conftest", "sklearn.datasets.")
 
 
-def pack(label: Label, model: Any) -> bytes:
-    """Return a model as the bytes of a skops file, or say which node's cannot be written.
+def to_bytes(model: Any) -> bytes:
+    """Return a model as the bytes of a skops file."""
+    from skops.io import dumps
 
-    The bytes are read back once: skops writes a function as its name, and a lambda has none.
-    """
-    from skops.io import dumps, get_untrusted_types, loads
-
-    try:
-        data = bytes(dumps(model, compression=zipfile.ZIP_DEFLATED))
-        loads(data, trusted=get_untrusted_types(data=data))
-        return data
-    except Exception as error:  # skops raises whatever the model's own methods raise
-        text = " ".join(str(error).split())
-        raise FedRelaxError(
-            f"node {label!r}: its model {type(model).__name__} cannot be saved without pickle "
-            f"({type(error).__name__}: {text}); use a model whose attributes are plain values, "
-            "arrays and estimators"
-        ) from error
+    return bytes(dumps(model, compression=zipfile.ZIP_DEFLATED))
 
 
-def types_to_trust(label: Label, data: bytes) -> list[str]:
-    """Return the types in a skops file that a user has to trust by name."""
-    return sorted(name for name in _named_types(label, data) if not _is_ours(name))
+def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
+    """Return the model in a skops file; types that are neither ours nor in ``trust`` are refused."""
+    from skops.io import get_untrusted_types, loads
 
-
-def unpack(label: Label, data: bytes, trust: Sequence[str] = ()) -> Any:
-    """Return the model in a skops file, if all its types are trusted."""
-    from skops.io import loads
-
-    named = _named_types(label, data)
+    named = list(get_untrusted_types(data=data))
     refused = [name for name in named if name not in trust and not _is_ours(name)]
     if refused:
-        raise FedRelaxError(refusal([label], refused))
-    try:
-        return loads(data, trusted=named)
-    except Exception as error:  # whatever the types' own methods raise
-        raise _unloadable(label, error) from error
+        raise FedRelaxError(f"its types are not trusted: {', '.join(sorted(refused))}")
+    return loads(data, trusted=named)
 
 
-def _named_types(label: Label, data: bytes) -> list[str]:
-    """Return the types in a skops file that skops itself does not trust."""
+def types_in(data: bytes) -> list[str]:
+    """Return the types in a skops file that a user has to trust by name."""
     from skops.io import get_untrusted_types
 
-    try:
-        return list(get_untrusted_types(data=data))
-    except Exception as error:  # a damaged file can fail in many ways
-        raise _unloadable(label, error) from error
-
-
-def _unloadable(label: Label, error: Exception) -> FedRelaxError:
-    text = " ".join(str(error).split())
-    return FedRelaxError(
-        f"node {label!r}: its saved model cannot be loaded ({type(error).__name__}: {text}); "
-        "check that the file is whole and that the packages it was made with are installed"
-    )
+    return sorted(name for name in get_untrusted_types(data=data) if not _is_ours(name))
 
 
 def refusal(labels: Iterable[Label], types: Iterable[str]) -> str:

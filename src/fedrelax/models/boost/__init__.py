@@ -1,0 +1,14 @@
+"""XGBoost, LightGBM and CatBoost as local models (extra ``boost``; CatBoost as you bring it)."""
+
+from fedrelax.models.boost.classifier import BoostedClassifier, CodedClassifier
+from fedrelax.models.boost.model import BoostModel, is_boosted
+from fedrelax.models.boost.named import lightgbm, xgboost
+
+__all__ = [
+    "BoostModel",
+    "BoostedClassifier",
+    "CodedClassifier",
+    "is_boosted",
+    "lightgbm",
+    "xgboost",
+]

@@ -1,0 +1,145 @@
+"""Boosted classifiers that know soft labels, any labels, and classes they have never seen."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fedrelax.models.boost.libraries import LIBRARIES, Gradient, package_of
+from fedrelax.typing import AnyArray, FloatArray
+
+SMALLEST = 1e-6
+"""The least class share from which scores start; a class that nobody has seen would start at minus
+infinity."""
+
+
+class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """An ``XGBClassifier`` or ``LGBMClassifier`` trained on class probabilities instead of labels.
+
+    Trees are boosted on the cross-entropy against soft labels, with the gradients that the library
+    itself uses for hard ones. That is the same as K weighted copies of every row, with K times fewer
+    rows, and a row counts once for settings such as the least number of rows in a leaf. Scores start
+    at the logarithms of the class shares.
+
+    template : the classifier whose settings are used.
+
+    After ``fit``: ``booster_``, the library's own model (None if all rows were alike: there is nothing
+    to split); ``classes_``; ``start_``, the scores to which those of the trees are added.
+    """
+
+    classes_: AnyArray
+    start_: FloatArray
+    booster_: Any
+
+    def __init__(self, template: Any) -> None:
+        self.template = template
+
+    def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> Self:
+        """Fit hard labels."""
+        classes, codes = np.unique(y, return_inverse=True)
+        weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight)
+        return self.fit_soft(np.asarray(X), np.eye(len(classes))[codes], weight, classes)
+
+    def fit_soft(
+        self,
+        X: AnyArray,
+        target: FloatArray,
+        weight: FloatArray,
+        classes: AnyArray,
+        before: BoostedClassifier | None = None,
+    ) -> Self:
+        """Fit class probabilities, one column per class; with ``before``, add trees to its own."""
+        library = LIBRARIES[package_of(self.template)]
+        assert library.train is not None
+        K = len(classes)
+        self.classes_, self.n_features_in_ = classes, X.shape[1]
+        self.start_ = _start(self.template, target, weight) if before is None else before.start_
+        gradient = _gradient(target, weight, self.start_, library.curvature(K))
+        self.booster_ = None if before is None else before.booster_
+        if (X[0] != X).any():
+            self.booster_ = library.train(self.template, X, gradient, K, self.booster_)
+        return self
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        check_is_fitted(self)
+        scores = LIBRARIES[package_of(self.template)].scores
+        assert scores is not None
+        total = np.tile(self.start_, (len(X), 1))
+        if self.booster_ is not None:
+            total += scores(self.booster_, np.asarray(X)).reshape(total.shape)
+        return _probabilities(total)
+
+    def predict(self, X: AnyArray) -> AnyArray:
+        """Return the most likely class."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+
+class CodedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that insists on the labels 0 to k - 1, behind any labels.
+
+    estimator : the classifier that gets the codes; after ``fit`` it is ``estimator_``.
+    """
+
+    classes_: AnyArray
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: AnyArray, y: AnyArray, **given: Any) -> Self:
+        """Fit the estimator to codes; ``given`` goes to its own ``fit``."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.estimator_ = self.estimator.fit(X, codes, **given)
+        return self
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict_proba(X))
+
+    def predict(self, X: AnyArray) -> AnyArray:
+        """Return the most likely class."""
+        check_is_fitted(self)
+        return np.asarray(self.classes_[np.asarray(self.estimator_.predict(X), dtype=np.int64)])
+
+
+def _start(template: Any, target: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return the scores before the first tree: log class shares, or what the settings ask for."""
+    settings = template.get_params()
+    share = weight @ target / weight.sum()
+    if settings.get("base_score") is not None:
+        share = np.full(len(share), 1 / len(share))
+        if len(share) == 2:
+            share = np.array([1 - settings["base_score"], settings["base_score"]])
+    elif settings.get("boost_from_average") is False:
+        share = np.full(len(share), 1 / len(share))
+    start = np.log(np.clip(share, SMALLEST, None))
+    return np.asarray(start[1:] - start[:1] if len(start) == 2 else start)
+
+
+def _gradient(
+    target: FloatArray, weight: FloatArray, start: FloatArray, curvature: float
+) -> Gradient:
+    """Return the derivatives of the weighted cross-entropy by the scores; two classes have one."""
+    if target.shape[1] == 2:
+        target, curvature = target[:, 1:], 1.0
+    scale = weight[:, None]
+
+    def gradient(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        p = _probabilities(scores.reshape(target.shape) + start)[:, -target.shape[1] :]
+        first = scale * (p - target)
+        second = scale * np.clip(curvature * p * (1 - p), 1e-16, None)
+        return first.reshape(scores.shape), second.reshape(scores.shape)
+
+    return gradient
+
+
+def _probabilities(scores: FloatArray) -> FloatArray:
+    """Return the softmax of scores; one column holds the score of the second of two classes."""
+    if scores.shape[1] == 1:
+        scores = np.hstack([np.zeros_like(scores), scores])
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

@@ -1,0 +1,7 @@
+"""Models that learn on, row by row, from round to round: those of river (extra ``incremental``)."""
+
+from fedrelax.models.incremental.named import hoeffding
+from fedrelax.models.incremental.node import IncrementalModel, IncrementalNode, is_incremental
+from fedrelax.models.incremental.saved import SavedTree
+
+__all__ = ["IncrementalModel", "IncrementalNode", "SavedTree", "hoeffding", "is_incremental"]

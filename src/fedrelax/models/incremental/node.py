@@ -1,0 +1,148 @@
+"""The adapter for models with river's ``learn_one`` and ``predict_one``."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.models.criteria import LOG, SQUARED
+from fedrelax.models.scikit import hardened, shaped
+from fedrelax.models.weights import resample
+from fedrelax.typing import AnyArray, FloatArray
+
+
+class IncrementalModel(BaseEstimator):  # type: ignore[misc]
+    """A river model with how it is to learn. A bare river model takes part with these defaults.
+
+    model : anything with ``learn_one`` and ``predict_one``, such as
+        ``river.tree.HoeffdingTreeRegressor()``.
+    passes : how often the rows of a round are learned.
+    learn_on : keep what was learned in earlier rounds, and learn the rows of this round on top. That
+        is what such a model is for, so it does not wait for the solver's ``continued``. With False it
+        starts afresh in every round, unless the solver says ``continued=True``.
+    """
+
+    def __init__(self, model: Any, passes: int = 1, learn_on: bool = True) -> None:
+        self.model = model
+        self.passes = passes
+        self.learn_on = learn_on
+
+
+def is_incremental(estimator: Any) -> bool:
+    """Whether an estimator learns row by row."""
+    if isinstance(estimator, IncrementalModel):
+        return True
+    return hasattr(estimator, "learn_one") and hasattr(estimator, "predict_one")
+
+
+class IncrementalNode(LocalModel):
+    """A river model at a node.
+
+    Rows come in an order drawn from the node's seed. Weights go in as ``w`` where ``learn_one`` takes
+    it, otherwise rows are resampled. A soft label is one row per class, with its share of the weight.
+    """
+
+    def __init__(self, estimator: Any, task: Task) -> None:
+        self.task = task
+        given = (
+            estimator if isinstance(estimator, IncrementalModel) else IncrementalModel(estimator)
+        )
+        if not is_incremental(given.model):
+            raise FedRelaxError(
+                f"IncrementalModel got {given.model!r}, which has no learn_one and predict_one; pass "
+                "a model of river"
+            )
+        if isinstance(given.passes, bool) or not isinstance(given.passes, int) or given.passes < 1:
+            raise FedRelaxError(f"passes={given.passes!r} must be a whole number of at least 1")
+        classifies = hasattr(given.model, "predict_proba_one")
+        if classifies != task.is_classification:
+            kinds = ("classes", "numbers") if classifies else ("numbers", "classes")
+            raise FedRelaxError(
+                f"{type(given.model).__name__} predicts {kinds[0]}, and the target holds {kinds[1]}"
+            )
+        if not classifies and task.n_outputs > 1:
+            raise FedRelaxError(
+                f"{type(given.model).__name__} predicts one number per row, and the target has "
+                f"{task.n_outputs}"
+            )
+        self._settings, self._model, self._learned = given, given.model, False
+        self._weighs = "w" in inspect.signature(given.model.learn_one).parameters
+
+    @property
+    def estimator(self) -> Any:
+        """The plain river model."""
+        return self._model
+
+    @property
+    def fits(self) -> frozenset[str] | None:
+        """Hoeffding trees split by variance or by entropy; of others nothing is known."""
+        if not self.name.startswith("Hoeffding"):
+            return None
+        return LOG if self.task.is_classification else SQUARED
+
+    @property
+    def weights(self) -> str:
+        """Exact where ``learn_one`` takes ``w``, resampled where it does not."""
+        return "exact" if self._weighs else "resampled"
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> IncrementalNode:
+        """Return a model that has learned the rows, on top of what it knew or afresh."""
+        goes_on = self._learned and (continued or self._settings.learn_on)
+        model = copy.deepcopy(self._model if goes_on else self._settings.model)
+        if not goes_on and getattr(model, "seed", 0) is None:
+            model = model.clone({"seed": seed})
+        rng = np.random.default_rng(seed)
+        rows = stack(terms)
+        for _ in range(self._settings.passes):
+            for x, y, w in self._lessons(rows, rng):
+                if self._weighs:
+                    model.learn_one(x, y, w=w)
+                else:
+                    model.learn_one(x, y)
+        fitted = copy.copy(self)
+        fitted._model, fitted._learned = model, True
+        return fitted
+
+    def _lessons(self, rows: Rows, rng: np.random.Generator) -> Iterator[tuple[Any, Any, float]]:
+        """Yield features by number, label or number, and weight, in random order."""
+        target = rows.target
+        if self._weighs:
+            order = rng.permutation(len(rows))
+        else:
+            order = rng.permutation(resample(rows.weight, len(rows), rng))
+            target = hardened(target) if self.task.is_classification else target
+        flat = rows.X.reshape(len(rows), -1)
+        labels = None if self.task.classes is None else self.task.classes.tolist()
+        for r in order.tolist():
+            x, w = dict(enumerate(flat[r].tolist())), float(rows.weight[r])
+            if labels is None:
+                yield x, float(target[r, 0]), w
+                continue
+            for c in np.flatnonzero(target[r]).tolist():
+                yield x, labels[c], w * float(target[r, c])
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return numbers, or class probabilities; a class that was never seen has none."""
+        rows = (dict(enumerate(row)) for row in X.reshape(len(X), -1).tolist())
+        if self.task.classes is None:
+            answer = np.array([self._model.predict_one(x) for x in rows], dtype=float)
+            return shaped(answer, len(X), 1)
+        labels = self.task.classes.tolist()
+        share = [[told.get(c, 0.0) for c in labels] for told in map(self._shares, rows)]
+        return as_shares(np.array(share, dtype=float))
+
+    def _shares(self, x: dict[int, float]) -> dict[Any, float]:
+        return dict(self._model.predict_proba_one(x))
+
+
+def as_shares(values: FloatArray) -> FloatArray:
+    """Return rows that sum to 1; a row that says nothing says that all classes are alike."""
+    values = np.where(values.sum(axis=1, keepdims=True) > 0, values, 1.0)
+    return np.asarray(values / values.sum(axis=1, keepdims=True))

@@ -1,0 +1,148 @@
+"""Hoeffding trees on disk: what a tree answers, as plain JSON.
+
+river has no file format but pickle, which is never loaded here. A file holds the splits and the answer
+of every leaf: the tree that is read back predicts the same, and does not learn on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.incremental.node import IncrementalModel, as_shares
+from fedrelax.typing import AnyArray, FloatArray, IntArray
+
+SAVED = {"HoeffdingTreeRegressor": "mean", "HoeffdingTreeClassifier": "mc"}
+"""The trees that can be saved, and the ``leaf_prediction`` that they need."""
+
+FIELDS = ("feature", "threshold", "left", "right", "value")
+
+
+class SavedTree(BaseEstimator):  # type: ignore[misc]
+    """A Hoeffding tree that was read from a file: it predicts, and does not learn.
+
+    Node k goes to ``left[k]`` if feature ``feature[k]`` is at most ``threshold[k]``, else to
+    ``right[k]``; a leaf has the feature -1 and answers with row k of ``value``.
+    """
+
+    def __init__(
+        self,
+        feature: Sequence[int],
+        threshold: Sequence[float],
+        left: Sequence[int],
+        right: Sequence[int],
+        value: Sequence[Sequence[float]],
+        classes: Sequence[Any] | None = None,
+    ) -> None:
+        self.feature, self.threshold, self.left, self.right = feature, threshold, left, right
+        self.value = value
+        self.classes = classes
+        if classes is not None:
+            self.classes_ = np.asarray(classes)
+
+    def fit(self, X: AnyArray, y: AnyArray) -> Self:
+        """Refuse: what a tree has learned from is not in the file."""
+        raise FedRelaxError(
+            "this tree was read from a file: it predicts and cannot learn on; start with a new one"
+        )
+
+    def _leaves(self, X: AnyArray) -> IntArray:
+        X = np.asarray(X, dtype=float).reshape(len(X), -1)
+        feature, threshold = np.asarray(self.feature), np.asarray(self.threshold)
+        left, right = np.asarray(self.left), np.asarray(self.right)
+        at = np.zeros(len(X), dtype=np.int64)
+        inner = feature[at] >= 0
+        while inner.any():
+            k = at[inner]
+            goes_left = X[inner, feature[k]] <= threshold[k]
+            at[inner] = np.where(goes_left, left[k], right[k])
+            inner = feature[at] >= 0
+        return at
+
+    def predict(self, X: AnyArray) -> AnyArray:
+        """Return numbers, or the most likely classes."""
+        if self.classes is not None:
+            return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        return np.asarray(self._values()[self._leaves(X), 0])
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        if self.classes is None:
+            raise FedRelaxError("this tree predicts numbers; use predict")
+        return np.asarray(self._values()[self._leaves(X)])
+
+    def _values(self) -> FloatArray:
+        return np.asarray(self.value, dtype=float)
+
+
+def check_savable(model: Any) -> None:
+    """Refuse a river model that cannot be written without pickle, before it is trained."""
+    tree = model.model if isinstance(model, IncrementalModel) else model
+    if isinstance(tree, SavedTree):
+        return
+    asked = SAVED.get(type(tree).__name__)
+    if asked is None or tree.leaf_prediction != asked or tree.nominal_attributes:
+        raise FedRelaxError(
+            f"its model {type(tree).__name__} cannot be saved without pickle; of river, "
+            "HoeffdingTreeRegressor(leaf_prediction='mean') and HoeffdingTreeClassifier("
+            "leaf_prediction='mc') on numbers can"
+        )
+
+
+def to_bytes(tree: Any) -> bytes:
+    """Return a fitted Hoeffding tree (or one that was read before) as JSON."""
+    check_savable(tree)
+    if not isinstance(tree, SavedTree):
+        tree = frozen(tree)
+    fields = {name: getattr(tree, name) for name in (*FIELDS, "classes")}
+    return json.dumps(fields, allow_nan=False).encode()
+
+
+def from_bytes(data: bytes, trust: Sequence[str]) -> SavedTree:
+    """Return the tree in a file."""
+    fields = json.loads(data)
+    tree = SavedTree(**{name: fields[name] for name in (*FIELDS, "classes")})
+    sizes = {len(fields[name]) for name in FIELDS}
+    inner = [k for k, feature in enumerate(fields["feature"]) if feature >= 0]
+    # Children come after their parents, so no walk can go round in a circle.
+    ordered = all(k < fields[side][k] < max(sizes) for k in inner for side in ("left", "right"))
+    if len(sizes) != 1 or not ordered:
+        raise FedRelaxError("its tree is damaged; run the fit again")
+    return tree
+
+
+def frozen(tree: Any) -> SavedTree:
+    """Return what a Hoeffding tree answers now, as a tree of plain numbers."""
+    classes = sorted(tree.classes) if hasattr(tree, "classes") else None
+    fields: dict[str, list[Any]] = {name: [] for name in FIELDS}
+
+    def add(node: Any) -> int:
+        k = len(fields["feature"])
+        branch = hasattr(node, "children")
+        if branch and type(node).__name__ != "NumericBinaryBranch":
+            raise FedRelaxError(f"its tree has a {type(node).__name__}, which cannot be saved")
+        for name in ("left", "right"):
+            fields[name].append(-1)
+        fields["feature"].append(node.feature if branch else -1)
+        fields["threshold"].append(float(node.threshold) if branch else 0.0)
+        fields["value"].append([] if branch else _answer(node, tree, classes))
+        if branch:
+            fields["value"][k] = [0.0] * (1 if classes is None else len(classes))
+            fields["left"][k], fields["right"][k] = (add(child) for child in node.children)
+        return k
+
+    add(tree._root)
+    return SavedTree(**fields, classes=classes)
+
+
+def _answer(leaf: Any, tree: Any, classes: list[Any] | None) -> list[float]:
+    told = leaf.prediction({}, tree=tree)
+    if classes is None:
+        return [float(told)]
+    shares = np.array([[told.get(c, 0.0) for c in classes]])
+    return list(as_shares(shares)[0].tolist())

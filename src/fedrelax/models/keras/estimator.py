@@ -1,0 +1,161 @@
+"""A Keras network with what fedrelax needs to train it: epochs, batches, scales, classes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.keras.backend import load_keras, steady
+from fedrelax.models.keras.outputs import probabilities
+from fedrelax.typing import AnyArray, FloatArray
+
+Factory = Callable[[tuple[int, ...], int], Any]
+MANY = 4096
+
+
+class KerasModel(BaseEstimator):  # type: ignore[misc]
+    """A compiled Keras model, or a function that makes one, as the model of a node.
+
+    model : a compiled ``keras.Model``, which every fit starts from with the weights it has; or a
+        function of the input shape and the number of outputs (of classes, in classification) that
+        returns one. A classifier ends in one output per class, as probabilities or, with a loss that
+        says ``from_logits=True``, as scores; for two classes one output with binary cross-entropy
+        does. The optimiser starts anew in every fit.
+    epochs, batch_size : of one fit, that is, of one node in one round.
+    scale : standardise inputs, and in regression the target, by the rows of the fit.
+
+    After training: ``model_``, the plain fitted ``keras.Model`` (it sees scaled rows if ``scale``),
+    and ``classes_``.
+    """
+
+    weights_: list[Any]
+    input_shape_: tuple[int, ...]
+    outputs_: int
+    classes_: AnyArray | None
+    center_: FloatArray
+    spread_: FloatArray
+    target_center_: FloatArray
+    target_spread_: FloatArray
+
+    def __init__(
+        self, model: Any, epochs: int = 20, batch_size: int = 32, scale: bool = False
+    ) -> None:
+        self.model = model
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.scale = scale
+
+    @property
+    def model_(self) -> Any:
+        """The fitted network."""
+        if not hasattr(self, "weights_"):
+            raise FedRelaxError("this KerasModel is not fitted yet; train a network with it first")
+        if not hasattr(self, "_network"):
+            with steady(0):
+                self._network = self.build(self.input_shape_, self.outputs_)
+                self._network.set_weights(self.weights_)
+        return self._network
+
+    def build(self, shape: tuple[int, ...], outputs: int) -> Any:
+        """Return a new, compiled network for rows of this shape."""
+        keras = load_keras()
+        if isinstance(self.model, keras.Model):
+            network = _copy_of(self.model)
+        else:
+            network = self.model(shape, outputs)
+            if not (isinstance(network, keras.Model) and network.compiled):
+                raise FedRelaxError(
+                    "the function of a KerasModel must return a compiled keras.Model; end it with "
+                    "model.compile(optimizer, loss) and return model"
+                )
+        if not network.built:
+            network.build((None, *shape))
+        return network
+
+    def scaled(self, X: AnyArray) -> AnyArray:
+        """Return inputs as the network sees them."""
+        if self.scale:
+            X = (X - self.center_) / self.spread_
+        return np.asarray(X, dtype=np.float32)
+
+    def outputs_for(self, X: AnyArray) -> FloatArray:
+        """Return numbers, or class probabilities, of shape (rows, outputs)."""
+        with steady(0):
+            raw = self.model_.predict(self.scaled(X), batch_size=MANY, verbose=0)
+        answer = np.asarray(raw, dtype=float).reshape(len(X), -1)
+        if self.classes_ is not None:
+            return probabilities(answer, self.model_.loss, len(self.classes_))
+        if self.scale:
+            answer = answer * self.target_spread_ + self.target_center_
+        return answer
+
+    def predict(self, X: AnyArray) -> AnyArray:
+        """Return labels, or numbers (1-D for one output)."""
+        answer = self.outputs_for(np.asarray(X))
+        if self.classes_ is not None:
+            return np.asarray(self.classes_[answer.argmax(axis=1)])
+        return answer[:, 0] if answer.shape[1] == 1 else answer
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        if self.classes_ is None:
+            raise FedRelaxError("this KerasModel predicts numbers; use predict")
+        return self.outputs_for(np.asarray(X))
+
+    # Processes and copies get the network as a file: Keras objects do not travel by themselves.
+
+    def __getstate__(self) -> dict[str, Any]:
+        keras = load_keras()
+        state = {k: v for k, v in vars(self).items() if k != "_network"}
+        if isinstance(self.model, keras.Model):
+            from fedrelax.models.keras.files import network_to_bytes
+
+            state["model"] = network_to_bytes(self.model)
+        return {**state, "_backend": keras.backend.backend()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        load_keras(state["_backend"])
+        if isinstance(state["model"], bytes):
+            from fedrelax.models.keras.files import network_from_bytes
+
+            state["model"] = network_from_bytes(state["model"], safe=False)
+        self.__dict__.update({k: v for k, v in state.items() if k != "_backend"})
+
+
+def check_model(model: Any) -> None:
+    """Refuse what is neither a compiled model nor a function of shape and outputs."""
+    keras = load_keras()
+    if isinstance(model, keras.Model):
+        if not model.compiled:
+            raise FedRelaxError(
+                f"the Keras model {model.name!r} is not compiled; call model.compile(optimizer, loss)"
+            )
+        if isinstance(model.outputs if model.built else None, list) and len(model.outputs) > 1:
+            raise FedRelaxError(
+                f"the Keras model {model.name!r} has {len(model.outputs)} outputs; one is needed"
+            )
+        return
+    try:
+        inspect.signature(model).bind((1,), 1)
+    except (TypeError, ValueError):
+        raise FedRelaxError(
+            f"KerasModel got {model!r}; pass a compiled keras.Model, or a function of the input shape "
+            "and the number of outputs that returns one"
+        ) from None
+
+
+def _copy_of(model: Any) -> Any:
+    """Return another network of the same layers, weights and settings, with a new optimiser."""
+    network = load_keras().models.clone_model(model)
+    if model.built:
+        if not network.built:
+            network.build(model.input_shape)
+        network.set_weights(model.get_weights())
+    optimizer = type(model.optimizer).from_config(model.optimizer.get_config())
+    network.compile(optimizer=optimizer, loss=model.loss, run_eagerly=model.run_eagerly)
+    return network

@@ -1,0 +1,105 @@
+"""The adapter for Keras: a ``KerasModel``, or a bare compiled ``keras.Model``."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.models.keras.backend import load_keras, steady
+from fedrelax.models.keras.estimator import KerasModel, check_model
+from fedrelax.models.keras.outputs import check_outputs, criterion_of, training_rows
+from fedrelax.models.scikit import shaped
+from fedrelax.typing import AnyArray, FloatArray
+
+
+def is_keras(estimator: Any) -> bool:
+    """Whether this is a ``KerasModel`` or a Keras model; asking does not import Keras."""
+    if isinstance(estimator, KerasModel):
+        return True
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(estimator, getattr(keras, "Model", ()))
+
+
+class KerasNode(LocalModel):
+    """A Keras network at a node: sample weights, soft labels, and training that can go on."""
+
+    def __init__(self, estimator: Any, task: Task) -> None:
+        self.task = task
+        self._estimator = estimator if isinstance(estimator, KerasModel) else KerasModel(estimator)
+        template = self._estimator.model
+        check_model(template)
+        self._is_network = isinstance(template, load_keras().Model)
+        if self._is_network and template.built:
+            width = int(template.output_shape[-1])
+            check_outputs(width, template.loss, task.n_outputs, task.is_classification)
+
+    @property
+    def estimator(self) -> KerasModel:
+        """The fitted ``KerasModel``, or the one that was given."""
+        return self._estimator
+
+    @property
+    def fits(self) -> frozenset[str] | None:
+        """The compiled loss, where it is a usual one; a function's loss is not known yet."""
+        return criterion_of(self._estimator.model) if self._is_network else None
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> KerasNode:
+        """Return a network trained for some epochs, from the present weights or from the first ones."""
+        rows, before = stack(terms), self._estimator
+        goes_on = continued and hasattr(before, "weights_")
+        made = KerasModel(before.model, before.epochs, before.batch_size, before.scale)
+        made.classes_ = self.task.classes
+        made.input_shape_, made.outputs_ = rows.X.shape[1:], self.task.n_outputs
+        if made.scale:
+            _set_scale(made, rows, before if goes_on else None)
+        with steady(seed):
+            network = made.build(made.input_shape_, made.outputs_)
+            if goes_on:
+                network.set_weights(before.weights_)
+            self._train(network, made, rows)
+            made.weights_, made._network = network.get_weights(), network
+        fitted = copy.copy(self)
+        fitted._estimator = made
+        return fitted
+
+    def _train(self, network: Any, made: KerasModel, rows: Rows) -> None:
+        width, classify = int(network.output_shape[-1]), self.task.is_classification
+        check_outputs(width, network.loss, self.task.n_outputs, classify)
+        X, target, weight = made.scaled(rows.X), rows.target, rows.weight
+        if classify:
+            X, target, weight = training_rows(X, target, weight, network.loss, width)
+        elif made.scale:
+            target = (target - made.target_center_) / made.target_spread_
+        network.fit(
+            X,
+            target,
+            sample_weight=weight / weight.mean(),  # Keras divides by rows, not by weights.
+            epochs=made.epochs,
+            batch_size=made.batch_size,
+            verbose=0,
+        )
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return numbers, or class probabilities."""
+        return shaped(self._estimator.outputs_for(X), len(X), self.task.n_outputs)
+
+
+def _set_scale(made: KerasModel, rows: Rows, before: KerasModel | None) -> None:
+    """Take means and spreads from the rows, or keep those that the weights have grown with."""
+    source: Any = before
+    if source is None:
+        made.center_, made.spread_ = _center_and_spread(rows.X)
+        made.target_center_, made.target_spread_ = _center_and_spread(rows.target)
+        return
+    made.center_, made.spread_ = source.center_, source.spread_
+    made.target_center_, made.target_spread_ = source.target_center_, source.target_spread_
+
+
+def _center_and_spread(values: AnyArray) -> tuple[FloatArray, FloatArray]:
+    spread = values.std(axis=0)
+    return values.mean(axis=0), np.where(spread > 0, spread, 1.0)

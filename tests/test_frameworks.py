@@ -1,0 +1,94 @@
+"""Networks that mix frameworks train, are saved, and predict the same in a new process."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import skip_without_packages
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "six_frameworks.py"
+HEAVY = {"torch", "keras", "xgboost", "lightgbm", "river", "catboost", "safetensors"}
+
+
+def example():
+    spec = importlib.util.spec_from_file_location("six_frameworks", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["regression", "classification"])
+@pytest.mark.parametrize("left_out", ["PyTorch", None], ids=["five", "six"])
+def test_unlike_frameworks_train_together_and_predict_the_same_elsewhere(tmp_path, task, left_out):
+    """To 1e-6: PyTorch, Keras and XGBoost compute with single precision."""
+    for name in ("keras-mlp", "xgboost", *(() if left_out else ("torch-mlp",))):
+        skip_without_packages(name)
+    six = example()
+    nodes = tuple(node for node in six.NODES if node != left_out)
+    fitted = six.train(task, tmp_path / task, nodes)
+    formats = {
+        line["node"]: line["format"]
+        for line in json.loads((tmp_path / task / "models.json").read_text())
+    }
+    assert formats["Keras"] == "keras" and formats["XGBoost"] == "xgboost"
+    assert formats["tree"] == formats["machine"] == formats["line"] == "skops"
+    assert left_out or formats["PyTorch"] == "torch"
+    X, y, places = six.data(task, nodes, 100, seed=2)
+    for node in nodes:
+        here = places == node
+        assert fitted.score(X[here], y[here], places[here]) > 0.5, node
+    assert six.difference(fitted, task, tmp_path / task) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fedrelax",
+        "from fedrelax import FedRelaxRegressor, FedRelaxClassifier, FedRelax, Network",
+        "from fedrelax.storage import load_result, save_result",
+        "from fedrelax.models.names import model_by_name; model_by_name('ridge', 'regression')",
+    ],
+)
+def test_the_library_imports_no_framework(code):
+    told = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert HEAVY.isdisjoint(told.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("torch-mlp", "torch", "torch"),
+        ("keras-mlp", "keras", "keras"),
+        ("xgboost", "xgboost", "boost"),
+        ("lightgbm", "lightgbm", "boost"),
+        ("hoeffding", "river", "incremental"),
+    ],
+)
+def test_a_missing_extra_is_named_before_any_work(name, package, extra):
+    """The table does not even exist: the model is looked at first."""
+    code = f"""
+import sys
+class Missing:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] == {package!r}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+sys.argv = "fedrelax fit no.csv --node n --target t --model {name} --out never".split()
+from fedrelax.cli import main
+main()
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert told.returncode == 2
+    assert told.stderr.strip() == (
+        f"error: {package} is not installed; pip install 'fedrelax[{extra}]' brings it"
+    )
