@@ -10,6 +10,7 @@ from fedrelax.report.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
 from fedrelax.report.summary import Summary
 from fedrelax.report.tables import by_kind, percent
 from fedrelax.storage import SavedResult
+from fedrelax.wiring.discover import SMALL
 
 LONGEST = 40
 UNMEASURED = "No rows were kept for testing, so whether it helped was not measured."
@@ -141,6 +142,7 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
     kept = [
         ("Rows, labels, parameters", "0. None of them is in any message."),
         ("Predictions", _predictions(shared, outputs, sets)),
+        ("To candidates", _to_candidates(saved)),
         ("While alpha was chosen", _in_trials(shared)),
         ("Public rows", f"{_drawn(shared.how)}. They reveal {shared.reveals}."),
         (
@@ -177,6 +179,16 @@ def _predictions(shared: Sharing, outputs: str, sets: str) -> str:
         f"first models, then every round) = {per:,} numbers of {BYTES} bytes, "
         f"{size_text(BYTES * per)}, from each node to each neighbour. With {spread} neighbours, all "
         f"nodes together sent {size_text(BYTES * total)}."
+    )
+
+
+def _to_candidates(saved: SavedResult) -> str:
+    """Say what the table of edges cannot: beyond so many nodes only the found ones are in it."""
+    if saved.about["wiring"] != "discover" or len(saved.graph) <= SMALL:
+        return ""
+    return (
+        "While neighbours were searched for, predictions also went to candidates that did not become "
+        "neighbours; these are not counted."
     )
 
 
