@@ -374,4 +374,4 @@ def test_more_than_two_thousand_nodes_find_each_other_without_all_pairs():
     def error(models):
         return np.square([models[i].estimator.coef_ - weights[i] for i in range(n)]).mean()
 
-    assert error(result.local_models) < 0.1 * error(result.alone)
+    assert error(result.local_models) < 0.2 * error(result.alone)
