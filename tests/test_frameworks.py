@@ -81,7 +81,7 @@ import sys
 class Missing:
     def find_spec(self, name, *_):
         if name.partition(".")[0] == {package!r}:
-            raise ModuleNotFoundError(name)
+            raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Missing())
 sys.argv = "fedrelax fit no.csv --node n --target t --model {name} --out never".split()
 from fedrelax.cli import main

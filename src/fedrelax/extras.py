@@ -1,4 +1,4 @@
-"""Packages that come with an extra: imported when they are needed, named when they are missing."""
+"""Packages that are not always there: import one, or say how to install it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from fedrelax.errors import FedRelaxError
 
 
 def need(module: str, extra: str) -> Any:
-    """Import and return a module, or say which extra brings it."""
+    """Import and return ``module``; where it is missing, name the extra that brings it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
         raise FedRelaxError(
             f"{module} is not installed; pip install 'fedrelax[{extra}]' brings it"
         ) from error

@@ -161,7 +161,7 @@ def test_same_seed_same_result_and_the_callers_generators_stay():
     "make", [lambda: KerasModel(deep, epochs=2), linear], ids=["function", "bare"]
 )
 def test_workers_do_not_change_the_result(make):
-    network = regression_network(np.random.default_rng(0), make(), n=2)
+    network = regression_network(np.random.default_rng(0), make(), n=2, m_pub=5)
     one, two = (FedRelax(alpha=0.5, rounds=1, n_jobs=n).solve(network) for n in (1, 2))
     grid = np.random.default_rng(1).normal(size=(9, 3))
     for label in one.local_models:
@@ -191,7 +191,8 @@ def test_a_fitted_model_survives_pickling_between_processes():
 def test_the_estimators_take_keras_models():
     rng = np.random.default_rng(0)
     X, nodes = rng.normal(size=(20, 3)), np.repeat(["a", "b"], 10)
-    fitted = FedRelaxRegressor(linear(), rounds=1, public_rows=10, alpha="auto")
+    model = KerasModel(linear(), epochs=1)
+    fitted = FedRelaxRegressor(model, rounds=1, public_rows=10, alpha="auto")
     assert fitted.fit(X, X[:, 0], nodes=nodes).predict(X, nodes).shape == (20,)
     labels = np.where(X[:, 0] > 0, "up", "down")
     model = KerasModel(linear(2, "categorical_crossentropy", "softmax"), epochs=30)

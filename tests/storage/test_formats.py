@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from conftest import skip_without_packages
+from conftest import PACKAGES, skip_without_packages
 from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor
 from fedrelax.models.names import model_by_name
 from fedrelax.storage import load_result, read_result, save_result
@@ -49,6 +49,8 @@ def test_a_model_says_its_format_and_comes_back(tmp_path, name, task):
     assert {line["format"] for line in lines} == {FORMS[name]}
     ending = format_named(FORMS[name]).ending
     assert all((tmp_path / "out" / line["file"]).name.endswith(ending) for line in lines)
+    package = PACKAGES.get(name, ("numpy",))[0]
+    assert package in read_result(tmp_path / "out").about["versions"]
     loaded = load_result(tmp_path / "out")
     assert np.array_equal(loaded.predict(X, nodes), fitted.predict(X, nodes))
     if task == "classification":

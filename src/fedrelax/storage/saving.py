@@ -20,6 +20,7 @@ from __future__ import annotations
 import datetime
 import json
 import platform
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,9 @@ from fedrelax.wiring import as_wiring
 
 FORMAT = 1
 """The version of this layout; a reader refuses what it does not know."""
+
+FRAMEWORKS = ("torch", "keras", "xgboost", "lightgbm", "catboost", "river")
+"""Packages whose versions are noted if they are in use."""
 
 Fitted = FedRelaxRegressor | FedRelaxClassifier
 
@@ -178,7 +182,12 @@ def versions() -> dict[str, str]:
     from importlib.metadata import version
 
     packages = ("fedrelax", "scikit-learn", "numpy", "scipy", "skops")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+    used = [name for name in FRAMEWORKS if sys.modules.get(name) is not None]
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+        **{name: str(sys.modules[name].__version__) for name in used},
+    }
 
 
 def _write_models(draft: Path, models: Mapping[Label, tuple[Any, Packed]]) -> None:
