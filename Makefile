@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 ALL := $(VENV)/.ready-all
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
+# One process per core, one file at a time; so each computes with one thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 DOCUMENTED := estimators graph network solvers models losses public runtime selection evaluation baselines comparison theory wiring learned cv datasets linear storage
 
@@ -46,13 +48,13 @@ test: $(ALL)  ## lint, types and all tests, with every framework
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(PYTEST)
 
 test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras
-	$(CORE)/bin/pytest -m "not slow" $(CORE_TESTS)
+	OMP_NUM_THREADS=1 $(CORE)/bin/pytest -n auto --dist loadfile -m "not slow" $(CORE_TESTS)
 
 test-fast: $(READY)  ## the tests that take seconds
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: $(READY)  ## style and types only
 	$(BIN)/ruff check .
