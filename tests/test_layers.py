@@ -12,7 +12,7 @@ import fedrelax
 ROOT = Path(fedrelax.__file__).parent
 LAYERS = [
     {"errors", "typing"},
-    {"graph", "losses", "splits", "linear"},
+    {"graph", "losses", "splits", "linear", "extras"},
     {"theory", "wiring"},
     {"models", "public", "datasets"},
     {"network"},

@@ -19,7 +19,7 @@ from fedrelax.graph.matrices import from_pairs
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, Task, adapt
 from fedrelax.network import Network
-from fedrelax.runtime.engine import Inputs, refit
+from fedrelax.runtime.refits import Inputs, refit
 from fedrelax.solvers.checks import check_count
 from fedrelax.splits import deal
 from fedrelax.typing import AnyArray, FloatArray, Label
