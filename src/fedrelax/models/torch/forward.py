@@ -73,22 +73,25 @@ def _dense(layers: list[tuple[str, Any]], parameters: Parameters, X: Tensor) -> 
 
     Rows that all nets share meet all first layers in a single product of two matrices.
     """
-    h, fresh = X.mT, False
+    n = len(parameters[f"{layers[0][0]}.weight"])
+    h, rows, fresh = X.mT, X.shape[-2], False
     for name, layer in layers:
         if type(layer) is nn.Linear:
-            h = _affine(parameters[f"{name}.weight"], parameters.get(f"{name}.bias"), h)
-        elif type(layer) is nn.ReLU and fresh:
-            h = torch.relu_(h)  # Nothing else needs the layer's own output.
+            weight, bias = parameters[f"{name}.weight"], parameters.get(f"{name}.bias")
+            shared = layer is layers[0][1] and X.ndim == 2
+            h = _first(weight, bias, h) if shared else _later(weight, bias, h.reshape(n, -1, rows))
+            fresh = True
         else:
-            h = layer(h)
-        fresh = type(layer) is nn.Linear
-    return h.mT
+            # Nothing else needs the output of a linear layer, so it may be overwritten.
+            h = torch.relu_(h) if fresh and type(layer) is nn.ReLU else layer(h)
+            fresh = False
+    return h.reshape(n, -1, rows).mT
 
 
-def _affine(weight: Tensor, bias: Tensor | None, h: Tensor) -> Tensor:
-    if h.ndim == 3:
-        return weight @ h if bias is None else torch.baddbmm(bias[:, :, None], weight, h)
-    n, after, before = weight.shape
-    flat = weight.reshape(n * after, before)
-    whole = flat @ h if bias is None else torch.addmm(bias.reshape(-1, 1), flat, h)
-    return whole.view(n, after, -1)
+def _first(weight: Tensor, bias: Tensor | None, h: Tensor) -> Tensor:
+    flat = weight.reshape(-1, weight.shape[2])
+    return flat @ h if bias is None else torch.addmm(bias.reshape(-1, 1), flat, h)
+
+
+def _later(weight: Tensor, bias: Tensor | None, h: Tensor) -> Tensor:
+    return weight @ h if bias is None else torch.baddbmm(bias[:, :, None], weight, h)

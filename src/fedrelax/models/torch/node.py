@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -45,7 +44,8 @@ class TorchNode(BatchedModel):
         return self._own
 
     def _with(self, own: Trained | None, stacked: tuple[Stack, int] | None = None) -> TorchNode:
-        node = copy.copy(self)
+        node = object.__new__(TorchNode)
+        node.task, node._model, node._key = self.task, self._model, self._key
         node._own, node._stacked = own, stacked
         return node
 

@@ -92,6 +92,10 @@ def one_thread() -> Iterator[None]:
 def seeded(device: Any, *numbers: int) -> Iterator[None]:
     """Draw from a stream that the numbers determine; PyTorch's own stays where it was."""
     digest = hashlib.sha256(repr(numbers).encode()).digest()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(int.from_bytes(digest[:7], "big"))
+    seed, on_gpu = int.from_bytes(digest[:7], "big"), device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        # torch.manual_seed would note a traceback for every kind of device that is not there.
+        torch.default_generator.manual_seed(seed)
+        if on_gpu:
+            torch.cuda.manual_seed(seed)
         yield
