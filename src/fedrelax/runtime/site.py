@@ -13,7 +13,7 @@ import numpy as np
 from fedrelax.losses import Loss
 from fedrelax.models import LocalModel, Rows, Task
 from fedrelax.network import Node
-from fedrelax.public import DRAWS, PublicRows
+from fedrelax.public import PublicRows, draw_like
 from fedrelax.runtime.messages import Message
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -190,7 +190,7 @@ class Site:
 
     def _own_echo(self, echo: Distillation, round: int) -> Rows:
         rng = np.random.default_rng([self.seed, round])
-        z = DRAWS[echo.draw](self.public.of(self.label), echo.rows, rng)
+        z = draw_like(echo.draw, self.public.of(self.label), echo.rows, rng)
         return Rows(z, self.model.predict(z), np.ones(len(z)), self.coupling.loss)
 
     # Measure

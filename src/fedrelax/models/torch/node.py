@@ -25,33 +25,41 @@ class TorchNode(BatchedModel):
         self.task = task
         self._model = model
         self._own: Trained | None = None
+        self._shown: Trained | None = None
         self._stacked: tuple[Stack, int] | None = None
         self._key: tuple[Hashable | None] | None = None
 
     @property
     def estimator(self) -> TorchModel:
         """The description, which predicts after the first fit."""
-        trained = self._trained()
-        if trained is None:
-            return self._model
-        return self._model.fitted(trained.without_optimizer(), self.task)
+        net = self._net()
+        return self._model if net is None else self._model.fitted(net, self.task)
 
-    def _trained(self) -> Trained | None:
-        """Return the node's own net, taken out of the stack if it lies there."""
+    def _net(self) -> Trained | None:
+        """Return the net to predict with, taken out of the stack if it lies there."""
+        if self._shown is None and self._own is not None:
+            self._shown = self._own.without_optimizer()
+        elif self._shown is None and self._stacked is not None:
+            stack, place = self._stacked
+            self._shown = stack.trained(place)
+        return self._shown
+
+    def _last(self) -> Trained | None:
+        """Return what training goes on from."""
         if self._own is None and self._stacked is not None:
             stack, place = self._stacked
-            self._own = stack.trained(place)
+            self._own = stack.trained(place, to_go_on=True)
         return self._own
 
     def _with(self, own: Trained | None, stacked: tuple[Stack, int] | None = None) -> TorchNode:
         node = object.__new__(TorchNode)
         node.task, node._model, node._key = self.task, self._model, self._key
-        node._own, node._stacked = own, stacked
+        node._own, node._shown, node._stacked = own, None, stacked
         return node
 
     def __getstate__(self) -> dict[str, Any]:
-        self._trained()
-        return {**self.__dict__, "_stacked": None, "_key": None}
+        self._last()
+        return {**self.__dict__, "_shown": None, "_stacked": None, "_key": None}
 
     @property
     def name(self) -> str:
@@ -69,13 +77,13 @@ class TorchNode(BatchedModel):
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> TorchNode:
         """Return the net after one more fit; see ``TorchModel`` on when it starts afresh."""
-        before = self._trained() if self._model.warm_start or continued else None
+        before = self._last() if self._model.warm_start or continued else None
         return self._with(train(self._model, self.task, terms, before, seed))
 
     def predict(self, X: AnyArray) -> FloatArray:
         """Return numbers or class probabilities."""
-        trained = self._trained()
-        return (self._model.trained() if trained is None else trained).predict(X, self.task)
+        net = self._net()
+        return (self._model.trained() if net is None else net).predict(X, self.task)
 
     # All at once
 

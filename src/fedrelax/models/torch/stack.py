@@ -41,6 +41,7 @@ class Stack:
     fixed: dict[str, Tensor]
     """Parameters that are not trained."""
     scaling: Scaling | None
+    input_shape: tuple[int, ...]
     optimizer: dict[str, Any] | None = None
     schedule: dict[str, Any] | None = None
     fits: int = 0
@@ -58,7 +59,9 @@ class Stack:
         fixed = {name: whole[name] for name, p in names[0].items() if not p.requires_grad}
         scalings = [net.scaling for net in nets if net.scaling is not None]
         scaling = Scaling.stack(scalings) if scalings else None
-        return cls(nets[0].module, task, len(nets), torch.cat(trained), fixed, scaling)
+        return cls(
+            nets[0].module, task, len(nets), torch.cat(trained), fixed, scaling, nets[0].input_shape
+        )
 
     def parts(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Yield name and values (n, *shape) of every trained parameter, as parts of ``flat``."""
@@ -84,20 +87,23 @@ class Stack:
                 found.append(None if output is None else finished(output, self.task))
         return found
 
-    def trained(self, place: int) -> Trained:
-        """Return one node's net, as if it had been trained by itself."""
+    def trained(self, place: int, to_go_on: bool = False) -> Trained:
+        """Return one node's net, as if it had been trained by itself; ``to_go_on``: its optimiser too."""
         module = copy.deepcopy(self.module)
         own = {**dict(self.parts(self.flat)), **self.fixed}
         with torch.no_grad():
             for name, parameter in module.named_parameters():
                 parameter.copy_(own[name][place])
         scaling = None if self.scaling is None else self.scaling.at(place)
-        optimizer = None if self.optimizer is None else self._optimizer_at(place)
-        return Trained(module.eval(), scaling, optimizer, self.schedule, self.fits)
+        net = Trained(module.eval(), scaling, self.input_shape)
+        if not to_go_on:
+            return net
+        optimizer = self._optimizer_at(place)
+        return replace(net, optimizer=optimizer, schedule=self.schedule, fits=self.fits)
 
     def _optimizer_at(self, place: int) -> dict[str, Any]:
         """Return the optimiser's state with one node's numbers only."""
-        assert self.optimizer is not None
+        assert self.optimizer is not None, "an untrained stack goes on as a stack"
         names = [name for name, _ in self.module.named_parameters()]
         state: dict[int, dict[str, Any]] = {}
         for key, value in self.optimizer["state"].get(0, {}).items():

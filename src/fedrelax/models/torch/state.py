@@ -28,6 +28,8 @@ class Trained:
 
     module: Any
     scaling: Scaling | None
+    input_shape: tuple[int, ...]
+    """Of a row."""
     optimizer: dict[str, Any] | None = None
     schedule: dict[str, Any] | None = None
     fits: int = 0

@@ -102,7 +102,7 @@ def started(model: TorchModel, task: Task, term: Rows, seed: int) -> Trained:
     if model.scale:
         classify, device = task.is_classification, model.place()
         scaling = Scaling.of(term.X, term.target, classify, model.number, device)
-    return Trained(module, scaling)
+    return Trained(module, scaling, term.X.shape[1:])
 
 
 def train(
