@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
     from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
     from fedrelax.graph import Graph
-    from fedrelax.models import LinearModel, SoftmaxModel, register_adapter
+    from fedrelax.models import LinearModel, SoftmaxModel, TorchModel, register_adapter
     from fedrelax.network import Network
     from fedrelax.runtime import Callback, Distillation
     from fedrelax.solvers import FedRelax, LinearFedRelax
@@ -34,6 +34,7 @@ __all__ = [
     "Network",
     "NodeFitError",
     "SoftmaxModel",
+    "TorchModel",
     "register_adapter",
 ]
 
@@ -42,7 +43,7 @@ _HOMES = {
     "errors": ("FedRelaxError", "FedRelaxWarning", "NodeFitError"),
     "estimators": ("FedRelaxClassifier", "FedRelaxRegressor"),
     "graph": ("Graph",),
-    "models": ("LinearModel", "SoftmaxModel", "register_adapter"),
+    "models": ("LinearModel", "SoftmaxModel", "TorchModel", "register_adapter"),
     "network": ("Network",),
     "runtime": ("Callback", "Distillation"),
     "solvers": ("FedRelax", "LinearFedRelax"),

@@ -64,7 +64,9 @@ class FedRelaxCV(BaseEstimator):  # type: ignore[misc]
             raise FedRelaxError("FedRelaxCV needs nodes: one label per row, or a column's name")
         inner = FedRelaxRegressor() if self.estimator is None else self.estimator
         rows, labels, _ = split_off_nodes(X, nodes)
-        checked, target = validate_data(self, rows, y, dtype=float, multi_output=True)
+        checked, target = validate_data(
+            self, rows, y, dtype=float, multi_output=True, allow_nd=True
+        )
         alphas = self.alphas
         if alphas is None:
             alphas = inner.alphas_for(list(dict.fromkeys(np.asarray(labels).tolist())))

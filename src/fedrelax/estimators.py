@@ -15,6 +15,7 @@ from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.losses import Loss
 from fedrelax.models import LinearModel
+from fedrelax.models.registry import is_net
 from fedrelax.network import Network
 from fedrelax.public import draw_public
 from fedrelax.runtime import Callback, Distillation
@@ -101,7 +102,13 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
         X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         X, y = validate_data(
-            self, X, y, dtype=float, multi_output=True, y_numeric=self._kind == "regression"
+            self,
+            X,
+            y,
+            dtype=float,
+            multi_output=True,
+            y_numeric=self._kind == "regression",
+            allow_nd=True,
         )
         y = self._check_target(y)
         if nodes is None:
@@ -270,7 +277,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
             if missing:
                 raise FedRelaxError(f"the dict of models has none for node {listing(missing)}")
             return {label: given[label] for label in labels}
-        if callable(given) and not hasattr(given, "fit"):
+        if callable(given) and not hasattr(given, "fit") and not is_net(given):
             return {label: given(label) for label in labels}
         return dict.fromkeys(labels, given)
 
@@ -285,7 +292,7 @@ class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
         if nodes is None:
             nodes = self.node_column_
         X, nodes, _ = split_off_nodes(X, nodes)
-        X = validate_data(self, X, reset=False, dtype=float)
+        X = validate_data(self, X, reset=False, dtype=float, allow_nd=True)
         if nodes is None:
             if len(self.models_) > 1:
                 raise FedRelaxError(
@@ -322,8 +329,8 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
 
     Parameters
     ----------
-    estimator : a scikit-learn regressor for every node, or a dict node -> regressor, or a function
-        of the node's label. Default: ``Ridge()``.
+    estimator : a scikit-learn regressor or a ``TorchModel`` for every node, or a dict node -> model,
+        or a function of the node's label. Default: ``Ridge()``.
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
     alpha : how much neighbours count, from 0 (each alone) upwards; "auto" chooses it, and the rounds,
         by cross-validation on the training rows.

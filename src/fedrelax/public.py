@@ -97,10 +97,10 @@ def draw_public(
         )
     if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
         raise FedRelaxError(f"public_rows={rows!r} must be a whole number of at least 1")
-    pooled = np.concatenate(list(inputs))
-    if pooled.ndim != 2:
-        raise FedRelaxError(
-            f"public={how!r} draws rows of tables, but the inputs have shape {pooled.shape}; "
-            "give the public rows yourself"
-        )
-    return DRAWS[how](pooled, int(rows), rng)
+    return draw_like(how, np.concatenate(list(inputs)), int(rows), rng)
+
+
+def draw_like(how: str, inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
+    """Draw rows in the shape of the inputs'; of images, say, every number is a column."""
+    drawn = DRAWS[how](inputs.reshape(len(inputs), -1), rows, rng)
+    return drawn.reshape(rows, *inputs.shape[1:])

@@ -9,12 +9,12 @@ from typing import Any
 
 import joblib
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from fedrelax.baselines.base import Baseline, Run
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
+from fedrelax.runtime.workers import one_thread
 from fedrelax.typing import Label
 
 
@@ -38,7 +38,7 @@ class Grouped(Baseline):
         fitted: dict[tuple[Hashable, str], LocalModel] = {}
         models: dict[Label, LocalModel] = {}
         known: dict[int, str] = {}
-        with threadpool_limits(1):  # As in the rounds: small fits only lose by more threads.
+        with one_thread():  # As in the rounds: small fits only lose by more threads.
             for group, labels in members.items():
                 X = np.concatenate([network.nodes[label].X for label in labels])
                 target = np.concatenate([task.encode(network.nodes[label].y) for label in labels])

@@ -123,3 +123,41 @@ def wiring(
             typer.echo(json.dumps(found, indent=2))
         else:
             _show(talk, {"wiring": found})
+
+
+@bench.command("nets")
+def nets(
+    nodes: Annotated[int, typer.Option(min=2, help="How many nodes.")] = 150,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of a round.")] = 10,
+    rounds: Annotated[int, typer.Option(min=2, help="Rounds of a run one by one.")] = 5,
+    scaling: Annotated[
+        str, typer.Option(help="Sizes for the scaling table, batched only; empty: none.")
+    ] = "150,500,1000,2000",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Nets of one architecture: all nodes at once against one by one, in one run.
+
+    Every node has a perceptron 10-32-1 and 10 rows; all share 100 public rows.
+    """
+    with speaking(debug, quiet=as_json) as talk:
+        from fedrelax.bench.nets import against_loop
+        from fedrelax.bench.nets import scaling as scaling_table
+        from fedrelax.errors import FedRelaxError
+
+        sizes = _sizes(scaling)
+        if sizes and (len(sizes) < 2 or min(sizes) < 2):
+            raise FedRelaxError("--scaling needs at least two sizes of at least 2, e.g. 150,1000")
+        with talk.progress() as bar:
+            task = bar.add_task("starting", total=None, numbers="")
+
+            def show(step: str) -> None:
+                bar.update(task, description=step)
+
+            found: dict[str, Any] = {"nets": against_loop(nodes, steps, rounds, progress=show)}
+            if sizes:
+                found["scaling"] = scaling_table(sizes, steps, progress=show)
+        if as_json:
+            typer.echo(json.dumps(found, indent=2))
+        else:
+            _show(talk, found)

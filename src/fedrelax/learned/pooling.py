@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
@@ -19,7 +18,8 @@ from fedrelax.graph.matrices import from_pairs
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, Task, adapt
 from fedrelax.network import Network
-from fedrelax.runtime.engine import Inputs, refit
+from fedrelax.runtime.refits import Inputs, refit
+from fedrelax.runtime.workers import one_thread
 from fedrelax.solvers.checks import check_count
 from fedrelax.splits import deal
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -81,7 +81,7 @@ def pooling_graph(
         once = pairs.row < pairs.col
         i, j = pairs.row[once], pairs.col[once]
     sites, task, weights = _sites(network, folds, seed), network.task, np.zeros(len(i))
-    with threadpool_limits(1):  # As in the rounds: small fits only lose by more threads.
+    with one_thread():  # As in the rounds: small fits only lose by more threads.
         alone = [_losses(site, [site], [site], task, seed)[0] for site in sites]
         for pair, (a, b) in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
             together = _pooled(sites[a], sites[b], task, seed)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -124,6 +124,9 @@ class LocalModel(ABC):
         """Whether several of these train faster in threads than in processes."""
         return False
 
+    def check(self, X: AnyArray) -> None:  # noqa: B027 - most models take any rows
+        """Refuse rows like ``X`` that the model cannot take; asked once, before the first round."""
+
     @abstractmethod
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
         """Return a model fitted to the sum of the terms.
@@ -135,3 +138,39 @@ class LocalModel(ABC):
     @abstractmethod
     def predict(self, X: AnyArray) -> FloatArray:
         """Return predictions of shape (rows, outputs): numbers, or class probabilities."""
+
+
+class BatchedModel(LocalModel):
+    """A model that can be trained at once with others of its kind, to the same result.
+
+    In every round the engine puts the nodes whose ``batch_key`` is equal into one ``fit_many`` and
+    one ``predict_many``; if either fails, these nodes are fitted one by one.
+    """
+
+    @abstractmethod
+    def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
+        """Return what models that train together have in common; None: this one trains alone."""
+
+    @classmethod
+    @abstractmethod
+    def fit_many(
+        cls,
+        models: Sequence[Self],
+        problems: Sequence[Sequence[Rows]],
+        *,
+        seeds: Sequence[int],
+        continued: bool,
+        memory: dict[str, Any],
+    ) -> list[Self]:
+        """Return what ``fit`` would return for each.
+
+        ``memory`` is empty at first and the same dict in every round: a place for what need not be
+        prepared again.
+        """
+
+    @classmethod
+    @abstractmethod
+    def predict_many(
+        cls, models: Sequence[Self], inputs: Sequence[Sequence[AnyArray]], memory: dict[str, Any]
+    ) -> list[list[FloatArray]]:
+        """Return each model's answers on each of its sets of rows."""

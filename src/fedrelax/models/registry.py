@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
@@ -45,12 +46,31 @@ def _is_our_linear(estimator: Any) -> bool:
     return isinstance(estimator, LinearModel | SoftmaxModel)
 
 
+def is_net(estimator: Any) -> bool:
+    """Tell whether this is a ``TorchModel`` or a PyTorch module, without importing PyTorch."""
+    if "torch" not in sys.modules:
+        return False
+    from torch.nn import Module
+
+    from fedrelax.models.torch import TorchModel
+
+    return isinstance(estimator, TorchModel | Module)
+
+
+def _net(estimator: Any, task: Task) -> LocalModel:
+    from fedrelax.models.torch import TorchModel, TorchNode
+
+    given = isinstance(estimator, TorchModel)
+    return TorchNode(estimator if given else TorchModel(estimator), task)
+
+
 OURS: tuple[tuple[Matches, Builds], ...] = (
     (_is_our_linear, LinearNode),
     (_is_gaussian_process, GaussianProcessModel),
     (is_keras, KerasNode),
     (is_boosted, BoostModel),
     (is_incremental, IncrementalNode),
+    (is_net, _net),
 )
 
 

@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fedrelax.errors import FedRelaxError, NodeFitError
 from fedrelax.models import LocalModel, Rows
 from fedrelax.runtime.history import Record
 from fedrelax.runtime.messages import Exchange
+from fedrelax.runtime.refits import Answers, Refit, Refits
 from fedrelax.runtime.site import Site
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.wiring.smoother import Smoother
-
-Inputs = dict[str | tuple[str, Label], AnyArray]
-Answers = dict[str | tuple[str, Label], FloatArray]
 
 
 class SiteEngine:
@@ -38,7 +35,7 @@ class SiteEngine:
         self.sites = list(sites)
         self.labels = tuple(site.label for site in sites)
         self._exchange = exchange
-        self._run = run
+        self._refits = Refits(run)
         self._order = order
         self.alone: dict[Label, LocalModel] = {}
         self._first: list[Answers] = []
@@ -76,10 +73,10 @@ class SiteEngine:
 
     def _refit(self, sites: list[Site], problems: list[list[Rows]]) -> None:
         tasks = [
-            (site.label, site.model, terms, site.inputs(), site.seed, site.coupling.continued)
+            Refit(site.label, site.model, terms, site.inputs(), site.seed, site.coupling.continued)
             for site, terms in zip(sites, problems, strict=True)
         ]
-        for site, (model, answers) in zip(sites, self._run(refit, tasks), strict=True):
+        for site, (model, answers) in zip(sites, self._refits(tasks), strict=True):
             site.adopt(model, answers)
 
     def measure(self, round: int) -> Record:
@@ -199,27 +196,3 @@ def _mean_over_rows(values: FloatArray, rows: AnyArray) -> float:
     if not rows.any():
         return float("nan")
     return float(np.average(values[rows > 0], weights=rows[rows > 0]))
-
-
-def refit(
-    label: Label,
-    model: LocalModel,
-    terms: list[Rows],
-    inputs: Inputs,
-    seed: int,
-    continued: bool,
-) -> tuple[LocalModel, Answers]:
-    """Fit one node's model and ask it once for everything the node needs."""
-    step, count = "fit", sum(len(term) for term in terms)
-    try:
-        fitted = model.fit(terms, seed=seed, continued=continued)
-        step, count = "predict", sum(len(rows) for rows in inputs.values())
-        everything = fitted.predict(np.concatenate(list(inputs.values())))
-    except Exception as error:
-        kind = "" if isinstance(error, FedRelaxError) else f"{type(error).__name__}: "
-        text = " ".join(str(error).split())
-        raise NodeFitError(
-            f"node {label!r}: {step} of {model.name} failed on {count} rows ({kind}{text})"
-        ) from error
-    ends = np.cumsum([len(rows) for rows in inputs.values()])[:-1]
-    return fitted, dict(zip(inputs, np.split(everything, ends), strict=True))

@@ -93,8 +93,12 @@ class FedRelax(Solver):
         asked = self.loss is not None or self.discrepancy is not None
         needs_gradients = requirement(coupling.loss, coupling.discrepancy) == "gradients"
         resampled: dict[str, None] = {}
+        seen: set[int] = set()
         for node in network:
             model = _adapt(node, task)
+            if id(node.model) not in seen:
+                seen.add(id(node.model))
+                _check_rows(node, model)
             if needs_gradients and not model.gradients and self.alpha > 0:
                 raise FedRelaxError(
                     f"node {node.label!r}: loss={coupling.loss.name!r} with "
@@ -179,5 +183,12 @@ class FedRelax(Solver):
 def _adapt(node: Node, task: Task) -> LocalModel:
     try:
         return adapt(node.model, task)
+    except FedRelaxError as error:
+        raise FedRelaxError(f"node {node.label!r}: {error}") from None
+
+
+def _check_rows(node: Node, model: LocalModel) -> None:
+    try:
+        model.check(node.X)
     except FedRelaxError as error:
         raise FedRelaxError(f"node {node.label!r}: {error}") from None

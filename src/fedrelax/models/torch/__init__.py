@@ -1,0 +1,8 @@
+"""Nets of PyTorch as local models: described once, trained one by one or all at once."""
+
+from fedrelax.models.torch.architectures import MLP, Linear, linear, mlp
+from fedrelax.models.torch.batching import why_alone
+from fedrelax.models.torch.description import TorchModel
+from fedrelax.models.torch.node import TorchNode
+
+__all__ = ["MLP", "Linear", "TorchModel", "TorchNode", "linear", "mlp", "why_alone"]

@@ -1,0 +1,140 @@
+"""Which nets can be trained at once, and why others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from fedrelax.models.base import Task
+from fedrelax.models.torch.building import shaped_output
+from fedrelax.models.torch.description import TorchModel
+from fedrelax.models.torch.forward import forward_of
+from fedrelax.models.torch.state import one_thread
+from fedrelax.models.torch.training import new_module
+from fedrelax.typing import AnyArray
+
+Tensor = Any
+
+ELEMENTWISE = (
+    torch.optim.Adadelta,
+    torch.optim.Adagrad,
+    torch.optim.Adam,
+    torch.optim.Adamax,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.SGD,
+)
+"""Optimisers whose step treats every number by itself."""
+INSIDE = frozenset(nn.Module().__dict__)
+"""What every module carries: nothing that tells two apart."""
+
+
+class Decision(NamedTuple):
+    """A key, or a reason against one, and the objects whose identity both rest on."""
+
+    key: Hashable | None
+    reason: str | None
+    about: tuple[Any, ...]
+
+
+_decisions: WeakKeyDictionary[TorchModel, dict[Hashable, Decision]] = WeakKeyDictionary()
+
+
+def why_alone(model: TorchModel, X: AnyArray, task: Task) -> str | None:
+    """Return why nets of this description are trained one by one, or None if all at once.
+
+    >>> import numpy as np
+    >>> net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    >>> why_alone(TorchModel(net), np.zeros((4, 3)), Task("regression", 1))
+    'the module keeps statistics of its rows (running_mean)'
+    """
+    return _decided(model, X, task).reason
+
+
+def batch_key(model: TorchModel, X: AnyArray, task: Task) -> Hashable | None:
+    """Return the architecture and settings that nets which are trained at once share, or None."""
+    return _decided(model, X, task).key
+
+
+def _decided(model: TorchModel, X: AnyArray, task: Task) -> Decision:
+    settings = model.get_params(deep=False)
+    module = settings.pop("module")
+    common = (plain(settings), X.shape[1:], task.kind, task.n_outputs)
+    known = _decisions.setdefault(model, {})
+    asked = (id(module), common)
+    if asked not in known:
+        with one_thread():
+            net = new_module(model, task, X, seed=0)
+            reason = _reason(model, net, X, task)
+        key = None if reason else (structure(net), common)
+        known[asked] = Decision(key, reason, (module, net, settings))
+    return known[asked]
+
+
+def _reason(model: TorchModel, net: Any, X: AnyArray, task: Task) -> str | None:
+    if not model.batched:
+        return "batched=False"
+    if model.batch_size is not None:
+        return f"batch_size={model.batch_size} draws the rows of a step node by node"
+    if model.patience is not None:
+        return f"patience={model.patience} lets every node stop at a step of its own"
+    optimizer, _ = model.make_optimizer(net.parameters())
+    if type(optimizer) not in ELEMENTWISE or len(optimizer.param_groups) != 1:
+        return f"the step of {type(optimizer).__name__} depends on all numbers of a net together"
+    for name, _ in net.named_buffers():
+        return f"the module keeps statistics of its rows ({name.rpartition('.')[2]})"
+    row = torch.as_tensor(X[:1], dtype=model.number, device=model.place())
+    return _reason_in_trial(net, row, task)
+
+
+def _reason_in_trial(net: Any, row: Tensor, task: Task) -> str | None:
+    """Pass one row through two copies of the net at once, and back."""
+    both = {
+        name: torch.stack([p, p]).detach().requires_grad_(p.requires_grad)
+        for name, p in net.named_parameters()
+    }
+    try:
+        found = forward_of(net, task, train=True)(both, row, False)
+        found.sum().backward()
+    except Exception as error:  # What PyTorch cannot batch is refused in many ways.
+        text = " ".join(str(error).split())
+        return f"PyTorch does not run the module for many nodes at once ({text})"
+    if any(p.requires_grad and p.grad is None for p in both.values()):
+        return "some parameters of the module take no part in its answer"
+    alone = shaped_output(net, net(row), len(row), task)
+    if not torch.allclose(found[1], alone, rtol=1e-3, atol=1e-5):
+        return "the module answers differently when PyTorch runs it for many nodes at once"
+    return None
+
+
+def structure(module: Any) -> Hashable:
+    """Return what two modules share if they compute the same function of their parameters."""
+    return tuple(
+        (
+            name,
+            type(part),
+            plain({k: v for k, v in vars(part).items() if k not in INSIDE}),
+            tuple(
+                (k, tuple(p.shape), p.requires_grad)
+                for k, p in part.named_parameters(recurse=False)
+            ),
+        )
+        for name, part in module.named_modules()
+    )
+
+
+def plain(value: Any) -> Hashable:
+    """Return something to compare a setting by: its value where it has one, else the very object."""
+    if isinstance(value, dict):
+        return tuple(sorted((str(key), plain(item)) for key, item in value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(plain(item) for item in value)
+    if value is None or isinstance(value, bool | int | float | str | type):
+        return (type(value).__name__, value if isinstance(value, type) else repr(value))
+    return ("object", id(value))

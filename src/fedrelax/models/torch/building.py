@@ -1,0 +1,99 @@
+"""From a module, or what makes one, to a module whose outputs have the right shape."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import torch
+
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.models.base import Task
+
+Tensor = Any
+ARGUMENTS = ("input_shape", "n_outputs")
+
+
+def name_of(module: Any) -> str:
+    """Return how messages call a module, or what makes one."""
+    if isinstance(module, torch.nn.Module):
+        return type(module).__name__
+    return str(getattr(module, "__name__", type(module).__name__))
+
+
+def built(module: Any, input_shape: tuple[int, ...], n_outputs: int) -> Any:
+    """Return a copy of a module, or the module that a function or class makes."""
+    if isinstance(module, torch.nn.Module):
+        return copy.deepcopy(module)
+    if not callable(module):
+        raise FedRelaxError(
+            f"TorchModel(module={module!r}) is neither an nn.Module nor a function that makes one"
+        )
+    made = module(input_shape, n_outputs) if _takes_shapes(module) else module()
+    if not isinstance(made, torch.nn.Module):
+        raise FedRelaxError(
+            f"TorchModel(module={name_of(module)}): it made a {type(made).__name__}, and an "
+            "nn.Module is needed"
+        )
+    if not any(True for _ in made.parameters()):
+        raise FedRelaxError(
+            f"TorchModel(module={name_of(module)}): it made a module without parameters, so there "
+            "is nothing to train"
+        )
+    return made
+
+
+def _takes_shapes(factory: Any) -> bool:
+    """Tell whether a factory takes (input_shape, n_outputs), or nothing."""
+    given = [
+        parameter
+        for parameter in inspect.signature(factory).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    required = [parameter for parameter in given if parameter.default is parameter.empty]
+    if len(required) == 2 or tuple(parameter.name for parameter in given[:2]) == ARGUMENTS:
+        return True
+    if required:
+        names = ", ".join(parameter.name for parameter in required)
+        raise FedRelaxError(
+            f"TorchModel(module={name_of(factory)}): it takes ({names}), and a factory is called "
+            "with nothing or with (input_shape, n_outputs); wrap it in a function"
+        )
+    return False
+
+
+def shaped_output(module: Any, output: Tensor, rows: int, task: Task) -> Tensor:
+    """Return the output as (rows, outputs), or say what came instead."""
+    wanted = (rows, task.n_outputs)
+    shape = tuple(getattr(output, "shape", ()))
+    if shape == wanted:
+        return output
+    if shape == (rows,) and task.n_outputs == 1:
+        return output[:, None]
+    found = f"of shape {shape}" if isinstance(output, torch.Tensor) else type(output).__name__
+    hint = "one number for each output"
+    if task.classes is not None:
+        hint = f"one logit for each of the {task.n_outputs} classes that the nodes have seen"
+        hint += f" ({listing(task.classes.tolist(), most=4)})"
+        if len(shape) == 2 and shape[1] > task.n_outputs:
+            hint += "; a class that no node has seen cannot be learnt"
+    raise FedRelaxError(
+        f"the module {name_of(module)} gives outputs {found} for {rows} "
+        f"row{'s' * (rows != 1)}; {wanted} is wanted, {hint}"
+    )
+
+
+def tried(module: Any, row: Tensor, task: Task) -> None:
+    """Ask the module for one row, in evaluation mode, and check what it says."""
+    module.eval()
+    with torch.no_grad():
+        try:
+            output = module(row)
+        except Exception as error:  # A module may raise anything.
+            text = " ".join(str(error).split())
+            raise FedRelaxError(
+                f"the module {name_of(module)} cannot take rows of shape {tuple(row.shape[1:])} "
+                f"({type(error).__name__}: {text})"
+            ) from error
+    shaped_output(module, output, len(row), task)

@@ -1,0 +1,97 @@
+"""Rows through many nets of one architecture at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+
+from fedrelax.models.base import Task
+from fedrelax.models.torch.building import shaped_output
+
+Tensor = Any
+Parameters = dict[str, Tensor]
+Forward = Callable[[Parameters, Tensor, bool], Tensor]
+
+ACTIVATIONS = (
+    nn.ELU,
+    nn.GELU,
+    nn.Identity,
+    nn.LeakyReLU,
+    nn.ReLU,
+    nn.Sigmoid,
+    nn.SiLU,
+    nn.Softplus,
+    nn.Tanh,
+)
+"""Layers that treat every number by itself."""
+
+
+def forward_of(module: Any, task: Task, train: bool) -> Forward:
+    """Return the function (parameters of n nets, rows, each) -> (n, rows, outputs).
+
+    With ``each``, the rows are (n, rows, ...): every net has its own. Without, all nets get the same
+    (rows, ...), which are not copied. ``torch.vmap`` does it for any module; a chain of linear layers
+    has a shorter way to the same numbers.
+    """
+    module.train(train)
+    layers = _dense_layers(module)
+    flattens = layers is not None and len(layers) < len(module)
+
+    def one(parameters: Parameters, X: Tensor) -> Tensor:
+        return shaped_output(module, functional_call(module, parameters, (X,)), len(X), task)
+
+    def all_at_once(parameters: Parameters, X: Tensor, each: bool) -> Tensor:
+        if layers is not None and (flattens or X.ndim == 2 + each):
+            return _dense(layers, parameters, X.flatten(1 + each))
+        return vmap(one, in_dims=(0, 0 if each else None))(parameters, X)
+
+    return all_at_once
+
+
+def _dense_layers(module: Any) -> list[tuple[str, Any]] | None:
+    """Return the named layers of a chain of linear layers and activations, or None."""
+    if type(module) is not nn.Sequential:
+        return None
+    layers = list(module.named_children())
+    if layers and type(layers[0][1]) is nn.Flatten and _flattens_rows(layers[0][1]):
+        layers = layers[1:]
+    known = (nn.Linear, *ACTIVATIONS)
+    starts = bool(layers) and type(layers[0][1]) is nn.Linear
+    return layers if starts and all(type(layer) in known for _, layer in layers) else None
+
+
+def _flattens_rows(layer: Any) -> bool:
+    return bool(layer.start_dim == 1 and layer.end_dim == -1)
+
+
+def _dense(layers: list[tuple[str, Any]], parameters: Parameters, X: Tensor) -> Tensor:
+    """Return what the layers say; inside, rows are the last dimension: (n, features, rows).
+
+    Rows that all nets share meet all first layers in a single product of two matrices.
+    """
+    n = len(parameters[f"{layers[0][0]}.weight"])
+    h, rows, fresh = X.mT, X.shape[-2], False
+    for name, layer in layers:
+        if type(layer) is nn.Linear:
+            weight, bias = parameters[f"{name}.weight"], parameters.get(f"{name}.bias")
+            shared = layer is layers[0][1] and X.ndim == 2
+            h = _first(weight, bias, h) if shared else _later(weight, bias, h.reshape(n, -1, rows))
+            fresh = True
+        else:
+            # Nothing else needs the output of a linear layer, so it may be overwritten.
+            h = torch.relu_(h) if fresh and type(layer) is nn.ReLU else layer(h)
+            fresh = False
+    return h.reshape(n, -1, rows).mT
+
+
+def _first(weight: Tensor, bias: Tensor | None, h: Tensor) -> Tensor:
+    flat = weight.reshape(-1, weight.shape[2])
+    return flat @ h if bias is None else torch.addmm(bias.reshape(-1, 1), flat, h)
+
+
+def _later(weight: Tensor, bias: Tensor | None, h: Tensor) -> Tensor:
+    return weight @ h if bias is None else torch.baddbmm(bias[:, :, None], weight, h)

@@ -1,0 +1,144 @@
+"""A net at a node: the local model around a ``TorchModel``."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.base import BatchedModel, Rows, Task
+from fedrelax.models.torch.batching import batch_key
+from fedrelax.models.torch.building import name_of
+from fedrelax.models.torch.description import TorchModel
+from fedrelax.models.torch.packing import pack
+from fedrelax.models.torch.stack import Stack, train_stack
+from fedrelax.models.torch.state import Trained, one_thread
+from fedrelax.models.torch.training import new_module, started, train
+from fedrelax.typing import AnyArray, FloatArray
+
+
+class TorchNode(BatchedModel):
+    """A ``TorchModel`` at a node. After a batched fit its weights lie in the stack of all nodes'."""
+
+    def __init__(self, model: TorchModel, task: Task) -> None:
+        model.check()
+        self.task = task
+        self._model = model
+        self._own: Trained | None = None
+        self._shown: Trained | None = None
+        self._stacked: tuple[Stack, int] | None = None
+        self._key: tuple[Hashable | None] | None = None
+
+    @property
+    def estimator(self) -> TorchModel:
+        """The description, which predicts after the first fit."""
+        net = self._net()
+        return self._model if net is None else self._model.fitted(net, self.task)
+
+    def _net(self) -> Trained | None:
+        """Return the net to predict with, taken out of the stack if it lies there."""
+        if self._shown is None and self._own is not None:
+            self._shown = self._own.without_optimizer()
+        elif self._shown is None and self._stacked is not None:
+            stack, place = self._stacked
+            self._shown = stack.trained(place)
+        return self._shown
+
+    def _last(self) -> Trained | None:
+        """Return what training goes on from."""
+        if self._own is None and self._stacked is not None:
+            stack, place = self._stacked
+            self._own = stack.trained(place, to_go_on=True)
+        return self._own
+
+    def _with(self, own: Trained | None, stacked: tuple[Stack, int] | None = None) -> TorchNode:
+        node = object.__new__(TorchNode)
+        node.task, node._model, node._key = self.task, self._model, self._key
+        node._own, node._shown, node._stacked = own, None, stacked
+        return node
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._last()
+        return {**self.__dict__, "_shown": None, "_stacked": None, "_key": None}
+
+    @property
+    def name(self) -> str:
+        """The module's class, or the name of what makes it."""
+        return name_of(self._model.module)
+
+    @property
+    def gradients(self) -> bool:
+        """Terms with different losses are fine."""
+        return True
+
+    def check(self, X: AnyArray) -> None:
+        """Make the module once and ask it for one row."""
+        new_module(self._model, self.task, X, seed=0)
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> TorchNode:
+        """Return the net after one more fit; see ``TorchModel`` on when it starts afresh."""
+        before = self._last() if self._model.warm_start or continued else None
+        return self._with(train(self._model, self.task, terms, before, seed))
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return numbers or class probabilities."""
+        net = self._net()
+        return (self._model.trained() if net is None else net).predict(X, self.task)
+
+    # All at once
+
+    def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
+        """Return architecture and settings, or None where only one by one gives the same result."""
+        if self._key is None:
+            self._key = (batch_key(self._model, terms[0].X, self.task),)
+        return self._key[0]
+
+    @classmethod
+    def fit_many(
+        cls,
+        models: Sequence[TorchNode],
+        problems: Sequence[Sequence[Rows]],
+        *,
+        seeds: Sequence[int],
+        continued: bool,
+        memory: dict[str, Any],
+    ) -> list[TorchNode]:
+        """Return all nets after one more fit, their weights in one stack."""
+        model, task = models[0]._model, models[0].task
+        with one_thread():
+            stack = _common_stack(models) if model.warm_start or continued else None
+            if stack is None:
+                nets = [
+                    started(node._model, task, terms[0], seed)
+                    for node, terms, seed in zip(models, problems, seeds, strict=True)
+                ]
+                stack = Stack.of(nets, task)
+            stack = train_stack(model, stack, problems, memory)
+        return [node._with(None, (stack, place)) for place, node in enumerate(models)]
+
+    @classmethod
+    def predict_many(
+        cls,
+        models: Sequence[TorchNode],
+        inputs: Sequence[Sequence[AnyArray]],
+        memory: dict[str, Any],
+    ) -> list[list[FloatArray]]:
+        """Return all answers of one forward pass."""
+        stack = _common_stack(models)
+        assert stack is not None
+        with one_thread():
+            packed = pack(inputs, stack.scaling, stack.flat, memory, "asked")
+            return packed.dealt(*stack.answers(packed))
+
+
+def _common_stack(models: Sequence[TorchNode]) -> Stack | None:
+    """Return the stack in which these nodes lie in this order; None before their first fit."""
+    lies = [node._stacked for node in models]
+    first = lies[0]
+    if all(lie is None and node._own is None for lie, node in zip(lies, models, strict=True)):
+        return None
+    if first is not None and len(models) == first[0].n:
+        stack = first[0]
+        if all(lie is not None and lie[0] is stack and lie[1] == k for k, lie in enumerate(lies)):
+            return stack
+    raise FedRelaxError("the nets were not trained together so far")

@@ -1,0 +1,161 @@
+"""How a module is made again: written down in plain values, without its code."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.torch.architectures import MLP, Linear
+from fedrelax.models.torch.building import name_of
+
+OURS: dict[str, Any] = {"mlp": MLP, "linear": Linear}
+Plain = dict[str, Any]
+
+
+def recipe_of(module: Any) -> Plain:
+    """Return the recipe of what a ``TorchModel`` was given as its module."""
+    for kind, maker in OURS.items():
+        if isinstance(module, maker):
+            return {"kind": kind, "arguments": _checked(vars(module), name_of(module))}
+    if isinstance(module, nn.Module):
+        layers = _layers(module)
+        if layers is not None:
+            return {"kind": "layers", "layers": layers}
+        return import_of(type(module))
+    return import_of(module)
+
+
+def made(recipe: Plain, trust: Sequence[str]) -> Any:
+    """Return the module, or what makes it, from a recipe."""
+    if recipe["kind"] in OURS:
+        arguments = {key: _tuples(value) for key, value in recipe["arguments"].items()}
+        return OURS[recipe["kind"]](**arguments)
+    if recipe["kind"] == "layers":
+        return functools.partial(_built_layers, recipe["layers"])
+    return imported(recipe, trust)
+
+
+# Layers of PyTorch
+
+
+def _layers(module: Any) -> Plain | None:
+    """Return a layer of ``torch.nn``, or a chain of them, as plain values; None if it is another."""
+    kind = type(module)
+    if getattr(nn, kind.__name__, None) is not kind:
+        return None
+    if kind is nn.Sequential:
+        inside = {name: _layers(child) for name, child in module.named_children()}
+        return None if None in inside.values() else {"type": "Sequential", "layers": inside}
+    arguments: Plain = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if name in ("device", "dtype"):
+            continue
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or not hasattr(module, name):
+            return None
+        value = getattr(module, name)
+        arguments[name] = value is not None if name == "bias" else value
+        if not _is_plain(arguments[name]):
+            return None
+    made_again = _built_layers({"type": kind.__name__, "arguments": arguments})
+    if repr(made_again) != repr(module):
+        return None
+    return {"type": kind.__name__, "arguments": arguments}
+
+
+def _built_layers(layers: Plain) -> Any:
+    kind = getattr(nn, str(layers["type"]), None)
+    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+        raise FedRelaxError(f"the saved net names a layer {layers['type']!r} that torch.nn has not")
+    if kind is nn.Sequential:
+        inside = ((name, _built_layers(child)) for name, child in layers["layers"].items())
+        return nn.Sequential(OrderedDict(inside))
+    return kind(**{key: _tuples(value) for key, value in layers["arguments"].items()})
+
+
+# Functions and classes by name
+
+
+def import_of(thing: Any) -> Plain:
+    """Return where a function or class is found, with the arguments that a partial fixes."""
+    arguments: Plain = {}
+    if isinstance(thing, functools.partial):
+        if thing.args:
+            raise FedRelaxError(
+                f"the net cannot be saved: {name_of(thing.func)} is given arguments without names; "
+                "name them in functools.partial"
+            )
+        thing, arguments = thing.func, dict(thing.keywords)
+    home, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    known = home not in (None, "__main__", "builtins") and name is not None
+    if not known or _found(f"{home}:{name}") is not thing:
+        raise FedRelaxError(
+            f"the net cannot be saved: {name or type(thing).__name__} cannot be imported by name "
+            "when it is loaded; define it at the top level of a module, as a function or class"
+        )
+    arguments = _checked(arguments, str(name))
+    return {"kind": "import", "name": f"{home}:{name}", "arguments": arguments}
+
+
+def imported(recipe: Plain, trust: Sequence[str], trusted: type | tuple[type, ...] = ()) -> Any:
+    """Return what a name stands for, if it is trusted, or one of the classes that always are."""
+    name = str(recipe["name"])
+    thing = _found(name) if name in trust or name.startswith("torch.optim") else None
+    ours = trusted and isinstance(thing, type) and issubclass(thing, trusted)
+    if name not in trust and not ours:
+        raise FedRelaxError(
+            f"the saved net is made by code that is not trusted: {name}; if you know who wrote this "
+            f"result and trust this package, say so with --trust {name}"
+        )
+    if not callable(thing):
+        raise FedRelaxError(
+            f"the saved net is made by {name}, which is not found; install the package that has it"
+        )
+    arguments = {key: _tuples(value) for key, value in recipe["arguments"].items()}
+    return functools.partial(thing, **arguments) if arguments else thing
+
+
+def _found(name: str) -> Callable[..., Any] | None:
+    home, _, inside = name.partition(":")
+    try:
+        thing: Any = importlib.import_module(home)
+        for part in inside.split("."):
+            thing = getattr(thing, part)
+    except Exception:  # Importing runs foreign code, which may raise anything.
+        return None
+    return thing if callable(thing) else None
+
+
+# Plain values
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _checked(values: Plain, owner: str) -> Plain:
+    for key, value in values.items():
+        if not _is_plain(value):
+            raise FedRelaxError(
+                f"the net cannot be saved: {key}={value!r} of {owner} is not a plain value"
+            )
+    return dict(values)
+
+
+def _tuples(value: Any) -> Any:
+    """Return JSON's lists as the tuples that they were."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def on_nothing() -> Any:
+    """Return a context in which modules have shapes and no numbers, however large they claim to be."""
+    return torch.device("meta")

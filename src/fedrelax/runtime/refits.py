@@ -1,0 +1,111 @@
+"""The fits of a round: nodes whose models train together at once, the others by the workers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
+from fedrelax.models import BatchedModel, LocalModel, Rows
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+Inputs = dict[str | tuple[str, Label], AnyArray]
+Answers = dict[str | tuple[str, Label], FloatArray]
+
+
+class Refit(NamedTuple):
+    """One node's part of a round: what its model is fitted to, and what it is asked then."""
+
+    label: Label
+    model: LocalModel
+    terms: list[Rows]
+    inputs: Inputs
+    seed: int
+    continued: bool
+
+
+class Refits:
+    """Does the refits of a round and remembers what batches need not prepare again."""
+
+    def __init__(
+        self, run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+    ) -> None:
+        self._run = run
+        self._memory: dict[Hashable, dict[str, Any]] = {}
+
+    def __call__(self, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
+        """Return the fitted models and their answers, in the order of the tasks."""
+        groups: dict[Hashable, list[int]] = {}
+        for place, task in enumerate(tasks):
+            if isinstance(task.model, BatchedModel):
+                key = task.model.batch_key(task.terms)
+                if key is not None:
+                    groups.setdefault(key, []).append(place)
+        done: dict[int, tuple[LocalModel, Answers]] = {}
+        for key, places in groups.items():
+            if len(places) > 1:
+                found = self._together(key, [tasks[place] for place in places])
+                done.update(zip(places, found, strict=False))
+        rest = [place for place in range(len(tasks)) if place not in done]
+        found = self._run(refit, [tasks[place] for place in rest])
+        done.update(zip(rest, found, strict=True))
+        return [done[place] for place in range(len(tasks))]
+
+    def _together(self, key: Hashable, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
+        """Return what one batch gives, or nothing if it fails: one by one, the node has a name."""
+        memory = self._memory.setdefault(key, {})
+        models: list[Any] = [task.model for task in tasks]
+        kind = type(models[0])
+        try:
+            fitted = kind.fit_many(
+                models,
+                [task.terms for task in tasks],
+                seeds=[task.seed for task in tasks],
+                continued=tasks[0].continued,
+                memory=memory,
+            )
+            answers = kind.predict_many(
+                fitted, [list(task.inputs.values()) for task in tasks], memory
+            )
+        except FedRelaxError:
+            return []
+        except Exception as error:
+            text = " ".join(str(error).split())
+            warnings.warn(
+                f"{len(tasks)} nodes with {models[0].name} could not be trained at once and are "
+                f"trained one by one ({type(error).__name__}: {text})",
+                FedRelaxWarning,
+                stacklevel=2,
+            )
+            return []
+        return [
+            (model, dict(zip(task.inputs, given, strict=True)))
+            for task, model, given in zip(tasks, fitted, answers, strict=True)
+        ]
+
+
+def refit(
+    label: Label,
+    model: LocalModel,
+    terms: list[Rows],
+    inputs: Inputs,
+    seed: int,
+    continued: bool,
+) -> tuple[LocalModel, Answers]:
+    """Fit one node's model and ask it once for everything the node needs."""
+    step, count = "fit", sum(len(term) for term in terms)
+    try:
+        fitted = model.fit(terms, seed=seed, continued=continued)
+        step, count = "predict", sum(len(rows) for rows in inputs.values())
+        everything = fitted.predict(np.concatenate(list(inputs.values())))
+    except Exception as error:
+        kind = "" if isinstance(error, FedRelaxError) else f"{type(error).__name__}: "
+        text = " ".join(str(error).split())
+        raise NodeFitError(
+            f"node {label!r}: {step} of {model.name} failed on {count} rows ({kind}{text})"
+        ) from error
+    ends = np.cumsum([len(rows) for rows in inputs.values()])[:-1]
+    return fitted, dict(zip(inputs, np.split(everything, ends), strict=True))
