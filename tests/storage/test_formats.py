@@ -212,3 +212,26 @@ def test_what_skops_cannot_write_is_said_with_the_node():
     model.helper = lambda x: x
     with pytest.raises(FedRelaxError, match="node 'a': its model Ridge cannot be saved"):
         pack("a", model)
+
+
+def test_a_net_of_ones_own_needs_trust_by_name_and_optimizers_of_pytorch_do_not(
+    tmp_path, monkeypatch
+):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
+    from fedrelax.models.torch import TorchModel
+
+    (tmp_path / "ownnets.py").write_text(
+        "from torch import nn\n"
+        "def net(shape, outputs):\n"
+        "    return nn.Sequential(nn.Linear(*shape, 4), nn.Tanh(), nn.Linear(4, outputs))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from ownnets import net
+
+    fitted, X, nodes = trained(TorchModel(net, steps=5, optimizer=torch.optim.SGD, lr=0.01))
+    save_result(tmp_path / "out", fitted)
+    with pytest.raises(FedRelaxError, match="not trusted: ownnets:net; .* --trust ownnets:net"):
+        load_result(tmp_path / "out")
+    loaded = load_result(tmp_path / "out", trust=["ownnets:net"])
+    assert np.array_equal(loaded.predict(X, nodes), fitted.predict(X, nodes))

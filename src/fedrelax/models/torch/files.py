@@ -16,7 +16,14 @@ from fedrelax.extras import need
 from fedrelax.models.base import Task
 from fedrelax.models.torch.building import built
 from fedrelax.models.torch.description import TorchModel
-from fedrelax.models.torch.recipes import import_of, imported, made, on_nothing, recipe_of
+from fedrelax.models.torch.recipes import (
+    import_of,
+    imported,
+    is_one_of,
+    made,
+    on_nothing,
+    recipe_of,
+)
 from fedrelax.models.torch.scaling import Scaling
 from fedrelax.models.torch.state import Trained
 
@@ -56,6 +63,15 @@ def from_bytes(data: bytes, trust: Sequence[str] = ()) -> TorchModel:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise _unreadable(error) from error
+
+
+def types_in(data: bytes) -> list[str]:
+    """Return the names of the code that makes the net and is neither ours nor PyTorch's."""
+    about = _read(data)[1]
+    settings = about["settings"]
+    parts = (about["module"], settings["optimizer"], settings["schedule"])
+    names = [p["name"] for p in parts if isinstance(p, dict) and p.get("kind") == "import"]
+    return [name for name in names if not is_one_of(name, ALWAYS_TRUSTED)]
 
 
 def _loaded(tensors: dict[str, Any], about: dict[str, Any], trust: Sequence[str]) -> TorchModel:

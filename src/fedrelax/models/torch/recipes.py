@@ -107,19 +107,26 @@ def import_of(thing: Any) -> Plain:
 def imported(recipe: Plain, trust: Sequence[str], trusted: type | tuple[type, ...] = ()) -> Any:
     """Return what a name stands for, if it is trusted, or one of the classes that always are."""
     name = str(recipe["name"])
-    thing = _found(name) if name in trust or name.startswith("torch.optim") else None
-    ours = trusted and isinstance(thing, type) and issubclass(thing, trusted)
-    if name not in trust and not ours:
+    if name not in trust and not is_one_of(name, trusted):
         raise FedRelaxError(
             f"the saved net is made by code that is not trusted: {name}; if you know who wrote this "
             f"result and trust this package, say so with --trust {name}"
         )
-    if not callable(thing):
+    thing = _found(name)
+    if thing is None:
         raise FedRelaxError(
             f"the saved net is made by {name}, which is not found; install the package that has it"
         )
     arguments = {key: _tuples(value) for key, value in recipe["arguments"].items()}
     return functools.partial(thing, **arguments) if arguments else thing
+
+
+def is_one_of(name: str, trusted: type | tuple[type, ...]) -> bool:
+    """Tell whether a name means an optimizer or schedule of PyTorch itself."""
+    if not name.startswith(("torch.optim:", "torch.optim.")):
+        return False
+    thing = _found(name)
+    return isinstance(thing, type) and issubclass(thing, trusted)
 
 
 def _found(name: str) -> Callable[..., Any] | None:
