@@ -25,6 +25,7 @@ LAYERS = [
     {"comparison"},
     {"storage"},
     {"report"},
+    {"live"},
     {"experiments", "bench"},
     {"cli"},
     {"__main__"},
@@ -60,5 +61,15 @@ def test_import_is_light() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    heavy = {"torch", "keras", "xgboost", "lightgbm", "flwr", "matplotlib", "plotly", "networkx"}
+    heavy = {
+        "torch",
+        "keras",
+        "xgboost",
+        "lightgbm",
+        "flwr",
+        "matplotlib",
+        "plotly",
+        "networkx",
+        "uvicorn",
+    }
     assert heavy.isdisjoint(loaded.stdout.split())
