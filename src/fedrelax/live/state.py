@@ -53,9 +53,9 @@ class LiveState:
     ) -> None:
         self._graph, self._rows, self._models = graph, rows, models
         self._lock, self._making = threading.Lock(), threading.Lock()
-        self._labels: tuple[Label, ...] = ()
-        self._given: Any = None
-        self._now: Any = None
+        self._labels: tuple[Label, ...] = () if graph is None else graph.labels
+        self._given: Any = None if graph is None else graph.adjacency
+        self._now: Any = self._given
         self._records: list[tuple[float, ...]] = []
         self._first: Record | None = None
         self._last: Record | None = None

@@ -21,13 +21,16 @@ function scales() {
 
 // The ends stay those of the first round, or grow, so that colours can be compared over rounds.
 function scaleBetween({ now, range }, text) {
-  const [low, high] = range;
-  const share = (value) => (high > low ? (value - low) / (high - low) : 0.5);
+  const log = isSpread(range);
+  const [low, high] = log ? range.map(Math.log) : range;
+  const place = (value) => (log ? Math.log(Math.max(value, range[0])) : value);
+  const share = (value) => (high > low ? (place(value) - low) / (high - low) : 0.5);
+  const middle = log ? Math.exp((low + high) / 2) : (low + high) / 2;
   return {
-    label: text,
+    label: text + (log ? ", log scale" : ""),
     colour: (node) => (now[node] === null ? null : sequential(share(now[node]))),
     ramp: () => [0, 0.25, 0.5, 0.75, 1].map(sequential),
-    ends: [number(low), number((low + high) / 2), number(high)],
+    ends: [range[0], middle, range[1]].map(number),
   };
 }
 
@@ -37,6 +40,7 @@ function chosenScale() {
   if (names.join() !== live.shown) {
     const before = byId("grid-colour").value;
     live.shown = names.join();
+    byId("colour-choice").hidden = names.length === 0;
     byId("grid-colour").replaceChildren(...names.map((name) => element("option", { text: found.get(name)[0], value: name })));
     if (found.has(before)) byId("grid-colour").value = before;
   }
@@ -66,6 +70,7 @@ function takeNetwork(fresh) {
   byId("edge-count").textContent = `${kept.toLocaleString("en")} edges in use${total > kept ? `, ${(total - kept).toLocaleString("en")} dropped` : ""}`;
   if (live.grid && before && before.nodes.name.length === fresh.nodes.name.length) moveNodes(before.nodes, fresh);
   else if (live.grid) live.grid.update(fresh);
+  drawGrid();
 }
 
 // Nodes walk to their new places, so that the eye can follow them.
