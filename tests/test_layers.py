@@ -11,7 +11,7 @@ import fedrelax
 
 ROOT = Path(fedrelax.__file__).parent
 LAYERS = [
-    {"errors", "typing"},
+    {"errors", "typing", "views"},
     {"extras", "graph", "losses", "splits", "linear"},
     {"theory", "wiring"},
     {"models", "public", "datasets"},
