@@ -15,12 +15,15 @@ from fedrelax.selection import Choice, wiring_name
 from fedrelax.typing import FloatArray, Label
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
-BLUE, ORANGE, GREEN, RED, PINK, SKY, YELLOW = CATEGORIES = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442",
+BLUE, ORANGE, GREEN, RED, *_ = CATEGORIES = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000",
 )  # fmt: skip
 GREY, INK = "#8C8C8C", "#333333"
-MARKS = ("o", "s", "D", "^", "v", "P", "X")
+MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
+DROPPED = "dropped edges"
 FEW_NAMES = 25
+TINY = 1e-9
+"""What is smaller than the largest by this factor is rounding, and off the axis."""
 SPREAD = 50.0
 """Values over more than this factor are drawn on a logarithmic axis."""
 
@@ -51,11 +54,12 @@ def draw_edges(ax: Any, points: FloatArray, edges: EdgeTable, dropped: bool) -> 
     faint = float(np.clip(12 / np.sqrt(used.sum() + 1), 0.12, 0.7))
     if dropped and (~used).any():
         lines = LineCollection(list(points[edges.ends[~used]]), linestyles="dashed", zorder=1)
-        lines.set(colors=RED, linewidths=0.5, alpha=0.4 * faint, label="dropped edges")
+        lines.set(colors=RED, linewidths=0.5, alpha=0.25 * faint)
         ax.add_collection(lines)
+        ax.plot([], [], color=RED, linestyle="--", linewidth=1, label=DROPPED)
     share = edges.used[used] / max(float(edges.used.max(initial=0.0)), 1e-300)
     lines = LineCollection(list(points[edges.ends[used]]), zorder=2)
-    lines.set(colors=GREY, linewidths=0.4 + 1.0 * share, alpha=faint, label="edges")
+    lines.set(colors=GREY, linewidths=0.4 + 1.0 * share, alpha=faint)
     ax.add_collection(lines)
 
 
@@ -82,6 +86,7 @@ def draw_nodes(ax: Any, points: FloatArray, found: NodeValues) -> None:
     extend = {(True, True): "both", (True, False): "min", (False, True): "max"}
     bar = ax.figure.colorbar(dots, ax=ax, shrink=0.8, extend=extend.get(beyond, "neither"))
     bar.set_label(found.label)
+    _legend(ax)
 
 
 def _norm(values: FloatArray) -> Any:
@@ -101,22 +106,33 @@ def _draw_categories(ax: Any, points: FloatArray, found: NodeValues, look: dict[
         ax.scatter(*points[values == k].T, c=CATEGORIES[k], marker=MARKS[k], label=name, **look)
     if len(ranked) > most:
         rest = values >= most
-        name = f"{len(ranked) - most} others ({int(rest.sum())})"
+        others = len(ranked) - most
+        name = f"{others} other{'s' * (others != 1)} ({int(rest.sum())})"
         ax.scatter(*points[rest].T, c=GREY, marker=".", label=name, **look)
+    _legend(ax, f"{found.label} (nodes)")
+
+
+def _legend(ax: Any, title: str | None = None) -> None:
+    """Explain marks and dashes below the axes, if there is something to explain."""
     handles, names = ax.get_legend_handles_labels()
-    shown = [(h, n) for h, n in zip(handles, names, strict=True) if n not in ("edges",)]
+    if not handles:
+        return
+    wide = max(len(name) for name in names)
     ax.legend(
-        *zip(*shown, strict=True), title=f"{found.label} (nodes)", frameon=False, fontsize=8,
-        title_fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0),
+        handles, names, title=title, ncols=min(len(names), max(1, 72 // (wide + 6))),
+        frameon=False, fontsize=8, title_fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1),
     )  # fmt: skip
 
 
 def write_names(ax: Any, points: FloatArray, labels: Sequence[Label]) -> None:
-    """Write every node's name above it."""
+    """Write every node's name above it, on a light rim that sets it off the edges."""
+    from matplotlib.patheffects import withStroke
+
     for point, label in zip(points, labels, strict=True):
         ax.annotate(
             plain_name(label), point, xytext=(0, 7), textcoords="offset points", ha="center",
             fontsize=7.5, color=INK, zorder=4,
+            path_effects=[withStroke(linewidth=2, foreground="white", alpha=0.8)],
         )  # fmt: skip
 
 
@@ -175,7 +191,7 @@ def draw_path(ax: Any, choice: Choice, names: dict[str, str]) -> None:
         ax.minorticks_off()
     scale_up(ax, least, zero=False)
     ax.set_xlabel("alpha: how much neighbours count (no unit)")
-    ax.set_ylabel(names["validation"] + ", at the best round", fontsize=9)
+    ax.set_ylabel(names["validation"].replace(" (", "\nat the best round ("), fontsize=9)
     ax.legend(frameon=False, fontsize=8)
     tidy(ax)
 
@@ -206,6 +222,7 @@ def scale_up(ax: Any, values: FloatArray, zero: bool = True) -> None:
     known = values[np.isfinite(values)]
     if len(known) and known.min() > 0 and known.max() / known.min() > SPREAD:
         ax.set_yscale("log")
+        ax.set_ylim(bottom=max(ax.get_ylim()[0], TINY * float(known.max())))
     elif zero and len(known) and known.min() >= 0:
         ax.set_ylim(0, 1.06 * float(known.max()) or 1.0)
 

@@ -70,10 +70,11 @@ def draw_bars(axes: Any, nodes: Any, label: str, scale: float = 1.0) -> None:
     axes.set_ylim(-0.7, len(lines) - 0.3)
     axes.set_xlim(left=0)
     axes.set_xlabel(label)
-    axes.set_title("Each node, largest gain on top", fontsize=10)
+    axes.set_title("Each node, largest gain on top", fontsize=10, pad=22)
     axes.grid(axis="x", color="#EEEEEE")
     axes.set_axisbelow(True)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False, fontsize=9)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=9,
+                borderaxespad=0.2)  # fmt: skip
 
 
 def draw_scatter(axes: Any, nodes: Any, label: str, scale: float = 1.0) -> None:
