@@ -96,7 +96,11 @@ class Page:
 
     def open(self, file: Path) -> None:
         """Open a file and wait until it has loaded and painted."""
-        self.call("Page.navigate", url=file.absolute().as_uri())
+        self.visit(file.absolute().as_uri())
+
+    def visit(self, address: str) -> None:
+        """Go to an address and wait until its page has loaded and painted."""
+        self.call("Page.navigate", url=address)
         self.wait("document.readyState === 'complete'")
         self.js("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
+from browser import Browser, find_program, running
 from fedrelax import Graph, Network
 
 settings.register_profile("steady", deadline=None, max_examples=25, derandomize=True)
@@ -33,6 +35,15 @@ def skip_without_packages(name: str) -> None:
     for package in PACKAGES.get(name, ()):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the model {name} needs {package}, which is not installed")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = find_program()
+    if program is None:
+        pytest.skip("needs Chromium or Chrome, and none is installed")
+    with running(program) as found:
+        yield found
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import fedrelax
 
 ROOT = Path(fedrelax.__file__).parent
 LAYERS = [
-    {"errors", "typing"},
-    {"graph", "losses", "splits", "linear", "extras"},
+    {"errors", "typing", "views"},
+    {"extras", "graph", "losses", "splits", "linear"},
     {"theory", "wiring"},
     {"models", "public", "datasets"},
     {"network"},
@@ -25,6 +25,7 @@ LAYERS = [
     {"comparison"},
     {"storage"},
     {"report"},
+    {"live"},
     {"experiments", "bench"},
     {"cli"},
     {"__main__"},
@@ -60,5 +61,15 @@ def test_import_is_light() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    heavy = {"torch", "keras", "xgboost", "lightgbm", "flwr", "matplotlib", "plotly", "networkx"}
+    heavy = {
+        "torch",
+        "keras",
+        "xgboost",
+        "lightgbm",
+        "flwr",
+        "matplotlib",
+        "plotly",
+        "networkx",
+        "uvicorn",
+    }
     assert heavy.isdisjoint(loaded.stdout.split())

@@ -18,10 +18,11 @@ from fedrelax.estimators import (
 )
 from fedrelax.selection import Choice, choose
 from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.views import Looks
 from fedrelax.wiring import Wiring
 
 
-class FedRelaxCV(BaseEstimator):  # type: ignore[misc]
+class FedRelaxCV(Looks, BaseEstimator):  # type: ignore[misc]
     """Choose by cross-validation on the nodes' own rows, then train on all of them.
 
     ``FedRelaxRegressor(alpha="auto", wiring="auto")`` does the same with the usual lists.
@@ -81,6 +82,7 @@ class FedRelaxCV(BaseEstimator):  # type: ignore[misc]
             tries=None,
         )
         self.best_estimator_ = clone(inner).set_params(**settings_of(self.choice_))
+        self.best_estimator_.callbacks = inner.callbacks  # not copies: someone listens to these
         self.best_estimator_.fit(X, y, nodes=nodes)
         return self
 

@@ -24,6 +24,7 @@ from fedrelax.solvers import FedRelax, Result, solve_by_engine
 from fedrelax.solvers.checks import check_number
 from fedrelax.splits import group_rows, hold_out
 from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Rewire, Wiring, as_wiring
 from fedrelax.wiring.discover import SMALL
 
@@ -36,7 +37,7 @@ FEW_ROUNDS, MANY_ROUNDS = 20, 200
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
 
-class _FedRelaxEstimator(BaseEstimator):  # type: ignore[misc]
+class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
     """What regressor and classifier share; see ``FedRelaxRegressor`` for the parameters."""
 
     _kind: str
@@ -364,6 +365,7 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
         the round whose models are kept.
     alpha_, wiring_ : the values that were used; ``choice_`` : how "auto" came to them.
     result_ : all of it, with the discrepancy of each edge, and the edges that were kept.
+    plot : pictures of it, such as ``model.plot.graph()``; see ``fedrelax.report.plots``.
 
     >>> rng = np.random.default_rng(0)
     >>> X, city = rng.normal(size=(60, 2)), np.repeat(["Oslo", "Bergen", "Bodø"], 20)

@@ -13,6 +13,7 @@ from fedrelax.graph import Graph
 from fedrelax.models import Task
 from fedrelax.public import PublicRows
 from fedrelax.typing import AnyArray, Label
+from fedrelax.views import view
 
 TASKS = ("regression", "classification")
 
@@ -188,6 +189,10 @@ class Network:
             f"Network({self.kind}, {len(self)} node{'s' * (len(self) != 1)}, "
             f"{edges} edge{'s' * (edges != 1)})"
         )
+
+    def _repr_html_(self) -> str:
+        text: str = view("notebook").network_html(self)
+        return text
 
 
 def _width(X: AnyArray) -> str:

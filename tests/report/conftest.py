@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from browser import Browser, Page, find_program, running
+from browser import Browser, Page
 from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.evaluation import compare
 from fedrelax.report import summarise
@@ -65,15 +65,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A result whose nodes are called what no page should run."""
     return save_network(tmp_path_factory.mktemp("hostile") / "out", ring(list(HOSTILE)))
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    program = find_program()
-    if program is None:
-        pytest.skip("needs Chromium or Chrome, and none is installed")
-    with running(program) as found:
-        yield found
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ NEEDED = {
     "target": "the column to predict",
     "out": "the directory to write",
 }
-HOW_TO_RUN = ("out", "overwrite", "json", "debug")
+HOW_TO_RUN = ("out", "overwrite", "live", "json", "debug")
 """Flags that do not change what is computed; they are not saved."""
 
 
@@ -89,6 +89,7 @@ class FitConfig(LearningConfig):
     command: ClassVar[str] = "fit"
 
     out: Path
+    live: bool = False
 
 
 class CompareConfig(LearningConfig):

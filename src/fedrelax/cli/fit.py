@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,6 +60,14 @@ def fit(
     ] = None,
     overwrite: options.Overwrite = None,
     config: options.Config = None,
+    live: Annotated[
+        bool | None,
+        typer.Option(
+            "--live",
+            help="Show the run on a page of this machine while it runs; the address is printed.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     jobs: options.Jobs = None,
     seed: options.Seed = None,
     json_: options.Json = None,
@@ -84,34 +93,44 @@ def run_fit(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
     """Check everything, train, save, tell."""
     from fedrelax.cli.config import FitConfig, make_config
     from fedrelax.cli.inputs import effective, read_inputs
+    from fedrelax.cli.live import check_live, live_view, tell_end
     from fedrelax.cli.training import save, train
     from fedrelax.storage.places import check_directory
 
     config = make_config(FitConfig, file, flags)
     talk.out.quiet = config.json_
     check_directory(config.out, config.overwrite)
+    if config.live:
+        check_live()
     inputs = read_inputs(config, talk.note)
-    outcome = train(
-        inputs,
-        talk,
-        alpha=config.alpha,
-        rounds=config.rounds,
-        wiring=config.wiring,
-        public_rows=config.public_rows,
-        jobs=config.jobs,
-        seed=config.seed,
-    )
-    metrics = save(
-        config.out,
-        inputs,
-        outcome,
-        talk,
-        config=effective(config, inputs.task, inputs.feature_names),
-        comment=f"alpha = {outcome.fitted.alpha_:.6g} and {outcome.fitted.n_rounds_} rounds were used",
-        node_column=config.node,
-        target=config.target,
-        overwrite=config.overwrite,
-    )
+    with live_view(inputs, config.target, talk) if config.live else nullcontext() as view:
+        outcome = train(
+            inputs,
+            talk,
+            alpha=config.alpha,
+            rounds=config.rounds,
+            wiring=config.wiring,
+            public_rows=config.public_rows,
+            jobs=config.jobs,
+            seed=config.seed,
+            view=view,
+        )
+        used = (
+            f"alpha = {outcome.fitted.alpha_:.6g} and {outcome.fitted.n_rounds_} rounds were used"
+        )
+        metrics = save(
+            config.out,
+            inputs,
+            outcome,
+            talk,
+            config=effective(config, inputs.task, inputs.feature_names),
+            comment=used,
+            node_column=config.node,
+            target=config.target,
+            overwrite=config.overwrite,
+        )
+        if view is not None:
+            tell_end(view, config.out, outcome.fitted.result_)
     if config.json_:
         _print_json(config.out, metrics, outcome.summary, talk)
     else:

@@ -16,6 +16,7 @@ from fedrelax.cli.rounds import Watch, start_workers
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FEW_ROUNDS, FedRelaxClassifier, FedRelaxRegressor, settings_of
 from fedrelax.evaluation import MEASURES, compare
+from fedrelax.live import LiveView
 from fedrelax.models.names import short_name
 from fedrelax.report.summary import Summary, summarise
 from fedrelax.report.writing import REPORT, write_report
@@ -27,6 +28,7 @@ from fedrelax.wiring import as_wiring
 
 MANY_FITS = 20_000
 STOPPED = "stopped by Ctrl-C"
+STOPPED_LIVE = "stopped from the live page"
 TOLERANCE = 1e-3
 """Rounds end when predictions change by less than this share: more digits than any table shows."""
 
@@ -41,8 +43,8 @@ class Outcome:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the rounds."""
-        return bool(self.fitted.result_.reason == STOPPED)
+        """Whether Ctrl-C or the live page ended the rounds."""
+        return self.fitted.result_.reason in (STOPPED, STOPPED_LIVE)
 
 
 def estimator_of(
@@ -73,6 +75,7 @@ def train(
     wiring: str = "fixed",
     alphas: Sequence[float] | None = None,
     folds: int = FOLDS,
+    view: LiveView | None = None,
 ) -> Outcome:
     """Choose on the training rows what is "auto", run the rounds, measure on test rows."""
     estimator = estimator_of(inputs, rounds=rounds, public_rows=public_rows, wiring=wiring)
@@ -84,17 +87,21 @@ def train(
     with talk.progress() as progress:
         choice = None
         if alpha == "auto" or wiring == "auto":
-            choice = _choose(estimator, rows, alphas, folds, talk, progress)
+            choice = _choose(estimator, rows, alphas, folds, talk, progress, view)
             estimator.set_params(**settings_of(choice))
         watch = Watch(progress)
+        callbacks = (watch,) if view is None else (watch, view)
         with watch.catching_ctrl_c():
-            fitted: Fitted = estimator.set_params(callbacks=(watch,)).fit(*rows[:2], nodes=rows[2])
+            fitted: Fitted = estimator.set_params(callbacks=callbacks).fit(*rows[:2], nodes=rows[2])
     fitted.set_params(callbacks=())
     if choice is not None:
         fitted.choice_ = choice
-    if watch.interrupted and fitted.result_.reason == "stopped by a callback":
-        fitted.result_ = replace(fitted.result_, reason=STOPPED)
-        talk.note(f"stopped after round {fitted.n_rounds_} by Ctrl-C; its models are kept.")
+    if fitted.result_.reason == "stopped by a callback":
+        reason = STOPPED if watch.interrupted else STOPPED_LIVE
+        fitted.result_ = replace(fitted.result_, reason=reason)
+        talk.note(f"{reason} after round {fitted.n_rounds_}; its models are kept.")
+    if view is not None:
+        view.tell("The rounds are done; measuring and saving.", 1, 1)
     return Outcome(fitted, choice, None if own.all() else _measure(fitted, rows, inputs))
 
 
@@ -105,6 +112,7 @@ def _choose(
     folds: int,
     talk: Talk,
     progress: Any,
+    view: LiveView | None,
 ) -> Choice:
     nodes, counts = np.unique(rows[2].astype(str), return_counts=True)
     if counts.max() < 2:
@@ -128,6 +136,8 @@ def _choose(
 
     def show(done: int, total: int) -> None:
         progress.update(line, completed=done, total=total)
+        if view is not None:
+            view.tell(f"Choosing alpha, wiring and rounds: {done} of {total}.", done, total)
 
     return choose(estimator, *rows, alphas=alphas, folds=folds, progress=show)
 

@@ -16,6 +16,7 @@ from fedrelax.graph import families, nearest, networks, spectrum
 from fedrelax.graph.labels import clean_labels, unknown_node
 from fedrelax.graph.matrices import read_matrix
 from fedrelax.typing import FloatArray, IntArray, Label
+from fedrelax.views import view
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -348,6 +349,10 @@ class Graph:
             f"{type(self).__name__}({count(self.n_nodes, 'node')}, {count(self.n_edges, 'edge')}, "
             f"mean degree {self.degrees.mean():.3g}, {count(parts, 'component')})"
         )
+
+    def _repr_html_(self) -> str:
+        text: str = view("notebook").graph_html(self)
+        return text
 
     def __setattr__(self, name: str, value: object) -> Never:
         raise AttributeError(f"a Graph never changes, so {name} cannot be set; make a new one")

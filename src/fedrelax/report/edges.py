@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from fedrelax.report.numbers import numbers
 from fedrelax.storage import SavedResult
-from fedrelax.typing import FloatArray, IntArray
+from fedrelax.typing import FloatArray, IntArray, Label
 
 MOST_EDGES = 40_000
 
@@ -49,8 +50,12 @@ class EdgeTable:
 
 def edge_table(saved: SavedResult, most: int = MOST_EDGES) -> EdgeTable:
     """Return the edges of a saved result, at most about ``most`` of them."""
-    number = {label: k for k, label in enumerate(saved.graph.labels)}
-    frame = saved.edges
+    return edges_of(saved.edges, saved.graph.labels, most)
+
+
+def edges_of(frame: Any, labels: Sequence[Label], most: int = MOST_EDGES) -> EdgeTable:
+    """Return the edges of a frame such as ``Result.edges_to_frame`` gives."""
+    number = {label: k for k, label in enumerate(labels)}
     ends = np.empty((len(frame), 2), dtype=np.int64)
     for side, name in enumerate(("source", "target")):
         ends[:, side] = [number[label] for label in frame[name]]

@@ -34,7 +34,8 @@ def save_picture(path: Path, summary: Summary, history: History, graph: Graph) -
     figure = Figure(figsize=(12, height), layout="compressed" if mapped else "constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
-    (draw_bars if bars else draw_scatter)(left, tested, summary.measure)
+    scale = 100.0 if summary.measure == "error rate" else 1.0
+    (draw_bars if bars else draw_scatter)(left, tested, _axis(summary.measure), scale)
     if mapped:
         draw_map(figure, right, tested, graph)
     else:
@@ -51,37 +52,42 @@ def _headline(summary: Summary) -> str:
     return f"{summary.measure} over all test rows: {', '.join(words)}"
 
 
-def draw_bars(axes: Any, nodes: Any, measure: str) -> None:
-    """Draw a line per node from its error alone to its error together."""
+def draw_bars(axes: Any, nodes: Any, label: str, scale: float = 1.0) -> None:
+    """Draw a line per node from its error alone to its error together, and a tick where pooled is."""
     lines = nodes.sort_values("gain", na_position="first", kind="stable")
     place = np.arange(len(lines))
-    alone, ours, pooled = (_scaled(lines[w], measure) for w in ("alone", "fedrelax", "pooled"))
+    alone, ours = (scale * lines[way].to_numpy(float) for way in ("alone", "fedrelax"))
     axes.hlines(place, alone, ours, color=GREY, linewidth=2.5, zorder=1)
-    axes.scatter(pooled, place, color=POOLED, marker="|", s=90, label="pooled", zorder=2)
+    if "pooled" in lines:
+        pooled = scale * lines["pooled"].to_numpy(float)
+        axes.scatter(pooled, place, color=POOLED, marker="|", s=90, label="pooled", zorder=2)
     axes.scatter(alone, place, color=ALONE, marker="o", s=42, label="alone", zorder=3)
     axes.scatter(ours, place, color=TOGETHER, marker="D", s=36, label="together", zorder=4)
-    names = [f"{_short(n)} ({m})" for n, m in zip(lines["node"], lines["model"], strict=True)]
+    names = [plain_name(label) for label in lines["node"]]
+    if "model" in lines:
+        names = [f"{name} ({kind})" for name, kind in zip(names, lines["model"], strict=True)]
     axes.set_yticks(place, names, fontsize=8)
     axes.set_ylim(-0.7, len(lines) - 0.3)
     axes.set_xlim(left=0)
-    axes.set_xlabel(_axis(measure))
-    axes.set_title("Each node, largest gain on top", fontsize=10)
+    axes.set_xlabel(label)
+    axes.set_title("Each node, largest gain on top", fontsize=10, pad=22)
     axes.grid(axis="x", color="#EEEEEE")
     axes.set_axisbelow(True)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False, fontsize=9)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=9,
+                borderaxespad=0.2)  # fmt: skip
 
 
-def draw_scatter(axes: Any, nodes: Any, measure: str) -> None:
+def draw_scatter(axes: Any, nodes: Any, label: str, scale: float = 1.0) -> None:
     """Draw a point per node, error alone against error together: below the line it has gained."""
-    alone, ours = _scaled(nodes["alone"], measure), _scaled(nodes["fedrelax"], measure)
+    alone, ours = (scale * nodes[way].to_numpy(float) for way in ("alone", "fedrelax"))
     top = 1.05 * float(max(alone.max(), ours.max()) or 1.0)
     axes.plot([0, top], [0, top], color=GREY, linewidth=1, zorder=1)
     axes.scatter(alone, ours, s=16, color=TOGETHER, alpha=0.6, linewidths=0, zorder=2)
     axes.set_xlim(0, top)
     axes.set_ylim(0, top)
     axes.set_aspect("equal")
-    axes.set_xlabel(f"{_axis(measure)}, alone")
-    axes.set_ylabel(f"{_axis(measure)}, together")
+    axes.set_xlabel(f"alone: {label}")
+    axes.set_ylabel(f"together: {label}")
     better = int((ours < alone).sum())
     axes.set_title(f"{better} of {len(nodes)} nodes are below the line: better", fontsize=10)
 
@@ -142,15 +148,12 @@ def draw_map(figure: Any, axes: Any, nodes: Any, graph: Graph) -> None:
     axes.set_title("Gain of each node, and the graph", fontsize=10)
 
 
-def _scaled(errors: Any, measure: str) -> Any:
-    return errors.to_numpy(float) * (100.0 if measure == "error rate" else 1.0)
-
-
 def _axis(measure: str) -> str:
     return "error rate on test rows, %" if measure == "error rate" else f"{measure} on test rows"
 
 
-def _short(label: object) -> str:
+def plain_name(label: object) -> str:
+    """Return a name that fits and that the built-in font can draw."""
     text = _without_unprintable(str(label))
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
 

@@ -12,10 +12,16 @@ def axis_labels(saved: SavedResult) -> dict[str, str]:
     target = shortened(saved.about.get("target_column") or "the target")
     usual = USUAL[saved.task.kind]
     losses = saved.about.get("losses") or {"own_rows": usual, "edges": usual}
-    own, across = (loss_unit(losses[name], target) for name in ("own_rows", "edges"))
+    names = (losses["own_rows"], losses["edges"])
+    return labels_of(names, target, saved.metrics.get("measure") == "RMSE")
+
+
+def labels_of(losses: tuple[str, str], target: str, numeric: bool) -> dict[str, str]:
+    """Return the labels by the names of the losses on own rows and across edges."""
+    own, across = (loss_unit(name, target) for name in losses)
     error = "error rate (% of test rows)"
     points = "percentage points"
-    if saved.metrics.get("measure") == "RMSE":
+    if numeric:
         error, points = f"error (RMSE, units of {target})", f"units of {target}"
     return {
         "error": error,

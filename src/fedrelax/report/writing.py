@@ -55,20 +55,20 @@ def write_report(result: SavedResult | str | Path, path: str | Path | None = Non
 def report_html(saved: SavedResult) -> str:
     """Return the report of a saved result as the text of an HTML page."""
     scripts = {
-        "theme": _part("theme.js"),
-        "script": "\n".join(_part(f"{name}.js") for name in OWN),
+        "theme": part("theme.js"),
+        "script": "\n".join(part(f"{name}.js") for name in OWN),
         "plotly": _plotly(),
-        "charts": _part("charts.js"),
+        "charts": part("charts.js"),
     }
     scripts = {name: text.replace("</script", "<\\/script") for name, text in scripts.items()}
     values = {
-        "css": _part("page.css"),
+        "css": part("page.css"),
         "policy": policy(scripts.values()),
         "data": safe_json(page_data(saved)),
         **scripts,
         **_texts(saved),
     }
-    return fill(_part("page.html"), values)
+    return fill(part("page.html"), values)
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -102,7 +102,8 @@ def safe_json(value: object) -> str:
     return text
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """Return the text of one of the page's files."""
     return resources.files("fedrelax.report").joinpath("page", name).read_text(encoding="utf-8")
 
 

@@ -1,10 +1,11 @@
-"""Three hooks around a run."""
+"""Hooks around a run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedrelax.runtime.history import Record
+from fedrelax.typing import Label
 
 if TYPE_CHECKING:
     from fedrelax.runtime.rounds import Outcome
@@ -15,6 +16,12 @@ class Callback:
 
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Run before the first models are trained."""
+
+    def wired(self, labels: tuple[Label, ...], edges: Any) -> None:
+        """Run before round 0 and whenever the graph has changed.
+
+        ``edges`` is the graph in use, a symmetric CSR matrix in the order of ``labels``; read it only.
+        """
 
     def after_round(self, record: Record) -> bool | None:
         """Run after every round (round 0: the models that start); return True to stop."""

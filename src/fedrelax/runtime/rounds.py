@@ -94,6 +94,7 @@ def run(
     wiring = None if wiring is None else wiring.paced(stopping.rounds)
     for callback in callbacks:
         callback.begin(stopping.rounds, len(engine.labels))
+    _tell_wired(engine, callbacks)
     engine.start()
     history = History(engine.labels)
     best = (np.inf, 0, None)
@@ -114,18 +115,27 @@ def run(
         stage = None if wiring is None else wiring.due(round)
         if wiring is not None and stage is not None:
             engine.rewire(wiring.wire(stage, engine))
+            _tell_wired(engine, callbacks)
             if stage == wiring.stages - 1:
                 engine.settle(round)
         engine.update(round)
         round += 1
     kept = round
     if best[2] is not None and best[1] != round:
+        present = engine.edges
         engine.restore(best[2])
         kept = best[1]
+        if engine.edges is not present:
+            _tell_wired(engine, callbacks)
     outcome = Outcome(history, kept, reason)
     for callback in callbacks:
         callback.end(outcome)
     return outcome
+
+
+def _tell_wired(engine: Engine, callbacks: Sequence[Callback]) -> None:
+    for callback in callbacks:
+        callback.wired(engine.labels, engine.edges)
 
 
 def _reason_to_stop(stopping: Stopping, record: Record, told: bool, since: int | None) -> str:

@@ -12,6 +12,7 @@ from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History
 from fedrelax.typing import Label
+from fedrelax.views import view
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Result:
     """The graph of the last rounds, if it was rewired; ``graph`` is the one that was given."""
     stayed: tuple[Label, ...] = ()
     """The nodes that kept the model of round 0."""
+    losses: tuple[str, str] | None = None
+    """The names of the loss on own rows and of the one across edges, where they are known."""
     engine: str = "general"
     """Which way it was computed: "general" (any model, node by node) or "linear" (all at once)."""
 
@@ -50,6 +53,15 @@ class Result:
     def clusters(self) -> list[list[Label]]:
         """The groups of nodes that a rewired graph has found, the largest first; else none."""
         return [] if self.kept is None else self.kept.communities()
+
+    @property
+    def plot(self) -> Any:
+        """Pictures: ``graph``, ``curves``, ``gains`` and ``path``; see ``fedrelax.report.plots``."""
+        return view("plots").Plots(self)
+
+    def _repr_html_(self) -> str:
+        text: str = view("notebook").result_html(self)
+        return text
 
     def edges_to_frame(self, graph: Graph | None = None) -> Any:
         """Return a DataFrame of the edges: both ends, weight, the discrepancy each way, and ``used``.

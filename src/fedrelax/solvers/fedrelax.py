@@ -177,6 +177,7 @@ class FedRelax(Solver):
             history=outcome.history,
             n_rounds=outcome.n_rounds,
             reason=outcome.reason,
+            losses=(coupling.loss.name, coupling.discrepancy.name),
         )
 
 

@@ -132,6 +132,7 @@ class LinearFedRelax(Solver):
             history=outcome.history,
             n_rounds=n_rounds,
             reason=reason,
+            losses=("squared", "squared"),
             engine="linear",
         )
 

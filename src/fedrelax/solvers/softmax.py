@@ -115,6 +115,7 @@ class SoftmaxFedRelax(Solver):
             history=outcome.history,
             n_rounds=outcome.n_rounds,
             reason=outcome.reason,
+            losses=("log", "log"),
             engine="linear",
         )
 

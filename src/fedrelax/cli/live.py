@@ -1,0 +1,41 @@
+"""What ``fit --live`` adds: a page that shows the run, and says where the result lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedrelax.cli.console import Talk
+from fedrelax.cli.inputs import Inputs
+from fedrelax.extras import need
+from fedrelax.live import LiveView
+from fedrelax.models.names import short_name
+from fedrelax.report.units import USUAL, loss_unit, shortened
+from fedrelax.report.writing import REPORT
+from fedrelax.solvers import Result
+from fedrelax.splits import group_rows
+
+
+def check_live() -> None:
+    """Refuse before any work starts if the packages of the extra are missing."""
+    for module in ("starlette", "uvicorn"):
+        need(module, "live")
+
+
+def live_view(inputs: Inputs, target: str, talk: Talk) -> LiveView:
+    """Return the view of a run; its address goes to stderr, as all notes do."""
+    nodes = inputs.nodes[inputs.train]
+    rows = {label: len(index) for label, index in group_rows(nodes, len(nodes)).items()}
+    return LiveView(
+        inputs.graph,
+        rows=rows,
+        models={label: short_name(name) for label, name in inputs.model_names.items()},
+        unit=loss_unit(USUAL[inputs.task], shortened(target)),
+        say=lambda text: talk.err.print(text, markup=False, soft_wrap=True),
+    )
+
+
+def tell_end(view: LiveView, out: Path, result: Result) -> None:
+    """Say on the page that the result is saved, and end its server."""
+    report = out / REPORT
+    where = f"report at {report.absolute()}" if report.exists() else f"saved in {out.absolute()}"
+    view.close(f"Finished after {result.n_rounds} rounds ({result.reason}): {where}")

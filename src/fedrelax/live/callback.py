@@ -1,0 +1,159 @@
+"""``LiveView``: a callback that shows the run on a page while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from fedrelax.extras import need
+from fedrelax.graph import Graph
+from fedrelax.live.assembling import live_page
+from fedrelax.live.server import Server
+from fedrelax.live.state import LiveState, Progress
+from fedrelax.runtime import Callback, Outcome, Record
+from fedrelax.typing import Label
+
+FAILED = "The run has ended with an error; the terminal says which."
+BROKEN_OFF = "The run was stopped at once; nothing was kept."
+
+
+class LiveView(Callback):
+    """Shows a run on a page of this machine: the grid, the curves, and a button to stop.
+
+    The address, with a secret in it, is told by ``say`` when the run begins. The page is there until
+    the run has ended; in a ``with`` block, until the block has. Whoever looks, or stops looking, does
+    not change the run. Needs the extra ``live``.
+
+    graph : where the nodes stand, if it was made from coordinates.
+    rows, models : training rows and name of the model by node, to show beside the values.
+    unit : of the loss, for the axes, such as "squared error, kWh²".
+
+    ``FedRelaxRegressor(callbacks=[LiveView(graph)])`` is enough. scikit-learn copies an estimator for
+    trials; a copied view only counts them, and shows the run that is kept.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | None = None,
+        *,
+        rows: Mapping[Label, int] | None = None,
+        models: Mapping[Label, str] | None = None,
+        unit: str = "",
+        say: Callable[[str], object] = print,
+    ) -> None:
+        for module in ("starlette", "uvicorn"):
+            need(module, "live")
+        self._about = (graph, rows, models)
+        self._unit, self._say = unit, say
+        self._state = LiveState(*self._about)
+        self._server: Server | None = None
+        self._held, self._rounds, self._trials = False, 0, 0
+
+    @property
+    def url(self) -> str:
+        """The address of the page; asking for it starts the server."""
+        return self._open().url
+
+    @property
+    def stopped(self) -> bool:
+        """Whether someone has pressed the button."""
+        return self._state.stop_asked
+
+    # A run
+
+    def begin(self, rounds: int, n_nodes: int) -> None:
+        """Show that the nodes train alone."""
+        self._state.begin()
+        self._rounds = rounds
+        self.tell("Each node trains alone.", 0, rounds)
+
+    def wired(self, labels: tuple[Label, ...], edges: Any) -> None:
+        """Show the graph in use."""
+        self._state.wired(labels, edges)
+
+    def after_round(self, record: Record) -> bool | None:
+        """Show the numbers; True if the button was pressed."""
+        self._state.record(record)
+        words = f"Round {record.round} of {self._rounds}."
+        more = record.round < self._rounds
+        self._state.tell(Progress(words, record.round, self._rounds, stoppable=more))
+        return self.stopped
+
+    def end(self, outcome: Outcome) -> None:
+        """Show why the rounds ended, and leave unless a ``with`` block holds the page."""
+        words = f"{outcome.n_rounds} rounds: {outcome.reason}."
+        if self._held:
+            self.tell(words, 1, 1)
+        else:
+            self.close(f"Finished. {words}")
+
+    # Around it
+
+    def tell(self, words: str, done: int = 0, total: int = 0) -> None:
+        """Show where the work is, in words, and how much of it is done."""
+        self._open()
+        self._state.tell(Progress(words, done, total))
+
+    def trial(self) -> None:
+        """Count a run that serves the choice of settings."""
+        self._trials += 1
+        self.tell(f"Choosing settings: trial {self._trials}.")
+
+    def _open(self) -> Server:
+        if self._server is None:
+            self._server = Server(self._state, *live_page(self._unit))
+            self._say(f"live: {self._server.url}")
+        return self._server
+
+    def close(self, words: str) -> None:
+        """Tell all pages how it ended, and end the server."""
+        self._state.tell(Progress(words, 1, 1, over=True))
+        if self._server is not None:
+            self._server.close()
+        self._server, self._trials = None, 0
+        self._state = LiveState(*self._about)
+
+    def __enter__(self) -> Self:
+        self._held = True
+        self._open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._held = False
+        if self._server is None:
+            return
+        if kind is None:
+            self.close("Finished.")
+        else:
+            self.close(FAILED if issubclass(kind, Exception) else BROKEN_OFF)
+
+    # Copies
+
+    def __deepcopy__(self, memo: Any) -> Callback:
+        return Trial(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Callback, ())  # in another process nobody looks
+
+
+class Trial(Callback):
+    """Stands for a view in the copies of an estimator that scikit-learn makes for trials."""
+
+    def __init__(self, view: LiveView) -> None:
+        self._view = view
+
+    def begin(self, rounds: int, n_nodes: int) -> None:
+        """Count the trial."""
+        self._view.trial()
+
+    def __deepcopy__(self, memo: Any) -> Trial:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Callback, ())

@@ -1,0 +1,147 @@
+"""The server of a live page: this machine only, behind a secret in the address.
+
+Every stream sends the newest state and then waits for a newer one, so that a page which reads slowly
+skips what it has missed, and neither the run nor another page ever waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fedrelax.extras import need
+from fedrelax.live.state import LiveState
+
+PACE, PULSE, GRACE = 0.1, 15.0, 3.0
+"""Seconds between two looks at the state, between signs of life, and for the last goodbye."""
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+REFUSED = b"Refused: this page has the address that the terminal shows, and no other.\n"
+
+
+class Server:
+    """Serves one page from a thread of its own, until ``close``."""
+
+    def __init__(self, state: LiveState, page: str, policy: str) -> None:
+        uvicorn = need("uvicorn", "live")
+        self._state, self._streams = state, 0
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        self._token = secrets.token_urlsafe(24)
+        self.url = f"http://127.0.0.1:{port}/{self._token}/"
+        app = Guard(self._application(page, policy), self._token, port)
+        config = uvicorn.Config(
+            app, http="h11", ws="none", loop="asyncio", lifespan="off", access_log=False,
+            log_config=None, log_level="critical", timeout_graceful_shutdown=1,
+            server_header=False,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        run = {"sockets": [listening]}
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs=run, name="fedrelax-live", daemon=True
+        )
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """End the server; pages that still read get a moment to hear the last state."""
+        end = time.monotonic() + GRACE
+        while self._streams and time.monotonic() < end:
+            time.sleep(0.02)
+        self._server.should_exit = True
+        self._thread.join(2 * GRACE)
+
+    def _application(self, page: str, policy: str) -> Any:
+        starlette = need("starlette.applications", "live")
+        responses, routing = need("starlette.responses", "live"), need("starlette.routing", "live")
+
+        async def show(request: Any) -> Any:
+            headers = {**HEADERS, "Content-Security-Policy": policy}
+            return responses.HTMLResponse(page, headers=headers)
+
+        async def events(request: Any) -> Any:
+            kind = "text/event-stream"
+            return responses.StreamingResponse(self._events(), media_type=kind, headers=HEADERS)
+
+        async def stop(request: Any) -> Any:
+            code = 202 if self._state.ask_to_stop() else 409
+            return responses.Response(status_code=code, headers=HEADERS)
+
+        routes = [
+            routing.Route("/{token}/", show),
+            routing.Route("/{token}/events", events),
+            routing.Route("/{token}/stop", stop, methods=["POST"]),
+        ]
+        return starlette.Starlette(routes=routes)
+
+    async def _events(self) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            async for event in events_of(self._state):
+                yield event
+        finally:
+            self._streams -= 1
+
+
+async def events_of(state: LiveState) -> AsyncIterator[str]:
+    """Yield the newest state whenever it is newer than the last one sent, until the run is over."""
+    network, figures, quiet = -1, -1, 0.0
+    while True:
+        if state.versions != (network, figures):
+            quiet = 0.0
+            if state.versions[0] != network:
+                network, text = await asyncio.to_thread(state.network_text)
+                if text:
+                    yield f"event: network\ndata: {text}\n\n"
+            if state.versions[1] != figures:
+                figures, text = await asyncio.to_thread(state.numbers_text)
+                yield f"event: numbers\ndata: {text}\n\n"
+            if state.progress.over and state.versions == (network, figures):
+                return
+        elif quiet >= PULSE:
+            quiet = 0.0
+            yield ": still here\n\n"
+        await asyncio.sleep(PACE)
+        quiet += PACE
+
+
+class Guard:
+    """Lets through only requests for this machine's name and with the token in their path.
+
+    The name is checked because another site's name may be made to lead here (DNS rebinding).
+    """
+
+    def __init__(self, app: Callable[..., Any], token: str, port: int) -> None:
+        self._app, self._token = app, token.encode()
+        self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer 403, or hand the request on."""
+        if self._allows(scope):
+            await self._app(scope, receive, send)
+            return
+        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(REFUSED))]
+        headers += [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+        await send({"type": "http.response.start", "status": 403, "headers": headers})
+        await send({"type": "http.response.body", "body": REFUSED})
+
+    def _allows(self, scope: Any) -> bool:
+        hosts = [value.lower() for name, value in scope["headers"] if name == b"host"]
+        said = scope["path"].lstrip("/").partition("/")[0].encode()
+        return (
+            len(hosts) == 1 and hosts[0] in self._hosts and hmac.compare_digest(said, self._token)
+        )

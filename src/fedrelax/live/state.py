@@ -1,0 +1,181 @@
+"""What a live page shows: written by the run, read by the server, always the newest and always whole.
+
+The run only stores what it has in any case. Texts are made when a page asks, once for all pages.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedrelax.graph import Graph
+from fedrelax.live.network import Edges, network_part, places_of
+from fedrelax.report.numbers import numbers, thinned
+from fedrelax.report.summary import gains
+from fedrelax.report.writing import safe_json
+from fedrelax.runtime import Record
+from fedrelax.typing import FloatArray, Label
+
+MOST_NODES = 20_000
+"""With more nodes than this a page shows the curves only."""
+MOST_ROUNDS = 400
+CURVES = ("round", "local_loss", "gtv", "objective", "validation_loss")
+VALUES = {
+    "validation": "node_validation_loss",
+    "loss": "node_local_loss",
+    "disagreement": "node_gtv",
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the run is, in words and as a share."""
+
+    words: str
+    done: int = 0
+    total: int = 0
+    stoppable: bool = False
+    over: bool = False
+
+
+class LiveState:
+    """The newest state of a run. ``versions`` count what has changed: the network, the numbers."""
+
+    def __init__(
+        self,
+        graph: Graph | None = None,
+        rows: Mapping[Label, int] | None = None,
+        models: Mapping[Label, str] | None = None,
+    ) -> None:
+        self._graph, self._rows, self._models = graph, rows, models
+        self._lock, self._making = threading.Lock(), threading.Lock()
+        self._labels: tuple[Label, ...] = () if graph is None else graph.labels
+        self._given: Any = None if graph is None else graph.adjacency
+        self._now: Any = self._given
+        self._records: list[tuple[float, ...]] = []
+        self._first: Record | None = None
+        self._last: Record | None = None
+        self._points: FloatArray | None = None
+        self._made: dict[str, tuple[int, str]] = {}
+        self.progress = Progress("starting")
+        self.versions = (0, 0)
+        self.stop_asked = False
+
+    # The run writes
+
+    def tell(self, progress: Progress) -> None:
+        """Say where the run is."""
+        with self._lock:
+            self.progress = progress
+            self._count(0, 1)
+
+    def begin(self) -> None:
+        """Forget an earlier run."""
+        with self._lock:
+            self._records, self._first, self._last, self._given = [], None, None, None
+            self.stop_asked = False
+            self._count(0, 1)
+
+    def wired(self, labels: tuple[Label, ...], edges: Any) -> None:
+        """Take the graph in use."""
+        with self._lock:
+            self._given = edges if self._given is None or labels != self._labels else self._given
+            self._labels, self._now = labels, edges
+            self._count(1, 0)
+
+    def record(self, record: Record) -> None:
+        """Take the numbers of a round."""
+        with self._lock:
+            self._records.append(tuple(getattr(record, name) for name in CURVES))
+            self._first = record if self._first is None else self._first
+            self._last = record
+            self._count(0, 1)
+
+    def ask_to_stop(self) -> bool:
+        """Note that someone wants to stop after this round; False where no round can be kept."""
+        with self._lock:
+            if not self.progress.stoppable:
+                return False
+            self.stop_asked = True
+            self._count(0, 1)
+            return True
+
+    def _count(self, network: int, numbers: int) -> None:
+        self.versions = (self.versions[0] + network, self.versions[1] + numbers)
+
+    # The server reads
+
+    def network_text(self) -> tuple[int, str]:
+        """Return the version and the JSON of nodes and edges; the text is empty before there are any."""
+        with self._making:
+            with self._lock:
+                version = self.versions[0]
+                labels, given, now = self._labels, self._given, self._now
+            if self._made.get("network", (-1, ""))[0] != version:
+                self._made["network"] = (version, self._network(labels, given, now))
+            return self._made["network"]
+
+    def numbers_text(self) -> tuple[int, str]:
+        """Return the version and the JSON of progress, curves and the nodes' values."""
+        with self._making:
+            with self._lock:
+                version, progress, asked = self.versions[1], self.progress, self.stop_asked
+                rounds, first, last = self._records[:], self._first, self._last
+            if self._made.get("numbers", (-1, ""))[0] != version:
+                found = {
+                    **vars(progress),
+                    "stopping": asked and not progress.over,
+                    "round": None if last is None else last.round,
+                    "curves": _curves(rounds),
+                    "values": None if first is None or last is None else _values(first, last),
+                }
+                self._made["numbers"] = (version, safe_json(found))
+            return self._made["numbers"]
+
+    def _network(self, labels: tuple[Label, ...], given: Any, now: Any) -> str:
+        if not labels:
+            return ""
+        if len(labels) > MOST_NODES:
+            return safe_json({"many": len(labels)})
+        edges = Edges.of(given, now)
+        drawn = edges.drawn(len(labels))
+        before = self._points
+        if before is not None and len(before) != len(labels):
+            before = None
+        stand = places_of(labels, self._graph, drawn, before)
+        self._points = stand.points
+        kept = int((edges.used > 0).sum())
+        found = network_part(labels, stand, drawn, len(edges.used), kept)
+        if self._rows is not None:
+            found["nodes"]["rows"] = [self._rows.get(label) for label in labels]
+        if self._models is not None:
+            found["nodes"]["model"] = [self._models.get(label) for label in labels]
+        return safe_json(found)
+
+
+def _curves(records: list[tuple[float, ...]]) -> dict[str, Any]:
+    """Return the totals of every round, thinned where there are very many."""
+    table = np.array(records, dtype=float).reshape(-1, len(CURVES))
+    table = table[thinned(len(table), MOST_ROUNDS)]
+    return {name: numbers(column) for name, column in zip(CURVES, table.T, strict=True)}
+
+
+def _values(first: Record, last: Record) -> dict[str, Any] | None:
+    """Return every node's values now, their fall against alone in percent, and the usual range."""
+    found: dict[str, Any] = {}
+    for name, field in VALUES.items():
+        before, now = np.asarray(getattr(first, field)), np.asarray(getattr(last, field))
+        known = np.concatenate([before, now])
+        known = known[np.isfinite(known)]
+        if not len(known) or len(now) > MOST_NODES:
+            continue
+        found[name] = {
+            "now": numbers(now),
+            "fall": numbers(gains(before, now)),
+            "range": numbers(np.quantile(known, [0.02, 0.98])),
+        }
+    return found or None

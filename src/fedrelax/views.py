@@ -1,0 +1,59 @@
+"""How fitted things are looked at: ``plot``, and the HTML that a notebook shows.
+
+Pictures and pages belong to ``report``, far above the estimators and results that are drawn. This is the
+one place that reaches up, by name, and only when someone looks.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def view(module: str) -> Any:
+    """Return a module of ``fedrelax.report``."""
+    return import_module(f"fedrelax.report.{module}")
+
+
+class Looks:
+    """Gives an estimator ``plot``, and in notebooks a summary once it is fitted."""
+
+    @property
+    def plot(self) -> Any:
+        """Pictures of the fitted network: ``graph``, ``curves``, ``gains`` and ``path``.
+
+        See ``fedrelax.report.plots.Plots``; needs matplotlib (the extra ``report``).
+        """
+        return view("plots").Plots(self._seen().result_, getattr(self, "choice_", None))
+
+    @property
+    def _repr_html_(self) -> Any:
+        if not self._shows_summary():
+            return super()._repr_html_  # type: ignore[misc]
+        return self._summary
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        if not self._shows_summary():
+            found: dict[str, Any] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+            return found
+        return {"text/plain": repr(self), "text/html": self._summary()}
+
+    def _shows_summary(self) -> bool:
+        from sklearn import get_config
+
+        fitted = hasattr(getattr(self, "best_estimator_", self), "result_")
+        return fitted and get_config()["display"] == "diagram"
+
+    def _summary(self) -> str:
+        text: str = view("notebook").estimator_html(
+            self, self._seen(), getattr(self, "choice_", None)
+        )
+        return text
+
+    def _seen(self) -> Any:
+        """The estimator that holds the result: a search's best one, or this."""
+        from sklearn.utils.validation import check_is_fitted
+
+        inner = getattr(self, "best_estimator_", self)
+        check_is_fitted(inner, "result_")
+        return inner
