@@ -123,14 +123,13 @@ def is_here(name: str) -> bool:
 
 
 def own_table() -> pd.DataFrame:
-    """A table such as a reader may have: 12 sites on a map, 10 rows each."""
+    """A table such as a reader may have: 16 sites on a map, 8 rows each."""
     rng = np.random.default_rng(0)
-    places = pd.DataFrame({"lat": rng.uniform(60, 62, 12), "lon": rng.uniform(22, 26, 12)})
-    table = places.loc[np.repeat(places.index, 10)].assign(
-        temp=rng.normal(5, 8, 120).round(1), wind=rng.gamma(2, 2, 120).round(1)
+    places = pd.DataFrame({"lat": rng.uniform(60, 62, 16), "lon": rng.uniform(22, 26, 16)})
+    table = places.loc[np.repeat(places.index, 8)].assign(
+        temp=rng.normal(5, 8, 128).round(1), wind=rng.gamma(2, 2, 128).round(1)
     )
-    slope = 2 + 3 * (table["lat"] - 60)
-    noise = rng.normal(0, 15, 120)
+    slope, noise = 2 + 2 * (table["lat"] - 60), rng.normal(0, 20, 128)
     table["load"] = (300 - slope * table["temp"] + 4 * table["wind"] + noise).round(1)
     return table.assign(site=[f"site {i}" for i in table.index])
 
