@@ -4,12 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ALL := $(VENV)/.ready-all
+SITE := $(VENV)/.ready-docs
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
 # One process per core, one file at a time; so each computes with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
-
-DOCUMENTED := estimators graph network solvers models losses public runtime selection evaluation baselines comparison theory wiring learned cv datasets linear storage
 
 # Without any extra: what models, storage, estimators and the command line do when a framework is missing.
 # The other layers never import one, and `make test` has run them; so has it the slow tests.
@@ -33,6 +32,10 @@ $(ALL): pyproject.toml
 	$(BIN)/python $(PIP) torch==2.13.0
 	$(BIN)/python $(PIP) --editable '.[dev,all]'
 	@touch $(READY) $@
+
+$(SITE): $(READY)
+	$(BIN)/python $(PIP) --editable '.[dev,docs,data]'
+	@touch $@
 
 $(CORE)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(CORE)
@@ -65,9 +68,9 @@ format: $(READY)  ## put the code into the common form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(READY)  ## write the API reference to site/ and run every example of the documents
-	$(BIN)/pytest -q tests/test_documents.py src
-	$(BIN)/pdoc --output-directory site $(DOCUMENTED:%=fedrelax.%)
+docs: $(SITE)  ## build the documentation into site/ and run every example in it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/pytest -q tests/test_documents.py tests/test_site.py
 	@echo "open site/index.html"
 
 bench: $(READY)  ## measure the speed and write benchmarks/RESULTS.md (about ten minutes)

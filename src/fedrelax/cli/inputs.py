@@ -98,6 +98,10 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
     )
     for text in table.notes:
         note(text)
+    column = frame[find_column(frame, config.node)].dropna()
+    gone = set(column) - set(column[column.index.isin(frame.index[table.row_index])])
+    if gone:
+        note(f"Node {listing(sorted(gone, key=str), most=3)} has no complete row and no model.")
     if places and features is None:
         note(f"{listing(places)} place the nodes and are no features; use --features to have both.")
     return Source(
