@@ -30,7 +30,7 @@ $(READY): pyproject.toml
 $(ALL): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) torch==2.13.0
-	$(BIN)/python $(PIP) --editable '.[dev,all]'
+	$(BIN)/python $(PIP) --editable '.[dev,all,docs,data]'
 	@touch $(READY) $@
 
 $(SITE): $(READY)
