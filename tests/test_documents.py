@@ -81,7 +81,9 @@ def test_blocks_run(path, tmp_path, monkeypatch):
             elif kind == "text" and not missing:
                 assert_said(block, said)
             if path.parent == ROOT / "docs":
-                missing -= lacking  # the next block of a page stands by itself, one of a tutorial does not
+                missing -= (
+                    lacking  # the next block of a page stands by itself, one of a tutorial does not
+                )
     finally:
         registry._adapters[:] = before
     absent = {name for _, block in blocks_of(path) for name in needs(block) if not is_here(name)}
@@ -91,7 +93,9 @@ def test_blocks_run(path, tmp_path, monkeypatch):
 
 def run(line: Line) -> str:
     """Run a command of fedrelax, which must end well unless the line says that it stops."""
-    assert line.words[0] == "fedrelax", f"{line.words[0]} cannot run here; mark it # not tested: why"
+    assert line.words[0] == "fedrelax", (
+        f"{line.words[0]} cannot run here; mark it # not tested: why"
+    )
     answer = READER.invoke(app, line.words[1:])
     expected = 2 if line.comment.startswith("stops") else 0
     assert answer.exit_code == expected, f"{shlex.join(line.words)}\n{answer.output}"

@@ -10,8 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import browser
 import pytest
+
+import browser
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("mkdocs", "material", "mkdocstrings", "mkdocstrings_handlers.python")
@@ -110,4 +111,6 @@ def test_search_works_from_a_disk_and_asks_nobody(site):
         page.wait("document.querySelectorAll('.md-search-result__link').length > 0")
         found = page.js("document.querySelector('.md-search-result__link').href")
         assert found.startswith(site.as_uri())
-        assert [url for url in page.requests if not url.startswith(("file:", "data:", "about:"))] == []
+        assert [
+            url for url in page.requests if not url.startswith(("file:", "data:", "about:"))
+        ] == []
