@@ -79,6 +79,13 @@ def test_missing_and_infinite_values_are_named_by_line(run, table, value):
     assert run(*FIT, *QUICK, "--drop-missing") and run.code == 0
 
 
+def test_a_node_without_a_complete_row_is_named(run, table):
+    table.loc[len(table)] = {**table.iloc[0], "town": "Vardø", "wind": np.nan}
+    table.to_csv("towns.csv", index=False)
+    text = run(*FIT, *QUICK, "--drop-missing")
+    assert run.code == 0 and "note: Node 'Vardø' has no complete row and no model." in text
+
+
 def test_constant_target(run, table):
     table.assign(power=3.5).to_csv("towns.csv", index=False)
     assert "'power' is 3.5 in every row" in run.refused(*FIT, *QUICK)
