@@ -278,3 +278,9 @@ def test_numbers_as_node_names_are_found_in_any_dress(run, table):
     frame.to_parquet("new.parquet")
     run("predict", "out", "new.parquet", "--out", "p.parquet")
     assert run.code == 0 and len(pd.read_parquet("p.parquet")) == len(table)
+
+
+def test_live_without_its_extra_is_refused_before_the_table_is_read(run, table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    text = run.refused("fit", "no-such-file.csv", *FIT[2:], *QUICK, "--live")
+    assert text == "uvicorn is not installed; pip install 'fedrelax[live]' brings it"

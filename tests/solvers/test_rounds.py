@@ -12,6 +12,8 @@ from sklearn.tree import DecisionTreeRegressor
 from conftest import random_graph, regression_network
 from fedrelax import Callback, Distillation, FedRelax, Network
 from fedrelax.runtime import LocalExchange, Message
+from fedrelax.solvers import solve_by_engine
+from fedrelax.wiring import Rewire
 
 
 def validated_network(model, seed=0, n=5):
@@ -98,6 +100,29 @@ def test_callbacks_hear_three_things_and_may_stop():
         ("round", 2),
         ("end", "stopped by a callback"),
     ]
+
+
+class Onlooker(Callback):
+    def __init__(self):
+        self.seen = []
+
+    def wired(self, labels, edges):
+        self.seen.append((labels, edges.toarray()))
+
+
+@pytest.mark.parametrize("engine", ["general", "linear"])
+def test_callbacks_hear_of_the_first_graph_and_of_every_change(engine):
+    network = validated_network(Ridge())
+    still, moving = Onlooker(), Onlooker()
+    solve_by_engine(engine, FedRelax(rounds=3, tol=0), network, [still])
+    settings = FedRelax(rounds=12, tol=0, wiring=Rewire())
+    result = solve_by_engine(engine, settings, network, [moving])
+    given = network.graph.adjacency.toarray()
+    assert len(still.seen) == 1 and len(moving.seen) == 1 + Rewire().stages
+    for labels, first in (still.seen[0], moving.seen[0]):
+        assert labels == network.graph.labels
+        assert np.array_equal(first, given)
+    assert np.array_equal(moving.seen[-1][1], result.kept.adjacency.toarray())
 
 
 def mixed(i):
