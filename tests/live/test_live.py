@@ -20,6 +20,8 @@ from fedrelax.storage import read_result
 pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
 pytest.importorskip("starlette", reason="needs starlette (the extra live)")
 
+pytestmark = pytest.mark.slow
+
 FIT = ("fit", "sites.csv", "--node", "site", "--target", "load", "--graph", "knn:lat,lon:2")
 FOREST = ("--model", "forest", "--alpha", "0.3", "--out", "out", "--live")
 """Four forests: a round takes a good part of a second, and their predictions never rest."""

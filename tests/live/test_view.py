@@ -55,11 +55,8 @@ class Reader(Callback):
 
     def begin(self, rounds, n_nodes):
         url = self._said[0].removeprefix("live: ")
-        self._thread = threading.Thread(target=lambda: self.events.extend(events(url)))
-        self._thread.start()
-
-    def end(self, outcome):
-        self._thread.join(60)
+        self.thread = threading.Thread(target=lambda: self.events.extend(events(url)))
+        self.thread.start()
 
 
 def test_a_run_in_python_is_shown_to_its_end_and_leaves_no_thread():
@@ -69,9 +66,8 @@ def test_a_run_in_python_is_shown_to_its_end_and_leaves_no_thread():
     with view:
         reader = Reader(said)
         model = FedRelaxRegressor(Ridge(), rounds=3, tol=0, callbacks=[view, reader])
-        reader.end = lambda outcome: None
         model.fit(X, y, nodes=nodes)
-    reader._thread.join(60)
+    reader.thread.join(60)
     assert len(said) == 1 and live_threads() == []
     names = [name for name, _ in reader.events]
     assert "network" in names and names[-1] == "numbers"

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.live.state import LiveState
 
@@ -56,6 +57,8 @@ class Server:
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.01)
+        if not self._server.started:
+            raise FedRelaxError("the live page cannot be served on this machine; leave out --live")
 
     def close(self) -> None:
         """End the server; pages that still read get a moment to hear the last state."""
