@@ -126,7 +126,7 @@ def test_the_page_follows_the_rounds_and_its_button_keeps_the_result(sites, brow
 
 
 def test_a_page_that_is_closed_leaves_the_run_alone(sites, browser):
-    with fitting("--rounds", "8") as run:
+    with fitting("--rounds", "4") as run:
         page = Page(browser)
         page.visit(run.url)
         page.wait(f"{ROUND} !== null")
