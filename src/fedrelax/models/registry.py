@@ -48,7 +48,7 @@ def _is_our_linear(estimator: Any) -> bool:
 
 def is_net(estimator: Any) -> bool:
     """Tell whether this is a ``TorchModel`` or a PyTorch module, without importing PyTorch."""
-    if "torch" not in sys.modules:
+    if sys.modules.get("torch") is None:
         return False
     from torch.nn import Module
 

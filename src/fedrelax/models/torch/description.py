@@ -218,11 +218,13 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: AnyArray) -> AnyArray:
         """Return numbers, or the most likely class of each row."""
-        return self.task_.decode(self.trained().predict(X, self.task_))
+        answer = self.predict_proba(X)
+        return self.task_.decode(answer)
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
-        """Return class probabilities in the order of ``classes_``."""
-        return self.trained().predict(X, self.task_)
+        """Return class probabilities in the order of ``classes_``, or numbers, as (rows, outputs)."""
+        trained = self.trained()
+        return trained.predict(X, self.task_)
 
     @property
     def classes_(self) -> AnyArray:

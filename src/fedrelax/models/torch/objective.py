@@ -69,7 +69,7 @@ def per_row(
     form = FORMS.get(type(loss))
     if form is not None:
         return form(loss, target, prediction)
-    return _Foreign.apply(prediction, target.expand_as(prediction), loss)
+    return _Foreign.apply(*torch.broadcast_tensors(prediction, target), loss)
 
 
 def _divergence(target: Tensor, output: Tensor) -> Tensor:
