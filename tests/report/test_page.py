@@ -205,6 +205,12 @@ def test_two_thousand_nodes_and_twenty_thousand_edges(opened, tmp_path, record_p
     numbers["ms to first paint"] = page.js(paint)
     loaded = "performance.getEntriesByType('navigation')[0].loadEventEnd"
     numbers["ms until all charts are drawn"] = page.js(loaded)
+    page.wait("document.querySelectorAll('#gains-charts .main-svg').length > 1")
+    assert page.js(
+        "[...document.querySelectorAll('.chart-box .main-svg')].every((drawing) =>"
+        " drawing.getBoundingClientRect().right <="
+        " drawing.closest('.chart-box').getBoundingClientRect().right + 1)"
+    ), "a chart reaches into its neighbour"
     x, y = place_of(page, 1234)
     page.js(
         "window.took = null; addEventListener('pointerdown', () => { const start = performance.now();"

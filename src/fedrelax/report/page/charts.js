@@ -17,8 +17,13 @@ function addChart(place, title, summary, describe, height = 270) {
 }
 
 function keepChart(box, describe, height) {
-  charts.push({ box, describe, height });
-  drawChart(charts[charts.length - 1]);
+  const chart = { box, describe, height };
+  charts.push(chart);
+  // Not before its neighbours have their places: alone in a row, a chart would take the width of two.
+  queueMicrotask(() => {
+    drawChart(chart);
+    if (chart.nodes) box.on("plotly_click", (event) => goToNode(chart.nodes[event.points[0].pointIndex]));
+  });
 }
 
 function drawChart({ box, describe, height }) {
@@ -99,9 +104,9 @@ function drawGains(data) {
   drawRanked(data, place, tested);
 }
 
+// A click on a point of the last chart goes to its node.
 function clickable(nodesShown) {
-  const box = charts[charts.length - 1].box;
-  box.on("plotly_click", (event) => goToNode(nodesShown[event.points[0].pointIndex]));
+  charts[charts.length - 1].nodes = nodesShown;
 }
 
 function nodeText(data, node) {
