@@ -101,14 +101,21 @@ def _check_shapes(about: dict[str, Any], maker: Any, state: dict[str, Any]) -> N
     Our own recipes are tried without memory for the numbers: a file may claim any size.
     """
     ours = about["module"]["kind"] != "import"
-    with on_nothing() if ours else nullcontext():
-        module = built(maker, tuple(about["input_shape"]), about["task"]["n_outputs"])
-    wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    if wanted != {name: tuple(value.shape) for name, value in state.items()}:
-        raise FedRelaxError(
-            f"the module {type(module).__name__} cannot be made again as it was trained; give "
-            "TorchModel a function or class that makes it, not a module made by hand"
-        )
+    try:
+        with on_nothing() if ours else nullcontext():
+            module = built(maker, tuple(about["input_shape"]), about["task"]["n_outputs"])
+        found = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    except Exception as error:  # A module's own code may raise anything.
+        raise _not_again(f" ({type(error).__name__}: {' '.join(str(error).split())})") from error
+    if found != {name: tuple(value.shape) for name, value in state.items()}:
+        raise _not_again("")
+
+
+def _not_again(why: str) -> FedRelaxError:
+    return FedRelaxError(
+        f"the net's module cannot be made again as it was trained{why}; give TorchModel a function "
+        "or class that makes the module, not a module made by hand"
+    )
 
 
 def _settings(model: TorchModel) -> dict[str, Any]:

@@ -58,7 +58,8 @@ def _layers(module: Any) -> Plain | None:
     for name, parameter in inspect.signature(kind).parameters.items():
         if name in ("device", "dtype"):
             continue
-        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or not hasattr(module, name):
+        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if not named or not hasattr(module, name):
             return None
         value = getattr(module, name)
         arguments[name] = value is not None if name == "bias" else value
