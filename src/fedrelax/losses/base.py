@@ -35,7 +35,8 @@ class Loss(ABC):
 
     def mean(self, target: FloatArray, prediction: FloatArray) -> float:
         """Return the mean loss over the rows."""
-        return float(self.per_row(target, prediction).mean())
+        losses = self.per_row(target, prediction)
+        return float(losses.sum() / losses.size)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

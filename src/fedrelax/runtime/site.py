@@ -126,7 +126,7 @@ class Site:
             if old is not None and self.coupling.damping:
                 new = (1 - self.coupling.damping) * new + self.coupling.damping * old
             if owner == self.label:
-                self.change = np.inf if old is None else float(((new - old) ** 2).mean())
+                self.change = np.inf if old is None else _mean_square(new - old)
             self.shared[owner] = new
             messages.append(Message(self.label, owner, round, new))
         return messages
@@ -214,7 +214,7 @@ class Site:
             validation_loss=validation,
             validation_rows=0 if self.validation_target is None else len(self.validation_target),
             change=self.change,
-            size=float((self.shared[self.label] ** 2).mean()),
+            size=_mean_square(self.shared[self.label]),
             discrepancies=discrepancies,
         )
 
@@ -224,12 +224,22 @@ class Site:
         heard = [j for j in others if (j, j) in self.received]
         if self.public.common is not None and heard:
             theirs = np.array([self.received[j, j] for j in heard])
-            values = loss.per_row(theirs, self.answer(self.label)[None]).mean(axis=1)
+            losses = loss.per_row(theirs, self.answer(self.label)[None])
+            values = losses.sum(axis=1) / losses.shape[1]
             return dict(zip(heard, values.tolist(), strict=True))
         return {j: loss.mean(self.received[j, j], self.answer(j)) for j in heard}
 
 
+# ``np.mean`` and ``np.average`` check more than these sums cost.
+
+
+def _mean_square(values: FloatArray) -> float:
+    return float(np.vdot(values, values) / values.size)
+
+
 def _mean(answers: list[FloatArray], weights: list[float]) -> FloatArray:
-    """Return the weighted mean: ``np.average``, without the checks that cost more than the sum."""
-    share = np.array(weights)[:, None, None]
-    return np.asarray((np.array(answers) * share).sum(axis=0) / share.sum(axis=0))
+    """Return the weighted mean of the answers."""
+    share = np.array(weights)
+    share /= share.sum()
+    stacked = np.array(answers)
+    return np.asarray(share @ stacked.reshape(len(share), -1)).reshape(stacked.shape[1:])

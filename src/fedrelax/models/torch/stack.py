@@ -18,7 +18,7 @@ from fedrelax.models.torch.forward import Forward, forward_of
 from fedrelax.models.torch.objective import weighted
 from fedrelax.models.torch.packing import Block, Packed, blocks, pack
 from fedrelax.models.torch.scaling import Scaling
-from fedrelax.models.torch.state import Trained, finished
+from fedrelax.models.torch.state import Trained, finished, keep_freed_memory
 from fedrelax.models.torch.training import diverged, resumed
 from fedrelax.typing import FloatArray
 
@@ -122,6 +122,7 @@ def train_stack(
     memory: dict[str, Any],
 ) -> Stack:
     """Return all nets after one more fit."""
+    keep_freed_memory()
     flat = stack.flat.clone().requires_grad_()
     packed = pack(
         [[term.X for term in terms] for terms in problems], stack.scaling, flat, memory, "fit"

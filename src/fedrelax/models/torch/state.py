@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,18 @@ def finished(output: Tensor, task: Task) -> FloatArray:
     if not np.isfinite(answer).all():
         raise FedRelaxError("predicted NaN or infinity; the training probably diverged")
     return answer
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let the C library keep the memory of large arrays for the next ones of their kind.
+
+    By default glibc gives it back to the system after every step and takes it anew, page by page,
+    in the next one, which can take as long as the arithmetic. Whenever it frees an array that was
+    mapped by itself it raises its limit to that size, up to 32 MB; so we free one, never touched.
+    Other libraries have other rules, and lose nothing.
+    """
+    np.empty(31 * 2**20, dtype=np.uint8)
 
 
 @contextmanager
