@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray, Label
@@ -21,6 +22,18 @@ class Run:
     models: Mapping[Label, LocalModel]
     validation: FloatArray = field(default_factory=lambda: np.empty(0))
     """From round 0 on; empty where no node holds validation rows."""
+
+
+def validation_loss(network: Network, models: Mapping[Label, LocalModel]) -> float:
+    """Return the mean loss over all validation rows of all nodes; NaN if there are none."""
+    loss, task = usual_loss(network.kind), network.task
+    total, rows = 0.0, 0
+    for node in network:
+        if node.validation is not None:
+            X, y = node.validation
+            total += len(X) * loss.mean(task.encode(y), models[node.label].predict(X))
+            rows += len(X)
+    return total / rows if rows else float("nan")
 
 
 @dataclass(frozen=True)

@@ -42,15 +42,19 @@ class Descent(Baseline):
         """Return why the nodes' models are not one linear model."""
         return reason_not_linear(network)
 
+    def check(self, network: Network) -> None:
+        """Refuse a network that this way cannot serve."""
+        reason = self.refusal(network)
+        if reason is not None:
+            raise FedRelaxError(f"{self.name} averages parameters: {reason}")
+
     def step_size(self, objectives: LocalObjectives) -> float:
         """Return the given rate or the safe one."""
         return 1.0 / objectives.curvature if self.rate is None else self.rate
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds in standardised coordinates and hand back plain models."""
-        reason = self.refusal(network)
-        if reason is not None:
-            raise FedRelaxError(f"{self.name} averages parameters: {reason}")
+        self.check(network)
         with threadpool_limits(1):
             linear = objectives_of(network)
             curve = []

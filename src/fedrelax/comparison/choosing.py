@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedrelax.baselines import Baseline, Run
+from fedrelax.baselines.base import validation_loss
 from fedrelax.comparison.together import Together
-from fedrelax.losses import usual_loss
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray
 
@@ -64,11 +64,4 @@ def _validation(run: Run, network: Network) -> FloatArray:
     """Return the run's own curve, or for a way without rounds the loss of its models."""
     if len(run.validation):
         return run.validation
-    loss, task = usual_loss(network.kind), network.task
-    total, rows = 0.0, 0
-    for node in network:
-        if node.validation is not None:
-            X, y = node.validation
-            total += len(X) * float(loss.mean(task.encode(y), run.models[node.label].predict(X)))
-            rows += len(X)
-    return np.array([total / rows])
+    return np.array([validation_loss(network, run.models)])

@@ -29,6 +29,11 @@ class TorchNode(BatchedModel):
         self._stacked: tuple[Stack, int] | None = None
         self._key: tuple[Hashable | None] | None = None
 
+    @classmethod
+    def of(cls, model: TorchModel, task: Task, net: Trained) -> TorchNode:
+        """Return a node with a trained net."""
+        return cls(model, task)._with(net)
+
     @property
     def estimator(self) -> TorchModel:
         """The description, which predicts after the first fit."""

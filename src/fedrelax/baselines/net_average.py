@@ -1,0 +1,68 @@
+"""FedAvg for nets: all nodes hold one architecture, and the average of its numbers travels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from fedrelax.baselines.base import Run, validation_loss
+from fedrelax.baselines.grouped import kind_of
+from fedrelax.losses import usual_loss
+from fedrelax.models import LocalModel, Rows
+from fedrelax.models.registry import is_net
+from fedrelax.network import Network
+from fedrelax.typing import Label
+
+if TYPE_CHECKING:
+    from fedrelax.models.torch import TorchModel
+
+
+def has_nets(network: Network) -> bool:
+    """Tell whether some node trains a PyTorch module."""
+    return any(is_net(node.model) for node in network)
+
+
+def reason_not_one_net(network: Network) -> str | None:
+    """Return which node's net is not the one of the others, or None."""
+    first, *others = network
+    kind = kind_of(first.model)
+    for node in others:
+        if kind_of(node.model) != kind:
+            return f"node {node.label!r}: its model is not the net of node {first.label!r}"
+    return None
+
+
+def net_of(network: Network) -> TorchModel:
+    """Return the description of the net that all nodes hold."""
+    from fedrelax.models.torch import TorchModel
+
+    given = next(iter(network)).model
+    return given if isinstance(given, TorchModel) else TorchModel(given)
+
+
+def average_nets(
+    network: Network, rounds: int, rate: float | None, local_steps: int | None, seed: int
+) -> Run:
+    """Return the common net at every node, after rounds of local training and averaging.
+
+    Every node starts each round from the common net with a new optimiser. ``rate`` and
+    ``local_steps`` default to what the model says.
+    """
+    from fedrelax.models.torch.averaging import Averaging
+
+    changes: dict[str, Any] = {} if rate is None else {"lr": rate}
+    if local_steps is not None:
+        changes.update(steps=local_steps, epochs=None)
+    model = clone(net_of(network)).set_params(**changes)
+    task, loss = network.task, usual_loss(network.kind)
+    rows = [Rows(node.X, task.encode(node.y), np.ones(len(node.y)), loss) for node in network]
+    nets = Averaging(model, task, rows, np.array([len(part) for part in rows]), seed)
+    curve = []
+    for number in range(rounds + 1):
+        if number:
+            nets.step()
+        models: dict[Label, LocalModel] = dict(zip(network.nodes, nets.models(), strict=True))
+        curve.append(validation_loss(network, models))
+    return Run(models, np.empty(0) if np.isnan(curve).all() else np.array(curve))
