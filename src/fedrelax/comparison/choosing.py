@@ -35,7 +35,7 @@ def choose(
     candidates = list(way.candidates(network))
     if len(candidates) == 1 and not hasattr(way, "rounds"):
         return candidates[0]
-    curves = [_curve(candidate, folds, seed, n_jobs) for candidate in candidates]
+    curves = [validation_curve(candidate, folds, seed, n_jobs) for candidate in candidates]
     length = max(map(len, curves))
     losses = np.array([_padded(curve, length) for curve in curves])
     losses = np.where(np.isnan(losses), np.inf, losses)
@@ -46,7 +46,9 @@ def choose(
     return replace(chosen, **changes)
 
 
-def _curve(way: Baseline, folds: Sequence[Network], seed: int, n_jobs: int | None) -> FloatArray:
+def validation_curve(
+    way: Baseline, folds: Sequence[Network], seed: int = 0, n_jobs: int | None = None
+) -> FloatArray:
     """Return the validation loss after every round, as the mean over the rows of all folds."""
     found = [_validation(way.run(fold, seed=seed, n_jobs=n_jobs), fold) for fold in folds]
     rows = [sum(len(node.validation[1]) for node in fold if node.validation) for fold in folds]
