@@ -12,12 +12,12 @@ import pytest
 
 from conftest import skip_without_packages
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "six_frameworks.py"
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 HEAVY = {"torch", "keras", "xgboost", "lightgbm", "river", "catboost", "safetensors"}
 
 
-def example():
-    spec = importlib.util.spec_from_file_location("six_frameworks", EXAMPLE)
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -29,7 +29,7 @@ def test_unlike_frameworks_train_together_and_predict_the_same_elsewhere(tmp_pat
     """To 1e-6: PyTorch, Keras and XGBoost compute with single precision."""
     for name in ("keras-mlp", "xgboost", "torch-mlp"):
         skip_without_packages(name)
-    six = example()
+    six = example("six_frameworks")
     fitted = six.train(task, tmp_path / task)
     formats = {
         line["node"]: line["format"]
@@ -43,6 +43,15 @@ def test_unlike_frameworks_train_together_and_predict_the_same_elsewhere(tmp_pat
         here = places == node
         assert fitted.score(X[here], y[here], places[here]) > 0.5, node
     assert six.difference(fitted, task, tmp_path / task) <= 1e-6
+
+
+def test_a_convolutional_net_per_writer_learns_from_the_others():
+    skip_without_packages("torch-mlp")
+    writers = example("cnn_per_writer")
+    alone = writers.errors(writers.train(alpha=0.0, rounds=1, steps=50))
+    together = writers.errors(writers.train(alpha=3 / 13, rounds=15, steps=5))
+    assert len(together) == 14
+    assert sum(together.values()) < 0.5 * sum(alone.values())
 
 
 @pytest.mark.parametrize(

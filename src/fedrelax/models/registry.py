@@ -82,6 +82,11 @@ def adapt(estimator: Any, task: Task) -> LocalModel:
         raise FedRelaxError(
             f"the model is the class {estimator.__name__}; pass an instance: {estimator.__name__}()"
         )
+    if isinstance(estimator, str):
+        raise FedRelaxError(
+            f"the model is the text {estimator!r}; fedrelax.models.names.model_by_name("
+            f"{estimator!r}, {task.kind!r}) makes the model that the command line calls by a name"
+        )
     for matches, builds in (*reversed(_adapters), *_installed_adapters(), *OURS):
         if matches(estimator):
             return builds(estimator, task)
