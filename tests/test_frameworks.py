@@ -49,7 +49,7 @@ def test_a_convolutional_net_per_writer_learns_from_the_others():
     skip_without_packages("torch-mlp")
     writers = example("cnn_per_writer")
     alone = writers.errors(writers.train(alpha=0.0, rounds=1, steps=50))
-    together = writers.errors(writers.train(alpha=3 / 13, rounds=15, steps=5))
+    together = writers.errors(writers.train(alpha=1 / 13, rounds=15, steps=5))
     assert len(together) == 14
     assert sum(together.values()) < 0.5 * sum(alone.values())
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.tree import DecisionTreeRegressor
 
-from fedrelax import FedRelaxError, Graph
+from fedrelax import FedRelax, FedRelaxError, Graph, Network
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_accelerated
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 
@@ -40,3 +41,29 @@ def test_a_graph_that_falls_apart_has_no_bound():
 def test_the_bound_needs_a_positive_alpha():
     with pytest.raises(FedRelaxError, match="alpha is 0"):
         variation_bound(Graph.complete(range(3)), 0, 1.0)
+
+
+def grown_trees(public, first_exchange, rounds):
+    """Four nodes on a path, with trees that can fit any values on distinct rows."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(4, 3, 2)), 5 + rng.normal(size=(4, 3))
+    rows = X.reshape(-1, 2) if public == "own" else rng.normal(size=(12, 2))
+    network = Network(Graph.from_edges([(0, 1), (1, 2), (2, 3)]), public=rows)
+    for i in range(4):
+        network.add(i, X[i], y[i], DecisionTreeRegressor())
+    solver = FedRelax(alpha=0.7, rounds=rounds, tol=0.0, first_exchange=first_exchange)
+    result = solver.solve(network)
+    return np.stack([model.predict(rows) for model in result.models.values()]), y
+
+
+def test_models_that_fit_anything_take_over_labels_of_rows_that_are_public():
+    """The values at a public row are harmonic: with one node's label fixed, they all equal it."""
+    answers, y = grown_trees("own", "zeros", rounds=150)
+    np.testing.assert_allclose(answers, np.broadcast_to(y.ravel(), (4, 12)), atol=1e-6)
+
+
+def test_models_that_fit_anything_keep_whatever_they_agree_on_elsewhere():
+    answers, _ = grown_trees("others", "zeros", rounds=150)
+    np.testing.assert_array_equal(answers, 0.0)
+    answers, y = grown_trees("others", "models", rounds=150)
+    assert answers.min() >= y.min()
