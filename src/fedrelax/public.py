@@ -1,6 +1,6 @@
 """Public rows: unlabelled inputs on which neighbours compare their predictions.
 
-What each way of drawing them tells the others about the nodes' inputs (never about labels):
+What each way of drawing them tells the others about the nodes' inputs:
 
 ============  ===================================================================================
 gaussian      the mean and covariance of all nodes' inputs together
@@ -8,7 +8,7 @@ marginals     single values of single columns, never two values of one row
 uniform       the smallest and the largest value of each column
 standard      nothing; it fits only inputs that are standardised already
 blend         points between two input rows, each at least a quarter of the way from both
-bootstrap     whole input rows of some nodes
+bootstrap     whole input rows of some nodes; what a node predicts there is nearly its label
 ============  ===================================================================================
 """
 

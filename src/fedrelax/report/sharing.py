@@ -15,7 +15,7 @@ REVEALS = {
     "uniform": "the smallest and the largest value of each column",
     "standard": "nothing about the inputs",
     "blend": "points between two input rows, each at least a quarter of the way from both",
-    "bootstrap": "whole input rows of some nodes",
+    "bootstrap": "whole input rows of some nodes, and by what they predict there nearly the labels",
     "given": "what those who gave them chose to show, and nothing else of the nodes' inputs",
 }
 NOT_PRIVATE = (
