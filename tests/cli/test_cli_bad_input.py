@@ -38,6 +38,7 @@ CASES = {
     "no such module": (["--model", "nowhere:Model"], "'nowhere' cannot be imported"),
     "no such class": (["--model", "sklearn.linear_model:Rigde"], "did you mean 'Ridge'?"),
     "not a model": (["--model", "pathlib:Path"], "is not a model"),
+    "a function of something else": (["--model", "os:getcwd"], "is not a model"),
     "a classifier": (["--model", "sklearn.svm:SVC"], "predicts classes"),
     "arguments needed": (
         ["--model", "sklearn.feature_selection:RFE"],

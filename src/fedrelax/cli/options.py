@@ -45,8 +45,8 @@ Model = Annotated[
     str | None,
     typer.Option(
         help="ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an extra: "
-        "torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or package.module:Class. "
-        "Default: ridge for numbers, logistic for classes.",
+        "torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or package.module:name of "
+        "a class, or of a function that returns a model. Default: ridge for numbers, logistic for classes.",
         rich_help_panel=MODELS,
     ),
 ]

@@ -124,8 +124,15 @@ NAMES: dict[str, Callable[[bool], Any]] = {
 }
 
 
+TORCH_MODULE = "torch.nn.modules.module"
+"""Where the class of all PyTorch modules is."""
+
+
 def model_by_name(name: str, task: str) -> Any:
-    """Return the unfitted model that a name stands for; a class is made without arguments.
+    """Return the unfitted model that a name stands for.
+
+    ``package.module:name`` is a class, or a function that returns a model; both are called without
+    arguments. A class of PyTorch modules becomes a ``TorchModel``.
 
     >>> model_by_name("tree", "regression")
     DecisionTreeRegressor(max_depth=8, min_samples_leaf=2)
@@ -148,12 +155,10 @@ def model_by_name(name: str, task: str) -> Any:
 
 
 def _imported(name: str, task: str) -> Any:
-    """Import ``package.module:Class`` and make one of it."""
+    """Import ``package.module:name``, a class or a function, and let it make a model."""
     from sklearn.base import is_classifier, is_regressor
 
-    from fedrelax.models.incremental import is_incremental
-
-    module_name, _, class_name = name.partition(":")
+    module_name, _, own_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # Importing runs foreign code, which may raise anything.
@@ -161,31 +166,43 @@ def _imported(name: str, task: str) -> Any:
             f"model {name!r}: the module {module_name!r} cannot be imported "
             f"({type(error).__name__}: {error}); install it, or check the spelling"
         ) from error
-    kind = getattr(module, class_name, None)
-    if kind is None:
-        hint = did_you_mean(class_name, vars(module))
-        raise FedRelaxError(f"model {name!r}: {module_name} has no class {class_name!r}{hint}")
-    river_like = isinstance(kind, type) and is_incremental(kind)
-    if not river_like and not (
-        isinstance(kind, type) and hasattr(kind, "fit") and hasattr(kind, "predict")
-    ):
-        raise FedRelaxError(
-            f"model {name!r} is not a model: name a class with fit and predict, in the style of "
-            "scikit-learn"
-        )
-    try:
-        model = kind()
-    except Exception as error:
-        raise FedRelaxError(
-            f"model {name!r} cannot be made without arguments ({type(error).__name__}: {error}); "
-            "give all its arguments a default, or use the library from Python"
-        ) from error
-    if river_like:
+    maker = getattr(module, own_name, None)
+    if maker is None:
+        hint = did_you_mean(own_name, vars(module))
+        raise FedRelaxError(f"model {name!r}: {module_name} has no class {own_name!r}{hint}")
+    model = _made(name, maker)
+    if not hasattr(model, "__sklearn_tags__"):
         return model  # whether it predicts numbers or classes is asked where nodes are made
     if task == "regression" and is_classifier(model):
         raise FedRelaxError(f"model {name!r} predicts classes, and the target holds numbers")
     if task == "classification" and is_regressor(model):
         raise FedRelaxError(f"model {name!r} predicts numbers, and the target holds classes")
+    return model
+
+
+def _made(name: str, maker: Any) -> Any:
+    """Return what a class or a function makes: any model that a node can have."""
+    from fedrelax.models.registry import is_model
+
+    refusal = FedRelaxError(
+        f"model {name!r} is not a model: name a class with fit and predict, in the style of "
+        "scikit-learn, a PyTorch module, or a function without arguments that returns a model"
+    )
+    if isinstance(maker, type) and any(base.__module__ == TORCH_MODULE for base in maker.__mro__):
+        from fedrelax.models.torch import TorchModel
+
+        return TorchModel(maker)
+    if not callable(maker) or (isinstance(maker, type) and not is_model(maker)):
+        raise refusal
+    try:
+        model = maker()
+    except Exception as error:
+        raise FedRelaxError(
+            f"model {name!r} cannot be made without arguments ({type(error).__name__}: {error}); "
+            "give all its arguments a default, or use the library from Python"
+        ) from error
+    if not is_model(model):
+        raise refusal
     return model
 
 

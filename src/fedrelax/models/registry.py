@@ -74,6 +74,18 @@ OURS: tuple[tuple[Matches, Builds], ...] = (
 )
 
 
+def _known_adapters() -> tuple[tuple[Matches, Builds], ...]:
+    """Return all pairs in the order in which they are asked."""
+    return (*reversed(_adapters), *_installed_adapters(), *OURS)
+
+
+def is_model(given: Any) -> bool:
+    """Tell whether an object, or what a class makes, can be a node's model."""
+    if hasattr(given, "fit") and hasattr(given, "predict"):
+        return True
+    return any(matches(given) for matches, _ in _known_adapters())
+
+
 def adapt(estimator: Any, task: Task) -> LocalModel:
     """Return the local model for what the user gave."""
     if isinstance(estimator, LocalModel):
@@ -87,7 +99,7 @@ def adapt(estimator: Any, task: Task) -> LocalModel:
             f"the model is the text {estimator!r}; fedrelax.models.names.model_by_name("
             f"{estimator!r}, {task.kind!r}) makes the model that the command line calls by a name"
         )
-    for matches, builds in (*reversed(_adapters), *_installed_adapters(), *OURS):
+    for matches, builds in _known_adapters():
         if matches(estimator):
             return builds(estimator, task)
     if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
