@@ -325,6 +325,16 @@ def test_average_of_nets_learns_and_reports_its_rounds(module):
     np.testing.assert_array_equal(answers[0], answers[2])
 
 
+def test_patience_ends_only_runs_that_are_measured():
+    """So large a rate gets worse at once; without validation rows all rounds are run."""
+    measured = net_network(plain_net, validation=True, optimizer="sgd", steps=3)
+    curve = FedAvg(rounds=40, rate=30.0, patience=4).run(measured).validation
+    assert len(curve) == np.argmin(curve) + 5 < 41
+    blind = net_network(plain_net, steps=1)
+    settled, longer = (FedAvg(rounds=n, patience=4).run(blind) for n in (6, 12))
+    assert np.abs(predictions(settled, blind) - predictions(longer, blind)).max() > 1e-3
+
+
 def test_average_of_nets_wants_one_net():
     network = net_network(plain_net)
     other = net_network(plain_net, lr=0.5)

@@ -31,11 +31,13 @@ class FedAvg(Descent):
 
     rate : None also takes a net's own ``lr``; then some others are candidates, too.
     local_steps : None is one step for linear models, and what the net says otherwise.
+    patience : for nets: a run with validation rows ends after so many rounds without a better one.
     """
 
     name = "FedAvg"
 
     local_steps: int | None = None
+    patience: int | None = None
 
     def refusal(self, network: Network) -> str | None:
         """Return why the nodes' models are neither one linear model nor one net."""
@@ -53,7 +55,7 @@ class FedAvg(Descent):
         if not has_nets(network):
             return super().run(network, seed=seed, n_jobs=n_jobs)
         self.check(network)
-        return average_nets(network, self.rounds, self.rate, self.local_steps, seed)
+        return average_nets(network, self.rounds, self.rate, self.local_steps, self.patience, seed)
 
     def iterate(
         self, objectives: LocalObjectives, rng: np.random.Generator

@@ -43,12 +43,18 @@ def net_of(network: Network) -> TorchModel:
 
 
 def average_nets(
-    network: Network, rounds: int, rate: float | None, local_steps: int | None, seed: int
+    network: Network,
+    rounds: int,
+    rate: float | None,
+    local_steps: int | None,
+    patience: int | None,
+    seed: int,
 ) -> Run:
     """Return the common net at every node, after rounds of local training and averaging.
 
     Every node starts each round from the common net with a new optimiser. ``rate`` and
-    ``local_steps`` default to what the model says.
+    ``local_steps`` default to what the model says. With ``patience``, a run with validation rows ends
+    after that many rounds without a better loss on them.
     """
     from fedrelax.models.torch.averaging import Averaging
 
@@ -59,10 +65,14 @@ def average_nets(
     task, loss = network.task, usual_loss(network.kind)
     rows = [Rows(node.X, task.encode(node.y), np.ones(len(node.y)), loss) for node in network]
     nets = Averaging(model, task, rows, np.array([len(part) for part in rows]), seed)
+    measured = any(node.validation is not None for node in network)
     curve = []
     for number in range(rounds + 1):
         if number:
             nets.step()
         models: dict[Label, LocalModel] = dict(zip(network.nodes, nets.models(), strict=True))
-        curve.append(validation_loss(network, models))
-    return Run(models, np.empty(0) if np.isnan(curve).all() else np.array(curve))
+        if measured:
+            curve.append(validation_loss(network, models))
+            if patience is not None and number - int(np.argmin(curve)) >= patience:
+                break
+    return Run(models, np.array(curve))

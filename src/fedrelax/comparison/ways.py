@@ -21,6 +21,8 @@ from fedrelax.estimators import FEW_ROUNDS, FedRelaxClassifier, FedRelaxRegresso
 from fedrelax.network import Network
 
 LOCAL, POOLED, TOGETHER = Local.name, Pooled.name, Together.name
+AVERAGING_PATIENCE = 10
+"""Nets have no safe number of rounds, and each of them takes long."""
 MOST_NODES_IN_PAIRS = 2000
 """Beyond it the complete graph, on which FedMD runs, has too many edges."""
 MOST_EDGES_TO_BREAK = 200_000
@@ -39,7 +41,7 @@ def usual_ways(
         Pooled(),
         Together.of(estimator, alpha),
         FedMD(rounds=FEW_ROUNDS if estimator.rounds is None else estimator.rounds),
-        FedAvg(),
+        FedAvg(patience=AVERAGING_PATIENCE),
         FedProx(),
         Ditto(),
         IFCA(),
