@@ -43,9 +43,9 @@ DECAYS = (0.001, 0.003)
 LENGTHS = (30, 100, 300)
 """Steps of a net that trains once."""
 RATES = (0.01, 0.03)
-STRENGTHS = (1.0, 3.0)
+STRENGTHS = (0.3, 1.0)
 """alpha times the number of neighbours."""
-ROUNDS, AVERAGING_ROUNDS = 60, 200
+ROUNDS, AVERAGING_ROUNDS = 120, 200
 WAYS = ("alone", "FedAvg", "pooled", "FedRelax, seen", "FedRelax, unseen")
 
 RowsByWriter = Mapping[Label, AnyArray]
