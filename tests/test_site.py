@@ -17,6 +17,7 @@ import browser
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("mkdocs", "material", "mkdocstrings", "mkdocstrings_handlers.python")
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+SEARCH = "document.querySelector('[data-md-component=search-query]')"
 """The elements that make a browser fetch something, and where they say what."""
 
 
@@ -106,9 +107,12 @@ def test_search_works_from_a_disk_and_asks_nobody(site):
     with browser.running(program) as running:
         page = browser.Page(running)
         page.open(site / "index.html")
-        page.js("document.querySelector('[data-md-component=search-query]').focus()")
+        page.js(f"{SEARCH}.focus()")
         page.write("rewire")
-        page.wait("document.querySelectorAll('.md-search-result__link').length > 0")
+        # The page may still have been starting: a key is pressed again until it listens.
+        pressed = f"{SEARCH}.dispatchEvent(new Event('keyup'))"
+        found = "document.querySelectorAll('.md-search-result__link').length > 0"
+        page.wait(f"({pressed}, {found})")
         found = page.js("document.querySelector('.md-search-result__link').href")
         assert found.startswith(site.as_uri())
         assert [

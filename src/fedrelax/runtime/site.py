@@ -239,7 +239,5 @@ def _mean_square(values: FloatArray) -> float:
 
 def _mean(answers: list[FloatArray], weights: list[float]) -> FloatArray:
     """Return the weighted mean of the answers."""
-    share = np.array(weights)
-    share /= share.sum()
-    stacked = np.array(answers)
-    return np.asarray(share @ stacked.reshape(len(share), -1)).reshape(stacked.shape[1:])
+    share = np.array(weights)[:, None, None]
+    return np.asarray((np.array(answers) * share).sum(axis=0) / share.sum(axis=0))
