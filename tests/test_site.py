@@ -17,8 +17,8 @@ import browser
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("mkdocs", "material", "mkdocstrings", "mkdocstrings_handlers.python")
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
-SEARCH = "document.querySelector('[data-md-component=search-query]')"
 """The elements that make a browser fetch something, and where they say what."""
+SEARCH = "document.querySelector('[data-md-component=search-query]')"
 
 
 def is_missing(module: str) -> bool:
