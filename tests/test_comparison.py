@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.baselines import Baseline, FedAvg, FedMD, Local, NetworkLasso, Pooled, Run
 from fedrelax.comparison import (
     Comparison,
@@ -25,7 +25,7 @@ from fedrelax.comparison import (
 )
 from fedrelax.datasets import clustered, single_cluster
 from fedrelax.models import LinearModel
-from fedrelax.splits import TEST_STREAM, training_mask
+from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 
 LINE = Interval(0.0, 0.0, 0.0)
 
@@ -51,7 +51,9 @@ def few(n=4, rows=10, seed=0):
 
 
 def linear(graph=None, rounds=10):
-    return FedRelaxRegressor(LinearModel(ridge=1.0), graph, rounds=rounds, tol=1e-3)
+    return FedRelaxRegressor(
+        LinearModel(ridge=1.0), graph, rounds=rounds, solver=FedRelax(tol=1e-3)
+    )
 
 
 # What the user is told
@@ -294,20 +296,20 @@ def test_settings_have_the_least_validation_loss_and_ties_go_to_the_first():
 def test_fedrelax_may_choose_to_stay_alone():
     estimator = linear()
     network, folds = folds_of(estimator, *apart(seed=2))
-    candidates = Together.of(estimator).candidates(network)
-    assert candidates[0].alpha == 0
     chosen = choose(Together.of(estimator), network, folds)
     assert chosen.alpha == 0 or chosen.rounds == 0
 
 
 def test_fedrelax_keeps_the_settings_of_the_estimator():
-    estimator = FedRelaxRegressor(LinearModel(), objective="gtvmin", damping=0.5, rounds=4)
+    estimator = FedRelaxRegressor(
+        LinearModel(), rounds=4, solver=FedRelax(objective="gtvmin", damping=0.5)
+    )
     network, _ = folds_of(estimator, *few())
     run = Together.of(estimator, alpha=0.7).run(network)
     same = estimator.set_params(alpha=0.7).fit(*few()[:2], nodes=few()[2])
     X = np.eye(3)
     assert run.models[2].predict(X)[:, 0] == pytest.approx(same.predict(X, nodes=[2] * 3))
-    with pytest.raises(FedRelaxError, match="has no alpha yet"):
+    with pytest.raises(FedRelaxError, match="still to be chosen"):
         Together().run(network)
 
 
@@ -417,16 +419,12 @@ def test_classes_are_measured_by_their_error_rate():
 
 def test_compare_and_fit_choose_fedrelax_alike():
     """One rule for both: what is compared is what fit would give."""
-    from fedrelax.selection import FOLDS, TRIES
-    from fedrelax.selection import choose as choose_for_fit
-    from fedrelax.splits import deal, group_rows
-
     X, y, nodes = few()
-    estimator = linear().set_params(wiring="auto", alpha="auto")
-    rows = group_rows(nodes, len(X))
-    parts = deal(rows, FOLDS, np.random.default_rng(0))[:TRIES]
-    folds = [estimator.network_of(X, y, *part) for part in parts]
-    network = estimator.network_of(X, y, rows, {})
-    found = choose(Together.of(estimator), network, folds)
-    wanted = choose_for_fit(estimator, X, y, nodes)
-    assert (found.alpha, found.rounds, found.wiring) == (wanted.alpha, wanted.rounds, wanted.wiring)
+    estimator = linear().set_params(wiring="auto", alpha="auto", random_state=4)
+    comparison = compare_ways(estimator, X, y, nodes, ways=[Local()], splits=2, seed=4)
+    mask = training_mask(group_rows(nodes, len(X)), 0.2, np.random.default_rng([4, TEST_STREAM]))
+    fitted = estimator.fit(X[mask], y[mask], nodes=nodes[mask])
+    settings = comparison.settings[0][comparison.ways.index(Together.name)]
+    assert settings["alpha"] == fitted.alpha_ and settings["rounds"] == fitted.choice_.rounds
+    error = np.sqrt(np.mean((fitted.predict(X[~mask], nodes[~mask]) - y[~mask]) ** 2))
+    assert comparison.errors[0, comparison.ways.index(Together.name)] == pytest.approx(error)

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedrelax.cv import FedRelaxCV
     from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
     from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
     from fedrelax.graph import Graph
@@ -23,7 +22,6 @@ __all__ = [
     "Callback",
     "Distillation",
     "FedRelax",
-    "FedRelaxCV",
     "FedRelaxClassifier",
     "FedRelaxError",
     "FedRelaxRegressor",
@@ -39,7 +37,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "cv": ("FedRelaxCV",),
     "errors": ("FedRelaxError", "FedRelaxWarning", "NodeFitError"),
     "estimators": ("FedRelaxClassifier", "FedRelaxRegressor"),
     "graph": ("Graph",),

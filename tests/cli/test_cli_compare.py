@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from fedrelax import FedRelaxRegressor
+from fedrelax import FedRelax, FedRelaxRegressor
 from fedrelax.baselines import Local, Pooled
 from fedrelax.cli.app import app
 from fedrelax.comparison import compare_ways
@@ -55,7 +55,7 @@ def test_it_is_the_comparison_of_the_library(run, table):
 
     def estimator(train):
         scale = X[train].std(axis=0).tolist()
-        return FedRelaxRegressor(LinearModel(scale=scale), rounds=3, tol=1e-3)
+        return FedRelaxRegressor(LinearModel(scale=scale), rounds=3, solver=FedRelax(tol=1e-3))
 
     same = compare_ways(estimator, X, y, nodes, ways=[Local(), Pooled()], splits=2, seed=5)
     for line in answer["ways"]:

@@ -125,7 +125,7 @@ def test_alpha_is_chosen_even_with_two_rows_per_node(run, table):
     assert run.code == 0 and read_result("out").metrics["alpha_was_chosen"]
     table.groupby("town").head(1).to_csv("towns.csv", index=False)
     text = run.refused(*FIT, "--rounds", "1", "--test-share", "0", "--out", "other")
-    assert "choosing by validation needs nodes with at least two training rows" in text
+    assert "every node has a single row" in text
 
 
 def test_test_share_0_trains_on_everything_and_measures_nothing(run, table):

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedrelax import FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.report import report_html, write_report
 from fedrelax.report.edges import strongest
 from fedrelax.report.facts import command
@@ -163,7 +163,9 @@ def test_the_account_of_what_left_is_what_was_delivered(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalExchange, "collect", counted)
     graph = ring(list(delivered), near=1)
-    directory = save_network(tmp_path / "out", graph, engine="general", public_rows=17, rounds=3)
+    directory = save_network(
+        tmp_path / "out", graph, solver=FedRelax(engine="general"), public_rows=17, rounds=3
+    )
     shared = sharing_of(read_result(directory))
     assert shared.exchanges == 4
     assert {label: shared.numbers(label) for label in graph.labels} == delivered

@@ -107,7 +107,10 @@ def rows_of(n: int = 4, rows: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 def test_estimators_take_the_linear_engine_on_their_own():
     X, y, nodes = rows_of()
-    fits = {e: FedRelaxRegressor(engine=e, alpha=0.3).fit(X, y, nodes) for e in ("auto", "general")}
+    fits = {
+        engine: FedRelaxRegressor(alpha=0.3, solver=FedRelax(engine=engine)).fit(X, y, nodes)
+        for engine in ("auto", "general")
+    }
     assert fits["auto"].result_.engine == "linear"
     assert isinstance(fits["auto"].result_.local_models[0], FittedLinear)
     assert fits["general"].result_.engine == "general"
@@ -122,12 +125,12 @@ def test_estimators_take_the_general_path_for_other_models_and_say_so_when_force
     fit = FedRelaxRegressor(models, rounds=2).fit(X, y, nodes)
     assert fit.result_.engine == "general"
     with pytest.raises(FedRelaxError, match="node 1: DecisionTreeRegressor"):
-        FedRelaxRegressor(models, engine="linear").fit(X, y, nodes)
+        FedRelaxRegressor(models, solver=FedRelax(engine="linear")).fit(X, y, nodes)
     with pytest.raises(FedRelaxError, match="engine='fast' must be one of auto, general, linear"):
-        FedRelaxRegressor(engine="fast").fit(X, y, nodes)
+        FedRelaxRegressor(solver=FedRelax(engine="fast")).fit(X, y, nodes)
     labels = np.where(y > 0, "up", "down")
     with pytest.raises(FedRelaxError, match="the task is classification"):
-        FedRelaxClassifier(engine="linear").fit(X, labels, nodes)
+        FedRelaxClassifier(solver=FedRelax(engine="linear")).fit(X, labels, nodes)
 
 
 def test_classification_is_refused_by_the_linear_solver():

@@ -144,8 +144,7 @@ def test_the_estimator_takes_it_on_its_own():
             alpha=0.3,
             rounds=8,
             validation_share=0.2,
-            patience=2,
-            engine=engine,
+            solver=FedRelax(patience=2, engine=engine),
         ).fit(X, y, nodes)
         for engine in ("auto", "linear", "general")
     }

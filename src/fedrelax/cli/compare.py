@@ -111,7 +111,6 @@ def run_compare(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
     source = read_source(config, talk.note)
     train = split_rows(source.table.nodes, config.test_share, config.seed, talk.note)
     _warn_of_rough_intervals(int((~train).sum()), int(train.sum()), talk)
-    _warn_of_many_fits(config, source, talk)
     found = measure(config, source, talk)
     settings = effective(config, source.table.task, source.table.feature_names)
     if config.out is not None:
@@ -197,27 +196,6 @@ def _warn_of_rough_intervals(test_rows: int, training_rows: int, talk: Talk) -> 
         talk.note(
             "more rows test than train, which makes the intervals wider than they need to be; a "
             "--test-share below 0.5 tells more."
-        )
-
-
-def _warn_of_many_fits(config: Any, source: Any, talk: Talk) -> None:
-    from fedrelax.cli.training import MANY_FITS
-    from fedrelax.estimators import FEW_ROUNDS
-    from fedrelax.models import LinearModel, SoftmaxModel
-    from fedrelax.models.names import model_by_name
-    from fedrelax.selection import STRENGTHS, TRIES
-
-    names = source.model_names
-    kinds = [model_by_name(name, source.table.task) for name in set(names.values())]
-    if all(isinstance(kind, LinearModel | SoftmaxModel) for kind in kinds):
-        return  # all nodes are solved at once
-    trials = TRIES * (len(STRENGTHS) if config.alpha == "auto" else 1) + 1
-    rounds = FEW_ROUNDS if config.rounds is None else config.rounds
-    fits = config.splits * trials * (rounds + 1) * len(names)
-    if fits > MANY_FITS:
-        talk.note(
-            f"FedRelax alone takes up to {fits:,} fits; a given --alpha, fewer --rounds or --splits, "
-            "or more --jobs are quicker."
         )
 
 

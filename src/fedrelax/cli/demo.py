@@ -55,12 +55,11 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
     outcome = train(
         inputs,
         talk,
-        alpha="auto",
+        alpha=[strength / degree for strength in STRENGTHS],
         rounds=ROUNDS,
         public_rows=len(inputs.public),
         jobs=jobs,
         seed=0,
-        alphas=[strength / degree for strength in STRENGTHS],
         folds=FOLDS,
     )
     save(

@@ -172,7 +172,7 @@ def _tell(config: Any, outcome: Any, talk: Talk) -> None:
 
 def how_it_went(outcome: Any) -> str:
     """Say which alpha and how many rounds were used, and why."""
-    result, choice = outcome.fitted.result_, outcome.choice
+    result, choice = outcome.fitted.result_, outcome.fitted.choice_
     alpha = f"alpha {outcome.fitted.alpha_:.3g}"
     rounds = f"{result.n_rounds} round{'s' * (result.n_rounds != 1)}"
     if choice is not None and (choice.rounds == 0 or choice.alpha == 0):

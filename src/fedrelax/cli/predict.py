@@ -63,7 +63,7 @@ def run_predict(
     if trust:
         look_here_for_modules()
     fitted = load_result(directory, trust)
-    answer = fitted._predictions(X, nodes)
+    answer = fitted.answers(X, nodes)
     frame["prediction"] = saved.task.decode(answer)
     for number, label in enumerate(_classes(saved)):
         frame[f"p({label})"] = answer[:, number]

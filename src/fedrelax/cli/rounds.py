@@ -19,6 +19,9 @@ STOPPING = (
 )
 
 
+STOPPED = "stopped by Ctrl-C"
+
+
 class Watch(Callback):
     """Shows loss and GTV of every round, and stops after the round in which Ctrl-C was pressed."""
 
@@ -27,29 +30,40 @@ class Watch(Callback):
         self._line = progress.add_task(
             "Training", total=None, numbers="each node alone", start=True
         )
-        self.interrupted = False
+        self._begun = self._interrupted = False
+
+    def choosing(self, done: int, total: int) -> None:
+        """Show how many candidates have been tried."""
+        numbers = "alpha, wiring and rounds"
+        self._progress.update(
+            self._line, completed=done, total=total, description="Choosing", numbers=numbers
+        )
 
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Show how many rounds there are at most."""
-        self._progress.update(self._line, total=max(rounds, 1), description="Rounds")
+        self._begun = True
+        self._progress.reset(self._line, total=max(rounds, 1), description="Rounds", numbers="")
 
-    def after_round(self, record: Record) -> bool | None:
-        """Show the numbers; True ends the run."""
+    def after_round(self, record: Record) -> str | None:
+        """Show the numbers; words end the run."""
         numbers = f"loss {record.local_loss:.4g}  GTV {record.gtv:.4g}"
         self._progress.update(self._line, completed=record.round, numbers=numbers)
-        return self.interrupted
+        return STOPPED if self._interrupted else None
 
     @contextmanager
     def catching_ctrl_c(self) -> Iterator[None]:
-        """Within, the first Ctrl-C asks to stop after the round; the second stops at once."""
+        """Within, the first Ctrl-C asks to stop after the round; the second stops at once.
+
+        Before the first round there is nothing to keep, so there it stops at once, too.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def ask_to_stop(signum: int, frame: FrameType | None) -> None:
-            if self.interrupted:
+            if self._interrupted or not self._begun:
                 raise KeyboardInterrupt
-            self.interrupted = True
+            self._interrupted = True
             os.write(2, STOPPING.encode())  # printing through buffers is not safe in a handler
 
         before = signal.signal(signal.SIGINT, ask_to_stop)

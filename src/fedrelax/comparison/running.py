@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from fedrelax.baselines import Baseline, Local
 from fedrelax.comparison.choosing import choose
@@ -15,16 +14,14 @@ from fedrelax.comparison.outcome import Comparison
 from fedrelax.comparison.together import Together
 from fedrelax.comparison.ways import reason_against, usual_ways, with_the_needed
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import MEASURES, error
 from fedrelax.network import Network
-from fedrelax.selection import FOLDS, TRIES
+from fedrelax.selection import FOLDS, fold_rows
 from fedrelax.solvers.checks import check_count, check_number
-from fedrelax.splits import TEST_STREAM, deal, group_rows, training_mask
+from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 from fedrelax.typing import AnyArray, FloatArray, Label
 
-FOLD_STREAM = 3
-"""Keeps the dealing of folds apart from other draws under one seed."""
 FEWEST_SPLITS = 2
 """An interval needs two values."""
 
@@ -74,10 +71,10 @@ def compare_ways(
     rows = group_rows(nodes, len(X))
     masks = _draw_splits(rows, splits, test_share, seed)
     table = _Table(estimator, np.asarray(X), np.asarray(y), rows, folds, seed)
-    first = table.estimator_for(masks[0], 0)
+    first = table.estimator_for(masks[0])
     given = usual_ways(first) if ways is None else ways
     asked = with_the_needed(given, (Local(), Together.of(first)))
-    network = first.network_of(table.X, table.y, table.part(masks[0]), {})
+    network = first.network_of(table.X, table.y, table.part(masks[0]), {}, seed)
     reasons = {way.name: reason_against(way, network) for way in asked}
     kept = [way for way in asked if reasons[way.name] is None]
     if network.task.is_classification:
@@ -132,11 +129,9 @@ class _Table:
         """Return the row numbers of every node within the mask."""
         return {label: index[mask[index]] for label, index in self.rows.items()}
 
-    def estimator_for(self, mask: AnyArray, number: int) -> Estimator:
-        """Return the estimator of a split; each split draws public rows of its own."""
-        made = self.estimator(mask) if callable(self.estimator) else self.estimator
-        found: Estimator = clone(made).set_params(random_state=self.seed + number)
-        return found
+    def estimator_for(self, mask: AnyArray) -> Estimator:
+        """Return the estimator of a split."""
+        return self.estimator(mask) if callable(self.estimator) else self.estimator
 
     def measure(
         self,
@@ -148,12 +143,11 @@ class _Table:
     ) -> _Split:
         """Let every way choose, train and predict the test rows of one split."""
         train, test = self.part(mask), self.part(~mask)
-        estimator = self.estimator_for(mask, number)
-        network = estimator.network_of(self.X, self.y, train, {})
-        rng = np.random.default_rng([self.seed, FOLD_STREAM, number])
-        parts = deal(train, self.folds, rng)[:TRIES]
-        folds = [estimator.network_of(self.X, self.y, own, held) for own, held in parts]
-        seed = self.seed + number
+        seed = self.seed + number  # each split draws public rows and folds of its own
+        estimator = self.estimator_for(mask)
+        network = estimator.network_of(self.X, self.y, train, {}, seed)
+        parts = fold_rows(train, self.folds, np.random.default_rng([seed, FOLD_STREAM]))
+        folds = [estimator.network_of(self.X, self.y, *part, seed) for part in parts]
         found = _Split([], [], [])
         for finished, way in enumerate(ways):
             tell(finished, way.name)

@@ -17,8 +17,9 @@ from fedrelax.baselines import (
 )
 from fedrelax.comparison.together import Together
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.estimators import FEW_ROUNDS, FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
+from fedrelax.solvers.fedrelax import FEW_ROUNDS
 
 LOCAL, POOLED, TOGETHER = Local.name, Pooled.name, Together.name
 AVERAGING_PATIENCE = 10

@@ -27,11 +27,11 @@ from fedrelax.baselines import Baseline, FedAvg, Local, Pooled
 from fedrelax.comparison.choosing import validation_curve
 from fedrelax.comparison.together import Together
 from fedrelax.datasets import digits_by_writer, labelled_split
-from fedrelax.estimators import FedRelaxClassifier
 from fedrelax.extras import need
 from fedrelax.graph import Graph
 from fedrelax.network import Network
 from fedrelax.selection import FOLDS, TRIES
+from fedrelax.solvers import FedRelax
 from fedrelax.splits import deal, group_rows
 from fedrelax.typing import AnyArray, Label
 
@@ -80,7 +80,7 @@ def candidates(name: str, writers: int) -> Iterator[Candidate]:
         else:
             for strength in STRENGTHS:
                 alpha = strength / (writers - 1)
-                yield Candidate(Together(alpha, ROUNDS, FedRelaxClassifier(tol=0.0)), net)
+                yield Candidate(Together(alpha, ROUNDS, solver=FedRelax(tol=0.0)), net)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +172,7 @@ def measure(number: int) -> list[float]:
     split, errors = Split.draw(number), []
     for name in WAYS:
         found, (way, net) = split.error(name)
-        chosen = {key: value for key, value in way.settings().items() if key != "estimator"}
+        chosen = {key: value for key, value in way.settings().items() if key != "solver"}
         print(number, name, f"{found:.4f}", {**chosen, **net}, flush=True)
         errors.append(found)
     return errors

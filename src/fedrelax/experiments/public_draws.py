@@ -18,7 +18,6 @@ from fedrelax.evaluation import compare
 from fedrelax.experiments.tasks import RealTask, digits_task, weather_task
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.public import DRAWS
-from fedrelax.selection import choose_alpha
 
 ROUNDS = 3
 STRENGTHS = (0.3, 3.0, 30.0)
@@ -47,8 +46,7 @@ def errors(task: RealTask, model: Any, how: str, rows: int) -> dict[str, float]:
     estimator = kind(model, task.graph, public=how, public_rows=rows, rounds=ROUNDS)
     degree = float(np.mean(task.graph.degrees))
     alphas = [strength / degree for strength in STRENGTHS]
-    choice = choose_alpha(estimator, *task.train, alphas=alphas, folds=2)
-    estimator.set_params(alpha=choice.alpha, rounds=choice.rounds)
+    estimator.set_params(alpha=alphas, folds=2)
     X, y, nodes = task.train
     return compare(estimator.fit(X, y, nodes=nodes), task.train, task.test)[1]
 

@@ -16,7 +16,6 @@ import numpy as np
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.experiments.tasks import RealTask, digits_task, weather_task
 from fedrelax.models import LinearModel, SoftmaxModel
-from fedrelax.selection import Choice, choose_alpha
 
 PENALTIES = (0.01, 0.1, 1.0)
 ROUNDS = {"classification": 5, "regression": 30}
@@ -30,31 +29,29 @@ def estimator_for(task: RealTask, ridge: float, rounds: int) -> Any:
     return FedRelaxRegressor(LinearModel(ridge=ridge), task.graph, rounds=rounds)
 
 
-def chosen(
-    task: RealTask, nodes: Any, alphas: Sequence[float] | None, rounds: int
-) -> tuple[Any, Choice]:
+def chosen(task: RealTask, nodes: Any, alphas: Sequence[float] | None, rounds: int) -> Any:
     """Return the estimator, fitted, with the penalty, alpha and rounds of the least validation loss."""
     X, y, _ = task.train
-    best: tuple[float, Any, Choice] | None = None
+    best: tuple[float, Any] | None = None
     for ridge in PENALTIES:
         estimator = estimator_for(task, ridge, rounds)
         if len(np.unique(nodes)) == 1:
             estimator.set_params(graph=None)
-        choice = choose_alpha(estimator, X, y, nodes, alphas=alphas)
-        loss = float(choice.losses.min())
+        estimator.set_params(alpha="auto" if alphas is None else alphas).fit(X, y, nodes=nodes)
+        loss = float(estimator.choice_.losses.min())
         if best is None or loss < best[0]:
-            best = (loss, estimator.set_params(alpha=choice.alpha, rounds=choice.rounds), choice)
+            best = (loss, estimator)
     assert best is not None
-    return best[1].fit(X, y, nodes=nodes), best[2]
+    return best[1]
 
 
 def errors(task: RealTask) -> dict[str, float]:
     """Return the test errors alone, pooled and together."""
     X, y, nodes = task.test
     one = np.zeros(len(task.train[1]), dtype=int)
-    alone, _ = chosen(task, task.train[2], ALONE, rounds=1)
-    pooled, _ = chosen(task, one, ALONE, rounds=1)
-    together, _ = chosen(task, task.train[2], None, ROUNDS[task.kind])
+    alone = chosen(task, task.train[2], ALONE, rounds=1)
+    pooled = chosen(task, one, ALONE, rounds=1)
+    together = chosen(task, task.train[2], None, ROUNDS[task.kind])
 
     def measured(fitted: Any, labels: Any) -> float:
         answer = fitted.predict(X, nodes=labels)

@@ -17,6 +17,7 @@ import numpy as np
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.experiments.tasks import RealTask, digits_task, weather_task
 from fedrelax.models import LinearModel, SoftmaxModel
+from fedrelax.selection import alphas_for
 
 FIRST_SPLIT = 100
 """Splits that no setting of this library was looked at with."""
@@ -43,7 +44,7 @@ def error(task: RealTask, graph: bool = True, **settings: Any) -> tuple[float, A
 def measure(task: RealTask) -> dict[str, float]:
     """Return the test errors of one split."""
     auto, fitted = error(task, alpha="auto", wiring="auto")
-    alphas = fitted.alphas_for(list(fitted.models_))
+    alphas = alphas_for(fitted.graph_)
     fixed = [error(task, alpha=alpha)[0] for alpha in alphas]
     without, _ = error(task, graph=False, alpha="auto", wiring="auto")
     return {"alone": fixed[0], "best fixed": min(fixed), "auto": auto, "no graph": without}

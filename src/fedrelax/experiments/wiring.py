@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from fedrelax.datasets import SyntheticNetwork, clustered, mixture, single_cluster
 from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.models import LinearModel
+from fedrelax.selection import alphas_for
 
 BENCHMARK = (30,) * 5
 
@@ -97,8 +98,7 @@ def measure(name: str, seed: int) -> dict[str, Any]:
         data = case.draw(seed)
         auto = fitted(data, case.graph, alpha="auto", wiring="auto")
         plain = [
-            error(fitted(data, case.graph, alpha=alpha), data)
-            for alpha in auto.alphas_for(range(len(data.X)))
+            error(fitted(data, case.graph, alpha=alpha), data) for alpha in alphas_for(auto.graph_)
         ]
     return {
         "case": name,

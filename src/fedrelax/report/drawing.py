@@ -11,8 +11,9 @@ import numpy as np
 from fedrelax.report.edges import EdgeTable
 from fedrelax.report.picture import plain_name
 from fedrelax.report.values import NodeValues
-from fedrelax.selection import Choice, wiring_name
+from fedrelax.selection import Choice
 from fedrelax.typing import FloatArray, Label
+from fedrelax.wiring import wiring_name
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 BLUE, ORANGE, GREEN, RED, *_ = CATEGORIES = (

@@ -20,9 +20,8 @@ from fedrelax.report.layout import places
 from fedrelax.report.summary import gains
 from fedrelax.report.values import FIELDS, at_the_end, node_values, usual_colour
 from fedrelax.report.words import short
-from fedrelax.selection import Choice, wiring_name
 from fedrelax.solvers import Result
-from fedrelax.wiring import as_wiring
+from fedrelax.wiring import wiring_name
 
 MOST_LINES, MOST_NODES, MOST_EDGES = 10, 500, 1500
 CURVES = {
@@ -57,12 +56,12 @@ def result_html(result: Result, facts: Sequence[str] = (), more: str = "") -> st
     return _fragment(parts)
 
 
-def estimator_html(outer: Any, fitted: Any, choice: Choice | None) -> str:
+def estimator_html(fitted: Any) -> str:
     """Return the summary of a fitted estimator, with its settings folded away."""
-    wiring = wiring_name(as_wiring(fitted.wiring_))
-    chosen = "" if choice is None else " (chosen on training rows)"
+    wiring = wiring_name(fitted.wiring_)
+    chosen = "" if fitted.choice_ is None else " (chosen on training rows)"
     facts = [f"alpha {fitted.alpha_:.3g}, wiring {wiring}{chosen}"]
-    settings = f"<details><summary>Settings</summary><pre>{_text(repr(outer))}</pre></details>"
+    settings = f"<details><summary>Settings</summary><pre>{_text(repr(fitted))}</pre></details>"
     return result_html(fitted.result_, facts, settings)
 
 

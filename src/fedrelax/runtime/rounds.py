@@ -109,7 +109,7 @@ def run(
         resting = wiring is None or wiring.settled(round)
         first = round if resting and first is None else first
         since = None if first is None else round - max(best[1], first)
-        reason = _reason_to_stop(stopping, record, any(told), since)
+        reason = _reason_to_stop(stopping, record, told, since)
         if reason:
             break
         stage = None if wiring is None else wiring.due(round)
@@ -138,10 +138,13 @@ def _tell_wired(engine: Engine, callbacks: Sequence[Callback]) -> None:
         callback.wired(engine.labels, engine.edges)
 
 
-def _reason_to_stop(stopping: Stopping, record: Record, told: bool, since: int | None) -> str:
+def _reason_to_stop(
+    stopping: Stopping, record: Record, told: Sequence[bool | str | None], since: int | None
+) -> str:
     """``since``: rounds since the best one on the final graph, or None before there is one."""
-    if told:
-        return "stopped by a callback"
+    for answer in told:
+        if answer:
+            return answer if isinstance(answer, str) else "stopped by a callback"
     if record.round >= stopping.rounds:
         return "all rounds done"
     if since is None:

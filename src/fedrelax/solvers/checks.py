@@ -40,7 +40,8 @@ def check_rounds(settings: Any, network: Network) -> None:
     check_number("alpha", settings.alpha, least=0.0)
     check_number("damping", settings.damping, least=0.0, below=1.0)
     check_number("tol", settings.tol, least=0.0)
-    check_count("rounds", settings.rounds, least=0)
+    if settings.rounds is not None:
+        check_count("rounds", settings.rounds, least=0)
     check_choice("objective", settings.objective, ("paper", "gtvmin"))
     check_choice("order", settings.order, ("simultaneous", "sequential"))
     check_choice("weighting", settings.weighting, ("mean", "rows"))

@@ -38,6 +38,11 @@ def why_not_linear(network: Network, settings: FedRelax) -> str | None:
     return None
 
 
+def is_linear(network: Network, settings: FedRelax) -> bool:
+    """Tell whether every model is linear least squares under these settings."""
+    return reason_in_settings(settings, network) is None and reason_in_models(network) is None
+
+
 def solve_by_engine(
     engine: str, settings: FedRelax, network: Network, callbacks: Sequence[Callback] = ()
 ) -> Result:
@@ -48,7 +53,7 @@ def solve_by_engine(
     """
     check_choice("engine", engine, ("auto", "general", "linear"))
     if engine == "general":
-        return settings.solve(network, callbacks)
+        return settings.solve_by_sites(network, callbacks)
     try:
         if network.kind == "classification":
             return SoftmaxFedRelax(settings).solve(network, callbacks)
@@ -59,4 +64,4 @@ def solve_by_engine(
     except Unsuited:
         if engine == "linear":
             raise
-    return settings.solve(network, callbacks)
+    return settings.solve_by_sites(network, callbacks)

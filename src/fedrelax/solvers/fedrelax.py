@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from fedrelax.solvers.checks import check_choice, check_count, check_rounds
 from fedrelax.solvers.edges import EdgeValues, kept_graph
 from fedrelax.wiring import Wiring
 
+FEW_ROUNDS, MANY_ROUNDS = 20, 200
+"""The most rounds where none are given: of any models, and of linear ones, which are cheap."""
+
 
 @dataclass
 class FedRelax(Solver):
@@ -52,12 +55,17 @@ class FedRelax(Solver):
         makes the fit independent of the degree.
     first_exchange : "models", or "zeros" as the authors' public code does.
     wiring : a ``fedrelax.wiring`` that changes the graph between rounds; None keeps it.
+    rounds : the most of them. Default: 20, and 200 for linear least squares, where a round costs next
+        to nothing.
+    engine : "auto" computes all nodes at once where every model is linear least squares, or a
+        ``SoftmaxModel`` on one common public set, and node by node otherwise ("general"); "linear"
+        refuses the otherwise. The result is the same.
     """
 
     alpha: float = 0.1
     loss: str | Loss | None = None
     discrepancy: str | Loss | None = None
-    rounds: int = 20
+    rounds: int | None = None
     tol: float = 1e-4
     patience: int | None = None
     objective: str = "paper"
@@ -69,8 +77,33 @@ class FedRelax(Solver):
     collapse: bool = True
     first_exchange: str = "models"
     wiring: Wiring | None = None
+    engine: str = "auto"
     n_jobs: int | None = None
     random_state: int | None = 0
+
+    def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
+        """Train the network by the engine that was asked for, or the fastest that serves it."""
+        from fedrelax.solvers.choice import solve_by_engine
+
+        network.check()
+        definite = replace(self, rounds=self.rounds_for(network))
+        return solve_by_engine(self.engine, definite, network, callbacks)
+
+    def solve_by_sites(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
+        """Train the network node by node."""
+        return super().solve(network, callbacks)
+
+    def settles(self, network: Network) -> bool:
+        """Tell whether rounds are cheap and lead to one point: all models are linear least squares."""
+        from fedrelax.solvers.choice import is_linear
+
+        return self.engine != "general" and is_linear(network, self)
+
+    def rounds_for(self, network: Network) -> int:
+        """Return the most rounds: as given, or as many as suit the models."""
+        if self.rounds is not None:
+            return self.rounds
+        return MANY_ROUNDS if self.settles(network) else FEW_ROUNDS
 
     def check(self, network: Network) -> None:
         """Check settings, then every node's model against the pair of losses."""
@@ -164,7 +197,7 @@ class FedRelax(Solver):
         workers = Workers(self.n_jobs, threads=all(site.model.releases_gil for site in sites))
         with workers.open() as mapped:
             engine = SiteEngine(sites, LocalExchange(), mapped, self.order, self.first_exchange)
-            stopping = Stopping(int(self.rounds), float(self.tol), self.patience)
+            stopping = Stopping(self.rounds_for(network), float(self.tol), self.patience)
             outcome = run(engine, stopping, callbacks, self.wiring)
             values = engine.discrepancies(engine.given)
         return Result(

@@ -103,7 +103,7 @@ class SoftmaxFedRelax(Solver):
         shape = (stacked.n_weights, stacked.task.n_outputs)
         start = np.stack([model._last_weights(shape) for model in models])
         engine = SoftmaxEngine(stacked, float(settings.alpha), float(settings.damping), start)
-        stopping = Stopping(int(settings.rounds), float(settings.tol), settings.patience)
+        stopping = Stopping(settings.rounds_for(network), float(settings.tol), settings.patience)
         outcome = run(engine, stopping, callbacks, settings.wiring)
         return Result(
             local_models=_fitted(stacked, engine.W),

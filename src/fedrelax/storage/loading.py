@@ -23,6 +23,7 @@ from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, Fitted
 from fedrelax.storage.trust import read_bytes, refusal
 from fedrelax.typing import Label
+from fedrelax.wiring import as_wiring
 
 LABEL_COLUMNS = ("node", "source", "target")
 TEXT_COLUMNS = ("model", "wiring")
@@ -88,8 +89,8 @@ def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
     models = _load_models(saved, list(trust))
     about, task = saved.about, saved.task
     kind = FedRelaxClassifier if task.is_classification else FedRelaxRegressor
-    fitted: Fitted = kind(graph=saved.graph, alpha=about["alpha"], rounds=about["rounds"])
-    fitted.result_ = Result(
+    losses = about["losses"]
+    result = Result(
         local_models=models,
         alone={},
         task=task,
@@ -99,16 +100,19 @@ def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
         n_rounds=about["rounds"],
         reason=about["reason"],
         kept=_kept(saved, list(models)),
+        losses=None if losses is None else (losses["own_rows"], losses["edges"]),
+        engine=about["engine"],
     )
-    fitted.alpha_, fitted.wiring_ = about["alpha"], about["wiring"]
-    fitted.graph_, fitted.history_ = fitted.result_.graph, fitted.result_.history
-    fitted.models_, fitted.n_rounds_ = fitted.result_.models, about["rounds"]
-    fitted.node_column_ = about["node_column"] if about["features_by_name"] else None
-    fitted._whole_graph = saved.graph
-    fitted.n_features_in_ = len(about["feature_names"])
-    if about["features_by_name"]:
-        fitted.feature_names_in_ = np.asarray(about["feature_names"], dtype=object)
-    return fitted
+    by_name = about["features_by_name"]
+    return kind.from_result(
+        result,
+        saved.graph,
+        alpha=about["alpha"],
+        wiring=as_wiring(about["wiring"]),
+        n_features=len(about["feature_names"]),
+        feature_names=about["feature_names"] if by_name else None,
+        node_column=about["node_column"] if by_name else None,
+    )
 
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:

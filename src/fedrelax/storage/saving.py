@@ -29,16 +29,14 @@ import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
-from fedrelax.losses import get_loss
 from fedrelax.models.criteria import last_step
-from fedrelax.selection import wiring_name
 from fedrelax.solvers import Result
 from fedrelax.storage.formats import Packed, pack, types_to_trust
 from fedrelax.storage.labels import check_labels, file_name
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.storage.toml import dump_toml
 from fedrelax.typing import Label
-from fedrelax.wiring import as_wiring
+from fedrelax.wiring import wiring_name
 
 FORMAT = 1
 """The version of this layout; a reader refuses what it does not know."""
@@ -70,7 +68,7 @@ def save_result(
     directory and may add files before it appears.
     """
     result: Result = fitted.result_
-    graph: Graph = fitted._whole_graph
+    graph: Graph = fitted.whole_graph_
     check_labels(graph.labels)
     models = {label: (m, pack(label, m)) for label, m in result.models.items()}
     with whole_directory(directory, overwrite) as draft:
@@ -91,9 +89,8 @@ def save_result(
         result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
         result.history.to_frame().to_csv(draft / "history.csv", index=False)
         result.history.nodes_to_frame().to_csv(draft / "history_nodes.csv", index=False)
-        choice = getattr(fitted, "choice_", None)
-        if choice is not None:
-            choice.to_frame().to_csv(draft / "alphas.csv", index=False)
+        if fitted.choice_ is not None:
+            fitted.choice_.to_frame().to_csv(draft / "alphas.csv", index=False)
         if graph.positions is not None:
             _positions_frame(graph).to_csv(draft / "positions.csv", index=False)
         for write in more:
@@ -148,24 +145,23 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "graph_nodes": list(graph.labels),
         "geographic": graph.geographic,
         "alpha": fitted.alpha_,
-        "wiring": "fixed" if result.kept is None else wiring_name(as_wiring(fitted.wiring_)),
+        "wiring": "fixed" if result.kept is None else wiring_name(fitted.wiring_),
         "rounds": result.n_rounds,
         "exchanges": len(result.history) if fitted.alpha_ > 0 else 0,
         "reason": result.reason,
         "public": {"how": fitted.public if drawn else "given", "rows": max(sizes)},
-        **_settings(fitted, task.kind),
+        **_settings(fitted),
     }
 
 
-def _settings(fitted: Fitted, task: str) -> dict[str, Any]:
+def _settings(fitted: Fitted) -> dict[str, Any]:
     """Return what a report says beyond what a reader of models needs."""
-    loss = get_loss(fitted.loss, task)
-    across = loss if fitted.discrepancy is None else get_loss(fitted.discrepancy, task)
-    seed, choice = fitted.random_state, getattr(fitted, "choice_", None)
+    seed, choice, losses = fitted.random_state, fitted.choice_, fitted.result_.losses
     return {
-        "losses": {"own_rows": loss.name, "edges": across.name},
+        "losses": None if losses is None else dict(zip(("own_rows", "edges"), losses, strict=True)),
+        "engine": fitted.result_.engine,
         "public_for_each_node": isinstance(fitted.public, Mapping),
-        "objective": fitted.objective,
+        "objective": fitted.settings().objective,
         "seed": int(seed) if isinstance(seed, int | np.integer) else None,
         "choice": None if choice is None else choice.reason,
     }

@@ -11,13 +11,12 @@ import numpy as np
 from fedrelax.baselines import IFCA, Ditto, FedAvg, FedProx, NetworkLasso, Oracle
 from fedrelax.baselines.objectives import SquaredObjectives
 from fedrelax.datasets import SyntheticNetwork
-from fedrelax.estimators import FedRelaxRegressor, settings_of
+from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.experiments.figures.cells import Cell
 from fedrelax.graph import Graph
 from fedrelax.linear import GradientRounds, LinearProblem
 from fedrelax.models import LinearModel
 from fedrelax.runtime import Callback, Record, Stopping, run
-from fedrelax.selection import choose
 from fedrelax.solvers import LinearFedRelax
 from fedrelax.solvers.linear_network import LinearNetwork
 from fedrelax.splits import group_rows
@@ -63,10 +62,10 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
     estimator = FedRelaxRegressor(
         LinearModel(fit_intercept=False), data.graph, alpha="auto", wiring="auto"
     )
-    estimator.set_params(**settings_of(choose(estimator, rows, data.y.ravel(), nodes)))
-    groups = group_rows(nodes, n * m)
-    solver = estimator.solver(list(groups))
-    network = estimator.network_of(rows, data.y.ravel(), groups, {})
+    choice = estimator.fit(rows, data.y.ravel(), nodes=nodes).choice_
+    assert choice is not None
+    solver = choice.settings(estimator.settings())
+    network = estimator.network_of(rows, data.y.ravel(), group_rows(nodes, n * m), {})
     coordinates, _, engine = LinearFedRelax.like(solver).prepare(LinearNetwork.of(network))
     curve: list[float] = []
 
@@ -74,7 +73,7 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
         def after_round(self, record: Record) -> None:
             curve.append(measure(coordinates.back(engine.W)))
 
-    run(engine, Stopping(solver.rounds, solver.tol), [Watch()], solver.wiring)
+    run(engine, Stopping(choice.rounds, solver.tol), [Watch()], solver.wiring)
     return np.concatenate([curve, np.full(ITERATIONS, curve[-1])])[:ITERATIONS]
 
 
