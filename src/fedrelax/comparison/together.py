@@ -32,7 +32,7 @@ class Together(Baseline):
     alone : nodes that were found to do better alone.
     """
 
-    name = "FedRelax"
+    name = "together"
 
     alpha: float | None = None
     rounds: int | None = None
