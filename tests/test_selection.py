@@ -1,4 +1,4 @@
-"""Choosing alpha and rounds by cross-validation, and comparing ways on test rows."""
+"""Choosing alpha and rounds by cross-validation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from fedrelax import Callback, FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.evaluation import compare
+from fedrelax import Callback, FedRelax, FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.selection import Candidate, Choice, alphas_for
 from fedrelax.selection.losses import Losses
 from fedrelax.selection.search import decide
@@ -144,35 +143,6 @@ def test_bad_folds():
 def test_alphas_follow_the_degree():
     sparse, dense = Graph.from_edges([(0, 1), (1, 2)]), Graph.complete(range(30))
     assert np.array(alphas_for(sparse)[1:]) / alphas_for(dense)[1:] == pytest.approx(29 / (4 / 3))
-
-
-def test_compare_reports_each_way():
-    X, y, nodes = related(n=5, rows=12)
-    train = np.tile(np.arange(12) < 6, 5)
-    train[nodes == 4] = True
-    model = FedRelaxRegressor(LinearRegression(), alpha=0.5).fit(
-        X[train], y[train], nodes=nodes[train]
-    )
-    table, total = compare(
-        model, (X[train], y[train], nodes[train]), (X[~train], y[~train], nodes[~train])
-    )
-    assert table.test_rows.tolist() == [6, 6, 6, 6, 0]
-    assert table.fedrelax.isna().tolist() == [False] * 4 + [True]
-    one = (nodes == 2) & train
-    alone = LinearRegression().fit(X[one], y[one])
-    out = (nodes == 2) & ~train
-    expected = np.sqrt(np.mean((alone.predict(X[out]) - y[out]) ** 2))
-    assert table.local[2] == pytest.approx(expected)
-    pooled = LinearRegression().fit(X[train], y[train]).predict(X[~train])
-    assert total["pooled"] == pytest.approx(np.sqrt(np.mean((pooled - y[~train]) ** 2)))
-
-
-def test_compare_counts_wrong_labels():
-    X, y, nodes = related(n=3, rows=20)
-    labels = np.where(y > 0, "up", "down")
-    model = FedRelaxClassifier(alpha=0.5).fit(X, labels, nodes=nodes)
-    total = compare(model, (X, labels, nodes), (X, labels, nodes))[1]
-    assert total["fedrelax"] == pytest.approx(1 - model.score(X, labels, nodes=nodes))
 
 
 def clusters_of(seed=0):

@@ -1,4 +1,4 @@
-"""``fedrelax compare``: federate, pool or stay local, from a table."""
+"""``fedrelax compare``: federate, pool or stay alone, from a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedrelax import FedRelax, FedRelaxRegressor
-from fedrelax.baselines import Local, Pooled
+from fedrelax.baselines import Alone, Pooled
 from fedrelax.cli.app import app
 from fedrelax.comparison import compare_ways
 from fedrelax.models import LinearModel
@@ -31,9 +31,9 @@ def test_the_table_the_intervals_and_the_advice(run, table):
     text = run(*COMPARE, *FAST)
     assert run.code == 0
     assert "RMSE on test rows: mean of 2 splits, 95 % intervals" in text
-    for part in ("local", "pooled", "FedRelax", "against"):
+    for part in ("alone", "pooled", "together", "against"):
         assert part in text
-    assert any(head in text for head in ("Federate.", "Pool, if", "Stay local."))
+    assert any(head in text for head in ("Federate.", "Pool, if", "Stay alone."))
     assert [path.name for path in Path().iterdir()] == ["towns.csv"]
 
 
@@ -57,7 +57,7 @@ def test_it_is_the_comparison_of_the_library(run, table):
         scale = X[train].std(axis=0).tolist()
         return FedRelaxRegressor(LinearModel(scale=scale), rounds=3, solver=FedRelax(tol=1e-3))
 
-    same = compare_ways(estimator, X, y, nodes, ways=[Local(), Pooled()], splits=2, seed=5)
+    same = compare_ways(estimator, X, y, nodes, ways=[Alone(), Pooled()], splits=2, seed=5)
     for line in answer["ways"]:
         assert line["error"] == same.error(line["way"]).mean
     assert answer["advice"] == same.advice
@@ -67,7 +67,7 @@ def test_json_is_the_only_thing_on_stdout(run, table):
     done = CliRunner().invoke(app, [*COMPARE, *FAST, "--json"])
     answer = json.loads(done.stdout)
     assert answer["splits"] == 2 and answer["out"] is None
-    assert {line["way"] for line in answer["ways"]} == {"local", "pooled", "FedRelax"}
+    assert {line["way"] for line in answer["ways"]} == {"alone", "pooled", "together"}
     assert len(answer["per_split"]) == 6 and len(answer["per_node"]) == 4
     assert answer["notes"] and answer["not_compared"] == {}
 
@@ -122,7 +122,7 @@ def test_only_a_comparison_is_replaced(run, table):
     [
         (["--splits", "1"], ["--splits is 1", "greater than or equal to 2"]),
         (["--ways", "fedav"], ["'fedav' is not known", "did you mean 'fedavg'?"]),
-        (["--ways", "everything"], ["'everything' is not known", "known: local, pooled"]),
+        (["--ways", "everything"], ["'everything' is not known", "known: alone, pooled"]),
         (["--test-share", "0"], ["--test-share is 0.0", "greater than 0"]),
         (["--test-share", "0.01"], ["--test-share 0.01 leaves no test row"]),
         (["--alpha", "much"], ["--alpha is 'much'", "'auto'"]),
@@ -165,7 +165,7 @@ def test_an_ugly_table(run):
     assert run.code == 0
     assert "error rate on test rows" in text and "1 node has too few rows" in text
     nodes = pd.read_csv("out/nodes.csv").set_index("node")
-    assert nodes.loc["..", "test_rows"] == 0 and np.isnan(nodes.loc["..", "FedRelax"])
+    assert nodes.loc["..", "test_rows"] == 0 and np.isnan(nodes.loc["..", "together"])
 
 
 @pytest.mark.parametrize("whole", [1, 2])
@@ -177,7 +177,7 @@ def test_ctrl_c(run, table, monkeypatch, whole):
         if len(done) == whole:
             raise KeyboardInterrupt
         done.append(seed)
-        return Local().run(network)
+        return Alone().run(network)
 
     monkeypatch.setattr(Pooled, "run", pressed)
     text = run(*COMPARE, *FAST, "--splits", "4", "--out", "out")
@@ -212,7 +212,7 @@ def test_fedrelax_has_the_rounds_and_wirings_of_the_tables_own_models_and_graph(
     for i in range(3):
         network.add(i, np.ones((3, 1)), np.ones(3), clone(kind))
     estimator = FedRelaxRegressor(kind, graph, wiring=config.wiring)
-    together = next(way for way in ways_of(config, estimator) if way.name == "FedRelax")
+    together = next(way for way in ways_of(config, estimator) if way.name == "together")
     candidates = together.candidates(network)
     assert {candidate.rounds for candidate in candidates} == {rounds}
     assert {c.wiring and c.wiring.name for c in candidates} == {None, "rewire"}

@@ -33,7 +33,7 @@ def test_fit_says_whether_it_helped_and_saves_a_whole_directory(run, table):
     }
     assert len(list(Path("out/models").glob("*.skops"))) == 4
     metrics = json.loads(Path("out/metrics.json").read_text())
-    assert metrics["errors"].keys() == {"alone", "pooled", "fedrelax"}
+    assert metrics["errors"].keys() == {"alone", "pooled", "together"}
 
 
 def test_the_saved_models_are_those_of_the_library(run, table):
@@ -96,7 +96,7 @@ def test_json_is_the_only_thing_on_stdout(run, table):
     answer = json.loads(done.stdout)
     assert answer["task"] == "regression" and answer["rounds"] == 2
     assert len(answer["per_node"]) == 4 and answer["out"] == "out"
-    assert answer["errors"]["fedrelax"] > 0
+    assert answer["errors"]["together"] > 0
 
 
 def test_classification_is_told_from_text_and_measured_by_error_rate(run, table):
@@ -116,7 +116,7 @@ def test_a_node_with_one_row_trains_and_is_left_out_of_the_errors(run, table):
     assert run.code == 0
     assert "1 node has too few rows" in text and "'Røst'" in text
     nodes = read_result("out").nodes.set_index("node")
-    assert nodes.loc["Røst", "test_rows"] == 0 and np.isnan(nodes.loc["Røst", "fedrelax"])
+    assert nodes.loc["Røst", "test_rows"] == 0 and np.isnan(nodes.loc["Røst", "together"])
 
 
 def test_alpha_is_chosen_even_with_two_rows_per_node(run, table):

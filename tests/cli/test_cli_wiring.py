@@ -69,7 +69,7 @@ def test_compare_tries_wirings_too(table, tmp_path):
     run(*words, "--wiring", "auto", "--ways", "pooled", "--out", "found")
     assert run.code == 0, run.output
     table = pd.read_csv("found/comparison.csv")
-    chosen = table[table["way"] == "FedRelax"]
+    chosen = table[table["way"] == "together"]
     assert chosen.astype(str).apply(lambda line: "wiring" in " ".join(line), axis=1).all()
 
 

@@ -16,6 +16,8 @@ from fedrelax.network import Network
 from fedrelax.solvers import FedRelax, solve_by_engine
 from fedrelax.typing import AnyArray
 
+MOST_NODES = 2000
+
 
 @dataclass(frozen=True)
 class FedMD(Baseline):
@@ -29,6 +31,12 @@ class FedMD(Baseline):
 
     weight: float = 1.0
     rounds: int = 10
+
+    def too_large(self, network: Network) -> str | None:
+        """Return a reason for very many nodes: the complete graph has too many edges."""
+        if len(network) <= MOST_NODES:
+            return None
+        return f"it joins all nodes in pairs, which takes too long for {len(network):,} of them"
 
     def candidates(self, network: Network) -> Sequence[FedMD]:
         """Return several weights of the consensus."""

@@ -1,4 +1,4 @@
-"""Ways that train ordinary models on the rows of groups of nodes: Local, Oracle, Pooled."""
+"""Ways that train ordinary models on the rows of groups of nodes: Alone, Oracle, Pooled."""
 
 from __future__ import annotations
 

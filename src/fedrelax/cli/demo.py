@@ -45,7 +45,7 @@ def demo(
 def run_demo(out: Path, jobs: int, talk: Talk) -> None:
     """Train the network of the digits' writers and show what each has gained."""
     from fedrelax.cli.training import save, train
-    from fedrelax.report.tables import comparison, kind_table
+    from fedrelax.report.terminal import evaluation_report, kind_table
     from fedrelax.storage.places import check_directory
 
     check_directory(out, overwrite=True)
@@ -79,8 +79,8 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
         overwrite=True,
         more=[lambda draft: _write_example(draft, inputs)],
     )
-    assert outcome.summary is not None
-    talk.say("", comparison(outcome.summary), "", kind_table(outcome.summary), "")
+    assert outcome.evaluation is not None
+    talk.say("", evaluation_report(outcome.data), "", kind_table(outcome.evaluation), "")
     _tell_next(out, talk)
 
 
@@ -132,7 +132,7 @@ def _write_example(draft: Path, inputs: Any) -> None:
 
 
 def _tell_next(out: Path, talk: Talk) -> None:
-    from fedrelax.report.writing import REPORT
+    from fedrelax.report.page import REPORT
 
     place = shlex.quote(str(out))
     picture = " and a picture (result.png)" if (out / "result.png").exists() else ""

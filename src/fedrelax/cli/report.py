@@ -32,7 +32,7 @@ def report(
     [bold]Example:[/bold] fedrelax report result --out to-send.html
     """
     with speaking(debug) as talk:
-        from fedrelax.report.writing import write_report
+        from fedrelax.report.page import write_report
         from fedrelax.storage import read_result
         from fedrelax.storage.places import check_file
 

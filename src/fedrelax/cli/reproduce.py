@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.rounds import start_workers
+from fedrelax.cli.progress import start_workers
 from fedrelax.errors import FedRelaxError
 
 SETTINGS, OUTPUT = "Settings (default: the paper's)", "Running and output"

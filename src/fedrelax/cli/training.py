@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.inputs import Inputs
-from fedrelax.cli.rounds import STOPPED, Watch, start_workers
+from fedrelax.cli.progress import STOPPED, Watch, start_workers
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.evaluation import MEASURES, compare
+from fedrelax.evaluation import Evaluation, evaluate
 from fedrelax.live import LiveView
 from fedrelax.live.callback import STOPPED as STOPPED_LIVE
 from fedrelax.models.names import short_name
-from fedrelax.report.summary import Summary, summarise
-from fedrelax.report.writing import REPORT, write_report
+from fedrelax.report import ReportData, report_data
+from fedrelax.report.page import REPORT, write_report
 from fedrelax.selection import FOLDS
 from fedrelax.selection.candidates import Alphas
 from fedrelax.solvers import FedRelax, Result
@@ -34,7 +34,12 @@ class Outcome:
     """A trained network, and its errors, if they were measured."""
 
     fitted: Fitted
-    summary: Summary | None = None
+    evaluation: Evaluation | None = None
+
+    @property
+    def data(self) -> ReportData:
+        """What there is to show."""
+        return report_data(self.fitted.result_, self.evaluation, self.fitted.choice_)
 
     @property
     def interrupted(self) -> bool:
@@ -93,12 +98,12 @@ def train(
     return outcome if own.all() else Outcome(fitted, _measure(fitted, rows, inputs))
 
 
-def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Summary:
+def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Evaluation:
     test = ~inputs.train
     held = (inputs.X[test], inputs.y[test], inputs.nodes[test])
-    lines, totals = compare(fitted, rows, held)
-    lines["model"] = [short_name(inputs.model_names[label]) for label in lines["node"]]
-    return summarise(MEASURES[inputs.task], lines, totals)
+    found = evaluate(fitted, rows, held)
+    names = [short_name(inputs.model_names[label]) for label in found.nodes["node"]]
+    return replace(found, nodes=found.nodes.assign(model=names))
 
 
 def save(
@@ -121,8 +126,9 @@ def save(
     save_result(
         out,
         fitted,
-        nodes=_lines(inputs, outcome),
+        nodes=None if outcome.evaluation is not None else _lines(inputs),
         metrics=metrics,
+        evaluation=outcome.evaluation,
         config=config,
         comment=comment,
         feature_names=inputs.feature_names,
@@ -150,7 +156,7 @@ def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
         "stayed_alone": list(result.stayed),
         "rounds": result.n_rounds,
         "reason": result.reason,
-        **({} if outcome.summary is None else outcome.summary.to_dict()),
+        **({} if outcome.evaluation is None else outcome.evaluation.to_dict()),
     }
 
 
@@ -162,36 +168,24 @@ def _kept(result: Result) -> dict[str, Any]:
     return {"kept_edges": result.kept.n_edges, "clusters": sizes}
 
 
-def _lines(inputs: Inputs, outcome: Outcome) -> Any:
-    """Return the lines of ``nodes.csv``; without test rows there are no errors in it."""
-    lines = _plain_lines(inputs, outcome.summary)
-    clusters = outcome.fitted.result_.clusters
-    if clusters:
-        number = {label: k for k, cluster in enumerate(clusters, start=1) for label in cluster}
-        lines["cluster"] = [number[label] for label in lines["node"]]
-    return lines
-
-
-def _plain_lines(inputs: Inputs, summary: Summary | None) -> Any:
+def _lines(inputs: Inputs) -> Any:
+    """Return the lines of ``nodes.csv`` where nothing was measured."""
     import pandas as pd
 
-    if summary is not None:
-        return summary.nodes.rename(columns={"gain": "gain_percent"})
     labels = list(inputs.model_names)
-    counts = {label: int((inputs.nodes == label).sum()) for label in labels}
+    rows = [int((inputs.nodes == label).sum()) for label in labels]
     kinds = [short_name(name) for name in inputs.model_names.values()]
-    return pd.DataFrame({"node": labels, "model": kinds, "rows": list(counts.values())})
+    return pd.DataFrame({"node": labels, "model": kinds, "rows": rows})
 
 
 def _write_views(draft: Path, outcome: Outcome, talk: Talk) -> None:
     """Write the picture and the report, or say what brings them."""
     missing = {}
-    if outcome.summary is not None:
+    if outcome.evaluation is not None:
         try:
-            from fedrelax.report.picture import save_picture
+            from fedrelax.report.plots import save_result_picture
 
-            fitted = outcome.fitted
-            save_picture(draft / "result.png", outcome.summary, fitted.history_, fitted.graph_)
+            save_result_picture(draft / "result.png", outcome.data)
         except ImportError:
             missing["result.png"] = "matplotlib"
     if find_spec("plotly") is None:

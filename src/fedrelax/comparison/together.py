@@ -31,7 +31,7 @@ class Together(Baseline):
     alone : nodes that were found to do better alone.
     """
 
-    name = "FedRelax"
+    name = "together"
 
     alpha: Alphas = "auto"
     rounds: int | None = None

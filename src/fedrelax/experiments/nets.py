@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from fedrelax.baselines import Baseline, FedAvg, Local, Pooled
-from fedrelax.comparison.choosing import validation_curve
+from fedrelax.baselines import Alone, Baseline, FedAvg, Pooled
+from fedrelax.baselines.base import validation_curve
 from fedrelax.comparison.together import Together
 from fedrelax.datasets import digits_by_writer, labelled_split
 from fedrelax.extras import need
@@ -71,7 +71,7 @@ def candidates(name: str, writers: int) -> Iterator[Candidate]:
     for decay in DECAYS:
         net = {"options": {"weight_decay": decay}, "steps": STEPS, "first": STEPS}
         if name in ("alone", "pooled"):
-            way = Local() if name == "alone" else Pooled()
+            way = Alone() if name == "alone" else Pooled()
             for length in LENGTHS:
                 yield Candidate(way, {**net, "first": length})
         elif name == "FedAvg":

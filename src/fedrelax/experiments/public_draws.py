@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.evaluation import compare
+from fedrelax.evaluation import evaluate
 from fedrelax.experiments.tasks import RealTask, digits_task, weather_task
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.public import DRAWS
@@ -48,7 +48,7 @@ def errors(task: RealTask, model: Any, how: str, rows: int) -> dict[str, float]:
     alphas = [strength / degree for strength in STRENGTHS]
     estimator.set_params(alpha=alphas, folds=2)
     X, y, nodes = task.train
-    return compare(estimator.fit(X, y, nodes=nodes), task.train, task.test)[1]
+    return dict(evaluate(estimator.fit(X, y, nodes=nodes), task.train, task.test).errors)
 
 
 def main(weather: str | None, splits: int = 2, rows: tuple[int, ...] = (200,)) -> None:
@@ -67,8 +67,8 @@ def main(weather: str | None, splits: int = 2, rows: tuple[int, ...] = (200,)) -
                     found = [errors(case, model, how, count) for case in cases]
                     mean = {way: np.mean([e[way] for e in found]) for way in found[0]}
                     print(
-                        f"{name:8} {model_name:11} {count:4} {how:10} {mean['local']:7.4f} "
-                        f"{mean['pooled']:7.4f} {mean['fedrelax']:8.4f}",
+                        f"{name:8} {model_name:11} {count:4} {how:10} {mean['alone']:7.4f} "
+                        f"{mean['pooled']:7.4f} {mean['together']:8.4f}",
                         flush=True,
                     )
 

@@ -96,7 +96,7 @@ def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
         task=task,
         graph=saved.graph.subgraph(list(models)),
         discrepancies=_discrepancies(saved.edges),
-        history=_history(saved, list(models)),
+        history=history_of(saved, list(models)),
         n_rounds=about["rounds"],
         reason=about["reason"],
         kept=_kept(saved, list(models)),
@@ -203,7 +203,8 @@ def _discrepancies(edges: Any) -> dict[tuple[Label, Label], float]:
     )
 
 
-def _history(saved: SavedResult, labels: list[Label]) -> History:
+def history_of(saved: SavedResult, labels: list[Label]) -> History:
+    """Return the rounds of a saved result."""
     history = History(tuple(labels))
     per_round = dict(iter(saved.history_nodes.groupby("round", sort=False)))
     for line in saved.history.to_dict("records"):

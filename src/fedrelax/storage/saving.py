@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.evaluation import Evaluation
 from fedrelax.graph import Graph
 from fedrelax.models.criteria import last_step
 from fedrelax.solvers import Result
@@ -38,7 +39,7 @@ from fedrelax.storage.toml import dump_toml
 from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
 
-FORMAT = 1
+FORMAT = 2
 """The version of this layout; a reader refuses what it does not know."""
 
 FRAMEWORKS = ("torch", "keras", "xgboost", "lightgbm", "catboost", "river")
@@ -53,6 +54,7 @@ def save_result(
     *,
     nodes: Any = None,
     metrics: Mapping[str, Any] | None = None,
+    evaluation: Evaluation | None = None,
     config: Mapping[str, Any] | None = None,
     comment: str = "",
     feature_names: Sequence[str] | None = None,
@@ -63,9 +65,9 @@ def save_result(
 ) -> Path:
     """Write a fitted estimator and what is known about it to a new directory; return its path.
 
-    ``nodes`` is a DataFrame with a line per node (such as that of ``evaluation.compare``),
-    ``metrics`` and ``config`` are plain values. Each of ``more`` is called with the draft of the
-    directory and may add files before it appears.
+    ``evaluation`` is what ``fedrelax.evaluation.evaluate`` returns; ``nodes``, a DataFrame with a
+    line per node, may stand for its lines. ``metrics`` and ``config`` are plain values. Each of
+    ``more`` is called with the draft of the directory and may add files before it appears.
     """
     result: Result = fitted.result_
     graph: Graph = fitted.whole_graph_
@@ -82,10 +84,10 @@ def save_result(
             ),
         }
         write_json(draft / MARK, about)
-        write_json(draft / "metrics.json", dict(metrics or {}))
+        measured = {} if evaluation is None else evaluation.to_dict()
+        write_json(draft / "metrics.json", {**(metrics or {}), **measured})
         (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
-        lines = _nodes_frame(result) if nodes is None else nodes
-        lines.to_csv(draft / "nodes.csv", index=False)
+        _nodes_frame(result, nodes, evaluation).to_csv(draft / "nodes.csv", index=False)
         result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
         result.history.to_frame().to_csv(draft / "history.csv", index=False)
         result.history.nodes_to_frame().to_csv(draft / "history_nodes.csv", index=False)
@@ -204,11 +206,19 @@ def _write_models(draft: Path, models: Mapping[Label, tuple[Any, Packed]]) -> No
     write_json(draft / "models.json", index)
 
 
-def _nodes_frame(result: Result) -> Any:
+def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> Any:
     import pandas as pd
 
     names = {label: model.name for label, model in result.local_models.items()}
-    return pd.DataFrame({"node": list(names), "model": list(names.values())})
+    lines = pd.DataFrame({"node": list(names), "model": list(names.values())})
+    if nodes is not None:
+        lines = nodes
+    elif evaluation is not None:
+        lines = evaluation.nodes
+    groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
+    if not groups:
+        return lines
+    return lines.assign(cluster=[groups.get(label) for label in lines["node"]])
 
 
 def _positions_frame(graph: Graph) -> Any:
