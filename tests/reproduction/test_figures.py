@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
 from fedrelax.errors import FedRelaxError
-from fedrelax.experiments.figures import linear, store
-from fedrelax.experiments.figures.catalog import MAKERS, Choice, figures
-from fedrelax.experiments.figures.cells import Cell
-from fedrelax.experiments.figures.reproduce import draw_figures, reproduce
-from fedrelax.experiments.figures.statements import Comparison, judge
-from fedrelax.experiments.figures.store import Finished, Store
-from fedrelax.experiments.figures.tables import ratio_curve
-from fedrelax.experiments.figures.targets import against_targets
+from fedrelax.paper import linear, store
+from fedrelax.paper.catalog import MAKERS, Choice, figures
+from fedrelax.paper.cells import Cell
+from fedrelax.paper.reproduce import draw_figures, reproduce
+from fedrelax.paper.statements import Comparison, judge
+from fedrelax.paper.store import Finished, Store
+from fedrelax.paper.tables import ratio_curve
+from fedrelax.paper.targets import against_targets
 
 SMALL = Choice(features=(2,), noise=(1.0,), alpha=(0.0, 0.05))
 
