@@ -51,7 +51,8 @@ def reproduce(
     targets: Annotated[
         list[Path] | None,
         typer.Option(
-            help="CSV of known values to compare with; may be given many times.",
+            help="CSV of known values to compare with, or a directory of such files; may be given many "
+            "times. A checkout has them in tests/data/targets.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
