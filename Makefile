@@ -75,7 +75,7 @@ docs: $(SITE)  ## build the documentation into site/ and run every example in it
 
 bench: $(READY)  ## measure the speed and write benchmarks/RESULTS.md (about ten minutes)
 	$(BIN)/python $(PIP) torch==2.13.0
-	$(BIN)/python -m fedrelax.bench.results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.results benchmarks/RESULTS.md
 
 pictures: $(READY)  ## draw the pictures of the README anew (needs Chromium)
 	$(BIN)/python tools/pictures.py docs/images

@@ -17,7 +17,7 @@ settings.register_profile("steady", deadline=None, max_examples=25, derandomize=
 settings.load_profile("steady")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-
+TARGETS = Path(__file__).resolve().parent / "data" / "targets"
 
 PACKAGES = {
     "torch-mlp": ("torch", "fedrelax.models.torch"),
@@ -54,21 +54,14 @@ def weather_file() -> Path:
     return path
 
 
-def _targets(name: str) -> Path:
-    path = SHARED / "targets" / name
-    if not path.exists():
-        pytest.skip(f"needs the target figures, which are not at {path}")
-    return path
-
-
 @pytest.fixture(scope="session")
 def tree_targets() -> Path:
-    return _targets("trees.csv")
+    return TARGETS / "trees.csv"
 
 
 @pytest.fixture(scope="session")
 def linear_targets() -> Path:
-    return _targets("linear.csv")
+    return TARGETS / "linear.csv"
 
 
 def random_graph(

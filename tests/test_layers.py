@@ -26,7 +26,7 @@ LAYERS = [
     {"storage"},
     {"report"},
     {"live"},
-    {"experiments", "bench"},
+    {"paper", "bench"},
     {"cli"},
     {"__main__"},
 ]

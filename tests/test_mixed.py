@@ -20,10 +20,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from benchmarks.tasks import digits_task
 from fedrelax import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.datasets import clustered
 from fedrelax.evaluation import evaluate
-from fedrelax.experiments.tasks import digits_task
 
 REGRESSORS = [
     Ridge(),

@@ -15,11 +15,11 @@ from torch import nn
 
 from fedrelax import Network, TorchModel
 from fedrelax.datasets import clustered
-from fedrelax.experiments.figures.cells import Cell
-from fedrelax.experiments.figures.linear import RATE, START, linear_curve
 from fedrelax.linear import GradientRounds, LinearProblem
 from fedrelax.losses import Squared
 from fedrelax.models import adapt
+from fedrelax.paper.cells import Cell
+from fedrelax.paper.linear import RATE, START, linear_curve
 from fedrelax.runtime import Coupling, LocalExchange, Site, SiteEngine, Workers
 
 ITERATIONS = 500

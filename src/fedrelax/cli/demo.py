@@ -25,10 +25,6 @@ INTRODUCTION = (
 
 def demo(
     out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("demo-result"),
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Not needed: a former result of fedrelax is replaced."),
-    ] = False,
     jobs: Annotated[int, typer.Option(help="Workers; -1 for all cores.")] = 1,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,12 @@ from scipy.optimize import linprog, minimize
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
@@ -222,8 +228,16 @@ class LinearNode(LocalModel):
 
 
 def _row_weights(sample_weight: Any, X: AnyArray) -> FloatArray:
-    """Return one weight per row, checked."""
-    return np.asarray(_check_sample_weight(sample_weight, X, dtype=float), dtype=float)
+    """Return one weight per row, checked; None is 1, and a number is that for all."""
+    if sample_weight is None or isinstance(sample_weight, Real):
+        sample_weight = np.full(len(X), 1.0 if sample_weight is None else sample_weight)
+    weights = check_array(sample_weight, ensure_2d=False, dtype=float, input_name="sample_weight")
+    if weights.ndim != 1:
+        raise ValueError(f"sample_weight has shape {weights.shape}; give one weight per row")
+    check_consistent_length(X, weights)
+    if not weights.any():
+        raise ValueError("all values of sample_weight are zero; at least one row must count")
+    return np.asarray(weights)
 
 
 def _with_constant(X: AnyArray) -> FloatArray:

@@ -1,6 +1,6 @@
 """Which way of drawing public rows is the best default?
 
-``python -m fedrelax.experiments.public_draws [WEATHER.csv]`` prints the test error of each way for
+``python -m benchmarks.public_draws [WEATHER.csv]`` prints the test error of each way for
 several model kinds on digits by writer and, if the file is given, on weather stations. For every way
 and kind, alpha and the number of rounds are chosen on the training rows.
 """
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tasks import RealTask, digits_task, weather_task
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import evaluate
-from fedrelax.experiments.tasks import RealTask, digits_task, weather_task
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.public import DRAWS
 

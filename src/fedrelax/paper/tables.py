@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.experiments.figures.catalog import Figure, Line
-from fedrelax.experiments.figures.cells import Cell
-from fedrelax.experiments.figures.store import Store
+from fedrelax.paper.catalog import Figure, Line
+from fedrelax.paper.cells import Cell
+from fedrelax.paper.store import Store
 from fedrelax.typing import FloatArray
 
 COLUMNS = (

@@ -23,11 +23,14 @@ TREE_NAMES = {"initial models": "models"}
 
 
 def read_targets(paths: Sequence[Path]) -> list[Any]:
-    """Return one DataFrame per file, checked for the columns that are needed."""
+    """Return one DataFrame per file, checked for the columns that are needed.
+
+    A directory stands for the CSV files in it.
+    """
     import pandas as pd
 
     found = []
-    for path in paths:
+    for path in _files(paths):
         try:
             frame = pd.read_csv(path)
         except FileNotFoundError:
@@ -42,6 +45,16 @@ def read_targets(paths: Sequence[Path]) -> list[Any]:
             )
         found.append(frame)
     return found
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+        if not inside:
+            raise FedRelaxError(f"--targets: there is no CSV file in {path}")
+        files += inside
+    return files
 
 
 def against_targets(frame: Any, targets: Sequence[Any]) -> Any:

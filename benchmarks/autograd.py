@@ -1,13 +1,37 @@
-"""The plain way, for comparison: one PyTorch module per node, trained by autograd in a Python loop."""
+"""The plain way, for comparison: one PyTorch module per node, trained by autograd in a Python loop.
+
+``python -m benchmarks.autograd [FEATURES] [NODES]`` times one RMSprop round of the engine and of the plain
+loop on the paper's problem (three clusters, p_in 0.8, p_out 0.2, 10 rows and 100 public rows per node) and
+prints one JSON object. It needs the extra ``torch``.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fedrelax.bench.problems import BenchProblem
+from fedrelax.bench.problems import BenchProblem, make_problem
+from fedrelax.extras import need
+from fedrelax.graph import Graph
+from fedrelax.linear import GradientRounds, LinearProblem
+
+ALPHA = 0.01
+CLUSTERS = 3
+
+
+def papers_problem(
+    nodes: int, features: int, rows: int = 10, public_rows: int = 100
+) -> BenchProblem:
+    """Return equal clusters, every node with its own public rows."""
+    sizes = [nodes // CLUSTERS] * CLUSTERS
+    sizes[0] += nodes - sum(sizes)
+    graph, _ = Graph.stochastic_block(sizes, 0.8, 0.2, random_state=0)
+    return make_problem(graph, rows, features, "per-node", public_rows)
 
 
 class AutogradLoop:
@@ -18,6 +42,7 @@ class AutogradLoop:
     """
 
     def __init__(self, problem: BenchProblem, alpha: float, stacked: bool = False) -> None:
+        need("torch", "torch")
         import torch
 
         self.torch, self.alpha, self.stacked = torch, alpha, stacked
@@ -28,7 +53,7 @@ class AutogradLoop:
         self.public = [
             torch.from_numpy(problem.public if common else problem.public[i]) for i in range(n)
         ]
-        graph = problem.adjacency.tocsr()
+        graph = problem.graph.adjacency.tocsr()
         self.near = [
             list(zip(graph.indices[a:b].tolist(), graph.data[a:b].tolist(), strict=True))
             for a, b in zip(graph.indptr[:-1], graph.indptr[1:], strict=True)
@@ -76,12 +101,32 @@ class AutogradLoop:
             loss.backward()
             optimizer.step()
 
-    def seconds_per_round(self, rounds: int = 3) -> float:
-        """Return the median time of a round, after one to warm up."""
-        self.step()
-        times = []
+
+def compare(features: int = 10, nodes: int = 150) -> dict[str, Any]:
+    """Return the seconds of a round of the engine and of both loops, and their ratios."""
+    data = papers_problem(nodes, features)
+    problem = LinearProblem(data.X, data.y, data.graph.adjacency, data.public)
+    engine = _seconds(GradientRounds(problem, ALPHA).step, 300)
+    found: dict[str, Any] = {"nodes": nodes, "features": features, "degree": round(data.degree, 1)}
+    found["engine_seconds"] = engine
+    for name, stacked in (("loop", False), ("stacked", True)):
+        plain = _seconds(AutogradLoop(data, ALPHA, stacked).step, 1)
+        found[f"{name}_seconds"] = plain
+        found[f"times_faster_than_{name}"] = plain / engine
+    return found
+
+
+def _seconds(step: Callable[[], object], rounds: int) -> float:
+    """Return the median over five runs of the mean time of a round, after one to warm up."""
+    step()
+    means = []
+    for _ in range(5):
+        start = time.perf_counter()
         for _ in range(rounds):
-            start = time.perf_counter()
-            self.step()
-            times.append(time.perf_counter() - start)
-        return float(np.median(times))
+            step()
+        means.append((time.perf_counter() - start) / rounds)
+    return float(np.median(means))
+
+
+if __name__ == "__main__":
+    print(json.dumps(compare(*map(int, sys.argv[1:3])), indent=2))

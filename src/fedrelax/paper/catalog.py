@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.experiments.figures.cells import ROWS, Cell
-from fedrelax.experiments.figures.linear import AUTO, FURTHER
+from fedrelax.paper.cells import ROWS, Cell
+from fedrelax.paper.linear import AUTO, FURTHER
 
 Numbers = tuple[float, ...]
 LINEAR, TREES, OURS = "linear", "tree", "fedrelax"

@@ -6,8 +6,8 @@ import numpy as np
 
 from fedrelax.baselines import Oracle
 from fedrelax.datasets import SyntheticNetwork
-from fedrelax.experiments.figures.cells import Cell
 from fedrelax.network import Network
+from fedrelax.paper.cells import Cell
 from fedrelax.runtime import Distillation
 from fedrelax.solvers import FedRelax
 from fedrelax.typing import FloatArray

@@ -1,6 +1,6 @@
 """A small convolutional net per writer: alone, averaged, pooled, together.
 
-``python -m fedrelax.experiments.nets [SPLITS] [JOBS]`` prints, for random splits of the digits by writer
+``python -m benchmarks.nets [SPLITS] [JOBS]`` prints, for random splits of the digits by writer
 (20 labelled images each), the test error of the same net
 
 - alone: every writer trains on its own images;

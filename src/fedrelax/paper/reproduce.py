@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.experiments.figures.catalog import Choice, Figure, figures
-from fedrelax.experiments.figures.statements import Finding, findings
-from fedrelax.experiments.figures.store import Store, Task
-from fedrelax.experiments.figures.tables import measure_all, to_frame
-from fedrelax.experiments.figures.targets import against_targets, read_targets
+from fedrelax.paper.catalog import Choice, Figure, figures
+from fedrelax.paper.statements import Finding, findings
+from fedrelax.paper.store import Store, Task
+from fedrelax.paper.tables import measure_all, to_frame
+from fedrelax.paper.targets import against_targets, read_targets
 
 Progress = Callable[[int, int, str], None]
 
@@ -85,7 +85,7 @@ def reproduce(
 
 def draw_figures(done: Reproduction, out: Path, runs: int) -> list[Path]:
     """Write ``NAME.png`` and ``NAME.svg``; needs matplotlib."""
-    from fedrelax.experiments.figures.drawing import draw
+    from fedrelax.paper.drawing import draw
 
     written = []
     for figure in done.figures:

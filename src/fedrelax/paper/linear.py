@@ -12,10 +12,10 @@ from fedrelax.baselines import IFCA, Ditto, FedAvg, FedProx, NetworkLasso, Oracl
 from fedrelax.baselines.objectives import SquaredObjectives
 from fedrelax.datasets import SyntheticNetwork
 from fedrelax.estimators import FedRelaxRegressor
-from fedrelax.experiments.figures.cells import Cell
 from fedrelax.graph import Graph
 from fedrelax.linear import GradientRounds, LinearProblem
 from fedrelax.models import LinearModel
+from fedrelax.paper.cells import Cell
 from fedrelax.runtime import Callback, Record, Stopping, run
 from fedrelax.solvers import LinearFedRelax
 from fedrelax.solvers.linear_network import LinearNetwork

@@ -2,7 +2,7 @@
 
 A decision tree of scikit-learn is fitted afresh in every round and forgets; the paper gives it rows
 labelled by its own last model (self-distillation), and names trees that learn incrementally as the other
-way. ``python -m fedrelax.experiments.incremental [SEEDS] [NODES_PER_CLUSTER] [JOBS]`` compares both on the
+way. ``python -m benchmarks.incremental [SEEDS] [NODES_PER_CLUSTER] [JOBS]`` compares both on the
 data of the paper's tree figure (three clusters, 10 rows of 10 features each, no noise) and prints the
 validation error after every round, as a mean over the seeds. It needs the extra ``incremental``.
 """
@@ -18,11 +18,11 @@ import joblib
 import numpy as np
 
 from fedrelax.datasets import SyntheticNetwork, clustered
-from fedrelax.experiments.figures.cells import ROWS, VALIDATION_ROWS
-from fedrelax.experiments.figures.trees import DEPTH, ROUNDS
 from fedrelax.extras import need
 from fedrelax.models.incremental import IncrementalModel
 from fedrelax.network import Network
+from fedrelax.paper.cells import ROWS, VALIDATION_ROWS
+from fedrelax.paper.trees import DEPTH, ROUNDS
 from fedrelax.runtime import Distillation
 from fedrelax.solvers import FedRelax
 from fedrelax.typing import FloatArray

@@ -1,6 +1,6 @@
 """Do trees wire themselves? ``wiring="auto"`` in the setting of the paper's tree figure.
 
-``python -m fedrelax.experiments.tree_wiring [SEEDS]`` prints, for 3 clusters of 50 nodes with 10 rows of 10
+``python -m benchmarks.tree_wiring [SEEDS]`` prints, for 3 clusters of 50 nodes with 10 rows of 10
 features each (no noise, alpha 1, trees of depth 5, the paper's weights and self-distillation), the error
 on validation rows of: every node alone, plain FedRelax after one round and after seven, automatic wiring,
 and the oracle, a tree per cluster. Then the same wiring with what brings it nearer to the oracle: many
@@ -18,8 +18,8 @@ import numpy as np
 
 from fedrelax.datasets import SyntheticNetwork
 from fedrelax.estimators import FedRelaxRegressor
-from fedrelax.experiments.figures.cells import Cell
-from fedrelax.experiments.figures.trees import DEPTH, tree_curve, tree_network
+from fedrelax.paper.cells import Cell
+from fedrelax.paper.trees import DEPTH, tree_curve, tree_network
 from fedrelax.runtime import Distillation
 from fedrelax.solvers import FedRelax
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.experiments.figures.catalog import Figure
-from fedrelax.experiments.figures.cells import ROWS
-from fedrelax.experiments.figures.linear import AUTO
-from fedrelax.experiments.figures.tables import Measured
+from fedrelax.paper.catalog import Figure
+from fedrelax.paper.cells import ROWS
+from fedrelax.paper.linear import AUTO
+from fedrelax.paper.tables import Measured
 from fedrelax.typing import FloatArray
 
 CLEAR = 2.0

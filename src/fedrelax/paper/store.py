@@ -16,9 +16,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.experiments.figures.cells import Cell
-from fedrelax.experiments.figures.linear import AUTO, linear_curve
-from fedrelax.experiments.figures.trees import tree_curve
+from fedrelax.paper.cells import Cell
+from fedrelax.paper.linear import AUTO, linear_curve
+from fedrelax.paper.trees import tree_curve
 from fedrelax.typing import FloatArray
 
 VERSION = 1

@@ -1,6 +1,6 @@
 """Does the graph wire itself? ``alpha="auto", wiring="auto"`` on networks with a known truth.
 
-``python -m fedrelax.experiments.wiring [SEEDS] [JOBS]`` prints, for the paper's benchmark and variations
+``python -m benchmarks.wiring [SEEDS] [JOBS]`` prints, for the paper's benchmark and variations
 of it, the error of the weights: of plain FedRelax (the best fixed alpha of the usual ones, by
 hindsight) and of automatic wiring, which is told nothing; then networks on which rewiring cannot help.
 """

@@ -1,6 +1,6 @@
 """Does learning together help on real data? Digits by writer, and weather stations.
 
-``python -m fedrelax.experiments.real_data [WEATHER.csv]`` prints, for several random splits, the test
+``python -m benchmarks.real_data [WEATHER.csv]`` prints, for several random splits, the test
 error of each node alone, of one pooled model and of FedRelax, all with the same kind of model. Every
 setting (penalty, alpha, rounds) is chosen on the training rows, for each way by itself.
 """
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tasks import RealTask, digits_task, weather_task
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.experiments.tasks import RealTask, digits_task, weather_task
 from fedrelax.models import LinearModel, SoftmaxModel
 
 PENALTIES = (0.01, 0.1, 1.0)

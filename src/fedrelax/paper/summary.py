@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedrelax.experiments.figures.reproduce import Reproduction
+from fedrelax.paper.reproduce import Reproduction
 
 
 def setting_text(line: Any) -> str:

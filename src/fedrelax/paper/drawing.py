@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.experiments.figures.catalog import Figure, Line, Panel
-from fedrelax.experiments.figures.tables import Measured
+from fedrelax.paper.catalog import Figure, Line, Panel
+from fedrelax.paper.tables import Measured
 
 # Okabe and Ito's colours; line styles tell lines apart where colours cannot.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

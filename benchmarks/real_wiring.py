@@ -1,6 +1,6 @@
 """Automatic alpha and wiring on real data, against every fixed alpha judged by hindsight.
 
-``python -m fedrelax.experiments.real_wiring [WEATHER.csv] [SPLITS]`` prints, for random splits of
+``python -m benchmarks.real_wiring [WEATHER.csv] [SPLITS]`` prints, for random splits of
 digits by writer and of weather stations, the test error of training alone, of the best fixed alpha on
 the given graph (chosen with the test rows in view, which nobody can do), and of
 ``alpha="auto", wiring="auto"`` on the given graph and without any graph.
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tasks import RealTask, digits_task, weather_task
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.experiments.tasks import RealTask, digits_task, weather_task
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.selection import alphas_for
 
