@@ -166,10 +166,13 @@ def test_public_rows_from_a_file(run, table):
 
 def test_overwrite_replaces_a_former_result(run, table):
     run(*FIT, *QUICK)
-    Path("out/old.txt").write_text("from the first run")
+    assert "choose another --out, or replace it with --overwrite" in run.refused(*FIT, *QUICK)
+    Path("out/notes.txt").write_text("mine")
+    text = run.refused(*FIT, *QUICK, "--overwrite", "--rounds", "1")
+    assert "out holds 'notes.txt'" in text and Path("out/notes.txt").read_text() == "mine"
+    Path("out/notes.txt").unlink()
     run(*FIT, *QUICK, "--overwrite", "--rounds", "1")
-    assert run.code == 0
-    assert not Path("out/old.txt").exists() and read_result("out").about["rounds"] == 1
+    assert run.code == 0 and read_result("out").about["rounds"] == 1
     assert [p.name for p in Path().iterdir() if p.name.startswith(".")] == []
 
 
@@ -210,3 +213,73 @@ def test_a_class_of_ones_own(run, table):
     run("predict", "out", "towns.csv", "--out", "p.csv", "--trust", "mine.Own")
     assert run.code == 0
     assert "mine.Own" in run("info", "out")
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+@pytest.mark.parametrize("line", ['model = "beside:Own"', 'model-for = ["Oslo=beside:Own"]'])
+def test_a_configuration_runs_no_code_that_nobody_has_trusted(run, table, command, line):
+    Path("beside.py").write_text(
+        "from pathlib import Path\nfrom sklearn.linear_model import Ridge\n"
+        "Path('ran').touch()\nclass Own(Ridge):\n    pass\n"
+    )
+    Path("run.toml").write_text(
+        f'{line}\ndata = "towns.csv"\nnode = "town"\ntarget = "power"\nalpha = 0.3\nrounds = 1\n'
+        'features = ["wind", "sun"]\nout = "out"\n'
+    )
+    text = run.refused(command, "--config", "run.toml")
+    assert "names the model 'beside:Own'" in text and "--trust beside:Own" in text
+    assert not Path("ran").exists()
+    assert "unknown key 'trust'" in run.refused(command, "--config", trusting("run.toml"))
+    try:
+        run(command, "--config", "run.toml", "--trust", "beside:Own")
+    finally:
+        sys.modules.pop("beside", None)
+        sys.path[:] = [place for place in sys.path if place != str(run.home)]
+    assert run.code == 0, run.output
+    assert Path("ran").exists()
+
+
+def trusting(file: str) -> str:
+    """Return a copy of a configuration that claims to be trusted."""
+    text = Path(file).read_text()
+    Path("sly.toml").write_text('trust = ["beside:Own"]\n' + text)
+    return "sly.toml"
+
+
+def test_two_runs_with_one_out_both_keep_their_work(run, table):
+    words = [sys.executable, "-m", "fedrelax", *FIT, *QUICK]
+    started = [
+        subprocess.Popen([*words, "--seed", str(seed)], stderr=subprocess.PIPE, text=True)
+        for seed in (1, 2)
+    ]
+    said = [process.communicate(timeout=300)[1] for process in started]
+    codes = [process.returncode for process in started]
+    assert sorted(codes) == [0, 2]
+    won = 1 + codes.index(0)
+    assert read_result("out").config["seed"] == won
+    late = said[codes.index(2)]
+    if "in the meantime" in late:  # else the other had ended before this one began to work
+        assert read_result("out-2").config["seed"] == 3 - won
+        assert str(run.home / "out-2") in late
+    else:
+        assert "out exists" in late
+
+
+def test_a_full_disk_after_training_costs_nothing(run, table, monkeypatch, tmp_path_factory):
+    import errno
+    import tempfile
+
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    real = Path.write_text
+
+    def full(self, *given, **more):
+        if self.name == "metrics.json" and run.home in self.parents:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(self, *given, **more)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    text = run.refused(*FIT, *QUICK)
+    assert "out could not be written (No space left on device)" in text and "make room" in text
+    saved = Path(text.partition("was saved in ")[2].partition(" instead")[0])
+    assert elsewhere in saved.parents and read_result(saved).about["rounds"] == 2

@@ -75,6 +75,7 @@ def compare(
     ] = None,
     overwrite: options.Overwrite = None,
     config: options.Config = None,
+    trust: options.Trust = None,
     jobs: options.Jobs = None,
     seed: options.Seed = None,
     json_: options.Json = None,

@@ -60,6 +60,7 @@ def fit(
     ] = None,
     overwrite: options.Overwrite = None,
     config: options.Config = None,
+    trust: options.Trust = None,
     live: Annotated[
         bool | None,
         typer.Option(

@@ -38,5 +38,5 @@ def report(
 
         if out is not None:
             check_file(out, ENDINGS, overwrite)
-        path = write_report(read_result(directory), out)
+        path = write_report(read_result(directory), out, overwrite or out is None)
         talk.plain(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB); open it in a browser.")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.inputs import Inputs
 from fedrelax.cli.progress import STOPPED, Watch, start_workers
+from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation, evaluate
 from fedrelax.live import LiveView
@@ -22,6 +25,7 @@ from fedrelax.selection import FOLDS
 from fedrelax.selection.candidates import Alphas
 from fedrelax.solvers import FedRelax, Result
 from fedrelax.storage import save_result
+from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
 from fedrelax.wiring import wiring_name
 
@@ -119,25 +123,46 @@ def save(
     overwrite: bool,
     more: Sequence[Callable[[Path], None]] = (),
 ) -> dict[str, Any]:
-    """Write the directory and return the metrics that it holds."""
-    fitted = outcome.fitted
+    """Write the directory and return the metrics that it holds.
+
+    If the disk refuses, the work of the run is saved among the temporary files, and the error says
+    where.
+    """
     metrics = describe(inputs, outcome)
     writers = [*more, lambda draft: _write_views(draft, outcome, talk)]
-    save_result(
-        out,
-        fitted,
-        nodes=None if outcome.evaluation is not None else _lines(inputs),
-        metrics=metrics,
-        evaluation=outcome.evaluation,
-        config=config,
-        comment=comment,
-        feature_names=inputs.feature_names,
-        node_column=node_column,
-        target=target,
-        overwrite=overwrite,
-        more=writers,
-    )
+
+    def write(where: Path) -> None:
+        save_result(
+            where,
+            outcome.fitted,
+            nodes=None if outcome.evaluation is not None else _lines(inputs),
+            metrics=metrics,
+            evaluation=outcome.evaluation,
+            config=config,
+            comment=comment,
+            feature_names=inputs.feature_names,
+            node_column=node_column,
+            target=target,
+            overwrite=overwrite,
+            more=writers,
+        )
+
+    try:
+        write(out)
+    except NotWritten as error:
+        _rescue(error, out.name, write)
     return metrics
+
+
+def _rescue(error: NotWritten, name: str, write: Callable[[Path], None]) -> NoReturn:
+    """Save among the temporary files what could not be written where it should be."""
+    home = Path(tempfile.mkdtemp(prefix="fedrelax-"))
+    try:
+        write(home / (name or "result"))
+    except FedRelaxError:
+        shutil.rmtree(home, ignore_errors=True)
+        raise error from error.__cause__
+    raise NotWritten(f"{error}; the result was saved in {home / (name or 'result')} instead")
 
 
 def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:

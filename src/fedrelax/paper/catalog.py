@@ -191,7 +191,7 @@ def _mixtures(
     if ask.alpha is not None:
         alphas = tuple(alpha for alpha in ask.alpha if alpha > 0)
         if not alphas:
-            raise FedRelaxError(f"{name} compares with alpha = 0; add a larger one to --alpha")
+            raise FedRelaxError(f"{name} compares with alpha = 0; add a larger alpha")
         noisy = alphas[0]
     features, noise = ask.features or (2, 10, 50), ask.noise or (0.0, 1.0, 5.0)
 

@@ -34,13 +34,16 @@ def read_targets(paths: Sequence[Path]) -> list[Any]:
         try:
             frame = pd.read_csv(path)
         except FileNotFoundError:
-            raise FedRelaxError(f"--targets: there is no file {path}") from None
+            raise FedRelaxError(f"there is no file of targets {path}") from None
         except (OSError, ValueError, UnicodeDecodeError) as error:
-            raise FedRelaxError(f"--targets {path} cannot be read as a table ({error})") from error
+            raise FedRelaxError(
+                f"the file of targets {path} cannot be read as a table ({error})"
+            ) from error
         linear = {*LINEAR_KEYS, "mean", "sem"} <= set(frame.columns)
         if not linear and not {*TREE_KEYS, "mse_val"} <= set(frame.columns):
             raise FedRelaxError(
-                f"--targets {path} has the columns {', '.join(map(str, frame.columns))}; needed are "
+                f"the file of targets {path} has the columns "
+                f"{', '.join(map(str, frame.columns))}; needed are "
                 f"{', '.join(LINEAR_KEYS)}, mean and sem, or {', '.join(TREE_KEYS)} and mse_val"
             )
         found.append(frame)

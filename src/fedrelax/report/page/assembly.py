@@ -42,7 +42,9 @@ NO_PLOTLY = (
 )
 
 
-def write_report(result: SavedResult | str | Path, path: str | Path | None = None) -> Path:
+def write_report(
+    result: SavedResult | str | Path, path: str | Path | None = None, overwrite: bool = True
+) -> Path:
     """Write the report of a saved result and return its path; without ``path``, into the result.
 
     The page is made from what the directory holds and nothing else, so that it is the same, byte for
@@ -51,7 +53,7 @@ def write_report(result: SavedResult | str | Path, path: str | Path | None = Non
     saved = result if isinstance(result, SavedResult) else read_result(result)
     target = saved.directory / REPORT if path is None else Path(path)
     page = report_html(saved)
-    with whole_file(target) as draft:
+    with whole_file(target, overwrite) as draft:
         draft.write_text(page, encoding="utf-8", newline="\n")
     return target
 
