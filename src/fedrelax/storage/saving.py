@@ -1,8 +1,9 @@
 """Saving a trained network as a directory that appears whole or not at all.
 
 ==================  =================================================================
-result.json         task, classes, features, the graph's nodes, alpha, rounds, versions
-models.json         the node, the file, its format and the kind of every model
+result.json         task, classes, features, the graph's nodes, alpha, rounds, versions, and the size
+                    and SHA-256 checksum of all files below but the models and reports
+models.json         the node, the file, its format, kind, size and checksum of every model
 models/             one file per node, in a format of ``storage.formats``
 metrics.json        the errors on the test rows and the verdict
 nodes.csv           a line per node: rows and errors
@@ -18,29 +19,35 @@ config.toml         the settings; ``fedrelax fit --config`` takes them again
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.losses import get_loss
+from fedrelax.models import LocalModel
 from fedrelax.models.criteria import last_step
 from fedrelax.selection import wiring_name
 from fedrelax.solvers import Result
+from fedrelax.storage.checking import fingerprint, sealed
 from fedrelax.storage.formats import Packed, pack, types_to_trust
 from fedrelax.storage.labels import check_labels, file_name
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.storage.toml import dump_toml
+from fedrelax.storage.trial import answers_one_row
 from fedrelax.typing import Label
 from fedrelax.wiring import as_wiring
 
-FORMAT = 1
+FORMAT = 2
 """The version of this layout; a reader refuses what it does not know."""
 
 FRAMEWORKS = ("torch", "keras", "xgboost", "lightgbm", "catboost", "river")
@@ -73,8 +80,8 @@ def save_result(
     graph: Graph = fitted._whole_graph
     check_labels(graph.labels)
     models = {label: (m, pack(label, m)) for label, m in result.models.items()}
-    with whole_directory(directory, overwrite) as draft:
-        _write_models(draft, models)
+    with whole_directory(directory, overwrite) as draft, no_room(directory):
+        _write_models(draft, models, result.local_models, fitted.n_features_in_)
         about = {
             **_about(fitted, graph, feature_names),
             "node_column": node_column if node_column is not None else fitted.node_column_,
@@ -83,7 +90,6 @@ def save_result(
                 {t for label, (_, file) in models.items() for t in types_to_trust(label, file)}
             ),
         }
-        write_json(draft / MARK, about)
         write_json(draft / "metrics.json", dict(metrics or {}))
         (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
         lines = _nodes_frame(result) if nodes is None else nodes
@@ -96,6 +102,12 @@ def save_result(
             choice.to_frame().to_csv(draft / "alphas.csv", index=False)
         if graph.positions is not None:
             _positions_frame(graph).to_csv(draft / "positions.csv", index=False)
+        about["files"] = {
+            path.name: fingerprint(path.read_bytes())
+            for path in sorted(draft.iterdir())
+            if path.is_file()
+        }
+        write_json(draft / MARK, sealed(plain(about)))
         for write in more:
             write(draft)
     return Path(directory)
@@ -190,7 +202,12 @@ def versions() -> dict[str, str]:
     }
 
 
-def _write_models(draft: Path, models: Mapping[Label, tuple[Any, Packed]]) -> None:
+def _write_models(
+    draft: Path,
+    models: Mapping[Label, tuple[Any, Packed]],
+    local: Mapping[Label, LocalModel],
+    features: int,
+) -> None:
     (draft / "models").mkdir()
     index = []
     for number, (label, (model, packed)) in enumerate(models.items(), start=1):
@@ -203,9 +220,25 @@ def _write_models(draft: Path, models: Mapping[Label, tuple[Any, Packed]]) -> No
                 "file": file,
                 "format": packed.format.name,
                 "type": f"{kind.__module__}.{kind.__qualname__}",
+                "answers": answers_one_row(local[label], features),
+                **fingerprint(packed.data),
             }
         )
     write_json(draft / "models.json", index)
+
+
+@contextmanager
+def no_room(directory: str | Path) -> Iterator[None]:
+    """Within, a disk that is full is one sentence; what was there before stays as it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise FedRelaxError(
+            f"{directory} cannot be written: {error.strerror or 'the disk is full'}; nothing was "
+            "left there, so free some space or choose another --out, and run it again"
+        ) from error
 
 
 def _nodes_frame(result: Result) -> Any:
