@@ -1,8 +1,9 @@
 """Saving a trained network as a directory that appears whole or not at all.
 
 ==================  =================================================================
-result.json         task, classes, features, the graph's nodes, alpha, rounds, versions
-models.json         the node, the file, its format and the kind of every model
+result.json         task, classes, features, the graph's nodes, alpha, rounds, versions, and the size
+                    and SHA-256 checksum of all files below but the models and reports
+models.json         the node, the file, its format, kind, size and checksum of every model
 models/             one file per node, in a format of ``storage.formats``
 metrics.json        the errors on the test rows and the verdict
 nodes.csv           a line per node: rows and errors
@@ -30,12 +31,15 @@ import numpy as np
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation
 from fedrelax.graph import Graph
+from fedrelax.models import LocalModel
 from fedrelax.models.criteria import last_step
 from fedrelax.solvers import Result
+from fedrelax.storage.checking import fingerprint, sealed
 from fedrelax.storage.formats import Packed, pack, types_to_trust
 from fedrelax.storage.labels import check_labels, file_name
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.storage.toml import dump_toml
+from fedrelax.storage.trial import answers_one_row
 from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
 
@@ -74,7 +78,7 @@ def save_result(
     check_labels(graph.labels)
     models = {label: (m, pack(label, m)) for label, m in result.models.items()}
     with whole_directory(directory, overwrite) as draft:
-        _write_models(draft, models)
+        _write_models(draft, models, result.local_models, fitted.n_features_in_)
         about = {
             **_about(fitted, graph, feature_names),
             "node_column": node_column if node_column is not None else fitted.node_column_,
@@ -83,7 +87,6 @@ def save_result(
                 {t for label, (_, file) in models.items() for t in types_to_trust(label, file)}
             ),
         }
-        write_json(draft / MARK, about)
         measured = {} if evaluation is None else evaluation.to_dict()
         write_json(draft / "metrics.json", {**(metrics or {}), **measured})
         (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
@@ -95,6 +98,12 @@ def save_result(
             fitted.choice_.to_frame().to_csv(draft / "alphas.csv", index=False)
         if graph.positions is not None:
             _positions_frame(graph).to_csv(draft / "positions.csv", index=False)
+        about["files"] = {
+            path.name: fingerprint(path.read_bytes())
+            for path in sorted(draft.iterdir())
+            if path.is_file()
+        }
+        write_json(draft / MARK, sealed(plain(about)))
         for write in more:
             write(draft)
     return Path(directory)
@@ -188,7 +197,12 @@ def versions() -> dict[str, str]:
     }
 
 
-def _write_models(draft: Path, models: Mapping[Label, tuple[Any, Packed]]) -> None:
+def _write_models(
+    draft: Path,
+    models: Mapping[Label, tuple[Any, Packed]],
+    local: Mapping[Label, LocalModel],
+    features: int,
+) -> None:
     (draft / "models").mkdir()
     index = []
     for number, (label, (model, packed)) in enumerate(models.items(), start=1):
@@ -201,6 +215,8 @@ def _write_models(draft: Path, models: Mapping[Label, tuple[Any, Packed]]) -> No
                 "file": file,
                 "format": packed.format.name,
                 "type": f"{kind.__module__}.{kind.__qualname__}",
+                "answers": answers_one_row(local[label], features),
+                **fingerprint(packed.data),
             }
         )
     write_json(draft / "models.json", index)
