@@ -7,20 +7,20 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from fedrelax.engines import LinearEngine
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.losses import Loss
-from fedrelax.models import LinearModel
 from fedrelax.models.registry import is_net
 from fedrelax.network import Network
 from fedrelax.public import draw_public
 from fedrelax.runtime import Callback, Distillation
 from fedrelax.selection import STRENGTHS, Choice, choose, usual_alphas
-from fedrelax.solvers import FedRelax, Result, solve_by_engine
+from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.checks import check_number
 from fedrelax.splits import group_rows, hold_out
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -157,12 +157,12 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
             hint = did_you_mean(unknown[0], train)
             raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
         solver, callbacks = self.solver(list(train)), tuple(self.callbacks)
-        return solve_by_engine(self.engine, solver, network, callbacks).with_alone(self.alone)
+        return solver.solve(network, callbacks).with_alone(self.alone)
 
     def solver(self, labels: Sequence[Label]) -> FedRelax:
         """Return the solver with this estimator's settings; an "auto" alpha stands as 0."""
         names = ("loss", "discrepancy", "tol", "patience", "objective", "order", "damping")
-        more = ("weighting", "distillation", "continued", "n_jobs")
+        more = ("weighting", "distillation", "continued", "n_jobs", "engine")
         settings = {name: getattr(self, name) for name in names + more}
         rounds = self.rounds
         if rounds is None:
@@ -181,8 +181,11 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
 
     def is_linear(self, labels: list[Label]) -> bool:
         """Tell whether all models are linear least squares: rounds are cheap, and lead to one point."""
-        kinds = {type(model) for model in self.models_for(labels).values()}
-        return self.engine != "general" and kinds <= {Ridge, LinearRegression, LinearModel}
+        settings = FedRelax(
+            loss=self.loss, discrepancy=self.discrepancy, distillation=self.distillation
+        )
+        reason = LinearEngine.refusal_of(self._kind, self.models_for(labels), settings)
+        return self.engine in ("auto", "linear") and reason is None
 
     def wirings_for(
         self, labels: Sequence[Label], wirings: Sequence[str | Wiring] | None = None
@@ -353,9 +356,9 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     alone : nodes that keep the model trained on their own rows; others still learn from them. "auto"
         adds nodes that have enough rows to tell that they do better so.
     callbacks : ``fedrelax.runtime.Callback`` objects.
-    engine : "auto" computes all nodes at once where every model is linear least squares, or a
-        ``SoftmaxModel`` on one common public set, and node by node otherwise ("general"); "linear"
-        refuses the otherwise. The result is the same.
+    engine : "auto" computes all nodes at once where every model is linear least squares ("linear"), or a
+        ``SoftmaxModel`` on one common public set ("softmax"), and node by node otherwise ("sites"). A
+        name takes that one, or says why not. The result is the same.
     n_jobs, random_state : the number of workers never changes a result, the seed does.
 
     Attributes

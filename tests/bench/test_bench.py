@@ -12,8 +12,8 @@ import pytest
 from fedrelax.bench.autograd import AutogradLoop
 from fedrelax.bench.linear import acceleration, engine, scaling
 from fedrelax.bench.problems import block_graph, make_problem, nearest_graph
+from fedrelax.engines.linear import GradientRounds, LinearProblem
 from fedrelax.errors import FedRelaxError
-from fedrelax.linear import GradientRounds, LinearProblem
 
 
 @pytest.mark.parametrize("public", ["common", "per-node"])

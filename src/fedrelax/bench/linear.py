@@ -18,7 +18,7 @@ from fedrelax.bench.problems import (
     peak_bytes,
     resident_bytes,
 )
-from fedrelax.linear import (
+from fedrelax.engines.linear import (
     ExactUpdate,
     GradientRounds,
     LinearProblem,
@@ -57,7 +57,7 @@ def engine(
     method = "conjugate" if public == "common" else "accelerated"
     sizes = {"m": rows, "m_pub": None if public == "common" else public_rows, "dtype": kind}
     needed = estimate_bytes(nodes, features, 1, edges, public=public, method=method, **sizes)  # type: ignore[arg-type]
-    require_memory(needed, n=nodes, d=features, common=public == "common", dtype=kind)
+    require_memory(needed, n=nodes, d=features, common=public == "common")
     data = make_problem(nearest_graph(nodes, degree), rows, features, public, public_rows, kind)
     before, start = resident_bytes(), time.perf_counter()
     problem = LinearProblem(
@@ -127,7 +127,7 @@ def against_autograd(features: int, nodes: int = 150, public_rows: int = 100) ->
 
 
 def _exact_step(problem: LinearProblem, alpha: float) -> Callable[[], object]:
-    from fedrelax.linear import SimultaneousRounds
+    from fedrelax.engines.linear import SimultaneousRounds
 
     return SimultaneousRounds(ExactUpdate(problem, alpha)).step
 

@@ -202,15 +202,16 @@ def _warn_of_rough_intervals(test_rows: int, training_rows: int, talk: Talk) -> 
 
 def _warn_of_many_fits(config: Any, source: Any, talk: Talk) -> None:
     from fedrelax.cli.training import MANY_FITS
+    from fedrelax.engines import at_once
     from fedrelax.estimators import FEW_ROUNDS
-    from fedrelax.models import LinearModel, SoftmaxModel
     from fedrelax.models.names import model_by_name
     from fedrelax.selection import STRENGTHS, TRIES
+    from fedrelax.solvers import FedRelax
 
-    names = source.model_names
-    kinds = [model_by_name(name, source.table.task) for name in set(names.values())]
-    if all(isinstance(kind, LinearModel | SoftmaxModel) for kind in kinds):
-        return  # all nodes are solved at once
+    names, task = source.model_names, source.table.task
+    kinds = {name: model_by_name(name, task) for name in set(names.values())}
+    if at_once("auto", task, kinds, FedRelax()):
+        return
     trials = TRIES * (len(STRENGTHS) if config.alpha == "auto" else 1) + 1
     rounds = FEW_ROUNDS if config.rounds is None else config.rounds
     fits = config.splits * trials * (rounds + 1) * len(names)

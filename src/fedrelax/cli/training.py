@@ -126,7 +126,7 @@ def _choose(
     if estimator.alpha != "auto":
         tried = 1
     trials = min(folds, TRIES) * tried * len(estimator.wirings_for(labels))
-    most = estimator.solver(labels).rounds
+    most = estimator.solver(labels).rounds or 0
     if most <= FEW_ROUNDS and trials * (most + 1) * len(nodes) > MANY_FITS:
         fits = trials * (most + 1) * len(nodes)
         talk.note(

@@ -13,7 +13,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
 from fedrelax.selection import PATIENCE, Line, search, usual_alphas, wiring_name
-from fedrelax.solvers import Result, solve_by_engine
+from fedrelax.solvers import Result
 from fedrelax.typing import Label
 from fedrelax.wiring import Wiring
 
@@ -48,7 +48,7 @@ class Together(Baseline):
     def candidates(self, network: Network) -> Sequence[Together]:
         """Return one per wiring and alpha, from alone to strongly coupled."""
         labels = list(network.nodes)
-        rounds = self.estimator.solver(labels).rounds if self.rounds is None else self.rounds
+        rounds = (self.estimator.solver(labels).rounds or 0) if self.rounds is None else self.rounds
         alphas = usual_alphas(network.graph) if self.alpha is None else (self.alpha,)
         return [
             replace(self, alpha=alpha, rounds=rounds, wiring=wiring and wiring.paced(rounds))
@@ -111,7 +111,7 @@ class Together(Baseline):
             n_jobs=n_jobs,
             random_state=seed,
         )
-        return solve_by_engine(self.estimator.engine, solver, network)
+        return solver.solve(network)
 
     def settings(self) -> dict[str, Any]:
         """Return what validation chooses."""

@@ -1,0 +1,47 @@
+"""Which engine runs: the first that does not refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedrelax.engines.base import Engine, Settings, Unsuited
+from fedrelax.engines.linear.engine import LinearEngine
+from fedrelax.engines.sites.engine import SiteEngine
+from fedrelax.engines.softmax.engine import SoftmaxEngine
+from fedrelax.errors import FedRelaxError
+from fedrelax.network import Network
+from fedrelax.typing import Label
+
+ENGINES: tuple[type[Engine], ...] = (LinearEngine, SoftmaxEngine, SiteEngine)
+"""From the most special to the one that serves any models."""
+NAMES = ("auto", *(engine.name for engine in ENGINES))
+
+
+def prepare(name: str, network: Network, settings: Settings) -> Engine:
+    """Return the engine of this name, or with "auto" the first that does not refuse.
+
+    All give the same result: the choice is one of time.
+    """
+    for kind in ENGINES:
+        if name not in ("auto", kind.name):
+            continue
+        reason = kind.refusal(network, settings)
+        if reason is None:
+            try:
+                return kind.of(network, settings)
+            except Unsuited as unsuited:
+                reason = unsuited.reason
+        if kind is ENGINES[-1]:
+            raise FedRelaxError(reason)
+        if name == kind.name:
+            raise Unsuited(name, reason)
+    raise AssertionError(f"no engine is called {name!r}")
+
+
+def at_once(name: str, kind: str, models: Mapping[Label, Any], settings: Settings) -> bool:
+    """Tell whether an engine for all nodes at once may be taken, as far as can be told without rows."""
+    return any(
+        name in ("auto", engine.name) and engine.refusal_of(kind, models, settings) is None
+        for engine in ENGINES[:-1]
+    )
