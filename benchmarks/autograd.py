@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from fedrelax.bench.problems import BenchProblem, make_problem
+from fedrelax.engines.linear import GradientRounds, LinearProblem
 from fedrelax.extras import need
 from fedrelax.graph import Graph
-from fedrelax.linear import GradientRounds, LinearProblem
 
 ALPHA = 0.01
 CLUSTERS = 3

@@ -116,3 +116,14 @@ def classification_network(
         chosen = model(i) if callable(model) and not hasattr(model, "fit") else model
         network.add(label, X, names[y], chosen)
     return network
+
+
+def refused(engine: str, network: Network, settings) -> str | None:
+    """Return why an engine does not serve the network, found cheaply or on the way, or None."""
+    from fedrelax.engines import Unsuited, prepare
+
+    try:
+        prepare(engine, network, settings)
+    except Unsuited as unsuited:
+        return unsuited.reason
+    return None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedrelax.models import LinearModel, SoftmaxModel, TorchModel, register_adapter
     from fedrelax.network import Network
     from fedrelax.runtime import Callback, Distillation
-    from fedrelax.solvers import FedRelax, LinearFedRelax
+    from fedrelax.solvers import FedRelax, GradientFedRelax
 
 __version__ = "0.1.0"
 
@@ -26,8 +26,8 @@ __all__ = [
     "FedRelaxError",
     "FedRelaxRegressor",
     "FedRelaxWarning",
+    "GradientFedRelax",
     "Graph",
-    "LinearFedRelax",
     "LinearModel",
     "Network",
     "NodeFitError",
@@ -43,7 +43,7 @@ _HOMES = {
     "models": ("LinearModel", "SoftmaxModel", "TorchModel", "register_adapter"),
     "network": ("Network",),
     "runtime": ("Callback", "Distillation"),
-    "solvers": ("FedRelax", "LinearFedRelax"),
+    "solvers": ("FedRelax", "GradientFedRelax"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -11,8 +11,8 @@ from fedrelax.bench.linear import measure, scaling
 from fedrelax.bench.problems import nearest_graph
 from fedrelax.bench.wiring import cost
 from fedrelax.cli.app import app
+from fedrelax.engines.linear import GradientRounds, LinearProblem
 from fedrelax.errors import FedRelaxError
-from fedrelax.linear import GradientRounds, LinearProblem
 
 
 @pytest.mark.parametrize("public", ["common", "per-node"])

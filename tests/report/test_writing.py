@@ -164,7 +164,7 @@ def test_the_account_of_what_left_is_what_was_delivered(tmp_path, monkeypatch):
     monkeypatch.setattr(LocalExchange, "collect", counted)
     graph = ring(list(delivered), near=1)
     directory = save_network(
-        tmp_path / "out", graph, solver=FedRelax(engine="general"), public_rows=17, rounds=3
+        tmp_path / "out", graph, solver=FedRelax(engine="sites"), public_rows=17, rounds=3
     )
     shared = sharing_of(read_result(directory))
     assert shared.exchanges == 4

@@ -13,7 +13,7 @@ import numpy as np
 from fedrelax.baselines.base import Baseline, Run
 from fedrelax.graph import Graph
 from fedrelax.network import Network
-from fedrelax.solvers import FedRelax, solve_by_engine
+from fedrelax.solvers import FedRelax
 from fedrelax.typing import AnyArray
 
 MOST_NODES = 2000
@@ -47,7 +47,7 @@ class FedMD(Baseline):
         solver = FedRelax(
             alpha=self.weight, rounds=self.rounds, tol=1e-3, n_jobs=n_jobs, random_state=seed
         )
-        result = solve_by_engine("auto", solver, with_everybody(network, seed))
+        result = solver.solve(with_everybody(network, seed))
         curve = result.history["validation_loss"]
         return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
 

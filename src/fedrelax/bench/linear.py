@@ -16,8 +16,7 @@ from fedrelax.bench.problems import (
     peak_bytes,
     resident_bytes,
 )
-from fedrelax.estimators import FedRelaxRegressor
-from fedrelax.linear import (
+from fedrelax.engines.linear import (
     ExactUpdate,
     LinearProblem,
     estimate_bytes,
@@ -26,6 +25,7 @@ from fedrelax.linear import (
     solve_accelerated,
     solve_conjugate,
 )
+from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.models import LinearModel
 from fedrelax.typing import AnyArray
 
@@ -83,7 +83,7 @@ def _check_memory(nodes: int, features: int, degree: float, public: str) -> None
         method="conjugate" if common else "accelerated",
     )
     given = 8 * nodes * features * (ROWS + (0 if common else PUBLIC_ROWS))
-    require_memory(needed + given, n=nodes, d=features, common=common, dtype=np.float64)
+    require_memory(needed + given, n=nodes, d=features, common=common)
 
 
 def _fit(data: BenchProblem) -> tuple[dict[str, Any], AnyArray]:

@@ -16,9 +16,9 @@ from fedrelax.baselines import (
     Pooled,
 )
 from fedrelax.comparison.together import Together
+from fedrelax.engines import SiteEngine
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.solvers.fedrelax import FEW_ROUNDS
 
 AVERAGING_PATIENCE = 10
 """Nets have no safe number of rounds, and each of them takes long."""
@@ -35,7 +35,7 @@ def usual_ways(
         Alone(),
         Pooled(),
         Together.of(estimator, alpha),
-        FedMD(rounds=FEW_ROUNDS if estimator.rounds is None else estimator.rounds),
+        FedMD(rounds=SiteEngine.usual_rounds if estimator.rounds is None else estimator.rounds),
         FedAvg(patience=AVERAGING_PATIENCE),
         FedProx(),
         Ditto(),

@@ -22,7 +22,8 @@ from sklearn.utils.validation import (
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
 from fedrelax.models.base import LocalModel, Rows, Task, stack
-from fedrelax.models.newton import MOST_WEIGHTS, softmax_newton
+from fedrelax.models.newton import MOST_WEIGHTS, SoftmaxNodes
+from fedrelax.models.newton import minimise as newton
 from fedrelax.typing import AnyArray, FloatArray
 
 RESTARTS = 3
@@ -69,7 +70,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
     ) -> FloatArray:
         raise NotImplementedError
 
-    def _last_weights(self, shape: tuple[int, int]) -> FloatArray:
+    def last_weights(self, shape: tuple[int, int]) -> FloatArray:
         """Return the present weights to start from, or zeros before the first fit."""
         if not hasattr(self, "coef_"):
             return np.zeros(shape)
@@ -181,12 +182,14 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
     ) -> FloatArray:
         shape = (design[0].shape[1], terms[0].target.shape[1])
-        start = self._last_weights(shape)
+        start = self.last_weights(shape)
         if start.size > MOST_WEIGHTS or not all(isinstance(term.loss, Log) for term in terms):
             return _descend(terms, design, penalty, start, link=softmax)
         target = np.concatenate([term.target for term in terms])
         weight = np.concatenate([term.weight for term in terms])
-        return softmax_newton(np.concatenate(design), target, weight, penalty, start)
+        node = SoftmaxNodes.of_one(np.concatenate(design), target, weight, penalty)
+        found: FloatArray = newton(node, start[None])[0]
+        return found
 
 
 class LinearNode(LocalModel):

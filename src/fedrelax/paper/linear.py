@@ -11,14 +11,14 @@ import numpy as np
 from fedrelax.baselines import IFCA, Ditto, FedAvg, FedProx, NetworkLasso, Oracle
 from fedrelax.baselines.objectives import SquaredObjectives
 from fedrelax.datasets import SyntheticNetwork
+from fedrelax.engines import LinearEngine
+from fedrelax.engines.linear import GradientRounds, LinearProblem
 from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.graph import Graph
-from fedrelax.linear import GradientRounds, LinearProblem
 from fedrelax.models import LinearModel
 from fedrelax.paper.cells import Cell
 from fedrelax.runtime import Callback, Record, Stopping, run
-from fedrelax.solvers import LinearFedRelax
-from fedrelax.solvers.linear_network import LinearNetwork
+from fedrelax.solvers.base import USUAL_TOL
 from fedrelax.splits import group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 from fedrelax.typing import FloatArray
@@ -66,14 +66,14 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
     assert choice is not None
     solver = choice.settings(estimator.settings())
     network = estimator.network_of(rows, data.y.ravel(), group_rows(nodes, n * m), {})
-    coordinates, _, engine = LinearFedRelax.like(solver).prepare(LinearNetwork.of(network))
+    engine = LinearEngine.of(network, solver)
     curve: list[float] = []
 
     class Watch(Callback):
         def after_round(self, record: Record) -> None:
-            curve.append(measure(coordinates.back(engine.W)))
+            curve.append(measure(engine.weights))
 
-    run(engine, Stopping(choice.rounds, solver.tol), [Watch()], solver.wiring)
+    run(engine, Stopping(choice.rounds, solver.tol or USUAL_TOL), [Watch()], solver.wiring)
     return np.concatenate([curve, np.full(ITERATIONS, curve[-1])])[:ITERATIONS]
 
 
