@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from linear_networks import dense_system, random_net
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear import ExactUpdate, LinearProblem, RowResiduals, SequentialRounds, Variation
 from fedrelax.linear.inverse import invert
+
+from .linear_networks import dense_system, random_net
 
 
 def stacked(net):

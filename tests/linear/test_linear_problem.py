@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from linear_networks import dense_solution, random_net
 from scipy import sparse
 from sklearn.linear_model import LinearRegression, Ridge
 
@@ -23,6 +22,8 @@ from fedrelax.linear import (
 )
 from fedrelax.linear.memory import available_bytes
 from fedrelax.linear.ordering import spread
+
+from .linear_networks import dense_solution, random_net
 
 
 def grid(side, rng):

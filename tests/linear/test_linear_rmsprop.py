@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from linear_networks import random_net
 
 from fedrelax.linear import ExactUpdate, GradientRounds, solve_accelerated
+
+from .linear_networks import random_net
 
 
 def slow_rmsprop(net, alpha, W, steps, first, rate=0.01, smoothing=0.99, eps=1e-8):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from linear_networks import dense_solution, dense_system, random_net, residual, spectral_radius
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear import (
@@ -15,6 +14,8 @@ from fedrelax.linear import (
     solve_conjugate,
     solve_rounds,
 )
+
+from .linear_networks import dense_solution, dense_system, random_net, residual, spectral_radius
 
 networks = st.fixed_dictionaries(
     {

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from browser import Browser, Page
 from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.evaluation import compare
 from fedrelax.report import summarise
 from fedrelax.storage import save_result
+from tests.browser import Browser, Page
 
 HOSTILE = (
     "<script>window.harmed = 1</script>",

@@ -7,12 +7,12 @@ import pytest
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxRegressor, Graph, LinearModel, Network
 from fedrelax.errors import FedRelaxError
 from fedrelax.runtime import Distillation
 from fedrelax.solvers import LinearFedRelax, solve_by_engine, why_not_linear
 from fedrelax.solvers.linear_models import FittedLinear
+from tests.conftest import classification_network, regression_network
 
 
 def network_of(model) -> Network:
