@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from browser import Browser, find_program, running
 from fedrelax import Graph, Network
+from tests.browser import Browser, find_program, running
 
 settings.register_profile("steady", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("steady")

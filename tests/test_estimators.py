@@ -12,7 +12,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from conftest import random_graph
 from fedrelax import (
     FedRelax,
     FedRelaxClassifier,
@@ -23,6 +22,7 @@ from fedrelax import (
     NodeFitError,
     SoftmaxModel,
 )
+from tests.conftest import random_graph
 
 CITIES = ("Oslo", "Bergen", "Bodø", "Tromsø")
 

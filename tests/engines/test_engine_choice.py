@@ -7,7 +7,6 @@ import pytest
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from conftest import classification_network, refused, regression_network
 from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxRegressor, Graph, LinearModel, Network
 from fedrelax.baselines.objectives import reason_not_linear
 from fedrelax.engines import LinearEngine
@@ -15,6 +14,7 @@ from fedrelax.engines.linear.fitted import FittedLinear
 from fedrelax.errors import FedRelaxError
 from fedrelax.runtime import Distillation
 from fedrelax.solvers import GradientFedRelax
+from tests.conftest import classification_network, refused, regression_network
 
 
 def network_of(model) -> Network:

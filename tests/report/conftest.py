@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from browser import Browser, Page
 from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.evaluation import evaluate
 from fedrelax.storage import save_result
+from tests.browser import Browser, Page
 
 HOSTILE = (
     "<script>window.harmed = 1</script>",

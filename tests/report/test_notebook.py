@@ -78,7 +78,7 @@ def test_hostile_names_stay_text():
 
 
 def test_a_browser_runs_nothing_of_it(tmp_path, browser):
-    from browser import Page
+    from tests.browser import Page
 
     file = tmp_path / "page.html"
     text = fitted(HOSTILE)._repr_html_()

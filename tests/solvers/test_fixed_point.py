@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from conftest import random_graph, regression_network
 from fedrelax import FedRelax, LinearModel, Network
+from tests.conftest import random_graph, regression_network
 
 EXACT = {"rounds": 20000, "tol": 1e-14}
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from conftest import random_graph, regression_network
 from fedrelax import FedRelax, Network
 from fedrelax.errors import FedRelaxError
 from fedrelax.solvers import GradientFedRelax
+from tests.conftest import random_graph, regression_network
 
 
 def benchmark_like(common: bool, intercept: bool) -> Network:

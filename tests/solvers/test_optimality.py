@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, QuantileRegressor, Ridge
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax, LinearModel, SoftmaxModel
 from fedrelax.losses import Huber, get_loss
+from tests.conftest import classification_network, regression_network
 
 REGRESSION = [
     (LinearRegression(), "squared", None),

@@ -11,10 +11,10 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from conftest import random_graph, regression_network
 from fedrelax import Callback, Distillation, FedRelax, Network
 from fedrelax.runtime import LocalExchange, Message
 from fedrelax.wiring import Rewire
+from tests.conftest import random_graph, regression_network
 
 
 def validated_network(model, seed=0, n=5):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from conftest import random_graph, regression_network
 from fedrelax import FedRelax, Network
 from fedrelax.runtime import Callback
 from fedrelax.solvers import GradientFedRelax
 from fedrelax.wiring import Rewire
+from tests.conftest import random_graph, regression_network
 
 
 def largest_gap(one, other) -> float:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, Ridge
 
-from conftest import random_graph, refused, regression_network
 from fedrelax import FedRelax, LinearModel, Network
 from fedrelax.engines.linear.fitted import FittedLinear
+from tests.conftest import random_graph, refused, regression_network
 
 QUANTITIES = ("local_loss", "gtv", "objective", "validation_loss", "change")
 PER_NODE = ("node_local_loss", "node_gtv", "node_validation_loss")

@@ -14,6 +14,8 @@ from fedrelax.engines.linear.inverse import invert
 from fedrelax.errors import FedRelaxError
 from tests.engines.linear.linear_networks import dense_system, random_net
 
+from .linear_networks import dense_system, random_net
+
 
 def stacked(net):
     offsets = np.cumsum([0, *(len(x) for x in net.X)])

@@ -24,6 +24,8 @@ from fedrelax.engines.linear.ordering import spread
 from fedrelax.errors import FedRelaxError
 from tests.engines.linear.linear_networks import dense_solution, random_net
 
+from .linear_networks import dense_solution, random_net
+
 
 def grid(side, rng):
     """A square grid whose nodes are numbered at random."""

@@ -6,6 +6,8 @@ import pytest
 from fedrelax.engines.linear import ExactUpdate, GradientRounds, solve_accelerated
 from tests.engines.linear.linear_networks import random_net
 
+from .linear_networks import random_net
+
 
 def slow_rmsprop(net, alpha, W, steps, first, rate=0.01, smoothing=0.99, eps=1e-8):
     """The authors' iteration, node by node, on rows; yields the models after every step."""

@@ -22,6 +22,8 @@ from tests.engines.linear.linear_networks import (
     spectral_radius,
 )
 
+from .linear_networks import dense_solution, dense_system, random_net, residual, spectral_radius
+
 networks = st.fixed_dictionaries(
     {
         "seed": st.integers(0, 10_000),

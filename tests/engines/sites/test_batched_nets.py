@@ -13,12 +13,12 @@ pytest.importorskip("torch", reason="nets need torch: pip install 'fedrelax[torc
 import torch
 from torch import nn
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax, FedRelaxWarning, Graph, LinearModel, Network, TorchModel
 from fedrelax.losses import Squared
 from fedrelax.models import Rows, Task, adapt
 from fedrelax.models.torch import MLP, TorchNode, why_alone
 from fedrelax.wiring import Rewire
+from tests.conftest import classification_network, regression_network
 
 NUMBERS = Task("regression", 1)
 

@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax
+from tests.conftest import classification_network, regression_network
 
 GRID = np.random.default_rng(9).normal(size=(200, 3))
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from conftest import refused
 from fedrelax import FedRelax, FedRelaxClassifier, Graph, Network
 from fedrelax.engines.softmax import engine as engine_module
 from fedrelax.errors import FedRelaxError
 from fedrelax.models import SoftmaxModel
 from fedrelax.runtime import Callback, Distillation
+from tests.conftest import refused
 
 QUANTITIES = ("local_loss", "gtv", "objective", "validation_loss", "change")
 PER_NODE = ("node_local_loss", "node_gtv", "node_validation_loss")

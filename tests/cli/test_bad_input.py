@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
 
-from .cli_runs import FIT, QUICK
+from .runs import FIT, QUICK
 
 CASES = {
     "missing node column": (["--node", "twn"], "no column 'twn'", "did you mean 'town'?"),

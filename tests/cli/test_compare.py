@@ -17,7 +17,7 @@ from fedrelax.cli.app import app
 from fedrelax.comparison import compare_ways
 from fedrelax.models import LinearModel
 
-from .cli_runs import FIT, QUICK
+from .runs import FIT, QUICK
 
 COMPARE = ("compare", *FIT[1:])
 FAST = ("--model", "linear", "--rounds", "3", "--splits", "2", "--ways", "pooled")

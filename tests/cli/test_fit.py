@@ -16,7 +16,7 @@ from fedrelax import FedRelaxRegressor, LinearModel
 from fedrelax.cli.inputs import split_rows
 from fedrelax.storage import load_result, read_result
 
-from .cli_runs import FIT, QUICK
+from .runs import FIT, QUICK
 
 
 def test_fit_says_whether_it_helped_and_saves_a_whole_directory(run, table):

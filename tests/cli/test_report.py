@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .cli_runs import FIT, QUICK
+from .runs import FIT, QUICK
 
 
 @pytest.fixture

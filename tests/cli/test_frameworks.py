@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from conftest import skip_without_packages
+from tests.conftest import skip_without_packages
 
-from .cli_runs import FIT
+from .runs import FIT
 
 MODELS = {"Oslo": "xgboost", "Hamar": "lightgbm", "Dombås": "hoeffding", "Bodø": "keras-mlp"}
 ASK = [word for town, name in MODELS.items() for word in ("--model-for", f"{town}={name}")]

@@ -13,7 +13,7 @@ import pytest
 
 from fedrelax.storage import read_result
 
-from .cli_runs import FIT
+from .runs import FIT
 
 SLOW = """
 import os, time

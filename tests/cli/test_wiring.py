@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cli.cli_runs import Run
 from fedrelax.datasets import clustered
 from fedrelax.storage import load_result
+
+from .runs import Run
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from fedrelax.cli import demo
 from fedrelax.cli.graphs import parse_graph
 from fedrelax.storage import read_result
 
-from .cli_runs import FIT, QUICK
+from .runs import FIT, QUICK
 
 
 def test_version_and_help(run):
