@@ -12,7 +12,6 @@ from fedrelax.engines.linear import (
 )
 from fedrelax.engines.linear.inverse import invert
 from fedrelax.errors import FedRelaxError
-from tests.engines.linear.linear_networks import dense_system, random_net
 
 from .linear_networks import dense_system, random_net
 

@@ -22,7 +22,6 @@ from fedrelax.engines.linear import (
 from fedrelax.engines.linear.memory import available_bytes
 from fedrelax.engines.linear.ordering import spread
 from fedrelax.errors import FedRelaxError
-from tests.engines.linear.linear_networks import dense_solution, random_net
 
 from .linear_networks import dense_solution, random_net
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fedrelax.engines.linear import ExactUpdate, GradientRounds, solve_accelerated
-from tests.engines.linear.linear_networks import random_net
 
 from .linear_networks import random_net
 

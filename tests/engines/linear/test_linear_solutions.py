@@ -14,13 +14,6 @@ from fedrelax.engines.linear import (
     solve_rounds,
 )
 from fedrelax.errors import FedRelaxError
-from tests.engines.linear.linear_networks import (
-    dense_solution,
-    dense_system,
-    random_net,
-    residual,
-    spectral_radius,
-)
 
 from .linear_networks import dense_solution, dense_system, random_net, residual, spectral_radius
 
