@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -17,6 +16,8 @@ from fedrelax.estimators import (
     split_off_nodes,
 )
 from fedrelax.selection import Choice, choose
+from fedrelax.solvers.checks import check_number, check_running
+from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.views import Looks
 from fedrelax.wiring import Wiring
@@ -64,13 +65,29 @@ class FedRelaxCV(Looks, BaseEstimator):  # type: ignore[misc]
         if nodes is None:
             raise FedRelaxError("FedRelaxCV needs nodes: one label per row, or a column's name")
         inner = FedRelaxRegressor() if self.estimator is None else self.estimator
+        if not isinstance(inner, FedRelaxRegressor | FedRelaxClassifier):
+            raise FedRelaxError(
+                f"estimator is a {type(inner).__name__}; give a FedRelaxRegressor or a "
+                "FedRelaxClassifier with all other settings"
+            )
+        check_running(inner)
+        for name in ("alphas", "wirings"):
+            given = getattr(self, name)
+            if name == "alphas" and given is None:
+                continue
+            if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+                raise FedRelaxError(f"{name}={given!r} must be a list of those to try")
+            if not len(list(given)):
+                raise FedRelaxError(f"{name} is empty; name those to try")
+        for alpha in self.alphas if self.alphas is not None else ():
+            check_number("alphas: alpha", alpha, least=0.0)
         rows, labels, _ = split_off_nodes(X, nodes)
         checked, target = validate_data(
             self, rows, y, dtype=float, multi_output=True, allow_nd=True
         )
         alphas = self.alphas
         if alphas is None:
-            alphas = inner.alphas_for(list(dict.fromkeys(np.asarray(labels).tolist())))
+            alphas = inner.alphas_for(list(group_rows(labels, len(checked))))
         self.choice_: Choice = choose(
             inner,
             checked,

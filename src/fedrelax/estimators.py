@@ -21,7 +21,7 @@ from fedrelax.public import draw_public
 from fedrelax.runtime import Callback, Distillation
 from fedrelax.selection import STRENGTHS, Choice, choose, usual_alphas
 from fedrelax.solvers import FedRelax, Result, solve_by_engine
-from fedrelax.solvers.checks import check_number
+from fedrelax.solvers.checks import check_number, check_running
 from fedrelax.splits import group_rows, hold_out
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.views import Looks
@@ -101,6 +101,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         then not a feature). Without it all rows belong to one node, which learns alone.
         """
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
+        check_running(self)
         X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         X, y = validate_data(
             self,

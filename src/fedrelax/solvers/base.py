@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History
+from fedrelax.solvers.checks import check_callbacks
 from fedrelax.typing import Label
 from fedrelax.views import view
 
@@ -97,6 +99,9 @@ class Solver(ABC):
 
     def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
         """Train the network."""
+        if not isinstance(network, Network):
+            raise FedRelaxError(f"network is a {type(network).__name__}, not a fedrelax.Network")
+        check_callbacks(callbacks)
         network.check()
         self.check(network)
         return self._solve(network, callbacks)

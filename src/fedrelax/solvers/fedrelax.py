@@ -25,7 +25,13 @@ from fedrelax.runtime import (
     run,
 )
 from fedrelax.solvers.base import Result, Solver
-from fedrelax.solvers.checks import check_choice, check_count, check_rounds
+from fedrelax.solvers.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_rounds,
+    check_running,
+)
 from fedrelax.solvers.edges import EdgeValues, kept_graph
 from fedrelax.wiring import Wiring
 
@@ -75,6 +81,10 @@ class FedRelax(Solver):
     def check(self, network: Network) -> None:
         """Check settings, then every node's model against the pair of losses."""
         check_rounds(self, network)
+        check_running(self)
+        check_flag("collapse", self.collapse)
+        if self.random_state is not None:
+            check_count("random_state", self.random_state, least=0)
         if self.distillation is not None:
             check_count("distillation.rows", self.distillation.rows, least=1)
             check_choice("distillation.draw", self.distillation.draw, tuple(DRAWS))
