@@ -83,8 +83,11 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         then not a feature). Without it all rows belong to one node, which learns alone.
         """
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
+        check_callbacks(self.callbacks)
+        check_alone(self.alone)
         seed = as_seed(self.random_state)
         settings = self.settings(seed)
+        check_running(settings)
         X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         X, y = validate_data(
             self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,10 @@ def group_rows(nodes: Any, n_rows: int) -> dict[Label, AnyArray]:
     """Return the row numbers of every node, nodes in the order of their first row."""
     import pandas as pd
 
+    if isinstance(nodes, Mapping | Set | str | bytes) or not isinstance(nodes, Iterable):
+        raise FedRelaxError(
+            f"nodes is a {type(nodes).__name__}; pass one label per row, in the order of the rows"
+        )
     if hasattr(nodes, "to_numpy"):
         labels = nodes.to_numpy()
     elif isinstance(nodes, np.ndarray):
@@ -107,7 +111,12 @@ def group_rows(nodes: Any, n_rows: int) -> dict[Label, AnyArray]:
         labels = np.fromiter(nodes, dtype=object)  # Labels that are tuples stay whole.
     if labels.ndim != 1 or len(labels) != n_rows:
         raise FedRelaxError(f"nodes has shape {labels.shape}, but X has {n_rows} rows")
-    codes, names = pd.factorize(labels)
+    try:
+        codes, names = pd.factorize(labels)
+    except TypeError as error:
+        raise FedRelaxError(
+            f"nodes holds a label that cannot name a node ({error}); use text or numbers"
+        ) from None
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         raise FedRelaxError(f"nodes has a missing label in row {row}; every row needs a node")

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedrelax.engines import Engine
+from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.losses import Loss
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History, Stopping, run
+from fedrelax.solvers.checks import check_callbacks
 from fedrelax.solvers.edges import EdgeValues
 from fedrelax.typing import Label
 from fedrelax.views import view
@@ -108,6 +110,9 @@ class Solver(ABC):
 
     def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
         """Train the network."""
+        if not isinstance(network, Network):
+            raise FedRelaxError(f"network is a {type(network).__name__}, not a fedrelax.Network")
+        check_callbacks(callbacks)
         network.check()
         self.check(network)
         engine, losses = self.prepare(network), self.losses(network)

@@ -11,7 +11,14 @@ from fedrelax.network import Network
 from fedrelax.public import DRAWS
 from fedrelax.runtime import Distillation
 from fedrelax.solvers.base import Solver
-from fedrelax.solvers.checks import check_choice, check_count, check_number, check_rounds
+from fedrelax.solvers.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    check_rounds,
+    check_running,
+)
 from fedrelax.wiring import Wiring
 
 
@@ -72,6 +79,8 @@ class FedRelax(Solver):
         check_rounds(self, network)
         check_number("damping", self.damping, least=0.0, below=1.0)
         check_choice("order", self.order, ("simultaneous", "sequential"))
+        check_running(self)
+        check_flag("collapse", self.collapse)
         if self.distillation is not None:
             check_count("distillation.rows", self.distillation.rows, least=1)
             check_choice("distillation.draw", self.distillation.draw, tuple(DRAWS))
