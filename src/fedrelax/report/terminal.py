@@ -14,8 +14,7 @@ from rich.text import Text
 from fedrelax.comparison import Comparison
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER, WAYS, Evaluation
 from fedrelax.evaluation.evaluation import percent
-from fedrelax.report.data import ReportData
-from fedrelax.report.data.columns import NODES
+from fedrelax.report.data import ReportData, columns
 from fedrelax.report.data.rounding import short
 
 MOST_LINES = 20
@@ -53,7 +52,7 @@ def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
     assert found is not None
     table = plain_table(f"{found.measure.name} on the test rows of each node")
     writers = []
-    for column in NODES:
+    for column in columns.NODES:
         values = column.values(data) if column.in_terminal is not None else None
         if values is not None:
             words = column.kind in ("name", "text")
