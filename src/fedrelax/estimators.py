@@ -21,7 +21,7 @@ from fedrelax.runtime import Callback
 from fedrelax.selection import FOLDS, Choice, candidates, choose, fold_rows, is_open
 from fedrelax.selection.candidates import Alphas, Wirings, given
 from fedrelax.solvers import FedRelax, Result
-from fedrelax.solvers.checks import check_number
+from fedrelax.solvers.checks import check_alone, check_callbacks, check_number, check_running
 from fedrelax.splits import as_seed, group_rows, hold_out
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.views import Looks
