@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -87,14 +88,12 @@ def test_a_result_without_test_rows_has_a_page_too(tmp_path):
     assert command(saved) == ""
 
 
-def test_a_result_saved_before_there_were_reports_has_a_page_too(small, tmp_path):
+def test_a_result_without_the_settings_that_only_reports_read_has_a_page_too(small):
     pytest.importorskip("plotly")
-    shutil.copytree(small, tmp_path / "old")
-    about = json.loads((small / "result.json").read_text())
-    for name in ("losses", "public_for_each_node", "objective", "seed", "choice"):
-        del about[name]
-    (tmp_path / "old" / "result.json").write_text(json.dumps(about))
-    page = report_html(read_result(tmp_path / "old"))
+    saved = read_result(small)
+    unread = ("losses", "public_for_each_node", "objective", "seed", "choice")
+    about = {name: value for name, value in saved.about.items() if name not in unread}
+    page = report_html(dataclasses.replace(saved, about=about))
     assert "squared error" in page and "not known" in page
 
 
