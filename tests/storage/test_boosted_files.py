@@ -8,9 +8,9 @@ import zipfile
 
 import numpy as np
 import pytest
+from conftest import skip_without_packages
 from hostile import resign
 
-from conftest import skip_without_packages
 from fedrelax import FedRelaxError, FedRelaxRegressor
 from fedrelax.models.boost.files import from_bytes
 from fedrelax.models.names import model_by_name

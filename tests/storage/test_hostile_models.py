@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import skip_without_packages
 from hostile import resign
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -22,7 +23,6 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from conftest import skip_without_packages
 from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor
 from fedrelax.storage import load_result, save_result
 

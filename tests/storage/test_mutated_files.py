@@ -9,12 +9,12 @@ import zipfile
 
 import numpy as np
 import pytest
+from conftest import skip_without_packages
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import SVR
 
-from conftest import skip_without_packages
 from fedrelax import FedRelaxError, FedRelaxRegressor
 from fedrelax.models import adapt
 from fedrelax.models.names import model_by_name
