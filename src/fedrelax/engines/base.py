@@ -29,6 +29,7 @@ class Settings(Protocol):
     order: str
     damping: float
     weighting: str
+    level: float
     distillation: Distillation | None
     continued: bool
     collapse: bool

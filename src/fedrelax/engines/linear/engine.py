@@ -150,13 +150,21 @@ class LinearEngine(ArrayEngine):
     def refusal(cls, network: Network, settings: Settings) -> str | None:
         """Serve squared error, models that minimise it exactly, and rows of features."""
         reason = cls.refusal_of(network.kind, network.distinct_models, settings)
+        if reason is None and settings.level < 1 and network.public.common is None:
+            reason = f"level={settings.level!r} needs one common set of public rows there"
         return reason or reason_in_rows(network)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> LinearEngine:
         """Form and invert the nodes' matrices; refuse what would cost digits or memory."""
         straight = goes_straight(settings)
-        prepared = Prepared.of(network, settings.weighting, system_of(settings), straight=straight)
+        prepared = Prepared.of(
+            network,
+            settings.weighting,
+            system_of(settings),
+            level=float(settings.level),
+            straight=straight,
+        )
         exact = prepared.exact(float(settings.alpha), system_of(settings), fused=straight)
         check_safe(prepared.network, prepared.coordinates, prepared.apart, exact)
         kind = FixedPointEngine if straight else LinearEngine

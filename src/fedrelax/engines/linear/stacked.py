@@ -155,7 +155,9 @@ class LinearNetwork:
         """Return models with these weights (n, d, q), made when asked for."""
         return FittedModels(self.labels, self.models, self.task, weights)
 
-    def problem(self, coordinates: Coordinates, weighting: str) -> LinearProblem:
+    def problem(
+        self, coordinates: Coordinates, weighting: str, level: float = 1.0
+    ) -> LinearProblem:
         """Return Gram matrices; the penalty ``ridge |coef|^2`` is in the same units as own rows."""
         penalty = self.ridge / coordinates.scale**2
         if weighting == "mean":
@@ -170,6 +172,7 @@ class LinearNetwork:
             intercept=self.intercept,
             ridge=penalty,
             scaling="mean" if weighting == "mean" else "rows",
+            level=level,
             reorder=False,
         )
 

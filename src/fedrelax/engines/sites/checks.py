@@ -21,6 +21,7 @@ def coupling_of(settings: Settings, kind: str) -> Coupling:
         discrepancy=discrepancy,
         symmetric=settings.objective == "gtvmin",
         weighting=settings.weighting,
+        level=float(settings.level),
         collapse=settings.collapse,
         distillation=settings.distillation,
         continued=settings.continued,
