@@ -126,7 +126,7 @@ class ArrayEngine(Engine):
 class LinearEngine(ArrayEngine):
     """``w_i <- (H_i + R_i + alpha S_i)^-1 (b_i + alpha sum_j A_ij Q_j v_j)`` for all nodes."""
 
-    name = "linear"
+    name, rank = "linear", 1
     usual_rounds, settles = 200, True
 
     def __init__(self, prepared: Prepared, exact: ExactUpdate, settings: Settings) -> None:

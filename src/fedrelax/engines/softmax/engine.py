@@ -33,7 +33,7 @@ class SoftmaxEngine(Engine):
     ``v <- (1 - damping) p + damping v`` on the public rows.
     """
 
-    name = "softmax"
+    name, rank = "softmax", 2
 
     def __init__(
         self, network: LinearNetwork, alpha: float, damping: float = 0.0, level: float = 1.0
