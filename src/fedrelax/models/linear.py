@@ -16,7 +16,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
 from fedrelax.models.base import LocalModel, Rows, Task, stack
-from fedrelax.models.newton import MOST_WEIGHTS, softmax_newton
+from fedrelax.models.newton import (
+    MANY_CLASSES,
+    MOST_FEATURES,
+    MOST_WEIGHTS,
+    softmax_newton,
+    softmax_truncated_newton,
+)
 from fedrelax.typing import AnyArray, FloatArray
 
 RESTARTS = 3
@@ -176,11 +182,14 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
     ) -> FloatArray:
         shape = (design[0].shape[1], terms[0].target.shape[1])
         start = self._last_weights(shape)
-        if start.size > MOST_WEIGHTS or not all(isinstance(term.loss, Log) for term in terms):
+        many = shape[1] >= MANY_CLASSES and shape[0] <= MOST_FEATURES
+        large = start.size > MOST_WEIGHTS
+        if (large and not many) or not all(isinstance(term.loss, Log) for term in terms):
             return _descend(terms, design, penalty, start, link=softmax)
+        newton = softmax_truncated_newton if large else softmax_newton
         target = np.concatenate([term.target for term in terms])
         weight = np.concatenate([term.weight for term in terms])
-        return softmax_newton(np.concatenate(design), target, weight, penalty, start)
+        return newton(np.concatenate(design), target, weight, penalty, start)
 
 
 class LinearNode(LocalModel):

@@ -179,7 +179,7 @@ class LinearFedRelax(Solver):
             minimum_norm=coordinates.least(network.minimum_norm),
             fused=self.accelerate,
         )
-        check_safe(network, coordinates, apart, exact)
+        check_safe(network, coordinates, apart, exact, self.weighting)
         if self.accelerate:
             engine = AcceleratedEngine(*common, exact, float(self.tol), int(self.rounds))
             return coordinates, weights, engine
