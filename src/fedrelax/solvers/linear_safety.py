@@ -21,6 +21,8 @@ LEAST_SPREAD = 1e-6
 OWN_SPREAD, OWN_RESOLVED = 1e-12, 1.5e-7
 """``LinearModel`` goes down to rounding; what a Gram matrix still resolves is the root of that."""
 
+MOST_LOST = 1e-6
+"""Rounding times the square of how unlike the features' sizes are, where open weights are filled in."""
 CLEARLY_ZERO = 0.3
 """The share of the cut of ``LinearModel`` itself below which a singular value is zero for sure."""
 
@@ -47,6 +49,16 @@ def check_safe(
             raise Unsuited(
                 f"node {network.labels[i]!r}: its rows leave weights open, and the models of the "
                 "network fill them in differently"
+            )
+    if singular.any():
+        sizes = np.linalg.svd(coordinates.least(norm), compute_uv=False)
+        lost = np.finfo(float).eps * (sizes[0] / sizes[-1]) ** 2
+        lost = lost * np.maximum(apart.condition, together.condition) * singular
+        worst = int(np.argmax(lost))
+        if not lost[worst] <= MOST_LOST:
+            raise Unsuited(
+                f"node {network.labels[worst]!r}: its rows leave weights open, and its features "
+                "differ too much in size to fill them in exactly from Gram matrices"
             )
     for exact in (apart, together):
         _check_spreads(network, coordinates, exact)
