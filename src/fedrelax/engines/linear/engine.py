@@ -166,7 +166,13 @@ class LinearEngine(ArrayEngine):
             straight=straight,
         )
         exact = prepared.exact(float(settings.alpha), system_of(settings), fused=straight)
-        check_safe(prepared.network, prepared.coordinates, prepared.apart, exact)
+        check_safe(
+            prepared.network,
+            prepared.coordinates,
+            prepared.apart,
+            exact,
+            prepared.weighting,
+        )
         kind = FixedPointEngine if straight else LinearEngine
         return kind(prepared, exact, settings)
 

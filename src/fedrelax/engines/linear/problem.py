@@ -66,7 +66,7 @@ class LinearProblem:
         rows = NodeRows(X, offsets, name="X")
         targets = _targets(y, rows)
         self.n, self.d, self.q = rows.n, rows.d + bool(intercept), targets.shape[1]
-        self.intercept = bool(intercept)
+        self.intercept, self.level = bool(intercept), float(level)
         graph = check_adjacency(adjacency, self.n)
         shared = np.asarray(public)
         is_common = shared.ndim == 2 and public_offsets is None

@@ -152,7 +152,7 @@ def imported(recipe: Plain, trust: Sequence[str], trusted: type | tuple[type, ..
     if name not in trust and not is_one_of(name, trusted):
         raise FedRelaxError(
             f"the saved net is made by code that is not trusted: {name}; if you know who wrote this "
-            f"result and trust this package, say so with --trust {name}"
+            f"result and trust this package, say so with trust={[name]!r}"
         )
     thing = _found(name)
     if thing is None:
