@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from fedrelax.engines import LinearEngine
+from fedrelax.engines import Engine, LinearEngine
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.losses import Loss
@@ -22,7 +22,7 @@ from fedrelax.runtime import Callback, Distillation
 from fedrelax.selection import STRENGTHS, Choice, choose, usual_alphas
 from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.checks import check_number
-from fedrelax.splits import group_rows, hold_out
+from fedrelax.splits import RowGroups, group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Rewire, Wiring, as_wiring
@@ -31,7 +31,7 @@ from fedrelax.wiring.discover import SMALL
 PUBLIC_STREAM = 1
 """Keeps the draw of public rows apart from that of validation rows under one seed."""
 
-FEW_ROUNDS, MANY_ROUNDS = 20, 200
+FEW_ROUNDS, MANY_ROUNDS = Engine.usual_rounds, LinearEngine.usual_rounds
 """The most rounds where none are given: of any models, and of linear ones, which are cheap."""
 
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
@@ -52,7 +52,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         loss: str | Loss | None = None,
         discrepancy: str | Loss | None = None,
         rounds: int | None = None,
-        tol: float = 1e-4,
+        tol: float | None = None,
         wiring: str | Wiring = "fixed",
         objective: str = "paper",
         order: str = "simultaneous",
@@ -120,13 +120,10 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
                 )
             nodes = [self.graph.labels[0] if self.graph is not None else 0] * len(X)
         rng = np.random.default_rng(self._seed())
-        train, held = {}, {}
-        for label, index in group_rows(nodes, len(X)).items():
-            kept, out = hold_out(len(index), self.validation_share, rng)
-            train[label], held[label] = index[kept], index[out]
+        train, held = group_rows(nodes, len(X)).held_out(self.validation_share, rng)
         trial = self
         if self.alpha == "auto" or self.wiring == "auto":
-            own = np.sort(np.concatenate(list(train.values())))
+            own = np.sort(train.order)
             labels = label_rows(train)
             self.choice_ = choose(self, X[own], y[own], [labels[row] for row in own.tolist()])
             trial = clone(self).set_params(**settings_of(self.choice_))
@@ -164,9 +161,6 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         names = ("loss", "discrepancy", "tol", "patience", "objective", "order", "damping")
         more = ("weighting", "distillation", "continued", "n_jobs", "engine")
         settings = {name: getattr(self, name) for name in names + more}
-        rounds = self.rounds
-        if rounds is None:
-            rounds = MANY_ROUNDS if self.is_linear(list(labels)) else FEW_ROUNDS
         if isinstance(self.alpha, str) and self.alpha != "auto":
             raise FedRelaxError(
                 f"alpha={self.alpha!r} must be a finite number of at least 0, or 'auto'"
@@ -174,10 +168,16 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         return FedRelax(
             **settings,
             alpha=0.0 if isinstance(self.alpha, str) else self.alpha,
-            rounds=rounds,
+            rounds=self.rounds,
             wiring=None if self.wiring == "auto" else as_wiring(self.wiring),
             random_state=self._seed(),
         )
+
+    def most_rounds(self, labels: Sequence[Label]) -> int:
+        """Return the most rounds that may be run one by one."""
+        if self.rounds is not None:
+            return self.rounds
+        return MANY_ROUNDS if self.is_linear(list(labels)) else FEW_ROUNDS
 
     def is_linear(self, labels: list[Label]) -> bool:
         """Tell whether all models are linear least squares: rounds are cheap, and lead to one point."""
@@ -223,7 +223,9 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
                 f"graph is a {type(self.graph).__name__}; make a fedrelax.Graph of it with "
                 "Graph.from_matrix, from_edges, from_networkx or from_coordinates"
             )
-        unknown = [label for label in labels if label not in self.graph]
+        unknown = []
+        if tuple(labels) != self.graph.labels:
+            unknown = [label for label in labels if label not in self.graph]
         if unknown:
             hint = did_you_mean(unknown[0], self.graph.labels)
             raise FedRelaxError(
@@ -247,31 +249,25 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         held: Mapping[Label, AnyArray],
     ) -> Network:
         """Return the network that ``solve`` trains: row numbers by node, held-out ones beside."""
-        graph, models = self._graph_for(list(rows)), self.models_for(list(rows))
-        common, own = None, {}
-        if isinstance(self.public, Mapping):
-            own = dict(self.public)
-            missing = [label for label in rows if label not in own]
+        graph, groups = self._graph_for(list(rows)), RowGroups.of(rows)
+        public: Any = self.public
+        if isinstance(public, str):
+            rng = np.random.default_rng([self._seed(), PUBLIC_STREAM])
+            public = draw_public(public, [groups.take(X)], self.public_rows, rng)
+        elif isinstance(public, Mapping):
+            missing = [label for label in rows if label not in public]
             if missing:
                 raise FedRelaxError(f"public has no rows for node {listing(missing)}")
-        elif isinstance(self.public, str):
-            inputs = [X[index] for index in rows.values()]
-            rng = np.random.default_rng([self._seed(), PUBLIC_STREAM])
-            common = draw_public(self.public, inputs, self.public_rows, rng)
-        else:
-            common = np.asarray(self.public)
-        network = Network(graph, self._kind, common)
-        for label, index in rows.items():
-            out = held.get(label, ())
-            network.add(
-                label,
-                X[index],
-                y[index],
-                models[label],
-                public=own.get(label),
-                validation=(X[out], y[out]) if len(out) else None,
-            )
-        return network
+        return Network.from_rows(
+            graph,
+            self._kind,
+            X,
+            y,
+            groups,
+            self.models_for(list(rows)),
+            public=public,
+            held=RowGroups.of(held, groups.labels),
+        )
 
     def models_for(self, labels: list[Label]) -> dict[Label, Any]:
         """Return the unfitted model of every node."""
@@ -345,8 +341,9 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     loss, discrepancy : names or ``fedrelax.losses`` objects. Default: squared error for numbers,
         log loss for classes, and the same across edges; every model then trains by its own criterion.
         With a loss named here, a model that is known to minimise another one is refused.
-    rounds, tol : stop after so many rounds, or when predictions change by less than ``tol``. Default
-        rounds: 20, and 200 for linear least squares, where a round costs next to nothing.
+    rounds, tol : stop after so many rounds, or when predictions change by less than ``tol`` (default
+        1e-4). Without a number of rounds: at most 20, and linear least squares goes straight to where
+        the rounds lead, to a relative residual of ``tol`` (default 1e-8); see ``solvers.FedRelax``.
     wiring : "fixed" keeps the graph. "rewire" lets every node keep those neighbours whose predictions
         agree with its own; "reweight" lets the others count for less; "discover" finds neighbours where
         no graph is given. "auto" chooses on the training rows. Or a ``fedrelax.wiring`` object.

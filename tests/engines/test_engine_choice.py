@@ -114,13 +114,19 @@ def rows_of(n: int = 4, rows: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 def test_estimators_take_the_linear_engine_on_their_own():
     X, y, nodes = rows_of()
-    fits = {e: FedRelaxRegressor(engine=e, alpha=0.3).fit(X, y, nodes) for e in ("auto", "sites")}
+    fits = {
+        engine: FedRelaxRegressor(engine=engine, alpha=0.3, rounds=200, tol=1e-6).fit(X, y, nodes)
+        for engine in ("auto", "sites")
+    }
     assert fits["auto"].result_.engine == "linear"
     assert isinstance(fits["auto"].result_.local_models[0], FittedLinear)
     assert fits["sites"].result_.engine == "sites"
     gap = np.abs(fits["auto"].predict(X, nodes) - fits["sites"].predict(X, nodes)).max()
     assert gap < 1e-10
     assert fits["auto"].history_["change"] == pytest.approx(fits["sites"].history_["change"])
+    straight = FedRelaxRegressor(alpha=0.3).fit(X, y, nodes)
+    assert straight.result_.engine == "linear" and len(straight.history_) == 2
+    assert np.abs(straight.predict(X, nodes) - fits["sites"].predict(X, nodes)).max() < 1e-5
 
 
 def test_estimators_take_the_general_path_for_other_models_and_say_so_when_forced():

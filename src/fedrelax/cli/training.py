@@ -83,6 +83,11 @@ def train(
     estimator.set_params(alpha=given, n_jobs=jobs, random_state=seed)
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
+    labels = list(dict.fromkeys(rows[2].tolist()))
+    if view is not None:
+        estimator.set_params(rounds=estimator.most_rounds(labels))  # someone wants to see them
+    elif rounds is None and estimator.is_linear(labels):
+        estimator.set_params(tol=None)  # straight to the fixed point, where digits are cheap
     start_workers(jobs)
     with talk.progress() as progress:
         choice = None
@@ -126,7 +131,7 @@ def _choose(
     if estimator.alpha != "auto":
         tried = 1
     trials = min(folds, TRIES) * tried * len(estimator.wirings_for(labels))
-    most = estimator.solver(labels).rounds or 0
+    most = estimator.most_rounds(labels)
     if most <= FEW_ROUNDS and trials * (most + 1) * len(nodes) > MANY_FITS:
         fits = trials * (most + 1) * len(nodes)
         talk.note(

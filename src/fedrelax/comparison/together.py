@@ -48,7 +48,7 @@ class Together(Baseline):
     def candidates(self, network: Network) -> Sequence[Together]:
         """Return one per wiring and alpha, from alone to strongly coupled."""
         labels = list(network.nodes)
-        rounds = (self.estimator.solver(labels).rounds or 0) if self.rounds is None else self.rounds
+        rounds = self.estimator.most_rounds(labels) if self.rounds is None else self.rounds
         alphas = usual_alphas(network.graph) if self.alpha is None else (self.alpha,)
         return [
             replace(self, alpha=alpha, rounds=rounds, wiring=wiring and wiring.paced(rounds))

@@ -63,8 +63,8 @@ def choose(
         raise FedRelaxError(
             "every node has a single row, so none can be held out to choose alpha; give alpha itself"
         )
-    solver = estimator.solver(list(rows))
-    tried = [w.paced(solver.rounds) if w else w for w in estimator.wirings_for(list(rows), wirings)]
+    rounds = estimator.most_rounds(list(rows))
+    tried = [w.paced(rounds) if w else w for w in estimator.wirings_for(list(rows), wirings)]
     if alphas is None:
         given = estimator.alpha
         alphas = estimator.alphas_for(list(rows)) if isinstance(given, str) else (float(given),)
@@ -74,7 +74,7 @@ def choose(
 
     def solve(fold: int, line: Line) -> Result:
         wiring, alpha = line
-        settings = {"alpha": alpha, "wiring": wiring or "fixed", "rounds": solver.rounds}
+        settings = {"alpha": alpha, "wiring": wiring or "fixed", "rounds": rounds}
         trial = clone(estimator).set_params(**settings, patience=PATIENCE if early else None)
         result: Result = trial.solve(X, y, *parts[fold])
         return result
@@ -84,7 +84,7 @@ def choose(
         list(rows),
         [np.array([len(held[label]) for label in rows]) for _, held in parts],
         solve,
-        rounds=solver.rounds,
+        rounds=rounds,
         early=early,
         progress=progress,
     )

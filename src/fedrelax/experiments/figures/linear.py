@@ -17,7 +17,7 @@ from fedrelax.estimators import FedRelaxRegressor, settings_of
 from fedrelax.experiments.figures.cells import Cell
 from fedrelax.graph import Graph
 from fedrelax.models import LinearModel
-from fedrelax.runtime import Callback, Record, Stopping, run
+from fedrelax.runtime import Callback, Record, run
 from fedrelax.selection import choose
 from fedrelax.splits import group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
@@ -73,7 +73,7 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
         def after_round(self, record: Record) -> None:
             curve.append(measure(engine.weights))
 
-    run(engine, Stopping(solver.rounds or 0, solver.tol or 0.0), [Watch()], solver.wiring)
+    run(engine, solver.stopping(engine), [Watch()], solver.wiring)
     return np.concatenate([curve, np.full(ITERATIONS, curve[-1])])[:ITERATIONS]
 
 
