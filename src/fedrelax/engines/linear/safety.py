@@ -45,8 +45,8 @@ def check_safe(
             )
     norm = network.minimum_norm
     singular = np.minimum(apart.rank, together.rank) < network.n_weights
-    for i in np.flatnonzero(singular):
-        if minimum_norm_of(network.models[i]) != norm:
+    for i in np.flatnonzero(singular).tolist():
+        if minimum_norm_of(network.model(i)) != norm:
             raise Unsuited(
                 "linear",
                 f"node {network.labels[i]!r}: its rows leave weights open, and the models of the "
@@ -78,21 +78,21 @@ def _check_spreads(network: LinearNetwork, coordinates: Coordinates, exact: Exac
             return OWN_SPREAD * stretch * offset
         return 2 * _tolerance(model) * stretch if isinstance(model, LinearRegression) else 0.0
 
-    limits = np.array([limit(model) for model in network.models])
+    limits = network.per_node(limit)
     is_open = exact.rank < network.n_weights
     nodes = np.flatnonzero((limits > 0) & (is_open | (limits * np.sqrt(exact.condition) > 1)))
     if not nodes.size:
         return
     matrices = node_matrices(exact.coupling)[nodes]
     ranks = exact.rank[nodes]
-    for i, M, rank in zip(nodes, matrices, ranks, strict=True):
-        raw, least = _raw(M, coordinates, network.models[i])
+    for i, M, rank in zip(nodes.tolist(), matrices, ranks, strict=True):
+        raw, least = _raw(M, coordinates, network.model(i))
         values = np.linalg.eigvalsh(raw)
         if (values > (2 * least) ** 2 * values[-1]).sum() != rank - (len(M) - len(raw)):
             raise Unsuited(
                 "linear",
                 f"node {network.labels[i]!r}: its features differ so much in size that "
-                f"{type(network.models[i]).__name__} may take some for constant",
+                f"{type(network.model(i)).__name__} may take some for constant",
             )
 
 
@@ -103,7 +103,7 @@ def _check_open(network: LinearNetwork, exact: ExactUpdate, weighting: str) -> N
     and the rows themselves can: their singular values have to be clearly there or clearly zero.
     """
     for i in np.flatnonzero(exact.rank < network.n_weights):
-        if not isinstance(network.models[i], LinearModel):
+        if not isinstance(network.model(int(i)), LinearModel):
             continue
         rows = _weighted_rows(network, exact, int(i), weighting)
         sizes = np.linalg.svd(rows, compute_uv=False)

@@ -40,7 +40,7 @@ class SoftmaxEngine(Engine):
     ) -> None:
         d, K = network.n_weights, network.task.n_outputs
         self.labels = network.labels
-        start = np.stack([model.last_weights((d, K)) for model in network.models])
+        start = network.per_node(lambda model: model.last_weights((d, K)))
         self.W = self.alone = start
         self._network, self._alpha, self._damping = network, alpha, damping
         self._level = level
