@@ -24,7 +24,7 @@ OWN_SPREAD, OWN_RESOLVED = 1e-12, 1.5e-7
 MOST_LOST = 1e-6
 """Rounding times the square of how unlike the features' sizes are, where open weights are filled in."""
 CLEARLY_ZERO = 0.3
-"""The share of the cut of ``LinearModel`` itself below which a singular value is zero for sure."""
+"""The share of a least-squares solver's own cut below which a singular value is zero for sure."""
 
 
 def check_safe(
@@ -97,13 +97,13 @@ def _check_spreads(network: LinearNetwork, coordinates: Coordinates, exact: Exac
 
 
 def _check_open(network: LinearNetwork, exact: ExactUpdate, weighting: str) -> None:
-    """Refuse nodes of ``LinearModel`` with weights that look open in a Gram matrix and are not.
+    """Refuse nodes with weights that look open in a Gram matrix and are not.
 
     What the rows determine by less than the root of rounding, the Gram matrix cannot tell from zero,
     and the rows themselves can: their singular values have to be clearly there or clearly zero.
     """
     for i in np.flatnonzero(exact.rank < network.n_weights):
-        if not isinstance(network.model(int(i)), LinearModel):
+        if minimum_norm_of(network.model(int(i))) is None:
             continue
         rows = _weighted_rows(network, exact, int(i), weighting)
         sizes = np.linalg.svd(rows, compute_uv=False)
