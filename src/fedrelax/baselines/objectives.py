@@ -112,8 +112,6 @@ class SquaredObjectives(LocalObjectives):
         self._rows, self._moment, self._power = build_blocks(
             rows,
             intercept=intercept,
-            position=np.arange(rows.n),
-            dtype=np.float64,
             targets=targets,
         )
         self.target_size = float(targets.std()) or 1.0

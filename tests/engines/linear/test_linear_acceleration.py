@@ -41,8 +41,8 @@ def test_few_public_rows_make_the_short_method_stall_and_the_long_one_finish():
     update = ExactUpdate(problem, 1.0)
     found = solve_accelerated(update, tol=1e-6, max_rounds=20_000)
     assert found.converged
-    s = update.sources(problem.stored(found.models))
-    new = update.coupling(problem.stored(found.models), np.empty_like(s), problem.moment)
+    s = update.sources(problem.start(found.models))
+    new = update.coupling(problem.start(found.models), np.empty_like(s), problem.moment)
     assert np.linalg.norm(new - s) < 1e-4 * np.linalg.norm(problem.moment)
 
 

@@ -9,10 +9,8 @@ from fedrelax.engines.linear import (
     ExactUpdate,
     GradientRounds,
     LinearProblem,
-    SequentialRounds,
     SimultaneousRounds,
     estimate_bytes,
-    local_losses,
     measure_floor,
     require_memory,
     round_bytes,
@@ -20,7 +18,6 @@ from fedrelax.engines.linear import (
     solve_conjugate,
 )
 from fedrelax.engines.linear.memory import available_bytes
-from fedrelax.engines.linear.ordering import spread
 from fedrelax.errors import FedRelaxError
 
 from .linear_networks import dense_solution, random_net
@@ -64,87 +61,6 @@ def test_few_rows_are_kept_as_rows_and_many_as_products():
         )
 
 
-def test_progress_counts_nodes():
-    seen = []
-    random_net(0).problem(progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (16, 16)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    done = []
-    ExactUpdate(random_net(0).problem(), 1.0, progress=lambda k, n: done.append((k, n)))
-    assert done == [(8, 8)]
-
-
-@pytest.mark.parametrize("common", [False, True])
-def test_reordering_changes_no_result(common):
-    rng = np.random.default_rng(0)
-    A = grid(12, rng)
-    n = A.shape[0]
-    X, y = rng.normal(size=(n, 5, 3)), rng.normal(size=(n, 5))
-    public = rng.normal(size=(9, 3)) if common else rng.normal(size=(n, 9, 3))
-    start = rng.normal(size=(n, 3))
-    found = []
-    for reorder in (False, True):
-        problem = LinearProblem(X, y, A, public, reorder=reorder)
-        assert problem.reordered is reorder
-        update = ExactUpdate(problem, 0.5)
-        gradient = GradientRounds(problem, 0.5, start)
-        simultaneous, sequential = (
-            SimultaneousRounds(update, start),
-            SequentialRounds(update, start),
-        )
-        for _ in range(3):
-            gradient.step()
-            simultaneous.step()
-            sequential.step()
-        found.append(
-            np.stack(
-                [
-                    gradient.models[:, :, 0],
-                    simultaneous.models[:, :, 0],
-                    sequential.models[:, :, 0],
-                    solve_accelerated(update, start, tol=1e-12).models[:, :, 0],
-                    np.broadcast_to(local_losses(problem, start)[:, None], (n, 3)),
-                ]
-            )
-        )
-    assert spread(problem.adjacency) < spread(A) / 3
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-9)
-
-
-def test_nodes_are_reordered_only_where_it_pays():
-    rng = np.random.default_rng(0)
-
-    def reordered(A):
-        n = A.shape[0]
-        X = np.zeros((n, 1, 40))
-        return LinearProblem(X, np.zeros((n, 1)), A, np.ones((1, 40))).reordered
-
-    assert reordered(grid(150, rng))
-    assert not reordered(grid(20, rng))
-    ends = rng.integers(0, 22_500, (2, 112_500))
-    ends = ends[:, ends[0] != ends[1]]
-    B = sparse.csr_array((np.ones(ends.shape[1]), ends), shape=(22_500, 22_500))
-    assert not reordered(sparse.csr_array(B + B.T))
-
-
-@pytest.mark.parametrize("common", [False, True])
-def test_float32_is_close_to_float64(common):
-    net = random_net(7, common=common, least_rows=6, most_rows=9, q=2, intercept=True)
-    exact = dense_solution(net, 0.3, "paper")
-    problem = net.problem(dtype=np.float32)
-    assert problem.moment.dtype == problem.own.array.dtype == np.float32
-    update = ExactUpdate(problem, 0.3)
-    found = solve_accelerated(update, tol=1e-6)
-    assert found.models.dtype == np.float32
-    np.testing.assert_allclose(found.models, exact, atol=1e-3 * np.abs(exact).max())
-    rounds = GradientRounds(problem, 0.3)
-    other = GradientRounds(net.problem(), 0.3)
-    for _ in range(50):
-        rounds.step()
-        other.step()
-    np.testing.assert_allclose(rounds.models, other.models, atol=1e-3)
-
-
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("ridge", [0.0, 0.7])
 def test_alone_a_node_fits_like_scikit_learn_even_when_rank_deficient(intercept, ridge):
@@ -173,16 +89,6 @@ def test_a_node_without_rows_follows_its_neighbours():
     net.X[2], net.y[2] = net.X[2][:0], net.y[2][:0]
     W = solve_conjugate(ExactUpdate(net.problem(), 0.5), tol=1e-12).models
     np.testing.assert_allclose(W, dense_solution(net, 0.5, "paper"), rtol=1e-8, atol=1e-9)
-
-
-def test_overwrite_gives_the_same_update_and_spends_the_problem():
-    net = random_net(0, least_rows=6, most_rows=9)
-    kept, spent = net.problem(), net.problem()
-    one, other = ExactUpdate(kept, 0.5), ExactUpdate(spent, 0.5, overwrite=True)
-    np.testing.assert_array_equal(one.inverse, other.inverse)
-    np.testing.assert_array_equal(solve_accelerated(one).models, solve_accelerated(other).models)
-    with pytest.raises(FedRelaxError, match="overwrite"):
-        ExactUpdate(spent, 0.1)
 
 
 def test_the_estimate_covers_what_is_stored():
@@ -241,7 +147,6 @@ LINE = sparse.csr_array(np.eye(3, k=1) + np.eye(3, k=-1))
         ((X, Y, LINE, np.ones((2, 5, 2))), {}, "2 sets for 3 nodes"),
         ((X, Y, LINE, P), {"ridge": [1.0, 2.0]}, "ridge"),
         ((X, Y, LINE, P), {"ridge": -1.0}, "ridge"),
-        ((X, Y, LINE, P), {"dtype": np.int64}, "dtype"),
         ((np.where(np.arange(3)[:, None, None] == 1, np.nan, X), Y, LINE, P), {}, "node 1 "),
         ((X, Y, LINE, np.full((5, 2), np.inf)), {}, "common set"),
         ((X.reshape(12, 2), Y.ravel(), LINE, P), {"offsets": [0, 4, 8, 11]}, "from 0 to"),

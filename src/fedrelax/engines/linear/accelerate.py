@@ -25,7 +25,7 @@ PATIENCE = 20
 
 @dataclass
 class Solution:
-    """Models (n, d, q) in the given order, rounds used, ``|b - K w| / |b|`` round by round."""
+    """Models (n, d, q) rounds used, ``|b - K w| / |b|`` round by round."""
 
     models: AnyArray
     rounds: int
@@ -115,7 +115,7 @@ def solve_accelerated(
     def operator(p: AnyArray, out: AnyArray) -> AnyArray:
         return np.subtract(p, update.pass_on(p, out), out=out)
 
-    s = update.problem.stored(initial)
+    s = update.problem.start(initial)
     r = b.copy()
     if initial is not None:
         s = update.sources(s)
@@ -134,7 +134,7 @@ def solve_accelerated(
         long = InducedReduction(operator, s, r)
         while go_on:
             go_on = log.add(long.step() / scale)
-    return log.solution(update.problem.given(update.models(s)))
+    return log.solution(update.models(s))
 
 
 def solve_conjugate(
@@ -162,7 +162,7 @@ def solve_conjugate(
     b = problem.moment
     scale = scale_of(b)
     log = _Log(tol, max_rounds, progress)
-    x = problem.stored(initial)
+    x = problem.start(initial)
     r = b.copy()
     if initial is not None:
         r -= update.sources(x)
@@ -172,13 +172,13 @@ def solve_conjugate(
     rz = dot(r, z)
     if not rz > 0:
         log.add(norm(r) / scale)
-        return log.solution(problem.given(x))
+        return log.solution(x)
     while True:
         np.subtract(Mp, coupling(p, Kp), out=Kp)
         curvature = dot(p, Kp)
         if not curvature > 0:
             break
-        step = x.dtype.type(rz / curvature)
+        step = rz / curvature
         np.multiply(p, step, out=z)
         x += z
         Kp *= step
@@ -187,9 +187,9 @@ def solve_conjugate(
             break
         update.models(r, z)
         rz, before = dot(r, z), rz
-        ratio = x.dtype.type(rz / before)
+        ratio = rz / before
         p *= ratio
         p += z
         Mp *= ratio
         Mp += r
-    return log.solution(problem.given(x))
+    return log.solution(x)

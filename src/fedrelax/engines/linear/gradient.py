@@ -52,7 +52,7 @@ class GradientRounds:
         self.rate = rate
         self.rounds = 0
         self._silent = first_exchange == "zeros"
-        self.W = problem.stored(initial)
+        self.W = problem.start(initial)
         self._half, self._work = np.empty_like(self.W), np.empty_like(self.W)
         self._rmsprop = None
         if rule == "rmsprop":
@@ -60,14 +60,12 @@ class GradientRounds:
         self._join(NeighbourTerms(problem, alpha, system))
         self._has_ridge = bool(problem.ridge.any())
         self._ridge = problem.ridge[:, :, None]
-        if self._has_ridge:
-            self._ridge = self._ridge.astype(problem.dtype)
 
     def _join(self, coupling: NeighbourTerms) -> None:
         problem = self.problem = coupling.problem
         self.coupling = coupling
         self._matrix = None if problem.public is None else node_matrices(coupling)
-        self._degree = problem.degree.astype(problem.dtype)[:, None, None]
+        self._degree = problem.degree[:, None, None]
 
     def rewire(self, edges: Any) -> None:
         """Go on with another graph; models and the step rule's memory stay."""
@@ -106,10 +104,10 @@ class GradientRounds:
         self.rounds += 1
 
     def gradient(self) -> AnyArray:
-        """Return the gradient at the current models, in the given order of nodes."""
-        return self.problem.given(2 * self._half_gradient())
+        """Return the gradient at the current models."""
+        return 2 * self._half_gradient()
 
     @property
     def models(self) -> AnyArray:
-        """All models (n, d, q) in the given order of nodes."""
-        return self.problem.given(self.W)
+        """All models (n, d, q)."""
+        return self.W.copy()

@@ -28,7 +28,7 @@ def invert(matrices: AnyArray, least: FloatArray | None = None) -> Inverses:
     """
     M = np.asarray(matrices, dtype=np.float64)
     d = M.shape[-1]
-    cut = d * float(np.finfo(matrices.dtype).eps)
+    cut = d * float(np.finfo(np.float64).eps)
     hopeless = np.zeros(len(M), dtype=bool)
     try:
         inverse = np.linalg.inv(M)

@@ -34,15 +34,15 @@ class TruncatedResidual:
         np.copyto(p, self.r)
         self.operator(p, image)
         for old, old_image in self._pairs:
-            share = image.dtype.type(dot(old_image, image))
+            share = dot(old_image, image)
             p -= np.multiply(old, share, out=self._work)
             image -= np.multiply(old_image, share, out=self._work)
-        size = image.dtype.type(norm(image))
+        size = norm(image)
         if size == 0:
             return norm(self.r)
         p /= size
         image /= size
-        along = image.dtype.type(dot(image, self.r))
+        along = dot(image, self.r)
         self.s += np.multiply(p, along, out=self._work)
         self.r -= np.multiply(image, along, out=self._work)
         self._pairs.append((p, image))
@@ -62,7 +62,7 @@ class InducedReduction:
         self.shape = s.shape
         size = min(size, max(1, self.s.size - 1))
         shadow = np.random.default_rng(0).standard_normal((self.s.size, size))
-        self._shadow = np.ascontiguousarray(np.linalg.qr(shadow)[0].T, dtype=s.dtype)
+        self._shadow = np.ascontiguousarray(np.linalg.qr(shadow)[0].T)
         self._steps = self._run(size)
 
     def step(self) -> float:
@@ -76,34 +76,34 @@ class InducedReduction:
 
     def _run(self, size: int) -> Iterator[None]:
         r, s, shadow = self.r, self.s, self._shadow
-        G = np.zeros((size, r.size), dtype=r.dtype)
+        G = np.zeros((size, r.size))
         U = np.zeros_like(G)
         M: FloatArray = np.eye(size)
         omega = 1.0
         while True:
-            f = (shadow @ r).astype(np.float64)
+            f = shadow @ r
             for k in range(size):
-                c = np.linalg.lstsq(M[k:, k:], f[k:], rcond=None)[0].astype(r.dtype)
+                c = np.linalg.lstsq(M[k:, k:], f[k:], rcond=None)[0]
                 v = r - c @ G[k:]
-                u = r.dtype.type(omega) * v + c @ U[k:]
+                u = omega * v + c @ U[k:]
                 g = self._product(u)
                 for i in range(k):
-                    share = r.dtype.type(shadow[i] @ g / M[i, i]) if M[i, i] else r.dtype.type(0)
+                    share = shadow[i] @ g / M[i, i] if M[i, i] else 0.0
                     g -= share * G[i]
                     u -= share * U[i]
                 G[k], U[k] = g, u
                 M[k:, k] = shadow[k:] @ g
                 if M[k, k]:
                     beta = f[k] / M[k, k]
-                    r -= r.dtype.type(beta) * g
-                    s += r.dtype.type(beta) * u
+                    r -= beta * g
+                    s += beta * u
                     f[k + 1 :] -= beta * M[k + 1 :, k]
                 f[k] = 0.0
                 yield
             image = self._product(r)
             omega = self._omega(image)
-            s += r.dtype.type(omega) * r
-            r -= r.dtype.type(omega) * image
+            s += omega * r
+            r -= omega * image
             yield
 
     def _omega(self, image: AnyArray) -> float:

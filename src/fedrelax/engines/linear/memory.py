@@ -7,9 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from fedrelax.errors import FedRelaxError
 
 Public = Literal["common", "per-node"]
@@ -27,14 +24,13 @@ def problem_bytes(
     *,
     m: int | None = None,
     m_pub: int | None = None,
-    dtype: npt.DTypeLike = np.float64,
 ) -> int:
     """Return the bytes of a stored problem; ``m_pub`` None means one common public set."""
-    size = np.dtype(dtype).itemsize
+    size = 8
     own = n * min(d, d if m is None else m) * d * size
     public = d * d * 8 if m_pub is None else n * min(d, m_pub) * d * size
     graph = 2 * n_edges * (size + 4) + 4 * n
-    return own + public + graph + n * d * q * size + n * (8 * q + 8 * d + 24)
+    return own + public + graph + n * d * q * size + n * (8 * q + 8 * d + 8)
 
 
 def estimate_bytes(
@@ -46,7 +42,6 @@ def estimate_bytes(
     public: Public = "common",
     m: int | None = None,
     m_pub: int | None = None,
-    dtype: npt.DTypeLike = np.float64,
     method: Method = "rounds",
 ) -> int:
     """Return the peak bytes of building and solving a problem, without the caller's own arrays.
@@ -59,10 +54,10 @@ def estimate_bytes(
     >>> round(estimate_bytes(1_000_000, 10, 1, 5_000_000, method="conjugate") / 1e9, 1)
     2.6
     """
-    size = np.dtype(dtype).itemsize
+    size = 8
     common = public == "common"
     rows = None if common else (d if m_pub is None else m_pub)
-    total = problem_bytes(n, d, q, n_edges, m=m, m_pub=rows, dtype=dtype)
+    total = problem_bytes(n, d, q, n_edges, m=m, m_pub=rows)
     matrices = int(method != "gradient") + int(not common and method != "conjugate")
     return total + n * d * d * size * matrices + _VECTORS[method] * n * d * q * size + BUFFERS
 

@@ -25,7 +25,7 @@ class NeighbourSums:
         self.n = n
         self.graph = adjacency
         if scale != 1.0:
-            data = adjacency.data * adjacency.dtype.type(scale)
+            data = adjacency.data * scale
             self.graph = sparse.csr_array(
                 (data, adjacency.indices, adjacency.indptr), shape=adjacency.shape
             )
@@ -33,11 +33,11 @@ class NeighbourSums:
         if n * n <= DENSE_MOST and adjacency.nnz >= DENSE_SHARE * n * n:
             cut = max(1, -(-n * n * width // SMALL_PRODUCT))
             rows = -(-n // cut)
-            self._dense = np.zeros((cut, rows, n), dtype=adjacency.dtype)
+            self._dense = np.zeros((cut, rows, n))
             self._dense.reshape(-1, n)[:n] = self.graph.toarray()
-            self._sums = np.empty((cut, rows, width), dtype=adjacency.dtype)
+            self._sums = np.empty((cut, rows, width))
             return
-        few = max(1, PART_BYTES // (width * adjacency.dtype.itemsize))
+        few = max(1, PART_BYTES // (width * 8))
         self._parts = [_rows(self.graph, lo, min(lo + few, n)) for lo in range(0, n, few)]
 
     @property

@@ -11,20 +11,19 @@ from fedrelax.typing import FloatArray
 
 
 def local_losses(problem: LinearProblem, models: npt.ArrayLike) -> FloatArray:
-    """Return ``|X_i w_i - y_i|^2/m_i + w_i'R_i w_i`` per node, in the given order."""
-    problem.require_own()
-    W = problem.stored(models)
+    """Return ``|X_i w_i - y_i|^2/m_i + w_i'R_i w_i`` per node."""
+    W = problem.start(models)
     inner = problem.own.apply(W, np.empty_like(W)) - 2 * problem.moment
     inner += problem.ridge[:, :, None] * W
-    loss: FloatArray = (W.astype(np.float64) * inner).sum(axis=(1, 2)) + problem.power.sum(axis=1)
-    return loss[problem.position]
+    loss: FloatArray = (W * inner).sum(axis=(1, 2)) + problem.power.sum(axis=1)
+    return loss
 
 
 def variations(problem: LinearProblem, models: npt.ArrayLike) -> FloatArray:
     """Return ``sum_j A_ij (w_i - w_j)'Q_j(w_i - w_j)`` per node i; GTV is their sum."""
-    W = problem.stored(models).astype(np.float64)
+    W = problem.start(models)
     total: FloatArray = Variation(problem).nodes(W, W)
-    return total[problem.position]
+    return total
 
 
 def objective(problem: LinearProblem, models: npt.ArrayLike, alpha: float) -> float:

@@ -17,7 +17,7 @@ class SimultaneousRounds:
     """The paper's order: every node answers its neighbours' models of the last round.
 
     ``damping`` keeps that share of the old models: ``w <- (1 - damping) argmin + damping w``.
-    The start is zero models, or ``initial`` in the given order of nodes.
+    The start is zero models, or ``initial``.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class SimultaneousRounds:
         self.update = update
         self.damping = _checked(damping)
         self.rounds = 0
-        start = update.problem.stored(initial)
+        start = update.problem.start(initial)
         self._first = None if initial is None else start
         self.s = start if initial is None else update.sources(start)
         self._next = np.empty_like(self.s)
@@ -60,10 +60,10 @@ class SimultaneousRounds:
 
     @property
     def models(self) -> AnyArray:
-        """All models (n, d, q) in the given order of nodes."""
+        """All models (n, d, q)."""
         if self._first is not None:
-            return self.update.problem.given(self._first)
-        return self.update.problem.given(self.update.models(self.s))
+            return self._first.copy()
+        return self.update.models(self.s)
 
 
 class SequentialRounds:
@@ -81,13 +81,13 @@ class SequentialRounds:
         self.update = update
         self.damping = _checked(damping)
         self.rounds = 0
-        self.messages = problem.stored(initial)
+        self.messages = problem.start(initial)
         self.W = self.messages.copy()
         self.s = np.zeros_like(self.W)
         self._sent = update.coupling.on_public(self.messages, np.empty_like(self.W))
         self._scale = scale_of(problem.moment)
         graph = update.coupling.exchange.graph
-        self._levels = [(nodes, graph[nodes]) for nodes in levels(graph, problem.order)]
+        self._levels = [(nodes, graph[nodes]) for nodes in levels(graph)]
 
     def step(self) -> None:
         """Run one pass over all nodes."""
@@ -120,8 +120,8 @@ class SequentialRounds:
 
     @property
     def models(self) -> AnyArray:
-        """All models (n, d, q) in the given order of nodes."""
-        return self.update.problem.given(self.W)
+        """All models (n, d, q)."""
+        return self.W.copy()
 
 
 def _checked(damping: float) -> float:
@@ -136,14 +136,11 @@ def _sums(graph: Any, values: AnyArray) -> AnyArray:
     return np.asarray(flat).reshape(graph.shape[0], *values.shape[1:])
 
 
-def levels(adjacency: Any, order: IntArray) -> list[IntArray]:
-    """Group stored nodes: a node comes after all its neighbours of smaller given number.
-
-    ``order`` maps a stored place to the given number. Nodes of one group share no edge.
-    """
+def levels(adjacency: Any) -> list[IntArray]:
+    """Group nodes: one comes after all its neighbours of smaller number; no group has an edge."""
     n = adjacency.shape[0]
     rows = np.repeat(np.arange(n), np.diff(adjacency.indptr))
-    later = order[adjacency.indices] > order[rows]
+    later = adjacency.indices > rows
     starts = np.concatenate([[0], np.cumsum(later)])[adjacency.indptr]
     targets = adjacency.indices[later]
     waiting = np.diff(adjacency.indptr) - np.diff(starts)

@@ -11,10 +11,9 @@ from scipy import sparse
 
 from fedrelax.engines.linear.blocks import Blocks
 from fedrelax.engines.linear.memory import problem_bytes, require_memory
-from fedrelax.engines.linear.ordering import cache_order
-from fedrelax.engines.linear.rows import NodeRows, Progress, build_blocks
+from fedrelax.engines.linear.rows import NodeRows, build_blocks
 from fedrelax.errors import FedRelaxError
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray
 
 
 class LinearProblem:
@@ -36,9 +35,6 @@ class LinearProblem:
     scaling : "mean" as above; "rows" leaves out the divisions by m_i and m_pub(j).
     level : share of the coupling that also holds for the level: ``Q - (1 - level) x x'`` takes the place
         of Q, with x the mean public row; for a common set.
-    reorder : True, False, or None to store nodes in reverse Cuthill-McKee order where it pays.
-        Arrays of this class are in stored order; ``stored`` and ``given`` translate.
-    progress : called as ``progress(nodes_done, nodes_total)`` while products are formed.
     """
 
     def __init__(
@@ -54,15 +50,9 @@ class LinearProblem:
         ridge: npt.ArrayLike = 0.0,
         scaling: Literal["mean", "rows"] = "mean",
         level: float = 1.0,
-        dtype: npt.DTypeLike = np.float64,
-        reorder: bool | None = None,
-        progress: Progress | None = None,
     ) -> None:
-        self.dtype = np.dtype(dtype)
         if scaling not in ("mean", "rows"):
             raise FedRelaxError(f"scaling: expected 'mean' or 'rows', found {scaling!r}")
-        if self.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
-            raise FedRelaxError(f"dtype: expected float64 or float32, found {self.dtype}")
         rows = NodeRows(X, offsets, name="X")
         targets = _targets(y, rows)
         self.n, self.d, self.q = rows.n, rows.d + bool(intercept), targets.shape[1]
@@ -82,30 +72,19 @@ class LinearProblem:
                 graph.nnz // 2,
                 m=rows.most,
                 m_pub=None if public_rows is None else public_rows.most,
-                dtype=self.dtype,
             ),
             n=self.n,
             d=self.d,
             common=is_common,
         )
-        self._place(graph, reorder)
+        self._join(graph)
         self.ridge = self._ridge(ridge)
-        total = self.n * (1 if public_rows is None else 2)
-
-        def report(done: int) -> None:
-            if progress is not None:
-                progress(done, total)
-
         self.own, self.moment, self.power = build_blocks(
             rows,
             intercept=self.intercept,
-            position=self.position,
-            dtype=self.dtype,
             targets=targets,
             scaling=scaling,
-            progress=report,
         )
-        self.spent = False
         self.common: FloatArray | None = None
         self.whole: FloatArray | None = None
         """Q itself, where ``common`` has a share of the level only."""
@@ -122,27 +101,15 @@ class LinearProblem:
             self.public = build_blocks(
                 public_rows,
                 intercept=self.intercept,
-                position=self.position,
-                dtype=self.dtype,
                 scaling=scaling,
-                progress=lambda done: report(self.n + done),
             )[0]
 
-    def _place(self, graph: Any, reorder: bool | None) -> None:
-        """Choose the stored order of nodes and bring the graph into it."""
-        row_bytes = self.d * self.q * self.dtype.itemsize
-        order = cache_order(graph, row_bytes, reorder)
-        self.order: IntArray = np.arange(self.n) if order is None else order
-        self.position: IntArray = np.empty(self.n, dtype=np.int64)
-        self.position[self.order] = np.arange(self.n)
-        self.reordered = order is not None
-        if self.reordered:
-            graph = graph[self.order][:, self.order]
-            graph.sort_indices()
+    def _join(self, graph: Any) -> None:
+        """Keep the graph with the smallest indices that do."""
         index = np.int32 if max(graph.nnz, self.n) < np.iinfo(np.int32).max else np.int64
         self.adjacency = sparse.csr_array(
             (
-                graph.data.astype(self.dtype, copy=False),
+                graph.data,
                 graph.indices.astype(index, copy=False),
                 graph.indptr.astype(index, copy=False),
             ),
@@ -151,19 +118,17 @@ class LinearProblem:
         self.degree: FloatArray = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1)
 
     def on(self, edges: Any) -> LinearProblem:
-        """Return the problem on another graph, a CSR matrix in the given order of nodes.
+        """Return the problem on another graph, a CSR matrix in the same order of nodes.
 
         The rows' products are shared, not copied.
         """
-        if self.reordered:
-            raise FedRelaxError("problem: nodes are stored in another order; use reorder=False")
         other = copy.copy(self)
-        other.adjacency = sparse.csr_array(edges, dtype=self.dtype)
+        other.adjacency = sparse.csr_array(edges, dtype=np.float64)
         other.degree = np.asarray(edges.sum(axis=1), dtype=np.float64).reshape(-1)
         return other
 
     def _ridge(self, ridge: npt.ArrayLike) -> FloatArray:
-        """Return the diagonals of all ``R_i`` (n, d), in stored order."""
+        """Return the diagonals of all ``R_i`` (n, d)."""
         value = np.asarray(ridge, dtype=np.float64)
         features = self.d - self.intercept
         shapes = ((), (self.n,), (self.n, features))
@@ -178,44 +143,32 @@ class LinearProblem:
             row[features:] = 0.0
             return np.broadcast_to(row, (self.n, self.d))
         diagonal: FloatArray = np.zeros((self.n, self.d))
-        diagonal[:, :features] = value[self.order].reshape(self.n, -1)
+        diagonal[:, :features] = value.reshape(self.n, -1)
         return diagonal
-
-    def require_own(self) -> None:
-        """Refuse further use after an update has overwritten the nodes' Gram matrices."""
-        if self.spent:
-            raise FedRelaxError(
-                "problem: an update built with overwrite=True has taken its matrices; build the "
-                "problem anew, or the update without overwrite"
-            )
 
     @property
     def nbytes(self) -> int:
         """Bytes of the stored problem."""
         kept = self.own.nbytes + self.moment.nbytes + self.power.nbytes
         kept += self.ridge.nbytes if self.ridge.strides[0] else 0
-        kept += self.degree.nbytes + self.order.nbytes + self.position.nbytes
+        kept += self.degree.nbytes
         A = self.adjacency
         kept += A.data.nbytes + A.indices.nbytes + A.indptr.nbytes
         kept += 0 if self.public is None else self.public.nbytes
         return int(kept + (0 if self.common is None else self.common.nbytes))
 
-    def stored(self, W: npt.ArrayLike | None) -> AnyArray:
-        """Return models (n, d, q) or (n, d) in stored order and precision; zeros for None."""
+    def start(self, W: npt.ArrayLike | None) -> FloatArray:
+        """Return a copy of models (n, d, q) or (n, d) to start from; zeros for None."""
         if W is None:
-            return np.zeros((self.n, self.d, self.q), dtype=self.dtype)
-        given = np.asarray(W)
+            return np.zeros((self.n, self.d, self.q))
+        given = np.array(W, dtype=np.float64)
         if given.ndim == 2:
             given = given[:, :, None]
         if given.shape != (self.n, self.d, self.q):
             raise FedRelaxError(
                 f"initial models: expected shape {(self.n, self.d, self.q)}, found {given.shape}"
             )
-        return np.ascontiguousarray(given[self.order], dtype=self.dtype)
-
-    def given(self, W: AnyArray) -> AnyArray:
-        """Return a copy of stored models in the order in which nodes were given."""
-        return W[self.position] if self.reordered else W.copy()
+        return given
 
 
 def check_adjacency(adjacency: Any, n: int) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ from fedrelax.engines.linear.blocks import Blocks
 from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
-Progress = Callable[[int, int], None]
 BUFFER_NUMBERS = 1 << 20
 """Numbers in one buffer of rows: 8 MB."""
 
@@ -96,50 +95,41 @@ def build_blocks(
     rows: NodeRows,
     *,
     intercept: bool,
-    position: IntArray,
-    dtype: npt.DTypeLike,
     targets: AnyArray | None = None,
     scaling: str = "mean",
-    progress: Callable[[int], None] | None = None,
 ) -> tuple[Blocks, AnyArray, FloatArray]:
     """Return ``G_i = X_i' X_i / m_i``, ``b_i = X_i' y_i / m_i`` and ``|y_i|^2 / m_i``.
 
-    With ``scaling`` "rows" nothing is divided by m_i. Node i goes to place ``position[i]``. Without
-    targets the last two are empty. Products are formed in float64 and stored as ``dtype``; a node
+    With ``scaling`` "rows" nothing is divided by m_i. Without targets the last two are empty. A node
     without rows gets zeros.
     """
     d = rows.d + intercept
     q = 0 if targets is None else targets.shape[1]
     low_rank = uses_rows(rows.most, d)
-    stored = np.zeros((rows.n, rows.most if low_rank else d, d), dtype=dtype)
-    moment = np.zeros((rows.n, d, q), dtype=dtype)
+    stored = np.zeros((rows.n, rows.most if low_rank else d, d))
+    moment = np.zeros((rows.n, d, q))
     power = np.zeros((rows.n, q))
-    done = 0
     for nodes, take, mask in rows.groups(targets):
         X = rows.padded(take, mask, intercept)
         root = np.sqrt(np.maximum(rows.counts[nodes], 1))[:, None, None]
         if scaling == "mean":
             X /= root
-        to = position[nodes]
         flipped = X.transpose(0, 2, 1)
         if low_rank:
-            stored[to, : X.shape[1]] = X
+            stored[nodes, : X.shape[1]] = X
         else:
-            stored[to] = flipped @ X
+            stored[nodes] = flipped @ X
         sound = np.isfinite(X).all(axis=(1, 2))
         if targets is not None and X.shape[1]:
             y = np.where(mask[:, :, None], targets[take], 0.0)
             if scaling == "mean":
                 y /= root
-            moment[to] = flipped @ y
-            power[to] = np.square(y).sum(axis=1)
+            moment[nodes] = flipped @ y
+            power[nodes] = np.square(y).sum(axis=1)
             sound &= np.isfinite(y).all(axis=(1, 2))
         if not sound.all():
             raise FedRelaxError(
                 f"{rows.name}: node {int(nodes[~sound][0])} (counting from 0) holds a value that "
                 "is not a finite number; clean or impute its rows"
             )
-        done += len(nodes)
-        if progress is not None:
-            progress(done)
     return Blocks(stored, low_rank=low_rank), moment, power

@@ -179,7 +179,6 @@ class LinearNetwork:
             ridge=penalty,
             scaling="mean" if weighting == "mean" else "rows",
             level=level,
-            reorder=False,
         )
 
 

@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedrelax.engines.linear.blocks import Blocks
 from fedrelax.engines.linear.inverse import invert
 from fedrelax.engines.linear.memory import require_memory
 from fedrelax.engines.linear.neighbours import NeighbourSums, times_common
 from fedrelax.engines.linear.problem import LinearProblem
-from fedrelax.engines.linear.rows import BUFFER_NUMBERS, Progress
+from fedrelax.engines.linear.rows import BUFFER_NUMBERS
 from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray, FloatArray
 
@@ -34,7 +33,6 @@ class NeighbourTerms:
             raise FedRelaxError(f"alpha: expected a number >= 0, found {alpha}")
         if system not in ("paper", "symmetric"):
             raise FedRelaxError(f"system: expected 'paper' or 'symmetric', found {system!r}")
-        problem.require_own()
         self.problem = problem
         self.alpha = float(alpha)
         self.system = system
@@ -42,10 +40,10 @@ class NeighbourTerms:
         self.symmetric = system == "symmetric" and problem.public is not None
         self.common: AnyArray | None = None
         if problem.common is not None:
-            self.common = (twice * self.alpha * problem.common).astype(problem.dtype)
+            self.common = twice * self.alpha * problem.common
         scale = self.alpha if problem.common is None else 1.0
         self.exchange = NeighbourSums(problem.adjacency, problem.d * problem.q, scale)
-        self._u = np.empty((problem.n, problem.d, problem.q), dtype=problem.dtype)
+        self._u = np.empty((problem.n, problem.d, problem.q))
         self._v = np.empty_like(self._u) if self.symmetric else self._u
 
     def on_public(self, W: AnyArray, out: AnyArray) -> AnyArray:
@@ -59,7 +57,7 @@ class NeighbourTerms:
         return self.problem.public.apply(W, out)
 
     def __call__(self, W: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:
-        """Write ``start`` plus the coupling of models ``W``, both in stored order."""
+        """Write ``start`` plus the coupling of models ``W``."""
         exchange = self.exchange
         if not self.symmetric:
             return exchange(self.on_public(W, self._u), out, start)
@@ -85,15 +83,10 @@ class NeighbourTerms:
                 matrices[:, a, :] += (self.alpha * problem.degree[:, None]) * row
 
 
-def node_matrices(coupling: NeighbourTerms, *, overwrite: bool = False) -> AnyArray:
-    """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (n, d, d), in place of H if asked."""
+def node_matrices(coupling: NeighbourTerms) -> AnyArray:
+    """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (n, d, d)."""
     problem = coupling.problem
-    if overwrite and not problem.own.low_rank:
-        M = problem.own.array
-        problem.own = Blocks(np.empty((0, 0, problem.d), dtype=problem.dtype), low_rank=True)
-        problem.spent = True
-    else:
-        M = problem.own.dense().copy() if not problem.own.low_rank else problem.own.dense()
+    M = problem.own.dense() if problem.own.low_rank else problem.own.dense().copy()
     coupling.diagonal(M)
     steps = np.arange(problem.d)
     M[:, steps, steps] += problem.ridge
@@ -120,9 +113,6 @@ class ExactUpdate:
     (``minimum_norm="all"``), or over all but the intercept ("coefficients": scikit-learn's choice,
     and the same thing without an intercept), or with the least ``|C w_i|`` for a given matrix C.
     ``condition`` and ``rank`` tell, node by node, how safe the inverses are.
-
-    ``overwrite`` builds the inverses in the problem's own Gram matrices, to halve the peak; the
-    problem then serves no other update.
     """
 
     def __init__(
@@ -133,22 +123,20 @@ class ExactUpdate:
         system: System = "paper",
         minimum_norm: MinimumNorm = "coefficients",
         fused: bool = True,
-        overwrite: bool = False,
-        progress: Progress | None = None,
     ) -> None:
         self.problem = problem
         self.coupling = NeighbourTerms(problem, alpha, system)
         self._minimum_norm: MinimumNorm = minimum_norm
         self._own: AnyArray | None = None
         fused = fused and system == "paper" and problem.public is not None
-        block = problem.n * problem.d**2 * problem.dtype.itemsize
+        block = problem.n * problem.d**2 * 8
         require_memory(
-            block * (int(fused) + (not overwrite)),
+            block * (1 + fused),
             n=problem.n,
             d=problem.d,
             common=problem.public is None,
         )
-        self.inverse = node_matrices(self.coupling, overwrite=overwrite)
+        self.inverse = node_matrices(self.coupling)
         self.fused = np.empty_like(self.inverse) if fused else None
         least = _least(problem, minimum_norm)
         self.condition = np.empty(problem.n)
@@ -162,9 +150,7 @@ class ExactUpdate:
             if self.fused is not None:
                 assert problem.public is not None
                 np.matmul(problem.public.dense(part), found.matrices, out=self.fused[part])
-            if progress is not None:
-                progress(part.stop, problem.n)
-        self._w = np.empty((problem.n, problem.d, problem.q), dtype=problem.dtype)
+        self._w = np.empty((problem.n, problem.d, problem.q))
 
     def on(self, edges: Any) -> ExactUpdate:
         """Return the update on another graph, with the same settings.
@@ -211,7 +197,7 @@ class ExactUpdate:
         return int(self.inverse.nbytes + fused + 2 * self._w.nbytes)
 
     def models(self, s: AnyArray, out: AnyArray | None = None) -> AnyArray:
-        """Return ``w = M^-1 s`` in stored order."""
+        """Return ``w = M^-1 s``."""
         return np.matmul(self.inverse, s, out=np.empty_like(s) if out is None else out)
 
     def sources(self, W: AnyArray) -> AnyArray:
@@ -220,9 +206,9 @@ class ExactUpdate:
         if common is None:
             return np.asarray(np.matmul(node_matrices(self.coupling), W))
         s = times_common(W, common, np.empty_like(W))
-        s *= problem.degree.astype(problem.dtype)[:, None, None]
+        s *= problem.degree[:, None, None]
         s += problem.own.apply(W, np.empty_like(W))
-        s += problem.ridge.astype(problem.dtype)[:, :, None] * W
+        s += problem.ridge[:, :, None] * W
         return s
 
     def advance(self, s: AnyArray, out: AnyArray) -> AnyArray:

@@ -24,7 +24,7 @@ class Variation:
 
     def __init__(self, problem: LinearProblem, counts: float | FloatArray = 1.0) -> None:
         self.problem = problem
-        self._graph = problem.adjacency.astype(np.float64)
+        self._graph = problem.adjacency
         self._learner = np.repeat(np.arange(problem.n), np.diff(self._graph.indptr))
         self._counts = np.broadcast_to(np.asarray(counts, dtype=np.float64), problem.n)
         self._root: FloatArray | None = None
