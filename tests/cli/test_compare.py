@@ -202,8 +202,7 @@ def test_fedrelax_has_the_rounds_and_wirings_of_the_tables_own_models_and_graph(
     from sklearn.base import clone
 
     from fedrelax import FedRelaxRegressor, Graph, Network
-    from fedrelax.cli.compare import ways_of
-    from fedrelax.cli.config import CompareConfig
+    from fedrelax.cli.compare import CompareConfig, ways_of
     from fedrelax.models.names import model_by_name
 
     config = CompareConfig(data="towns.csv", node="town", target="power", wiring="auto")

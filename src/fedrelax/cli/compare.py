@@ -3,84 +3,86 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import typer
 
-from fedrelax.cli import options
-from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.options import DATA, LEARNING, OUTPUT
+from fedrelax.cli.config import command_with
+from fedrelax.cli.console import Talk
+from fedrelax.cli.options import DATA, LEARNING, OUTPUT, Check, Flag
+from fedrelax.cli.settings import Alpha, LearningConfig, Rounds
 
 FEW_TEST_ROWS = 30
 FILES = "comparison.csv, nodes.csv, comparison.json, config.toml"
 
 
-def compare(
-    data: options.Table = None,
-    node: options.Node = None,
-    target: options.Target = None,
-    features: options.Features = None,
-    task: options.Task = None,
-    drop_missing: options.DropMissing = None,
+def names(value: Any) -> Any:
+    """Accept a,b,c as well as a list."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(LearningConfig):
+    """Everything that ``fedrelax compare`` can be told."""
+
+    command: ClassVar[str] = "compare"
+
     splits: Annotated[
-        int | None,
-        typer.Option(help="How many random splits, at least 2. Default: 5.", rich_help_panel=DATA),
-    ] = None,
-    test_share: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of each node's rows that test in every split. Default: 0.2.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    model: options.Model = None,
-    model_for: options.ModelFor = None,
+        int,
+        Check(ge=2),
+        Flag(DATA, "How many random splits, at least 2. Default: 5.", before="test_share"),
+    ] = 5
     ways: Annotated[
-        str | None,
-        typer.Option(
-            help="Ways to compare besides alone and together, as a,b,c: pooled, fedmd, fedavg, "
-            "fedprox, ditto, ifca, network-lasso. Default: all that the models allow.",
-            rich_help_panel=LEARNING,
+        tuple[str, ...] | None,
+        Check(before=names),
+        Flag(
+            LEARNING,
+            "Ways to compare besides alone and together, as a,b,c: pooled, fedmd, fedavg, fedprox, "
+            "ditto, ifca, network-lasso. Default: all that the models allow.",
+            before="graph",
         ),
-    ] = None,
-    graph: options.GraphForm = None,
-    alpha: Annotated[
-        str | None,
-        typer.Option(
-            help="How much neighbours count in FedRelax, from 0 (each alone) upwards. Default: "
-            "auto, which chooses it by cross-validation on the training rows.",
-            rich_help_panel=LEARNING,
+    ] = None
+    test_share: Annotated[
+        float,
+        Check(gt=0, lt=1),
+        Flag(DATA, "Share of each node's rows that test in every split. Default: 0.2."),
+    ] = 0.2
+    alpha: Annotated[  # no argument of the estimator: the way that is compared takes it
+        Alpha,
+        Flag(
+            LEARNING,
+            "How much neighbours count in FedRelax, from 0 (each alone) upwards. Default: auto, "
+            "which chooses it by cross-validation on the training rows.",
         ),
-    ] = None,
+    ] = "auto"
     rounds: Annotated[
-        int | None,
-        typer.Option(
-            help="The most rounds of FedRelax and FedMD; cross-validation on the training rows "
-            "chooses how many. Default: 20; 200 for linear models.",
-            rich_help_panel=LEARNING,
+        Rounds,
+        Flag(
+            LEARNING,
+            "The most rounds of FedRelax and FedMD; cross-validation on the training rows chooses "
+            "how many. Default: 20; 200 for linear models.",
+            argument="rounds",
         ),
-    ] = None,
-    wiring: options.Wiring = None,
-    public: options.Public = None,
-    public_rows: options.PublicCount = None,
+    ] = None
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Directory to write; it appears whole or not at all. Default: none, only a table "
-            "is shown.",
-            rich_help_panel=OUTPUT,
+        Flag(
+            OUTPUT,
+            "Directory to write; it appears whole or not at all. Default: none, only a table is "
+            "shown.",
+            before="overwrite",
+            saved=False,
         ),
-    ] = None,
-    overwrite: options.Overwrite = None,
-    config: options.Config = None,
-    trust: options.Trust = None,
-    jobs: options.Jobs = None,
-    seed: options.Seed = None,
-    json_: options.Json = None,
-    debug: options.Debug = None,
-) -> None:
+    ] = None
+
+
+@command_with(CompareConfig)
+def compare(config: CompareConfig, talk: Talk) -> None:
     """Say whether to federate, to pool or to stay alone, before you decide.
 
     On several random splits of each node's rows, every way of learning chooses its settings on
@@ -91,21 +93,9 @@ def compare(
     [bold]Example:[/bold] fedrelax compare weather.csv --node station --target temp
     --graph knn:lat,lon:5 --splits 10
     """
-    flags = dict(locals())
-    flags["json"] = flags.pop("json_")
-    file = flags.pop("config")
-    with speaking(bool(debug), quiet=bool(json_)) as talk:
-        run_compare(file, flags, talk)
-
-
-def run_compare(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
-    """Check everything, compare, save if asked to, tell."""
-    from fedrelax.cli.config import CompareConfig, make_config
     from fedrelax.cli.inputs import effective, read_source, split_rows
     from fedrelax.storage.places import check_directory
 
-    config = make_config(CompareConfig, file, flags)
-    talk.out.quiet = config.json_
     if config.out is not None:
         check_directory(config.out, config.overwrite, "comparison")
     check_ways(config)
@@ -116,20 +106,20 @@ def run_compare(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
     settings = effective(config, source.table.task, source.table.feature_names)
     if config.out is not None:
         _save(config.out, found, settings, config.overwrite, talk)
-    if config.json_:
+    if config.json:
         _print_json(config.out, found, talk)
     else:
         _tell(config.out, found, talk)
 
 
-def check_ways(config: Any) -> None:
+def check_ways(config: CompareConfig) -> None:
     """Refuse an unknown name before the table is read."""
     from fedrelax.estimators import FedRelaxRegressor
 
     ways_of(config, FedRelaxRegressor())
 
 
-def ways_of(config: Any, estimator: Any) -> list[Any]:
+def ways_of(config: CompareConfig, estimator: Any) -> list[Any]:
     """Return the ways to compare; FedRelax has the settings, models and graph of the estimator."""
     from fedrelax.comparison import usual_ways, ways_by_name
     from fedrelax.evaluation import ALONE, TOGETHER
@@ -140,20 +130,14 @@ def ways_of(config: Any, estimator: Any) -> list[Any]:
     return ways_by_name([ALONE, *config.ways, TOGETHER], ways)
 
 
-def measure(config: Any, source: Any, talk: Talk) -> Any:
+def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
     """Run all ways on all splits, with a bar; Ctrl-C keeps the splits that are whole."""
     from fedrelax.cli.progress import start_workers
     from fedrelax.cli.training import estimator_of
     from fedrelax.comparison import compare_ways
 
     def estimator(train: Any) -> Any:
-        inputs = source.inputs(train)
-        return estimator_of(
-            inputs,
-            rounds=config.rounds,
-            public_rows=config.public_rows,
-            wiring=config.wiring,
-        )
+        return estimator_of(source.inputs(train), config)
 
     table, done = source.table, 0
     everything = np.ones(len(table.nodes), dtype=bool)  # kinds of models and graph, no rows

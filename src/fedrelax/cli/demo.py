@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.fit import FitConfig
 
 KINDS = ("logistic", "tree", "forest", "svm", "mlp", "knn", "boosting", "ridge")
 LABELLED, PUBLIC, COMPONENTS = 20, 10, 20
@@ -48,31 +49,30 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
     talk.plain(INTRODUCTION)
     inputs = digits_inputs()
     degree = len(inputs.model_names) - 1
-    outcome = train(
-        inputs,
-        talk,
-        alpha=[strength / degree for strength in STRENGTHS],
+    config = FitConfig(
+        data=Path("digits"),  # come with scikit-learn
+        node="writer",
+        target="digit",
         rounds=ROUNDS,
         public_rows=len(inputs.public),
         jobs=jobs,
-        seed=0,
-        folds=FOLDS,
+        out=out,
+        overwrite=True,
     )
+    alphas = [strength / degree for strength in STRENGTHS]
+    outcome = train(inputs, config, talk, alpha=alphas, folds=FOLDS)
     save(
-        out,
         inputs,
+        config,
         outcome,
         talk,
-        config={
+        settings={
             "command": "fedrelax demo",
             "alpha": outcome.fitted.alpha_,
             "rounds": outcome.fitted.n_rounds_,
-            "seed": 0,
+            "seed": config.seed,
         },
         comment="made by fedrelax demo; the data come with scikit-learn",
-        node_column="writer",
-        target="digit",
-        overwrite=True,
         more=[lambda draft: _write_example(draft, inputs)],
     )
     assert outcome.evaluation is not None

@@ -5,75 +5,49 @@ from __future__ import annotations
 import json
 import shlex
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
-from fedrelax.cli import options
-from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.options import DATA, LEARNING, OUTPUT
+from fedrelax.cli.config import command_with
+from fedrelax.cli.console import Talk
+from fedrelax.cli.options import OUTPUT, Flag
+from fedrelax.cli.settings import LearningConfig
 from fedrelax.errors import listing
 
 
-def fit(
-    data: options.Table = None,
-    node: options.Node = None,
-    target: options.Target = None,
-    features: options.Features = None,
-    task: options.Task = None,
-    drop_missing: options.DropMissing = None,
-    test_share: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of each node's rows that nobody trains on. Default: 0.2. "
-            "0 trains on everything and measures nothing.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    model: options.Model = None,
-    model_for: options.ModelFor = None,
-    graph: options.GraphForm = None,
-    alpha: Annotated[
-        str | None,
-        typer.Option(
-            help="How much neighbours count, from 0 (each alone) upwards. Default: auto, which "
-            "chooses alpha and the rounds by cross-validation on the training rows.",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            help="The most rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
-    wiring: options.Wiring = None,
-    public: options.Public = None,
-    public_rows: options.PublicCount = None,
+@dataclass(frozen=True, kw_only=True)
+class FitConfig(LearningConfig):
+    """Everything that ``fedrelax fit`` can be told."""
+
+    command: ClassVar[str] = "fit"
+
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory to write; it appears whole or not at all.", rich_help_panel=OUTPUT
+        Path,
+        Flag(
+            OUTPUT,
+            "Directory to write; it appears whole or not at all.",
+            before="overwrite",
+            needed="the directory to write",
+            saved=False,
         ),
-    ] = None,
-    overwrite: options.Overwrite = None,
-    config: options.Config = None,
-    trust: options.Trust = None,
+    ]
     live: Annotated[
-        bool | None,
-        typer.Option(
-            "--live",
-            help="Show the run on a page of this machine while it runs; the address is printed.",
-            rich_help_panel=OUTPUT,
+        bool,
+        Flag(
+            OUTPUT,
+            "Show the run on a page of this machine while it runs; the address is printed.",
+            spelling="--live",
+            before="jobs",
+            saved=False,
         ),
-    ] = None,
-    jobs: options.Jobs = None,
-    seed: options.Seed = None,
-    json_: options.Json = None,
-    debug: options.Debug = None,
-) -> None:
+    ] = False
+
+
+@command_with(FitConfig)
+def fit(config: FitConfig, talk: Talk) -> None:
     """Train one model per node and say whether learning together helped.
 
     A share of each node's rows is kept for testing. On it, three ways are compared: each node
@@ -83,56 +57,25 @@ def fit(
     [bold]Example:[/bold] fedrelax fit weather.csv --node station --target temp
     --graph knn:lat,lon:5 --model-for Helsinki=forest --out result
     """
-    flags = dict(locals())
-    flags["json"] = flags.pop("json_")
-    file = flags.pop("config")
-    with speaking(bool(debug), quiet=bool(json_)) as talk:
-        run_fit(file, flags, talk)
-
-
-def run_fit(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
-    """Check everything, train, save, tell."""
-    from fedrelax.cli.config import FitConfig, make_config
     from fedrelax.cli.inputs import effective, read_inputs
     from fedrelax.cli.live import check_live, live_view, tell_end
     from fedrelax.cli.training import save, train
     from fedrelax.storage.places import check_directory
 
-    config = make_config(FitConfig, file, flags)
-    talk.out.quiet = config.json_
     check_directory(config.out, config.overwrite)
     if config.live:
         check_live()
     inputs = read_inputs(config, talk.note)
     with live_view(inputs, config.target, talk) if config.live else nullcontext() as view:
-        outcome = train(
-            inputs,
-            talk,
-            alpha=config.alpha,
-            rounds=config.rounds,
-            wiring=config.wiring,
-            public_rows=config.public_rows,
-            jobs=config.jobs,
-            seed=config.seed,
-            view=view,
-        )
+        outcome = train(inputs, config, talk, view=view)
         used = (
             f"alpha = {outcome.fitted.alpha_:.6g} and {outcome.fitted.n_rounds_} rounds were used"
         )
-        metrics = save(
-            config.out,
-            inputs,
-            outcome,
-            talk,
-            config=effective(config, inputs.task, inputs.feature_names),
-            comment=used,
-            node_column=config.node,
-            target=config.target,
-            overwrite=config.overwrite,
-        )
+        settings = effective(config, inputs.task, inputs.feature_names)
+        metrics = save(inputs, config, outcome, talk, settings=settings, comment=used)
         if view is not None:
             tell_end(view, config.out, outcome.fitted.result_)
-    if config.json_:
+    if config.json:
         _print_json(config.out, metrics, outcome.evaluation, talk)
     else:
         _tell(config, outcome, talk)
@@ -146,7 +89,7 @@ def _print_json(out: Path, metrics: dict[str, Any], found: Any, talk: Talk) -> N
     typer.echo(json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _tell(config: Any, outcome: Any, talk: Talk) -> None:
+def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
     from fedrelax.report.page import REPORT
     from fedrelax.report.terminal import evaluation_report
 

@@ -10,17 +10,20 @@ import ast
 import re
 import shlex
 
+from fedrelax.cli.options import flags_of
+from fedrelax.cli.settings import LearningConfig
+
 FLAGS = {
-    "alpha": "--alpha",
     "drop_missing": "--drop-missing",
-    "n_jobs": "--jobs",
     "overwrite": "--overwrite",
     "public": "--public",
-    "public_rows": "--public-rows",
-    "rounds": "--rounds",
     "task": "--task",
     "trust": "--trust",
-    "wiring": "--wiring",
+    **{
+        flag.argument: flag.named(name)
+        for name, flag in flags_of(LearningConfig).items()
+        if flag.argument
+    },
 }
 """The flag for each argument that a message may name."""
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.cli.config import LearningConfig
 from fedrelax.cli.graphs import GraphSpec, coordinate_columns, make_graph, parse_graph
+from fedrelax.cli.settings import LearningConfig
 from fedrelax.datasets import Table, prepare_table, read_table
 from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
 from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS

@@ -1,134 +1,110 @@
-"""The flags that ``fit`` and ``compare`` have in common."""
+"""From the fields of a settings class to the flags of a command."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-DATA, LEARNING, MODELS, OUTPUT = "Data", "Learning together", "Models", "Running and output"
+ARGUMENTS = "Arguments"
+DATA, MODELS, LEARNING, OUTPUT = "Data", "Models", "Learning together", "Running and output"
+PANELS = (ARGUMENTS, DATA, MODELS, LEARNING, OUTPUT)
 
-Table = Annotated[
-    Path | None,
-    typer.Argument(help="The table: .csv (any separator, any encoding) or .parquet."),
-]
-Node = Annotated[
-    str | None,
-    typer.Option(help="Column that names the node of each row.", rich_help_panel=DATA),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(help="Column to predict.", rich_help_panel=DATA),
-]
-Features = Annotated[
-    str | None,
-    typer.Option(
-        help="Columns to predict from, as a,b,c. Default: all other columns of numbers.",
-        rich_help_panel=DATA,
-    ),
-]
-Task = Annotated[
-    str | None,
-    typer.Option(help="auto, regression or classification. Default: auto.", rich_help_panel=DATA),
-]
-DropMissing = Annotated[
-    bool | None,
-    typer.Option(
-        "--drop-missing/--keep-missing",
-        help="Leave out rows with a missing value instead of stopping.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an extra: "
-        "torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or package.module:name of "
-        "a class, or of a function that returns a model. Default: ridge for numbers, logistic for classes.",
-        rich_help_panel=MODELS,
-    ),
-]
-ModelFor = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NODE=MODEL",
-        help="Another model for one node; may be given many times.",
-        rich_help_panel=MODELS,
-    ),
-]
-GraphForm = Annotated[
-    str | None,
-    typer.Option(
-        help="Who learns from whom: complete (everybody), knn:lat,lon:5 (the 5 nearest by "
-        "columns of the table), features:5 (the 5 with the most alike inputs), or "
-        "edges:FILE (a table source,target,weight). Default: complete.",
-        rich_help_panel=LEARNING,
-    ),
-]
-Wiring = Annotated[
-    str | None,
-    typer.Option(
-        help="fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
-        "discover finds neighbours where no graph is given; reweight lets those who disagree count "
-        "for less; auto chooses on the training rows. Default: fixed.",
-        rich_help_panel=LEARNING,
-    ),
-]
-Public = Annotated[
-    str | None,
-    typer.Option(
-        help="The rows on which neighbours compare predictions: blend, gaussian, marginals, uniform, "
-        "standard, bootstrap (how to draw them), or a table file. Default: blend.",
-        rich_help_panel=LEARNING,
-    ),
-]
-PublicCount = Annotated[
-    int | None,
-    typer.Option(help="How many are drawn. Default: 200.", rich_help_panel=LEARNING),
-]
-Overwrite = Annotated[
-    bool | None,
-    typer.Option(
-        "--overwrite/--no-overwrite",
-        help="Replace a former result in --out.",
-        show_default=False,
-        rich_help_panel=OUTPUT,
-    ),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        help="TOML file with any of these flags; the command line wins. Every result holds "
-        "such a file.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="package.module:name",
-        help="Allow --config to name this model, whose code then runs; may be given many times.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        help="Workers; -1 for all cores. The result is the same. Default: 1.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(help="Same seed, same result. Default: 0.", rich_help_panel=OUTPUT),
-]
-Json = Annotated[
-    bool | None,
-    typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT),
-]
-Debug = Annotated[
-    bool | None,
-    typer.Option("--debug", help="Show tracebacks.", rich_help_panel=OUTPUT),
-]
+
+@dataclass(frozen=True)
+class Flag:
+    """How a field of the settings appears on the command line."""
+
+    panel: str
+    """The group in ``--help``; what is in ARGUMENTS is given without a flag."""
+    help: str
+    spelling: str = ""
+    """Where it is not the field's name: ``--this/--not-this``, or ``--this`` without a value."""
+    metavar: str | None = None
+    before: str = ""
+    """The field that follows in ``--help``, if that is not the order of the class."""
+    argument: str = ""
+    """The estimator's argument that takes the value as it stands."""
+    needed: str = ""
+    """What to give, said to those who left it out."""
+    saved: bool = True
+    """Whether ``config.toml`` holds it, as it changes what is computed."""
+
+    def named(self, field: str) -> str:
+        """Return the flag as it is typed, or the name of the argument."""
+        if self.panel == ARGUMENTS:
+            return field.upper()
+        return self.spelling.partition("/")[0] or f"--{field.replace('_', '-')}"
+
+    def option(self) -> Any:
+        """Return what typer wants to know."""
+        said: dict[str, Any] = {"help": self.help, "metavar": self.metavar, "show_default": False}
+        if self.panel == ARGUMENTS:
+            return typer.Argument(**said)
+        spelled = (self.spelling,) if self.spelling else ()
+        return typer.Option(*spelled, rich_help_panel=self.panel, **said)
+
+
+class Check:
+    """Rules of pydantic for a value; they wait for a run, as its import would slow ``--help``."""
+
+    def __init__(
+        self,
+        before: Callable[[Any], Any] | None = None,
+        after: Callable[[Any], Any] | None = None,
+        **bounds: Any,
+    ) -> None:
+        self.before, self.after, self.bounds = before, after, bounds
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic import AfterValidator, BeforeValidator, Field
+
+        rules: list[Any] = [Field(**self.bounds)]
+        rules += [] if self.before is None else [BeforeValidator(self.before)]
+        rules += [] if self.after is None else [AfterValidator(self.after)]
+        return handler(Annotated[source, *rules])
+
+
+def flags_of(kind: type) -> dict[str, Flag]:
+    """Return the flag of every field."""
+    return {name: flag for name, (_, flag) in _declared(kind).items()}
+
+
+def signature_of(*kinds: type) -> Signature:
+    """Return the signature that typer reads: the flags of all kinds, None where none is given."""
+    declared = {name: found for kind in kinds for name, found in _declared(kind).items()}
+    order = sorted(declared, key=lambda name: PANELS.index(declared[name][1].panel))
+    for name, (_, flag) in declared.items():
+        if flag.before:
+            order.remove(name)
+            order.insert(order.index(flag.before), name)
+    return Signature([_parameter(name, *declared[name]) for name in order])
+
+
+def _declared(kind: type) -> dict[str, tuple[Any, Flag]]:
+    """Return the type and the flag of every field."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = {}
+    for field in fields(kind):
+        said, *notes = get_args(hints[field.name])
+        found[field.name] = said, next(note for note in notes if isinstance(note, Flag))
+    return found
+
+
+def _parameter(name: str, said: Any, flag: Flag) -> Parameter:
+    typed: Any = Annotated[_typed(said) | None, flag.option()]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=typed)
+
+
+def _typed(said: Any) -> Any:
+    """Return what the command line reads for a type: numbers, paths, yes or no; words otherwise."""
+    if get_origin(said) in (dict, list):
+        return list[str]
+    kinds = set(get_args(said) or (said,)) - {NoneType}
+    kind = kinds.pop() if len(kinds) == 1 else str
+    return kind if kind in (Path, int, float, bool) else str

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fedrelax.cli.console import Talk
+from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.inputs import Inputs
 from fedrelax.cli.progress import STOPPED, Watch, start_workers
+from fedrelax.cli.settings import LearningConfig
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation, evaluate
@@ -21,8 +23,6 @@ from fedrelax.live.callback import STOPPED as STOPPED_LIVE
 from fedrelax.models.names import short_name
 from fedrelax.report import ReportData, report_data
 from fedrelax.report.page import REPORT, write_report
-from fedrelax.selection import FOLDS
-from fedrelax.selection.candidates import Alphas
 from fedrelax.solvers import FedRelax, Result
 from fedrelax.storage import save_result
 from fedrelax.storage.places import NotWritten
@@ -51,46 +51,38 @@ class Outcome:
         return self.fitted.result_.reason in (STOPPED, STOPPED_LIVE)
 
 
-def estimator_of(
-    inputs: Inputs, *, rounds: int | None, public_rows: int, wiring: str = "fixed"
-) -> Fitted:
+def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
     """Return the estimator for the inputs, not yet fitted."""
     kind = FedRelaxRegressor if inputs.task == "regression" else FedRelaxClassifier
     return kind(
         inputs.models,
         graph=inputs.graph,
-        wiring=wiring,
         public=inputs.public,
-        public_rows=public_rows,
-        rounds=rounds,
         solver=FedRelax(tol=TOLERANCE),
+        **config.estimator_arguments(),
     )
 
 
 def train(
     inputs: Inputs,
+    config: FitConfig,
     talk: Talk,
     *,
-    alpha: Alphas,
-    rounds: int | None,
-    public_rows: int,
-    jobs: int,
-    seed: int,
-    wiring: str = "fixed",
-    folds: int = FOLDS,
     view: LiveView | None = None,
+    **more: Any,
 ) -> Outcome:
-    """Choose on the training rows what is "auto", run the rounds, measure on test rows."""
-    estimator = estimator_of(inputs, rounds=rounds, public_rows=public_rows, wiring=wiring)
+    """Choose on the training rows what is "auto", run the rounds, measure on test rows.
+
+    ``more`` holds arguments of the estimator for which there is no flag.
+    """
+    estimator = estimator_of(inputs, config)
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
-    start_workers(jobs)
+    start_workers(config.jobs)
     with talk.progress() as progress:
         watch = Watch(progress)
         callbacks = (watch,) if view is None else (watch, view)
-        estimator.set_params(
-            alpha=alpha, folds=folds, callbacks=callbacks, n_jobs=jobs, random_state=seed
-        )
+        estimator.set_params(callbacks=callbacks, **more)
         with watch.catching_ctrl_c():
             fitted: Fitted = estimator.fit(*rows[:2], nodes=rows[2])
     outcome = Outcome(fitted.set_params(callbacks=()))
@@ -111,19 +103,16 @@ def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Eval
 
 
 def save(
-    out: Path,
     inputs: Inputs,
+    config: FitConfig,
     outcome: Outcome,
     talk: Talk,
     *,
-    config: Mapping[str, Any],
+    settings: Mapping[str, Any],
     comment: str,
-    node_column: str,
-    target: str,
-    overwrite: bool,
     more: Sequence[Callable[[Path], None]] = (),
 ) -> dict[str, Any]:
-    """Write the directory and return the metrics that it holds.
+    """Write the directory and return the metrics that it holds; ``settings`` go to ``config.toml``.
 
     If the disk refuses, the work of the run is saved among the temporary files, and the error says
     where.
@@ -138,19 +127,19 @@ def save(
             nodes=None if outcome.evaluation is not None else _lines(inputs),
             metrics=metrics,
             evaluation=outcome.evaluation,
-            config=config,
+            config=settings,
             comment=comment,
             feature_names=inputs.feature_names,
-            node_column=node_column,
-            target=target,
-            overwrite=overwrite,
+            node_column=config.node,
+            target=config.target,
+            overwrite=config.overwrite,
             more=writers,
         )
 
     try:
-        write(out)
+        write(config.out)
     except NotWritten as error:
-        _rescue(error, out.name, write)
+        _rescue(error, config.out.name, write)
     return metrics
 
 

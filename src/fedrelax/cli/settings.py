@@ -1,0 +1,224 @@
+"""The settings that ``fit`` and ``compare`` share: a flag is one field of a class in this file.
+
+The field has the type, the default, what is checked, and the :class:`Flag` with everything that the
+command line says about it. ``Flag(argument=...)`` hands the value to the estimator. Settings files
+and ``config.toml`` have the same names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from fedrelax.cli.options import ARGUMENTS, DATA, LEARNING, MODELS, OUTPUT, Check, Flag, flags_of
+
+
+def one_or_many(value: Any) -> Any:
+    """Accept a name as well as a list of names."""
+    return (value,) if isinstance(value, str) else value
+
+
+def pairs_of(value: Any) -> Any:
+    """Accept NODE=MODEL texts; a node may hold '=', a model never does."""
+    if not isinstance(value, list | tuple):
+        return value
+    found: dict[str, str] = {}
+    for text in value:
+        node, sign, model = str(text).rpartition("=")
+        if not sign or not node or not model:
+            raise ValueError(f"{text!r} is not NODE=MODEL, such as Helsinki=forest")
+        found[node.strip()] = model.strip()
+    return found
+
+
+def not_zero(value: int) -> int:
+    """Refuse to work with nobody."""
+    if value == 0:
+        raise ValueError("0 workers cannot work; give 1 or more, or -1 for all cores")
+    return value
+
+
+Alpha = Literal["auto"] | Annotated[float, Check(ge=0, allow_inf_nan=False)]
+Rounds = Annotated[int | None, Check(ge=0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFlags:
+    """Where settings come from besides the command line; no file may say so itself."""
+
+    config: Annotated[
+        Path | None,
+        Flag(
+            OUTPUT,
+            "TOML file with any of these flags; the command line wins. Every result holds such a file.",
+            before="jobs",
+        ),
+    ] = None
+    trust: Annotated[
+        list[str],
+        Flag(
+            OUTPUT,
+            "Allow --config to name this model, whose code then runs; may be given many times.",
+            metavar="package.module:name",
+            before="jobs",
+        ),
+    ] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningConfig:
+    """What every command that learns from a table can be told."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+    command: ClassVar[str]
+
+    data: Annotated[
+        Path,
+        Flag(
+            ARGUMENTS,
+            "The table: .csv (any separator, any encoding) or .parquet.",
+            needed="the table to learn from, as the first argument or as data in the file",
+        ),
+    ]
+    node: Annotated[
+        str,
+        Flag(
+            DATA,
+            "Column that names the node of each row.",
+            needed="the column that names the node of each row",
+        ),
+    ]
+    target: Annotated[str, Flag(DATA, "Column to predict.", needed="the column to predict")]
+    features: Annotated[
+        tuple[str, ...] | None,
+        Check(before=one_or_many),
+        Flag(DATA, "Columns to predict from, as a,b,c. Default: all other columns of numbers."),
+    ] = None
+    task: Annotated[
+        Literal["auto", "regression", "classification"],
+        Flag(DATA, "auto, regression or classification. Default: auto."),
+    ] = "auto"
+    drop_missing: Annotated[
+        bool,
+        Flag(
+            DATA,
+            "Leave out rows with a missing value instead of stopping.",
+            spelling="--drop-missing/--keep-missing",
+        ),
+    ] = False
+    graph: Annotated[
+        str,
+        Flag(
+            LEARNING,
+            "Who learns from whom: complete (everybody), knn:lat,lon:5 (the 5 nearest by columns of "
+            "the table), features:5 (the 5 with the most alike inputs), or edges:FILE (a table "
+            "source,target,weight). Default: complete.",
+        ),
+    ] = "complete"
+    model: Annotated[
+        str | None,
+        Flag(
+            MODELS,
+            "ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an extra: "
+            "torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or package.module:name "
+            "of a class, or of a function that returns a model. Default: ridge for numbers, logistic "
+            "for classes.",
+        ),
+    ] = None
+    model_for: Annotated[
+        dict[str, str],
+        Check(before=pairs_of),
+        Flag(MODELS, "Another model for one node; may be given many times.", metavar="NODE=MODEL"),
+    ] = field(default_factory=dict)
+    alpha: Annotated[
+        Alpha,
+        Flag(
+            LEARNING,
+            "How much neighbours count, from 0 (each alone) upwards. Default: auto, which chooses "
+            "alpha and the rounds by cross-validation on the training rows.",
+            argument="alpha",
+        ),
+    ] = "auto"
+    rounds: Annotated[
+        Rounds,
+        Flag(
+            LEARNING,
+            "The most rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
+            argument="rounds",
+        ),
+    ] = None
+    wiring: Annotated[
+        Literal["fixed", "rewire", "reweight", "discover", "auto"],
+        Flag(
+            LEARNING,
+            "fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
+            "discover finds neighbours where no graph is given; reweight lets those who disagree "
+            "count for less; auto chooses on the training rows. Default: fixed.",
+            argument="wiring",
+        ),
+    ] = "fixed"
+    public: Annotated[
+        str,
+        Flag(
+            LEARNING,
+            "The rows on which neighbours compare predictions: blend, gaussian, marginals, uniform, "
+            "standard, bootstrap (how to draw them), or a table file. Default: blend.",
+        ),
+    ] = "blend"
+    public_rows: Annotated[
+        int,
+        Check(ge=1),
+        Flag(LEARNING, "How many are drawn. Default: 200.", argument="public_rows"),
+    ] = 200
+    test_share: Annotated[
+        float,
+        Check(ge=0, lt=1),
+        Flag(
+            DATA,
+            "Share of each node's rows that nobody trains on. Default: 0.2. 0 trains on everything "
+            "and measures nothing.",
+        ),
+    ] = 0.2
+    overwrite: Annotated[
+        bool,
+        Flag(
+            OUTPUT,
+            "Replace a former result in --out.",
+            spelling="--overwrite/--no-overwrite",
+            saved=False,
+        ),
+    ] = False
+    jobs: Annotated[
+        int,
+        Check(after=not_zero),
+        Flag(
+            OUTPUT,
+            "Workers; -1 for all cores. The result is the same. Default: 1.",
+            argument="n_jobs",
+        ),
+    ] = 1
+    seed: Annotated[
+        int,
+        Check(ge=0),
+        Flag(OUTPUT, "Same seed, same result. Default: 0.", argument="random_state"),
+    ] = 0
+    json: Annotated[
+        bool, Flag(OUTPUT, "Print one JSON object.", spelling="--json", saved=False)
+    ] = False
+    debug: Annotated[bool, Flag(OUTPUT, "Show tracebacks.", spelling="--debug", saved=False)] = (
+        False
+    )
+
+    def estimator_arguments(self) -> dict[str, Any]:
+        """Return what the estimator is told, by the names of its arguments."""
+        found = flags_of(type(self)).items()
+        return {flag.argument: getattr(self, name) for name, flag in found if flag.argument}
+
+    def to_file(self, **effective: Any) -> dict[str, Any]:
+        """Return what ``config.toml`` holds: all that a run depends on, paths made absolute."""
+        settings = {**asdict(self), **effective, "data": str(self.data.absolute())}
+        pairs = settings.pop("model_for")
+        saved = [name for name, flag in flags_of(type(self)).items() if flag.saved]
+        named = {name.replace("_", "-"): settings[name] for name in saved if name in settings}
+        return {**named, "model-for": pairs} if pairs else named
