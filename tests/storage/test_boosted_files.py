@@ -8,14 +8,15 @@ import zipfile
 
 import numpy as np
 import pytest
-from conftest import skip_without_packages
-from hostile import resign
 
 from fedrelax import FedRelaxError, FedRelaxRegressor
 from fedrelax.models.boost.files import from_bytes
 from fedrelax.models.names import model_by_name
 from fedrelax.storage import load_result, save_result
 from fedrelax.storage.child import _ask, try_files
+from tests.conftest import skip_without_packages
+
+from .hostile import resign
 
 NAMES = ("xgboost", "lightgbm")
 

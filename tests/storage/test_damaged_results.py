@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile import resign
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.storage import load_result, read_result, save_result
+
+from .hostile import resign
 
 SENTENCE = "^this result is damaged: "
 

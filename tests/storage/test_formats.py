@@ -8,7 +8,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from hostile import resign
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,6 +17,8 @@ from fedrelax.models.names import model_by_name
 from fedrelax.storage import load_result, read_result, save_result
 from fedrelax.storage.formats import check_savable, format_named, pack
 from tests.conftest import PACKAGES, skip_without_packages
+
+from .hostile import resign
 
 FORMS = {
     "ridge": "skops",

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import skip_without_packages
-from hostile import resign
 from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,
@@ -25,6 +23,9 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor
 from fedrelax.storage import load_result, save_result
+from tests.conftest import skip_without_packages
+
+from .hostile import resign
 
 SOURCE = Path(sys.modules["fedrelax"].__file__).parent
 

@@ -9,7 +9,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from conftest import skip_without_packages
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
@@ -19,6 +18,7 @@ from fedrelax import FedRelaxError, FedRelaxRegressor
 from fedrelax.models import adapt
 from fedrelax.models.names import model_by_name
 from fedrelax.storage.formats import Packed, pack, unpack
+from tests.conftest import skip_without_packages
 
 NUMBER = 120
 MODELS = {

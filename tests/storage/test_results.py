@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hostile import resign
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, Ridge
@@ -21,6 +20,8 @@ from fedrelax.storage.labels import file_name
 from fedrelax.storage.places import whole_directory, whole_file
 from fedrelax.storage.toml import dump_toml
 from tests.conftest import skip_without_packages
+
+from .hostile import resign
 
 
 def rows(labels=("a", "b", "c"), each=9):
