@@ -47,7 +47,7 @@ def test_a_model_that_needs_the_general_path_is_named_with_its_node(model, reaso
     assert LinearEngine.refusal(network, FedRelax()) == found
     models = {node.label: node.model for node in network}
     assert LinearEngine.refusal_of("regression", models, FedRelax()) == found
-    assert not FedRelaxRegressor(models).is_linear(list(models))
+    assert not FedRelax().settles(network)
     assert reason_not_linear(network) == found
     with pytest.raises(FedRelaxError, match="node 3"):
         GradientFedRelax().solve(network)
