@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from fedrelax import FedRelax, FedRelaxRegressor
+from fedrelax import FedRelaxRegressor
 from fedrelax.baselines import Alone, Pooled
 from fedrelax.cli.app import app
 from fedrelax.comparison import compare_ways
@@ -42,7 +42,7 @@ def test_all_ways_that_the_models_allow(run, table):
     text = run(*COMPARE, *words, "--model-for", "Oslo=tree")
     assert run.code == 0
     assert (
-        "Not compared: FedAvg, FedProx, Ditto, IFCA, network Lasso: node 'Oslo': "
+        "Not compared: Ditto, FedAvg, FedProx, IFCA, network Lasso: node 'Oslo': "
         "DecisionTreeRegressor" in text
     )
     assert "FedMD" in text.partition("Not compared")[0]
@@ -55,7 +55,7 @@ def test_it_is_the_comparison_of_the_library(run, table):
 
     def estimator(train):
         scale = X[train].std(axis=0).tolist()
-        return FedRelaxRegressor(LinearModel(scale=scale), rounds=3, solver=FedRelax(tol=1e-3))
+        return FedRelaxRegressor(LinearModel(scale=scale), rounds=3)
 
     same = compare_ways(estimator, X, y, nodes, ways=[Alone(), Pooled()], splits=2, seed=5)
     for line in answer["ways"]:
@@ -107,9 +107,11 @@ def test_the_settings_of_fit_serve_compare(run, table):
 def test_only_a_comparison_is_replaced(run, table):
     run(*COMPARE, *FAST, "--out", "out")
     assert "out exists" in run.refused(*COMPARE, *FAST, "--out", "out")
-    Path("out/old.txt").write_text("from the first run")
+    Path("out/old.txt").write_text("my own notes")
+    assert "old.txt" in run.refused(*COMPARE, *FAST, "--out", "out", "--overwrite")
+    Path("out/old.txt").unlink()
     run(*COMPARE, *FAST, "--out", "out", "--overwrite")
-    assert run.code == 0 and not Path("out/old.txt").exists()
+    assert run.code == 0
     run(*FIT, *QUICK[:-1], "models")
     text = run.refused(*COMPARE, *FAST, "--out", "models", "--overwrite")
     assert "not a comparison of fedrelax, so it is never replaced" in text
@@ -204,6 +206,7 @@ def test_fedrelax_has_the_rounds_and_wirings_of_the_tables_own_models_and_graph(
     from fedrelax import FedRelaxRegressor, Graph, Network
     from fedrelax.cli.compare import CompareConfig, ways_of
     from fedrelax.models.names import model_by_name
+    from fedrelax.selection import candidates
 
     config = CompareConfig(data="towns.csv", node="town", target="power", wiring="auto")
     kind, graph = model_by_name(model, "regression"), Graph.from_edges([(0, 1), (1, 2)])
@@ -212,6 +215,6 @@ def test_fedrelax_has_the_rounds_and_wirings_of_the_tables_own_models_and_graph(
         network.add(i, np.ones((3, 1)), np.ones(3), clone(kind))
     estimator = FedRelaxRegressor(kind, graph, wiring=config.wiring)
     together = next(way for way in ways_of(config, estimator) if way.name == "together")
-    candidates = together.candidates(network)
-    assert {candidate.rounds for candidate in candidates} == {rounds}
-    assert {c.wiring and c.wiring.name for c in candidates} == {None, "rewire"}
+    assert together.solver.rounds_for(network) == rounds
+    tried = candidates(network, together.alpha, together.wiring, rounds=rounds)
+    assert {one.wiring and one.wiring.name for one in tried} == {None, "rewire"}

@@ -23,14 +23,11 @@ from fedrelax.live.callback import STOPPED as STOPPED_LIVE
 from fedrelax.models.names import short_name
 from fedrelax.report import ReportData, report_data
 from fedrelax.report.page import REPORT, write_report
-from fedrelax.solvers import FedRelax, Result
+from fedrelax.solvers import Result
 from fedrelax.storage import save_result
 from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
 from fedrelax.wiring import wiring_name
-
-TOLERANCE = 1e-3
-"""Rounds end when predictions change by less than this share: more digits than any table shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,6 @@ def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
         inputs.models,
         graph=inputs.graph,
         public=inputs.public,
-        solver=FedRelax(tol=TOLERANCE),
         **config.estimator_arguments(),
     )
 

@@ -59,7 +59,7 @@ class Together(Baseline):
         return replace(
             self,
             alpha=choice.alpha,
-            rounds=choice.rounds,
+            rounds=None if choice.to_rest else choice.rounds,
             wiring=choice.wiring,
             alone=tuple(dict.fromkeys((*self.alone, *choice.alone))),
         )

@@ -31,8 +31,10 @@ class Candidate:
     alpha: float
     wiring: Wiring | None = None
 
-    def settings(self, settings: FedRelax, rounds: int, patience: int | None = None) -> FedRelax:
-        """Return a solver's settings with these, run for so many rounds."""
+    def settings(
+        self, settings: FedRelax, rounds: int | None, patience: int | None = None
+    ) -> FedRelax:
+        """Return a solver's settings with these, run for so many rounds, or to rest."""
         return replace(
             settings, alpha=self.alpha, wiring=self.wiring, rounds=rounds, patience=patience
         )

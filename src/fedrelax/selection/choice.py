@@ -26,6 +26,8 @@ class Choice:
     losses: FloatArray
     reason: str
     """Why it was chosen, in words."""
+    to_rest: bool = False
+    """Whether it was run to its fixed point, not for ``rounds`` rounds."""
     alone: tuple[Label, ...] = ()
     """The nodes that have enough rows to tell that they do better alone."""
 
@@ -51,7 +53,8 @@ class Choice:
 
     def settings(self, settings: FedRelax) -> FedRelax:
         """Return a solver's settings with what was chosen."""
-        return self.chosen.settings(settings, self.rounds, settings.patience)
+        rounds = None if self.to_rest else self.rounds
+        return self.chosen.settings(settings, rounds, settings.patience)
 
     def to_frame(self) -> Any:
         """Return a DataFrame: wiring, alpha, round, validation loss."""

@@ -54,8 +54,8 @@ def choose(
     hold all that is not chosen; ``tell`` hears how many runs are done, out of how many.
 
     The loss is measured after every round, and a run may be stopped early: models that are refitted to
-    refitted models can get worse again. (Linear least squares does not need that: it converges, and
-    alpha does the rest.) Of a wiring only the rounds after its last stage count: half a
+    refitted models can get worse again. Linear least squares does not need that: it converges, and
+    alpha does the rest; so on a fixed graph it goes straight to its fixed point. Of a wiring only the rounds after its last stage count: half a
     wiring may look good with the few rows of a fold and is not what was meant. Models that may get worse
     are dear too, so a wiring is then tried with a few of the alphas only: the one that suits the fixed
     graph best, and stronger ones, because neighbours that agree can be trusted more.
@@ -67,13 +67,14 @@ def choose(
     """
     labels = list(folds[0].nodes)
     early = not settings.settles(folds[0])
-    rounds = settings.rounds_for(folds[0])
+    rounds, to_rest = settings.rounds_for(folds[0]), settings.rounds is None and not early
     losses = Losses([_held_rows(fold) for fold in folds], rounds, ends=not early)
     fixed = [candidate for candidate in candidates if candidate.wiring is None]
     wired = [candidate for candidate in candidates if candidate.wiring is not None]
 
     def runs(candidate: Candidate) -> Iterator[Result]:
-        trial = candidate.settings(settings, rounds, PATIENCE if early else None)
+        most = None if to_rest and candidate.wiring is None else rounds
+        trial = candidate.settings(settings, most, PATIENCE if early else None)
         for number, fold in enumerate(folds):
             yield trial.solve(fold)
             if tell is not None:
@@ -86,7 +87,8 @@ def choose(
         wired = _strong_enough(wired, fixed, losses)
     for candidate in wired:
         losses.append(runs(candidate))
-    return decide([*fixed, *wired], labels, losses, early)
+    choice = decide([*fixed, *wired], labels, losses, early)
+    return replace(choice, to_rest=to_rest and choice.wiring is None and choice.rounds > 0)
 
 
 def _held_rows(fold: Network) -> AnyArray:
