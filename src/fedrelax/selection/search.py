@@ -55,10 +55,11 @@ def choose(
 
     The loss is measured after every round, and a run may be stopped early: models that are refitted to
     refitted models can get worse again. Linear least squares does not need that: it converges, and
-    alpha does the rest; so on a fixed graph it goes straight to its fixed point. Of a wiring only the rounds after its last stage count: half a
-    wiring may look good with the few rows of a fold and is not what was meant. Models that may get worse
-    are dear too, so a wiring is then tried with a few of the alphas only: the one that suits the fixed
-    graph best, and stronger ones, because neighbours that agree can be trusted more.
+    alpha does the rest; so on a fixed graph it goes straight to its fixed point. Of a wiring only the
+    rounds after its last stage count: half a wiring may look good with the few rows of a fold and is
+    not what was meant. Models that may get worse are dear too, so a wiring is then tried with a few of
+    the alphas only: the one that suits the fixed graph best, and stronger ones, because neighbours that
+    agree can be trusted more.
 
     Simpler ways have the benefit of the doubt: coupling is chosen over training alone, a wiring over the
     fixed graph, and an earlier stop over running to the end, only if the loss is lower by more than one
