@@ -33,6 +33,8 @@ LEVELS = (1.0, 0.1, 0.01, 0.001)
 """Shares of the pull that also hold for the level."""
 BENDS, BEND_STRENGTHS = (0.1, 1.0, 10.0, 100.0), (0.01, 0.1, 1.0, 1000.0)
 """Penalties and pulls tried for curves."""
+MARGIN = 4.0
+"""What curves must gain in minus twice the log evidence: two for each of their two settings."""
 FAINT = 1e-6
 """Coupling of the level that gives a node without rows the mean of the others, and no more."""
 
@@ -103,7 +105,7 @@ def choose_ridge(
     if bends:
         with_bends = _Rows(_columns(Z, bends), z, node, weights[place], folds)
         bent = _bent(with_bends, best, len(bends))
-        if _least(bent) < _least(best):
+        if _least(bent) < _least(best) - (0.0 if folds else MARGIN):
             rows, best, basis = with_bends, bent, bends
     together = _square(rows.left_out(best))
     for simple, error in (alone, one):
