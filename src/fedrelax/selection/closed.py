@@ -1,0 +1,196 @@
+"""A complete network of ridge models in closed form, and what its hyperparameters are judged by.
+
+Node i has ``A_i = c_i X_i'X_i + R`` and ``b_i = c_i X_i'y_i``: its rows, each of weight ``c_i``, and the
+ridge R that all nodes share. Every pair of nodes is coupled by ``P / n``, with P any positive
+semi-definite matrix, so the fixed point of the rounds (all equations at once) is
+
+    (A_i + P) w_i = b_i + P mean_j w_j.
+
+It minimises ``sum_i c_i |X_i w_i - y_i|^2 + w_i'R w_i + (w_i - mean w)' P (w_i - mean w)``. With
+``M_i = A_i + P`` and ``K = P (sum_j M_j^-1 A_j)^-1`` the inverse of the whole system has the blocks
+``[i = j] M_i^-1 + M_i^-1 K M_j^-1``: one d x d solve besides the nodes' own. From the same blocks come the
+leave-one-out residuals and the evidence, so a candidate is judged by all rows at the price of one fit.
+
+The paper's coupling with one common public set and ``A_ij = 1`` is ``P = alpha n Q``, for rows that count
+as a mean ``c_i = 1 / m_i``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrelax.typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class NodeSums:
+    """What a node has to say of its rows: Gram matrix, moments, sum of squares, number of rows.
+
+    ``gram`` (n, d, d), ``moment`` (n, d) and ``power`` (n,) are multiplied by the nodes' row weights
+    ``weight`` (n,); ``rows`` (n,) counts.
+    """
+
+    gram: FloatArray
+    moment: FloatArray
+    power: FloatArray
+    rows: IntArray
+    weight: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        X: FloatArray,
+        y: FloatArray,
+        node: IntArray,
+        n: int,
+        weight: FloatArray | None = None,
+    ) -> NodeSums:
+        """Sum up rows X (N, d), targets (N,) and the node (N,) of each; ``weight`` defaults to one."""
+        c = np.ones(n) if weight is None else weight
+        gram, moment, power = (
+            np.zeros((n, X.shape[1], X.shape[1])),
+            np.zeros((n, X.shape[1])),
+            np.zeros(n),
+        )
+        for i, own in enumerate(rows_of(node, n)):
+            Xi, yi = X[own], y[own]
+            gram[i], moment[i], power[i] = c[i] * (Xi.T @ Xi), c[i] * (Xi.T @ yi), c[i] * (yi @ yi)
+        return cls(gram, moment, power, np.bincount(node, minlength=n), c)
+
+    @property
+    def n(self) -> int:
+        """The number of nodes."""
+        return len(self.rows)
+
+
+def rows_of(node: IntArray, n: int) -> list[IntArray]:
+    """Return the positions of every node's rows."""
+    order = np.argsort(node, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(node, minlength=n))[:-1])
+
+
+def level_and_shape(Q: FloatArray, mean: FloatArray, level: float) -> FloatArray:
+    """Return ``Q - (1 - level) mean mean'``: the level is coupled by a share of what the shape is."""
+    return Q - (1.0 - level) * np.outer(mean, mean)
+
+
+@dataclass(frozen=True)
+class Network:
+    """All models (n, d) of one candidate, with what its leave-one-out residuals and evidence need."""
+
+    models: FloatArray
+    ridge: FloatArray
+    coupling: FloatArray
+    inverse: FloatArray
+    passed: FloatArray
+    shared: FloatArray
+
+    def covariances(self) -> FloatArray:
+        """Return the diagonal blocks (n, d, d) of the whole system's inverse."""
+        return self.inverse + self.inverse @ self.passed @ self.inverse
+
+
+def solve_complete(sums: NodeSums, ridge: FloatArray, coupling: FloatArray) -> Network:
+    """Solve the complete network exactly; ``ridge`` (d,) is the diagonal of R.
+
+    ``coupling`` of zeros is every node alone. All ``A_i + P`` must be invertible: a ridge above zero for
+    every column but the constant one, and a coupled level or at least one row at every node.
+    """
+    own = sums.gram + np.diag(ridge)
+    inverse: FloatArray = np.linalg.inv(own + coupling).astype(np.float64, copy=False)
+    shared = np.einsum("nij,njk->ik", inverse, own)
+    passed = np.linalg.solve(shared.T, coupling.T).T
+    alone = np.einsum("nij,nj->ni", inverse, sums.moment)
+    models = alone + np.einsum("nij,j->ni", inverse, passed @ alone.sum(axis=0))
+    return Network(models, ridge, coupling, inverse, passed, shared)
+
+
+def solve_one(sums: NodeSums, ridge: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the limit of ever stronger coupling, one model (d,) for all, and its system's inverse.
+
+    ``(sum_i A_i) w = sum_i b_i``: sums of Gram matrices and moments, no row is pooled.
+    """
+    inverse = np.linalg.inv(sums.gram.sum(axis=0) + sums.n * np.diag(ridge))
+    return inverse @ sums.moment.sum(axis=0), inverse
+
+
+def leave_one_out(
+    X: FloatArray,
+    y: FloatArray,
+    node: IntArray,
+    models: FloatArray,
+    covariances: FloatArray,
+    weight: FloatArray,
+) -> FloatArray:
+    """Return ``y_r`` minus its prediction by the network that never saw row r, for every row, exactly.
+
+    ``(y_r - x_r'w_i) / (1 - h_r)`` with the leverage ``h_r = c_i x_r' C_i x_r``, C_i the node's block of
+    the inverse; ``covariances`` (n, d, d).
+    """
+    left = np.empty(len(y))
+    for i, own in enumerate(rows_of(node, len(models))):
+        Xi = X[own]
+        leverage = weight[i] * np.einsum("ri,ri->r", Xi @ covariances[i], Xi)
+        left[own] = (y[own] - Xi @ models[i]) / np.maximum(1.0 - leverage, 1e-9)
+    return left
+
+
+def negative_log_evidence(sums: NodeSums, network: Network) -> float:
+    """Return -2 log of the restricted likelihood of the rows, up to a constant.
+
+    The minimised objective is that of a mixed model: ``w_i - mean w`` has prior precision ``R + P``, the
+    mean of all models ``n R``, a column without ridge (the constant one) a flat prior; the noise
+    variance is profiled out. It compares candidates with the same columns without ridge, whatever
+    other columns they have. Needs ``R + P`` invertible, so a coupled level.
+    """
+    n, penalised = sums.n, network.ridge > 0
+    flat = int((~penalised).sum())
+    residual = sums.power.sum() - (sums.moment * network.models).sum()
+    system = np.linalg.slogdet(network.shared / n)[1] - np.linalg.slogdet(network.inverse)[1].sum()
+    prior = (n - 1) * np.linalg.slogdet(np.diag(network.ridge) + network.coupling)[1]
+    prior += np.log(network.ridge[penalised]).sum()
+    weights = (sums.rows * np.log(sums.weight)).sum()
+    freedom = sums.rows.sum() - flat
+    return float(freedom * np.log(max(residual, 1e-300)) + system - prior - weights)
+
+
+def learn_coupling(
+    sums: NodeSums,
+    ridge: FloatArray,
+    coupling: FloatArray,
+    *,
+    full: bool = False,
+    tied: IntArray | None = None,
+    steps: int = 30,
+) -> FloatArray:
+    """Learn P from the network by steps of EM on the evidence, starting at ``coupling``.
+
+    Every step sets P to the inverse of the nodes' expected spread about their mean. ``full`` learns all
+    of it, otherwise its diagonal: one strength for each column. The columns ``tied`` have one strength
+    together (curves, of which there are many), and no cross terms.
+    """
+    d = len(ridge)
+    tied = np.empty(0, dtype=np.int64) if tied is None else tied
+    free = np.setdiff1d(np.arange(d), tied)
+    freedom = sums.rows.sum() - (ridge == 0).sum()
+    n = sums.n
+    for _ in range(steps):
+        net = solve_complete(sums, ridge, coupling)
+        residual = sums.power.sum() - (sums.moment * net.models).sum()
+        noise = max(float(residual / freedom), 1e-12)
+        total = net.inverse.sum(axis=0)
+        of_mean = (total + total @ net.passed @ total) / n
+        deviations = net.models - net.models.mean(axis=0)
+        spread = deviations.T @ deviations / noise + net.covariances().sum(axis=0) - of_mean
+        spread = (spread + spread.T) / (2 * (n - 1))
+        coupling = np.zeros((d, d))
+        if full:
+            block = spread[np.ix_(free, free)] + 1e-9 * np.eye(len(free))
+            coupling[np.ix_(free, free)] = np.linalg.inv(block)
+        else:
+            coupling[free, free] = 1.0 / np.maximum(np.diag(spread)[free], 1e-9)
+        if len(tied):
+            coupling[tied, tied] = 1.0 / max(float(np.diag(spread)[tied].mean()), 1e-9)
+    return coupling

@@ -1,0 +1,69 @@
+"""Curves: quadratic splines of the columns, beside the columns themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrelax.typing import FloatArray
+
+KNOTS = 3
+"""Knots of each column, at its quantiles."""
+DISTINCT = 6
+"""Distinct values that a column must have to be bent."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A basis shared by all nodes: ``x^2`` and ``max(x - knot, 0)^2`` of columns that have the values.
+
+    Every function is made orthogonal to the constant and the columns over the rows that the basis was
+    made of, and scaled to variance one there, so it adds a bend and no slope. Outside these rows'
+    range a curve is held at its end, and what goes on is the straight line.
+    """
+
+    terms: tuple[tuple[int, float | None], ...]
+    low: FloatArray
+    high: FloatArray
+    line: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def of(cls, X: FloatArray, knots: int = KNOTS) -> Curves:
+        """Make the basis for rows X (N, p)."""
+        terms: list[tuple[int, float | None]] = []
+        for k, x in enumerate(X.T):
+            if len(np.unique(x)) >= DISTINCT:
+                places = np.unique(np.quantile(x, np.arange(1, knots + 1) / (knots + 1)))
+                terms += [(k, None), *((k, float(place)) for place in places)]
+        low, high = X.min(axis=0), X.max(axis=0)
+        raw = _powers(X, tuple(terms), low, high)
+        line: FloatArray = np.linalg.lstsq(_affine(X), raw, rcond=None)[0].astype(np.float64)
+        scale = (raw - _affine(X) @ line).std(axis=0)
+        bends = scale > 1e-6 * (raw.std(axis=0) + 1e-300)
+        kept = tuple(term for term, bend in zip(terms, bends, strict=True) if bend)
+        return cls(kept, low, high, line[:, bends], scale[bends])
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """Return the curves' columns (N, len) of rows X."""
+        inside = np.clip(X, self.low, self.high)
+        raw = _powers(inside, self.terms, self.low, self.high)
+        return np.asarray((raw - _affine(inside) @ self.line) / self.scale)
+
+
+def _affine(X: FloatArray) -> FloatArray:
+    return np.column_stack([np.ones(len(X)), X])
+
+
+def _powers(
+    X: FloatArray, terms: tuple[tuple[int, float | None], ...], low: FloatArray, high: FloatArray
+) -> FloatArray:
+    out = np.empty((len(X), len(terms)))
+    for column, (k, knot) in enumerate(terms):
+        x = np.clip(X[:, k], low[k], high[k])
+        out[:, column] = np.square(x if knot is None else np.maximum(x - knot, 0.0))
+    return out
