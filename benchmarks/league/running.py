@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from benchmarks.league.tables import Data, Table, split, split_unequal
 from benchmarks.league.usual import Way
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
 from benchmarks.league.tables import Table
 from benchmarks.league.usual import CLASSES, REGRESSION
 

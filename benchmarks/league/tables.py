@@ -6,7 +6,7 @@ down here, with target, columns and rows per group, before any way had been run 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,7 @@ def _places(raw: pd.DataFrame, group: str, graph: tuple[str, ...]) -> dict[str, 
 
 
 def _development(*args: Any, **more: Any) -> Table:
-    return Table(*args, fresh=False, **more)
+    return replace(Table(*args, **more), fresh=False)
 
 
 DEVELOPMENT = [

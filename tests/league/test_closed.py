@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_accelerated
-from fedrelax.selection.closed import (
+
+from benchmarks.league.core.closed import (
     NodeSums,
     learn_coupling,
     leave_one_out,

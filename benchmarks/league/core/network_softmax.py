@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrelax.selection.closed import NodeSums, level_and_shape, rows_of, solve_complete
+from benchmarks.league.core.closed import NodeSums, level_and_shape, rows_of, solve_complete
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 PENALTIES = (0.3, 3.0, 10.0)

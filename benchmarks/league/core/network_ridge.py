@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from fedrelax.selection.closed import (
+from benchmarks.league.core.closed import (
     NodeSums,
     learn_coupling,
     leave_one_out,
@@ -22,7 +22,7 @@ from fedrelax.selection.closed import (
     solve_complete,
     solve_one,
 )
-from fedrelax.selection.curves import Curves
+from benchmarks.league.core.curves import Curves
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 PENALTIES = (1e-3, 0.03, 1.0, 10.0)
