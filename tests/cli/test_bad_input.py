@@ -207,11 +207,10 @@ def test_something_unexpected_is_one_line(run, table, monkeypatch):
 
 
 def test_ctrl_c_outside_the_rounds_leaves_nothing(run, table, monkeypatch):
-    def pressed(*_):
+    def pressed(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedrelax.cli.training.choose", pressed)
-    monkeypatch.setattr("fedrelax.cli.training._choose", pressed)
+    monkeypatch.setattr("fedrelax.estimators.choose", pressed)
     run(*FIT, "--out", "out")
     assert run.code == 130 and not Path("out").exists()
 
@@ -266,9 +265,9 @@ def test_directories_that_are_no_results(run, table, command):
 def test_a_result_that_was_damaged(run, fitted):
     next(Path("out/models").glob("*Oslo*")).write_bytes(b"PK nonsense")
     text = run.refused("predict", "out", "towns.csv", "--out", "p.csv")
-    assert "node 'Oslo'" in text and "cannot be loaded" in text
+    assert "this result is damaged: models/" in text and "Oslo" in text and "bytes" in text
     next(Path("out/models").glob("*Oslo*")).unlink()
-    assert "cannot be read" in run.refused("predict", "out", "towns.csv", "--out", "p.csv")
+    assert "this result is damaged" in run.refused("predict", "out", "towns.csv", "--out", "p.csv")
 
 
 def test_numbers_as_node_names_are_found_in_any_dress(run, table):

@@ -48,7 +48,7 @@ def linear(
         from fedrelax.bench.linear import scaling as scaling_table
         from fedrelax.solvers.checks import check_choice
 
-        check_choice("--public", public, ("common", "per-node"))
+        check_choice("public", public, ("common", "per-node"))
         sizes = _sizes(scaling)
         settings: dict[str, Any] = {"degree": degree, "public": public}
         with _progress(talk) as show:
