@@ -61,6 +61,10 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
                 self._network.set_weights(self.weights_)
         return self._network
 
+    def adopt(self, network: Any) -> None:
+        """Take over a trained network."""
+        self.weights_, self._network = network.get_weights(), network
+
     def build(self, shape: tuple[int, ...], outputs: int) -> Any:
         """Return a new, compiled network for rows of this shape."""
         keras = load_keras()

@@ -73,7 +73,7 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> KerasModel:
     for name in NUMBERS:
         if made.scale:
             setattr(made, name, np.asarray(about[name], dtype=float))
-    made.weights_, made._network = network.get_weights(), network
+    made.adopt(network)
     return made
 
 

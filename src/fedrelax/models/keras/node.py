@@ -62,7 +62,7 @@ class KerasNode(LocalModel):
             if goes_on:
                 network.set_weights(before.weights_)
             self._train(network, made, rows)
-            made.weights_, made._network = network.get_weights(), network
+            made.adopt(network)
         fitted = copy.copy(self)
         fitted._estimator = made
         return fitted
