@@ -107,6 +107,18 @@ def losses_of(settings: Settings, kind: str) -> tuple[Loss, Loss]:
     return loss, get_loss(settings.discrepancy, kind, "discrepancy")
 
 
+def reason_in_settings(settings: Settings, kind: str, served: str, loss: type[Loss]) -> str | None:
+    """Return why an engine for one task under one loss does not serve these settings, or None."""
+    if kind != served:
+        return f"the task is {kind}"
+    for name, found in zip(("loss", "discrepancy"), losses_of(settings, kind), strict=True):
+        if not isinstance(found, loss):
+            return f"{name}={found.name!r} is not {loss.name}"
+    if settings.distillation is not None:
+        return "distillation rows are drawn afresh in every round"
+    return None
+
+
 def coupling_factor(settings: Settings) -> float:
     """Return the factor of GTV in what the rounds minimise: alpha, or half of it for the paper's."""
     return float(settings.alpha) * (1.0 if settings.objective == "gtvmin" else 0.5)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LinearRegression, Ridge
 
-from fedrelax.engines.base import Settings, losses_of
+from fedrelax.engines.base import Settings, reason_in_settings
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Squared
 from fedrelax.models import LinearModel, LocalModel, ScikitModel, SoftmaxModel, Task, adapt
@@ -24,14 +24,8 @@ EXACT_SOLVERS = ("auto", "svd", "cholesky")
 
 def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
     """Return what in the settings or in which node's model is not linear least squares."""
-    if kind != "regression":
-        return f"the task is {kind}"
-    for name, loss in zip(("loss", "discrepancy"), losses_of(settings, kind), strict=True):
-        if not isinstance(loss, Squared):
-            return f"{name}={loss.name!r} is not squared"
-    if settings.distillation is not None:
-        return "distillation rows are drawn afresh in every round"
-    return reason_in_models(models)
+    reason = reason_in_settings(settings, kind, "regression", Squared)
+    return reason or reason_in_models(models)
 
 
 def reason_in_models(models: Mapping[Label, Any]) -> str | None:

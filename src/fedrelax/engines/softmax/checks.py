@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.base import Settings, losses_of
+from fedrelax.engines.base import Settings, reason_in_settings
 from fedrelax.losses import Log
 from fedrelax.models import SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
@@ -28,13 +28,9 @@ ONLY = {
 
 def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
     """Return what in the settings or in which node's model the engine does not serve."""
-    if kind != "classification":
-        return f"the task is {kind}"
-    for name, loss in zip(("loss", "discrepancy"), losses_of(settings, kind), strict=True):
-        if not isinstance(loss, Log):
-            return f"{name}={loss.name!r} is not log"
-    if settings.distillation is not None:
-        return "distillation rows are drawn afresh in every round"
+    reason = reason_in_settings(settings, kind, "classification", Log)
+    if reason is not None:
+        return reason
     for name, value in ONLY.items():
         if getattr(settings, name) != value:
             return f"softmax models at once need {name}={value!r}, not {getattr(settings, name)!r}"
