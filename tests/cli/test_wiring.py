@@ -76,4 +76,4 @@ def test_compare_tries_wirings_too(table, tmp_path):
 
 def test_an_unknown_wiring_is_refused(table, tmp_path):
     words = ("fit", "towns.csv", "--node", "town", "--target", "load", "--out", "out")
-    assert "--wiring is 'rewird'" in Run(tmp_path).refused(*words, "--wiring", "rewird")
+    assert "--wiring: 'rewird' is not one of" in Run(tmp_path).refused(*words, "--wiring", "rewird")

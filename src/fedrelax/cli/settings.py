@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from fedrelax.cli.options import ARGUMENTS, DATA, LEARNING, MODELS, OUTPUT, Check, Flag, flags_of
+from fedrelax.errors import did_you_mean
 
 
 def one_or_many(value: Any) -> Any:
@@ -30,6 +31,16 @@ def pairs_of(value: Any) -> Any:
             raise ValueError(f"{text!r} is not NODE=MODEL, such as Helsinki=forest")
         found[node.strip()] = model.strip()
     return found
+
+
+def known_wiring(value: str) -> str:
+    """Refuse a name that no wiring has."""
+    from fedrelax.wiring import WIRINGS
+
+    known = ("fixed", *WIRINGS, "auto")
+    if value not in known:
+        raise ValueError(f"{value!r} is not one of {', '.join(known)}{did_you_mean(value, known)}")
+    return value
 
 
 def not_zero(value: int) -> int:
@@ -149,7 +160,8 @@ class LearningConfig:
         ),
     ] = None
     wiring: Annotated[
-        Literal["fixed", "rewire", "reweight", "discover", "auto"],
+        str,
+        Check(after=known_wiring),
         Flag(
             LEARNING,
             "fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
