@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.league.core.network_ridge import choose_ridge
-from benchmarks.league.core.network_softmax import choose_softmax
 from benchmarks.league.usual import Way
+from fedrelax.engines.whole.ridge import choose_ridge
+from fedrelax.engines.whole.softmax import choose_softmax
 
 
 def core(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:

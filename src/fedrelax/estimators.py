@@ -18,9 +18,17 @@ from fedrelax.models.registry import is_net
 from fedrelax.network import Network
 from fedrelax.public import draw_public
 from fedrelax.runtime import Callback
-from fedrelax.selection import FOLDS, Choice, candidates, choose, fold_rows, is_open
+from fedrelax.selection import (
+    FOLDS,
+    Choice,
+    candidates,
+    choose,
+    choose_whole,
+    fold_rows,
+    is_open,
+)
 from fedrelax.selection.candidates import Alphas, Wirings, given
-from fedrelax.solvers import FedRelax, Result
+from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
 from fedrelax.solvers.checks import check_alone, check_callbacks, check_number, check_running
 from fedrelax.splits import RowGroups, as_seed, group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -107,14 +115,24 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
         network = self.network_of(X, y, train, held, seed)
         choice, alone = None, tuple(self.alone)
-        if is_open(self.alpha, self.wiring):
+        solver: Solver = settings
+        if self._finds_all(network):
+            choice, solver = choose_whole(network)
+            settings = replace(settings, alpha=choice.alpha)
+        elif is_open(self.alpha, self.wiring):
             parts = fold_rows(train, self.folds, np.random.default_rng([seed, FOLD_STREAM]))
             folds = [self.network_of(X, y, *part, seed) for part in parts]
             choice = self.choose(network, folds, settings)
-            settings = choice.settings(settings)
+            solver = settings = choice.settings(settings)
             alone = tuple(dict.fromkeys((*alone, *choice.alone)))
-        result = settings.solve(network, tuple(self.callbacks)).with_alone(alone)
+        result = solver.solve(network, tuple(self.callbacks)).with_alone(alone)
         return self._adopt(result, self._graph_for(list(rows)), choice, settings)
+
+    def _finds_all(self, network: Network) -> bool:
+        """Tell whether model, penalty, coupling and level are all to be found, and can be."""
+        everything = self.estimator == "auto" and self.alpha == "auto" and self.solver is None
+        fixed = self.wiring in ("fixed", "auto") and self.rounds is None
+        return everything and fixed and WholeNetwork.refusal(network) is None
 
     def choose(self, network: Network, folds: Sequence[Network], settings: FedRelax) -> Choice:
         """Choose what is open, on folds of the network; callbacks hear how far it is."""
@@ -182,7 +200,9 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
 
     def models_for(self, labels: list[Label]) -> dict[Label, Any]:
         """Return the unfitted model of every node."""
-        given = self._default_model() if self.estimator is None else self.estimator
+        given = self.estimator
+        if given is None or (isinstance(given, str) and given == "auto"):
+            given = self._default_model()
         if isinstance(given, Mapping):
             missing = [label for label in labels if label not in given]
             if missing:
@@ -309,7 +329,8 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     Parameters
     ----------
     estimator : a scikit-learn regressor or a ``TorchModel`` for every node, or a dict node -> model,
-        or a function of the node's label. Default: ``Ridge()``.
+        or a function of the node's label. Default: ``Ridge()``. "auto", with ``alpha="auto"`` and no
+        graph, finds penalty, coupling, level and curves as well: see ``solvers.WholeNetwork``.
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
     alpha : how much neighbours count, from 0 (each alone) upwards; several numbers, or "auto" for the
         usual ones, are chosen among, together with the rounds, on folds of the training rows.

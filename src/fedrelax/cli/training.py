@@ -51,8 +51,9 @@ class Outcome:
 def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
     """Return the estimator for the inputs, not yet fitted."""
     kind = FedRelaxRegressor if inputs.task == "regression" else FedRelaxClassifier
+    everywhere = set(inputs.model_names.values())
     return kind(
-        inputs.models,
+        "auto" if everywhere == {"auto"} else inputs.models,
         graph=inputs.graph,
         public=inputs.public,
         **config.estimator_arguments(),

@@ -105,7 +105,13 @@ def _framework(module: str, factory: str) -> Callable[[bool], Any]:
     return make
 
 
+def _auto(classify: bool) -> Any:
+    """Begin with the usual model; where all nodes say auto, what it becomes is found from the rows."""
+    return NAMES[DEFAULTS["classification" if classify else "regression"]](classify)
+
+
 NAMES: dict[str, Callable[[bool], Any]] = {
+    "auto": _auto,
     "ridge": _ridge,
     "linear": _linear,
     "logistic": _logistic,

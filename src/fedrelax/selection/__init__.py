@@ -3,6 +3,7 @@
 from fedrelax.selection.candidates import STRENGTHS, Candidate, alphas_for, candidates, is_open
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.search import FOLDS, TRIES, choose, fold_rows
+from fedrelax.selection.whole import choose_whole
 
 __all__ = [
     "FOLDS",
@@ -13,6 +14,7 @@ __all__ = [
     "alphas_for",
     "candidates",
     "choose",
+    "choose_whole",
     "fold_rows",
     "is_open",
 ]

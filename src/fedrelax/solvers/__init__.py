@@ -3,5 +3,6 @@
 from fedrelax.solvers.base import Result, Solver
 from fedrelax.solvers.fedrelax import FedRelax
 from fedrelax.solvers.gradient import GradientFedRelax
+from fedrelax.solvers.whole import WholeNetwork
 
-__all__ = ["FedRelax", "GradientFedRelax", "Result", "Solver"]
+__all__ = ["FedRelax", "GradientFedRelax", "Result", "Solver", "WholeNetwork"]

@@ -158,7 +158,7 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "alpha": fitted.alpha_,
         "wiring": "fixed" if result.kept is None else wiring_name(fitted.wiring_),
         "rounds": result.n_rounds,
-        "exchanges": len(result.history) if fitted.alpha_ > 0 else 0,
+        "exchanges": max(len(result.history), result.n_rounds + 1) if fitted.alpha_ > 0 else 0,
         "reason": result.reason,
         "public": {"how": fitted.public if drawn else "given", "rows": max(sizes)},
         **_settings(fitted),

@@ -43,6 +43,7 @@ GENERATORS = frozenset({"MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"})
 """The bit generators that a ``numpy.random.Generator`` may have."""
 
 OBJECTS = (
+    "fedrelax.models.curves.CurveColumns",
     "fedrelax.models.few_rows.NearestClassifier",
     "fedrelax.models.few_rows.NearestRegressor",
     "fedrelax.models.few_rows.SupportVectorClassifier",

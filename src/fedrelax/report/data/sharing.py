@@ -42,6 +42,8 @@ class Sharing:
     how: str
     neighbours: dict[Label, int]
     """Nodes with a model that hear a node; those that a rewiring has dropped are still sent to."""
+    sums: bool
+    """Whether settings and models came from sums over each node's rows, not from predictions."""
     trials: int
     """Candidates that were tried in each part of the rows while alpha and wiring were chosen."""
     trial_exchanges: int
@@ -79,6 +81,7 @@ def sharing_of(saved: SavedResult) -> Sharing:
         sets=2 if both else 1,
         how=str(about["public"]["how"]),
         neighbours=_neighbours(saved),
+        sums=about.get("engine") == "whole",
         trials=trials,
         trial_exchanges=trial_exchanges,
     )

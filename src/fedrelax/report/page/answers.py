@@ -81,8 +81,16 @@ def _names(lines: Any) -> str:
     )
 
 
+SUMS = (
+    "Each node's sums over its rows: products of its features with each other and with the target. The "
+    "settings were found from these; no single row was sent, and no noise was added."
+)
+
+
 def what_left(shared: Sharing) -> list[str]:
     """Say in brief what every node gave away."""
+    if shared.sums:
+        return [SUMS, NOT_PRIVATE.replace("Predictions on public rows", "Sums over few rows")]
     if shared.exchanges == 0:
         return [
             "Nothing in the run that was kept: each node trained alone." + _also_trials(shared),
@@ -106,11 +114,14 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
     if shared.outputs > 1 and not saved.task.is_classification:
         outputs = f"{shared.outputs} numbers"
     sets = " for the public rows of both ends" if shared.sets == 2 else ""
-    kept = [
+    sent = [
         ("Rows, labels, parameters", "0. None of them is in any message."),
         ("Predictions", _predictions(shared, outputs, sets)),
         ("To candidates", _to_candidates(saved)),
         ("While alpha was chosen", _in_trials(shared)),
+    ]
+    kept = [
+        *([("Sums", SUMS)] if shared.sums else sent),
         ("Public rows", f"{_drawn(shared.how)}. They reveal {shared.reveals}."),
         (
             "To whoever runs the rounds",

@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from benchmarks.league.core.closed import (
+from fedrelax.engines.whole.closed import (
     NodeSums,
     learn_coupling,
     leave_one_out,
@@ -22,7 +22,7 @@ from benchmarks.league.core.closed import (
     solve_complete,
     solve_one,
 )
-from benchmarks.league.core.curves import Curves
+from fedrelax.models.curves import Curves
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 PENALTIES = (1e-3, 0.03, 1.0, 10.0)
@@ -70,6 +70,8 @@ class NetworkRidge:
     alone: float
     one_model: float
     parts: tuple[Candidate, ...]
+    apart: FloatArray
+    """Every node alone, (n, p + 1) on the standardised columns, with the penalty that suits them."""
 
     def predict(self, X: FloatArray, node: IntArray) -> FloatArray:
         """Return predictions for rows X (N, p), each by the model of its node."""
@@ -112,7 +114,9 @@ def choose_ridge(
         if error < together:
             best, basis, together = (simple,), None, error
     models = scale * _mean([part.models for part in best])
+    apart = scale * alone[0].models
     models[:, -1] += level
+    apart[:, -1] += level
     return NetworkRidge(
         centre,
         spread,
@@ -123,6 +127,7 @@ def choose_ridge(
         alone[1] * scale**2,
         one[1] * scale**2,
         best,
+        apart,
     )
 
 

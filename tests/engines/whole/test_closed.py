@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fedrelax.linear import ExactUpdate, LinearProblem, solve_accelerated
 
-from benchmarks.league.core.closed import (
+from fedrelax.engines.linear import ExactUpdate, LinearProblem, solve_accelerated
+from fedrelax.engines.whole.closed import (
     NodeSums,
     learn_coupling,
     leave_one_out,

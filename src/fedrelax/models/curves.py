@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrelax.typing import FloatArray
 
@@ -67,3 +70,49 @@ def _powers(
         x = np.clip(X[:, k], low[k], high[k])
         out[:, column] = np.square(x if knot is None else np.maximum(x - knot, 0.0))
     return out
+
+
+class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Standardised columns, and curves of them beside: the first step of a pipeline.
+
+    >>> rows = np.linspace(0.0, 1.0, 20)[:, None]
+    >>> CurveColumns().fit(rows).transform(rows).shape
+    (20, 5)
+    """
+
+    def __init__(self, knots: int = KNOTS) -> None:
+        self.knots = knots
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Make the basis from rows."""
+        X = validate_data(self, X, dtype=float)
+        centre, spread = X.mean(axis=0), X.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        return self.adopt(Curves.of((X - centre) / spread, self.knots), centre, spread)
+
+    @classmethod
+    def made(cls, curves: Curves, centre: FloatArray, spread: FloatArray) -> CurveColumns:
+        """Return a fitted transformer for a basis that is there already."""
+        made: CurveColumns = cls().adopt(curves, centre, spread)
+        made.n_features_in_ = len(centre)
+        return made
+
+    def adopt(self, curves: Curves, centre: FloatArray, spread: FloatArray) -> Self:
+        """Take over a basis for standardised columns."""
+        self.centre_, self.spread_ = centre, spread
+        self.columns_ = np.array([k for k, _ in curves.terms], dtype=np.int64)
+        knots = [np.nan if knot is None else knot for _, knot in curves.terms]
+        self.knots_ = np.array(knots, dtype=float)
+        self.low_, self.high_ = curves.low, curves.high
+        self.line_, self.scale_ = curves.line, curves.scale
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return standardised columns and their curves."""
+        check_is_fitted(self, "columns_")
+        X = validate_data(self, X, dtype=float, reset=False)
+        knots = [None if np.isnan(knot) else float(knot) for knot in self.knots_]
+        terms = tuple(zip(self.columns_.tolist(), knots, strict=True))
+        curves = Curves(terms, self.low_, self.high_, self.line_, self.scale_)
+        Z = (X - self.centre_) / self.spread_
+        return np.column_stack([Z, curves(Z)])

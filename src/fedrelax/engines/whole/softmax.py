@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.league.core.closed import NodeSums, level_and_shape, rows_of, solve_complete
+from fedrelax.engines.whole.closed import NodeSums, level_and_shape, rows_of, solve_complete
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 PENALTIES = (0.3, 3.0, 10.0)
@@ -23,6 +23,8 @@ LEVELS = (1.0, 0.1, 0.01)
 AVERAGED = 5
 """So many of the best candidates are averaged: the average of linear scores is a linear score."""
 STEPS, CLOSE = 30, 1e-3
+ALONE = 0.1
+"""Coupling of the level that keeps a node with rows of one class from certainty."""
 FAINT = 1e-3
 """Ridge of the constant column where every class has one: only differences matter."""
 
@@ -46,6 +48,8 @@ class NetworkSoftmax:
     spread: FloatArray
     models: FloatArray
     tried: tuple[SoftmaxCandidate, ...]
+    apart: SoftmaxCandidate
+    """Every node alone, with the penalty that suits them."""
 
     def predict(self, X: FloatArray, node: IntArray) -> FloatArray:
         """Return class probabilities (N, K) for rows X (N, p), each by the model of its node."""
@@ -80,9 +84,17 @@ def choose_softmax(
                 coupling = strength * unit * level_and_shape(Q, mean, level)
                 models, loss = rows.fit(ridge, coupling, models)
                 tried.append(SoftmaxCandidate(penalty, strength, level, models, loss))
+    faint = np.zeros((d, d))
+    faint[-1, -1] = ALONE
+    alone = []
+    for penalty in PENALTIES:
+        ridge = np.append(np.full(d - 1, penalty), 0.0 if rows.scores == 1 else FAINT)
+        found, loss = rows.fit(ridge, faint, np.zeros((rows.scores, n, d)))
+        alone.append(SoftmaxCandidate(penalty, 0.0, 1.0, found, loss))
     best = sorted(tried, key=lambda candidate: candidate.loss)[:AVERAGED]
     models = np.asarray(np.mean([candidate.models for candidate in best], axis=0))
-    return NetworkSoftmax(centre, spread, models, tuple(tried))
+    apart = min(alone, key=lambda candidate: candidate.loss)
+    return NetworkSoftmax(centre, spread, models, tuple(tried), apart)
 
 
 class _Rows:

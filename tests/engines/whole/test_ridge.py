@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.league.core.closed import level_and_shape
-from benchmarks.league.core.curves import Curves
-from benchmarks.league.core.network_ridge import choose_ridge
-from benchmarks.league.core.network_softmax import choose_softmax, probabilities
-from fedrelax.selection import network_softmax
+from fedrelax.engines.whole import softmax as network_softmax
+from fedrelax.engines.whole.closed import level_and_shape
+from fedrelax.engines.whole.ridge import choose_ridge
+from fedrelax.engines.whole.softmax import choose_softmax, probabilities
+from fedrelax.models.curves import Curves
 
 
 def draw(rng, n, m, levels=0.0, slopes=0.0, bend=0.0, noise=0.5):

@@ -1,1 +1,0 @@
-"""The choosing core that the league measures: not part of the library yet."""

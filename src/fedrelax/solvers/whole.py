@@ -1,0 +1,64 @@
+"""All nodes' linear models at once, with nothing to set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedrelax.engines import Unsuited
+from fedrelax.engines.whole.engine import WholeEngine
+from fedrelax.engines.whole.found import Found, find
+from fedrelax.losses import Loss, usual_loss
+from fedrelax.network import Network
+from fedrelax.solvers.base import Solver
+from fedrelax.wiring import Wiring
+
+
+@dataclass
+class WholeNetwork(Solver):
+    """Finds penalty, coupling, level and curves of a complete network from the rows of its nodes.
+
+    For numbers, candidates are judged by their evidence (the restricted likelihood of a mixed model),
+    strengths of single columns are learned by EM, and curves of the columns join if they have the
+    better evidence; what is chosen must beat every node alone and one model for all on rows left out.
+    For classes, candidates are judged by the log loss of rows left out. Every node ends with one plain
+    model: ``Ridge``, a pipeline of curves and ``Ridge``, or ``LogisticRegression``.
+
+    The fixed point is one of exchanged predictions; finding the settings takes sums over all nodes'
+    rows (Gram matrices of the features), which in a federation would have to be shared or summed
+    securely.
+    """
+
+    found: Found | None = None
+    rounds: int | None = 1
+    tol: float | None = 0.0
+    patience: int | None = None
+    wiring: Wiring | None = None
+
+    @staticmethod
+    def refusal(network: Network) -> str | None:
+        """Return why this way does not serve a network, or None."""
+        if len(network) < 2:
+            return "there is one node"
+        if not network.graph.is_uniform:
+            return "the graph does not join all nodes alike"
+        if network.public.common is None:
+            return "every node has public rows of its own"
+        if network.task.n_outputs > 1 and not network.task.is_classification:
+            return "there are several outputs"
+        if next(iter(network)).X.ndim != 2:
+            return "rows are not rows of features"
+        return None
+
+    def check(self, network: Network) -> None:
+        """Refuse networks that it does not serve."""
+        reason = self.refusal(network)
+        if reason is not None:
+            raise Unsuited("whole", reason)
+
+    def prepare(self, network: Network) -> WholeEngine:
+        """Find the settings, unless that has been done, and return the engine."""
+        return WholeEngine(network, find(network) if self.found is None else self.found)
+
+    def losses(self, network: Network) -> tuple[Loss, Loss]:
+        """Return the usual loss for both."""
+        return usual_loss(network.kind), usual_loss(network.kind)
