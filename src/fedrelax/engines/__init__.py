@@ -1,0 +1,1 @@
+"""Compiled and batched ways to run the rounds of many nodes at once."""
