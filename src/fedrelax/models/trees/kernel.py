@@ -8,8 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from fedrelax.engines.trees.compile import compiled, kept, source_mark
-from fedrelax.engines.trees.draws import (
+from fedrelax.models.trees.compile import compiled, kept, source_mark
+from fedrelax.models.trees.draws import (
     MAX_DRAW,
     WORDS,
     bootstrap,
@@ -18,24 +18,26 @@ from fedrelax.engines.trees.draws import (
     running_shares,
     seed_twister,
 )
-from fedrelax.engines.trees.growth import grow, leaf_of
-from fedrelax.engines.trees.state import (
-    SQUARED_ERROR,
+from fedrelax.models.trees.growth import grow, leaf_of
+from fedrelax.models.trees.rules import SQUARED_ERROR, Rules
+from fedrelax.models.trees.state import (
     Limits,
     Nodes,
     Room,
-    Rows,
-    Rules,
+    TreeRows,
+    bare_nodes,
+    bare_room,
+    bare_rows,
     new_nodes,
     new_room,
-    new_rows,bare_rows,bare_nodes,bare_room
+    new_rows,
 )
 from fedrelax.typing import AnyArray, FloatArray
 
 
 @compiled
 def gather(
-    rows: Rows, columns: AnyArray, starts: AnyArray, sizes: AnyArray, blocks: AnyArray
+    rows: TreeRows, columns: AnyArray, starts: AnyArray, sizes: AnyArray, blocks: AnyArray
 ) -> int:
     """Copy the columns of a node's blocks side by side; return the number of rows."""
     features, offset = rows.x.shape[0], 0
@@ -53,7 +55,7 @@ def gather(
 @compiled
 def merge(
     base: AnyArray,
-    rows: Rows,
+    rows: TreeRows,
     orders: AnyArray,
     starts: AnyArray,
     sizes: AnyArray,
@@ -93,14 +95,14 @@ def limits_of(rules: Rules, copies: int, weight: float) -> Limits:
     """Return what the rules say for a number of rows and their weight."""
     leaf, split = rules.min_samples_leaf, rules.min_samples_split
     if rules.min_leaf_share > 0:
-        leaf = int(math.ceil(rules.min_leaf_share * copies))
+        leaf = math.ceil(rules.min_leaf_share * copies)
     if rules.min_split_share > 0:
-        split = max(2, int(math.ceil(rules.min_split_share * copies)))
+        split = max(2, math.ceil(rules.min_split_share * copies))
     return Limits(max(split, 2 * leaf), leaf, rules.min_weight_share * weight, weight)
 
 
 @compiled
-def weigh(rows: Rows, i: int, target: FloatArray, weight: FloatArray, regression: bool) -> None:
+def weigh(rows: TreeRows, i: int, target: FloatArray, weight: FloatArray, regression: bool) -> None:
     """Write what the criterion needs of row ``i``; ``weight`` has one entry for a number, or one
     for each class."""
     if regression:
@@ -109,14 +111,14 @@ def weigh(rows: Rows, i: int, target: FloatArray, weight: FloatArray, regression
             part = weight[0] * target[k]
             rows.part[i, k] = part
             square += part * target[k]
-        rows.square[i], rows.weight[i], rows.count[i] = square, weight[0], 1
+        rows.square[i], rows.weight[i], rows.copies[i] = square, weight[0], 1
         return
     total, count = 0.0, 0
     for k in range(target.size):
         rows.part[i, k] = weight[k]
         total += weight[k]
         count += weight[k] > 0
-    rows.square[i], rows.weight[i], rows.count[i] = 0.0, total, count
+    rows.square[i], rows.weight[i], rows.copies[i] = 0.0, total, count
 
 
 @compiled
@@ -130,7 +132,7 @@ def limited_draws(rules: Rules, copies: int, weight: float) -> int:
 
 
 @compiled
-def start_tree(base: AnyArray, rows: Rows, room: Room, rules: Rules, n: int, size: int) -> int:
+def start_tree(base: AnyArray, rows: TreeRows, room: Room, rules: Rules, n: int, size: int) -> int:
     """Set samples and orders to the rows that have a weight in this tree; return how many."""
     kept_rows = 0
     for i in range(n):
@@ -154,7 +156,7 @@ def start_tree(base: AnyArray, rows: Rows, room: Room, rules: Rules, n: int, siz
 
 
 @compiled
-def answer(nodes: Nodes, rows: Rows, room: Room, out: FloatArray) -> None:
+def answer(nodes: Nodes, rows: TreeRows, room: Room, out: FloatArray) -> None:
     """Add a tree's answers for all rows, the leaf being known for those it was grown on."""
     for i in range(out.shape[0]):
         leaf = room.leaf[i]
@@ -200,9 +202,9 @@ def grow_all() -> Callable[..., int]:
         for job in range(first, last):
             most = max(most, row_ends[job + 1] - row_ends[job])
         wide = 1 if regression else outputs
-        rows0, room0 = new_rows(features, most, outputs), new_room(features, most, outputs)
-        nodes0 = new_nodes(2 * most, outputs)
-        rows, room, nodes = bare_rows(rows0), bare_room(room0), bare_nodes(nodes0)
+        own_rows, own_room = new_rows(features, most, outputs), new_room(features, most, outputs)
+        own_nodes = new_nodes(2 * most, outputs)
+        rows, room, nodes = bare_rows(own_rows), bare_room(own_room), bare_nodes(own_nodes)
         base = np.empty((features, most), np.uint32)
         goal, own = np.zeros((most, outputs)), np.zeros((most, wide))
         tree_weight = np.zeros(wide)
@@ -278,6 +280,9 @@ def grow_all() -> Callable[..., int]:
                 for i in range(n):
                     for k in range(outputs):
                         out[i, k] /= rules.trees
-        return stored + 0 * (len(rows0) + len(room0) + len(nodes0))
+        # Named here, so that what the bare arrays point to is not given back before.
+        if len(own_rows) + len(own_room) + len(own_nodes) == 0:
+            return -1
+        return stored
 
     return loop

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
 
-from fedrelax.engines.trees.compile import kept
 from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray
 
@@ -26,22 +26,6 @@ class Blocks(NamedTuple):
     place: dict[int, int]
 
 
-@kept
-def _sort(
-    blocks: AnyArray,
-    orders: AnyArray,
-    starts: AnyArray,
-    sizes: AnyArray,
-    new: AnyArray,
-    features: int,
-) -> None:
-    for block in new:
-        size = sizes[block]
-        for feature in range(features):
-            begin = starts[block] * features + feature * size
-            orders[begin : begin + size] = np.argsort(blocks[begin : begin + size], kind="mergesort")
-
-
 class Sorted:
     """Remembers sorted sets of rows by their identity from one batch to the next."""
 
@@ -53,9 +37,9 @@ class Sorted:
         """Return the sorted sets; those that the last call had are not sorted again."""
         wanted = list({id(X): X for X in arrays}.values())
         old = self._blocks
-        if old is not None and len(wanted) == len(self._arrays):
-            if all(X is Y for X, Y in zip(wanted, self._arrays, strict=True)):
-                return old
+        same = len(wanted) == len(self._arrays)
+        if old is not None and same and all(map(is_, wanted, self._arrays)):
+            return old
         self._blocks = self._sorted(wanted, old)
         self._arrays = wanted
         return self._blocks
@@ -66,7 +50,6 @@ class Sorted:
         ends = np.concatenate([[0], np.cumsum(sizes)])
         columns = np.empty(ends[-1] * features, np.float32)
         orders = np.empty(ends[-1] * features, np.uint32)
-        new = []
         for block, X in enumerate(wanted):
             here = slice(ends[block] * features, ends[block + 1] * features)
             known = None if old is None else old.place.get(id(X))
@@ -75,11 +58,11 @@ class Sorted:
                 there = slice(begin, begin + len(X) * features)
                 columns[here], orders[here] = old.columns[there], old.orders[there]
                 continue
-            new.append(block)
             with np.errstate(over="ignore"):
-                columns[here] = X.T.astype(np.float32, order="C").ravel()
+                sides = X.T.astype(np.float32, order="C")
+            columns[here] = sides.ravel()
+            orders[here] = sides.argsort(axis=1, kind="stable").ravel()
         if not np.isfinite(columns).all():
             raise FedRelaxError("a row holds NaN, infinity or a number too large for 32 bits")
-        _sort(columns, orders, ends[:-1], sizes, np.array(new, dtype=np.int64), features)
         place = {id(X): block for block, X in enumerate(wanted)}
         return Blocks(columns, orders, ends[:-1], sizes, place)

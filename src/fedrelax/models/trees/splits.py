@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedrelax.engines.trees.compile import compiled
-from fedrelax.engines.trees.criteria import gain, sum_left
-from fedrelax.engines.trees.draws import MAX_DRAW, draw
-from fedrelax.engines.trees.state import SQUARED_ERROR, Limits, Room, Rows, Rules
+from fedrelax.models.trees.compile import compiled
+from fedrelax.models.trees.criteria import gain, sum_left
+from fedrelax.models.trees.draws import MAX_DRAW, draw
+from fedrelax.models.trees.rules import SQUARED_ERROR, Rules
+from fedrelax.models.trees.state import Limits, Room, TreeRows
 from fedrelax.typing import AnyArray, FloatArray
 
 SAME = np.float32(1e-7)
@@ -21,7 +22,7 @@ NEARLY = 1.0 - 1e-9
 
 @compiled
 def best_place_of_one(
-    rows: Rows,
+    rows: TreeRows,
     x: AnyArray,
     order: AnyArray,
     limits: Limits,
@@ -69,7 +70,7 @@ def best_place_of_one(
 @compiled
 def best_place(
     criterion: int,
-    rows: Rows,
+    rows: TreeRows,
     x: AnyArray,
     order: AnyArray,
     limits: Limits,
@@ -89,7 +90,7 @@ def best_place(
         for k in range(left.size):
             left[k] += rows.part[i, k]
         weight_left += rows.weight[i]
-        count_left += rows.count[i]
+        count_left += rows.copies[i]
         if x[order[p + 1]] <= x[i] + SAME or count_left < limits.min_leaf:
             continue
         if count - count_left < limits.min_leaf:
@@ -122,7 +123,7 @@ def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float) -> int:
 @compiled
 def random_place(
     rules: Rules,
-    rows: Rows,
+    rows: TreeRows,
     room: Room,
     x: AnyArray,
     samples: AnyArray,
@@ -141,7 +142,7 @@ def random_place(
     if room.total.size > 1:
         count_left = 0
         for i in samples[:place]:
-            count_left += rows.count[i]
+            count_left += rows.copies[i]
     if count_left < limits.min_leaf or count - count_left < limits.min_leaf:
         return -np.inf, threshold, place
     weight_left = sum_left(rows, samples, place, room.total, weight, room.left)
@@ -158,7 +159,7 @@ def random_place(
 @compiled
 def find_split(
     rules: Rules,
-    rows: Rows,
+    rows: TreeRows,
     room: Room,
     limits: Limits,
     start: int,
@@ -208,16 +209,23 @@ def find_split(
         features[unseen] = feature
         if rules.random_splits:
             found, threshold, place = random_place(
-                rules, rows, room, x, samples, limits, count, np.float64(low), np.float64(high), weight
+                rules,
+                rows,
+                room,
+                x,
+                samples,
+                limits,
+                count,
+                np.float64(low),
+                np.float64(high),
+                weight,
             )
             if found > best:
                 best, best_feature, best_position = found, feature, start + place
                 best_threshold = threshold
             continue
         if simple:
-            best, place = best_place_of_one(
-                rows, x, order, limits, room.total[0], weight, best
-            )
+            best, place = best_place_of_one(rows, x, order, limits, room.total[0], weight, best)
         else:
             best, place = best_place(
                 rules.criterion, rows, x, order, limits, count, room.total, room.left, weight, best

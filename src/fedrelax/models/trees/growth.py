@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedrelax.engines.trees.compile import compiled
-from fedrelax.engines.trees.criteria import impurity_of, rest_impurity, sum_left, sum_rows
-from fedrelax.engines.trees.splits import find_split, part_by_threshold
-from fedrelax.engines.trees.state import SQUARED_ERROR, Limits, Nodes, Room, Rows, Rules
+from fedrelax.models.trees.compile import compiled
+from fedrelax.models.trees.criteria import impurity_of, rest_impurity, sum_left, sum_rows
+from fedrelax.models.trees.rules import SQUARED_ERROR, Rules
+from fedrelax.models.trees.splits import find_split, part_by_threshold
+from fedrelax.models.trees.state import Limits, Nodes, Room, TreeRows
 from fedrelax.typing import AnyArray
 
 PURE = float(np.finfo(np.float64).eps)
@@ -16,7 +17,7 @@ PURE = float(np.finfo(np.float64).eps)
 
 @compiled
 def grow(
-    rules: Rules, limits: Limits, rows: Rows, room: Room, nodes: Nodes, size: int
+    rules: Rules, limits: Limits, rows: TreeRows, room: Room, nodes: Nodes, size: int
 ) -> tuple[int, int]:
     """Grow a tree on the first ``size`` samples; return the number of nodes and the depth."""
     for feature in range(room.features.size):
@@ -81,7 +82,7 @@ def _close(room: Room, nodes: Nodes, node: int) -> None:
 def _add_node(
     rules: Rules,
     limits: Limits,
-    rows: Rows,
+    rows: TreeRows,
     room: Room,
     nodes: Nodes,
     size: int,
@@ -141,7 +142,7 @@ def _add_node(
     if total.size > 1:
         count_left = 0
         for i in samples[: position - start]:
-            count_left += rows.count[i]
+            count_left += rows.copies[i]
     weight_left = sum_left(rows, samples, position - start, total, weight, room.left)
     weight_right = weight - weight_left
     square_left = 0.0
@@ -149,9 +150,7 @@ def _add_node(
         for i in samples[: position - start]:
             square_left += rows.square[i]
     on_left = impurity_of(rules.criterion, room.left, weight_left, square_left)
-    on_right = rest_impurity(
-        rules.criterion, total, room.left, weight_right, square - square_left
-    )
+    on_right = rest_impurity(rules.criterion, total, room.left, weight_right, square - square_left)
     improvement = (weight / limits.weight) * (
         impurity - (weight_right / weight * on_right) - (weight_left / weight * on_left)
     )

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 
-from fedrelax.engines.trees.compile import compiled
-from fedrelax.engines.trees.state import GINI, SQUARED_ERROR, Rows
+from fedrelax.models.trees.compile import compiled
+from fedrelax.models.trees.rules import GINI, SQUARED_ERROR
+from fedrelax.models.trees.state import TreeRows
 from fedrelax.typing import AnyArray, FloatArray
 
 LOG_2 = math.log(2.0)
 
 
 @compiled
-def sum_rows(rows: Rows, samples: AnyArray, total: FloatArray) -> tuple[float, float, int]:
+def sum_rows(rows: TreeRows, samples: AnyArray, total: FloatArray) -> tuple[float, float, int]:
     """Add up ``samples`` into ``total``; return weight, weighted squares and number of copies."""
     weight, square, count = 0.0, 0.0, 0
     if total.size == 1:
@@ -34,13 +35,18 @@ def sum_rows(rows: Rows, samples: AnyArray, total: FloatArray) -> tuple[float, f
             total[k] += rows.part[i, k]
         square += rows.square[i]
         weight += rows.weight[i]
-        count += rows.count[i]
+        count += rows.copies[i]
     return weight, square, count
 
 
 @compiled
 def sum_left(
-    rows: Rows, samples: AnyArray, place: int, total: FloatArray, weight: float, left: FloatArray
+    rows: TreeRows,
+    samples: AnyArray,
+    place: int,
+    total: FloatArray,
+    weight: float,
+    left: FloatArray,
 ) -> float:
     """Add up ``samples[:place]`` into ``left`` from the nearer end; return their weight."""
     if place <= samples.size - place:

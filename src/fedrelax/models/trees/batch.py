@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedrelax.engines.trees.blocks import Blocks, Sorted
-from fedrelax.engines.trees.kernel import grow_all
-from fedrelax.engines.trees.state import Rules
 from fedrelax.errors import FedRelaxError
+from fedrelax.models.trees.blocks import Blocks, Sorted
+from fedrelax.models.trees.kernel import grow_all
+from fedrelax.models.trees.rules import Rules
 from fedrelax.typing import AnyArray, FloatArray
 
 
@@ -108,13 +108,24 @@ def grown(rules: Rules, forest: bool, problem: Problem) -> list[GrownTree]:
     _run(rules, packed, 0, 1, np.empty((packed.row_ends[-1], outputs)), store)
     ends = np.concatenate([[0], np.cumsum(store[4][0, :, 0])])
     return [
-        GrownTree(*(array[first:last] for array in store[:4]), depth=int(depth))
+        GrownTree(
+            store[0][first:last],
+            store[1][first:last],
+            store[2][first:last],
+            store[3][first:last],
+            int(depth),
+        )
         for first, last, depth in zip(ends[:-1], ends[1:], store[4][0, :, 1], strict=True)
     ]
 
 
 def _run(
-    rules: Rules, packed: _Packed, first: int, last: int, found: FloatArray, store: Sequence[AnyArray]
+    rules: Rules,
+    packed: _Packed,
+    first: int,
+    last: int,
+    found: FloatArray,
+    store: Sequence[AnyArray],
 ) -> None:
     grow_all()(
         first,

@@ -6,33 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedrelax.engines.trees.compile import bare, called, compiled
-from fedrelax.engines.trees.draws import WORDS
+from fedrelax.models.trees.compile import bare, called, compiled
+from fedrelax.models.trees.draws import WORDS
 from fedrelax.typing import AnyArray, FloatArray
-
-SQUARED_ERROR, GINI, ENTROPY = 0, 1, 2
-
-
-class Rules(NamedTuple):
-    """How trees are grown, the same for all nodes of a batch."""
-
-    criterion: int
-    random_splits: bool
-    max_features: int
-    max_depth: int
-    min_samples_split: int
-    min_split_share: float
-    """Taken instead of the number where positive, as ``min_leaf_share`` is."""
-    min_samples_leaf: int
-    min_leaf_share: float
-    min_weight_share: float
-    min_impurity_decrease: float
-    max_leaves: int
-    trees: int
-    bootstrap: bool
-    draws: int
-    """Rows of a bootstrap: 0 for as many as there are."""
-    draws_share: float
 
 
 class Limits(NamedTuple):
@@ -44,18 +20,18 @@ class Limits(NamedTuple):
     weight: float
 
 
-class Rows(NamedTuple):
+class TreeRows(NamedTuple):
     """The rows of one tree, as the criterion sees them.
 
     ``part[i, k]`` is weight times target k, or the weight of class k; ``square`` is weight times
-    squared target, and ``count`` the number of labelled copies that the row stands for.
+    squared target, and ``copies`` the number of labelled copies that the row stands for.
     """
 
     x: AnyArray
     part: FloatArray
     weight: FloatArray
     square: FloatArray
-    count: AnyArray
+    copies: AnyArray
 
 
 class Nodes(NamedTuple):
@@ -77,7 +53,7 @@ class Room(NamedTuple):
     """Room to work in, for one thread."""
 
     orders: AnyArray
-    """Rows sorted by each feature; the rows of a node lie together."""
+    """TreeRows sorted by each feature; the rows of a node lie together."""
     samples: AnyArray
     spare: AnyArray
     goes_left: AnyArray
@@ -93,9 +69,9 @@ class Room(NamedTuple):
 
 
 @called
-def new_rows(features: int, rows: int, outputs: int) -> Rows:
+def new_rows(features: int, rows: int, outputs: int) -> TreeRows:
     """Return room for the rows of a tree."""
-    return Rows(
+    return TreeRows(
         np.empty((features, rows), np.float32),
         np.empty((rows, outputs)),
         np.empty(rows),
@@ -138,18 +114,20 @@ def new_room(features: int, rows: int, outputs: int) -> Room:
 
 
 @compiled
-def bare_rows(rows: Rows) -> Rows:
-    return Rows(
+def bare_rows(rows: TreeRows) -> TreeRows:
+    """Return the arrays without their owner."""
+    return TreeRows(
         bare(rows.x),
         bare(rows.part),
         bare(rows.weight),
         bare(rows.square),
-        bare(rows.count),
+        bare(rows.copies),
     )
 
 
 @compiled
 def bare_nodes(nodes: Nodes) -> Nodes:
+    """Return the arrays without their owner."""
     return Nodes(
         bare(nodes.link),
         bare(nodes.number),
@@ -162,6 +140,7 @@ def bare_nodes(nodes: Nodes) -> Nodes:
 
 @compiled
 def bare_room(room: Room) -> Room:
+    """Return the arrays without their owner."""
     return Room(
         bare(room.orders),
         bare(room.samples),

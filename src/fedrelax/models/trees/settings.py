@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.trees.state import ENTROPY, GINI, SQUARED_ERROR, Rules
+from fedrelax.models.trees.rules import ENTROPY, GINI, SQUARED_ERROR, Rules
 
 CRITERIA = {
     "squared_error": SQUARED_ERROR,
@@ -17,6 +17,7 @@ CRITERIA = {
     "log_loss": ENTROPY,
 }
 NO_LIMIT = 2**31 - 1
+MODULES = ("sklearn.tree._classes", "sklearn.ensemble._forest")
 LEFT_OUT = {
     "ccp_alpha": 0.0,
     "monotonic_cst": None,
@@ -36,7 +37,7 @@ def why_not(estimator: Any) -> str | None:
     "criterion='absolute_error'"
     """
     kind = type(estimator).__name__
-    if type(estimator).__module__ not in ("sklearn.tree._classes", "sklearn.ensemble._forest"):
+    if type(estimator).__module__ not in MODULES:
         return f"{kind} is not a tree or forest of scikit-learn"
     settings = estimator.get_params(deep=False)
     if "criterion" not in settings or kind == "RandomTreesEmbedding":

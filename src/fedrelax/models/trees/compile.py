@@ -10,6 +10,8 @@ from typing import Any, TypeVar, cast
 from numba import njit
 from numba.extending import intrinsic
 
+from fedrelax.typing import AnyArray
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -41,12 +43,7 @@ def source_mark() -> int:
 
 
 @intrinsic
-def bare(typing: Any, array: Any) -> Any:
-    """Return the array without its owner, so that nobody counts references to it.
-
-    Counting takes longer than the work at a small node. The owner has to outlive what is bare.
-    """
-
+def _bare(typing: Any, array: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, given[0])
         view.meminfo = view.meminfo.type(None)
@@ -54,3 +51,10 @@ def bare(typing: Any, array: Any) -> Any:
         return view._getvalue()
 
     return array(array), build
+
+
+bare = cast(Callable[[AnyArray], AnyArray], _bare)
+"""Returns an array without its owner, so that nobody counts references to it.
+
+Counting takes longer than the work at a small node. The owner has to outlive what is bare.
+"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedrelax.engines.trees.compile import called, compiled
+from fedrelax.models.trees.compile import called, compiled
 from fedrelax.typing import AnyArray, FloatArray
 
 WORDS = 624
@@ -139,7 +139,7 @@ def pairwise_sum(values: FloatArray) -> float:
     if size > 128:
         half = (size // 2) - (size // 2) % 8
         return pairwise_sum(values[:half]) + pairwise_sum(values[half:])
-    part = np.zeros(8)
+    part: FloatArray = np.zeros(8)
     whole = size - size % 8
     for place in range(8):
         part[place] = values[place]
@@ -150,4 +150,4 @@ def pairwise_sum(values: FloatArray) -> float:
     )
     for value in values[whole:]:
         total += value
-    return total
+    return float(total)

@@ -1,1 +1,0 @@
-"""Compiled and batched ways to run the rounds of many nodes at once."""
