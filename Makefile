@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 # Without any extra: what models, storage, estimators and the command line do when a framework is missing.
 # The other layers never import one, and `make test` has run them; so has it the slow tests.
 CORE_TESTS := tests/models tests/storage tests/test_estimators.py tests/test_frameworks.py \
-	tests/test_layers.py tests/test_documents.py tests/cli/test_cli_fit.py
+	tests/test_layers.py tests/test_documents.py tests/cli/test_fit.py
 
 .PHONY: help setup demo test test-core test-fast lint format docs bench pictures clean
 .DEFAULT_GOAL := help
@@ -75,7 +75,7 @@ docs: $(SITE)  ## build the documentation into site/ and run every example in it
 
 bench: $(READY)  ## measure the speed and write benchmarks/RESULTS.md (about ten minutes)
 	$(BIN)/python $(PIP) torch==2.13.0
-	$(BIN)/python -m fedrelax.bench.results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.results benchmarks/RESULTS.md
 
 pictures: $(READY)  ## draw the pictures of the README anew (needs Chromium)
 	$(BIN)/python tools/pictures.py docs/images

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from browser import Browser, find_program, running
 from fedrelax import Graph, Network
+from tests.browser import Browser, find_program, running
 
 settings.register_profile("steady", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("steady")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-
+TARGETS = Path(__file__).resolve().parent / "data" / "targets"
 
 PACKAGES = {
     "torch-mlp": ("torch", "fedrelax.models.torch"),
@@ -54,21 +54,14 @@ def weather_file() -> Path:
     return path
 
 
-def _targets(name: str) -> Path:
-    path = SHARED / "targets" / name
-    if not path.exists():
-        pytest.skip(f"needs the target figures, which are not at {path}")
-    return path
-
-
 @pytest.fixture(scope="session")
 def tree_targets() -> Path:
-    return _targets("trees.csv")
+    return TARGETS / "trees.csv"
 
 
 @pytest.fixture(scope="session")
 def linear_targets() -> Path:
-    return _targets("linear.csv")
+    return TARGETS / "linear.csv"
 
 
 def random_graph(
@@ -123,3 +116,14 @@ def classification_network(
         chosen = model(i) if callable(model) and not hasattr(model, "fit") else model
         network.add(label, X, names[y], chosen)
     return network
+
+
+def refused(engine: str, network: Network, settings) -> str | None:
+    """Return why an engine does not serve the network, found cheaply or on the way, or None."""
+    from fedrelax.engines import Unsuited, prepare
+
+    try:
+        prepare(engine, network, settings)
+    except Unsuited as unsuited:
+        return unsuited.reason
+    return None

@@ -57,7 +57,8 @@ def test_alpha(alpha):
     ],
 )
 def test_settings(name, value):
-    refused(name, **{name: value})
+    own = name in FedRelaxRegressor().get_params()
+    refused(name, **({name: value} if own else {"solver": FedRelax(**{name: value})}))
 
 
 def test_nan_and_infinity():
@@ -170,12 +171,15 @@ def test_rows_and_labels_of_different_length():
     ],
 )
 def test_impossible_pairs_are_refused_with_the_reason(model, loss, discrepancy, why):
-    refused(f"node 'a': .*{why}", estimator=model, loss=loss, discrepancy=discrepancy)
+    solver = FedRelax(loss=loss, discrepancy=discrepancy)
+    refused(f"node 'a': .*{why}", estimator=model, solver=solver)
 
 
 def test_the_symmetric_objective_refuses_an_unsymmetric_discrepancy():
     with pytest.raises(FedRelaxError, match="objective='gtvmin' needs a symmetric discrepancy"):
-        FedRelaxClassifier(graph=PAIR, objective="gtvmin").fit(X, list("xyxyxy"), nodes=NODES)
+        FedRelaxClassifier(graph=PAIR, solver=FedRelax(objective="gtvmin")).fit(
+            X, list("xyxyxy"), nodes=NODES
+        )
 
 
 def test_predict_needs_nodes_and_a_fit():

@@ -1,4 +1,4 @@
-"""Federate, pool or stay local: what a comparison of ways says, and on which rows it stands."""
+"""Federate, pool or stay alone: what a comparison of ways says, and on which rows it stands."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.baselines import Baseline, FedAvg, FedMD, Local, NetworkLasso, Pooled, Run
+from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.baselines import Alone, Baseline, FedAvg, FedMD, NetworkLasso, Pooled, Run
 from fedrelax.comparison import (
     Comparison,
-    Interval,
     Together,
     advise,
-    choose,
     compare_ways,
-    corrected_interval,
     usual_ways,
     ways_by_name,
 )
 from fedrelax.datasets import clustered, single_cluster
+from fedrelax.evaluation import MEASURES, Interval, student_interval
 from fedrelax.models import LinearModel
-from fedrelax.splits import TEST_STREAM, training_mask
+from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 
 LINE = Interval(0.0, 0.0, 0.0)
 
@@ -51,7 +49,9 @@ def few(n=4, rows=10, seed=0):
 
 
 def linear(graph=None, rounds=10):
-    return FedRelaxRegressor(LinearModel(ridge=1.0), graph, rounds=rounds, tol=1e-3)
+    return FedRelaxRegressor(
+        LinearModel(ridge=1.0), graph, rounds=rounds, solver=FedRelax(tol=1e-3)
+    )
 
 
 # What the user is told
@@ -60,26 +60,26 @@ def linear(graph=None, rounds=10):
 def test_clusters_of_alike_nodes_should_federate():
     network = clustered((15, 15), m=10, m_val=0, d=5, sigma=1.0, p_out=0.0, random_state=0)
     found = compare_ways(linear(network.graph), *flat(network), ways=[Pooled()], splits=5)
-    assert found.difference("local").above_zero and found.difference("pooled").above_zero
+    assert found.difference("alone").above_zero and found.difference("pooled").above_zero
     assert found.advice.startswith("Federate.")
 
 
-def test_nodes_with_nothing_in_common_should_stay_local():
+def test_nodes_with_nothing_in_common_should_stay_alone():
     found = compare_ways(linear(), *apart(), ways=[Pooled()], splits=4)
-    assert found.advice.startswith("Stay local.")
-    assert found.difference("pooled", "local").above_zero
+    assert found.advice.startswith("Stay alone.")
+    assert found.difference("pooled", "alone").above_zero
 
 
 def test_alike_nodes_lose_nothing_by_pooling():
     network = single_cluster(12, m=10, m_val=0, d=5, sigma=1.0, random_state=1)
     found = compare_ways(linear(network.graph), *flat(network), ways=[Pooled()], splits=5)
-    assert found.error("pooled").mean <= found.error("FedRelax").mean
-    assert found.difference("local", "pooled").above_zero
-    assert not found.advice.startswith("Stay local")
+    assert found.error("pooled").mean <= found.error("together").mean
+    assert found.difference("alone", "pooled").above_zero
+    assert not found.advice.startswith("Stay alone")
 
 
 @pytest.mark.parametrize(
-    ("local", "pooled", "local_pooled", "head"),
+    ("alone", "pooled", "alone_pooled", "head"),
     [
         ((1, 0.5, 1.5), (2, 1, 3), (-1, -2, -0.5), "Federate."),
         ((1, 0.5, 1.5), (0.1, -1, 1.2), (0.9, 0.5, 1), "Federate."),
@@ -90,40 +90,40 @@ def test_alike_nodes_lose_nothing_by_pooling():
             (2, 1, 3),
             "Pool, if rows may be brought together; if they ",
         ),
-        ((0.1, -1, 1.2), (0.1, -1, 1.2), (0, -1, 1), "Stay local."),
-        ((-1, -2, -0.5), (3, 2, 4), (-4, -5, -3), "Stay local."),
-        ((0, 0, 0), (1, 0.5, 2), (-1, -2, -0.5), "Stay local."),
+        ((0.1, -1, 1.2), (0.1, -1, 1.2), (0, -1, 1), "Stay alone."),
+        ((-1, -2, -0.5), (3, 2, 4), (-4, -5, -3), "Stay alone."),
+        ((0, 0, 0), (1, 0.5, 2), (-1, -2, -0.5), "Stay alone."),
     ],
 )
-def test_advice_by_what_is_clear(local, pooled, local_pooled, head):
-    gaps = {"local": Interval(*local), "pooled": Interval(*pooled)}
-    errors = {"local": 10.0 + local[0], "pooled": 10.0 + pooled[0], "FedRelax": 10.0}
-    text = advise("RMSE", errors, gaps, Interval(*local_pooled))
+def test_advice_by_what_is_clear(alone, pooled, alone_pooled, head):
+    gaps = {"alone": Interval(*alone), "pooled": Interval(*pooled)}
+    errors = {"alone": 10.0 + alone[0], "pooled": 10.0 + pooled[0], "together": 10.0}
+    text = advise(MEASURES["RMSE"], errors, gaps, Interval(*alone_pooled))
     assert text.startswith(head)
-    assert ("if they may not, federate" in text) == (pooled[2] < 0 and local[1] > 0)
-    assert ("if they may not, stay local" in text) == (local_pooled[1] > 0 >= local[1])
-    unclear = local[1] <= 0 <= local[2] and any(local)
-    assert ("cannot tell FedRelax from local models" in text) == unclear
-    assert ("FedRelax and local models do not differ" in text) == (not any(local))
+    assert ("if they may not, federate" in text) == (pooled[2] < 0 and alone[1] > 0)
+    assert ("if they may not, stay alone" in text) == (alone_pooled[1] > 0 >= alone[1])
+    unclear = alone[1] <= 0 <= alone[2] and any(alone)
+    assert ("cannot tell learning together from each node alone" in text) == unclear
+    assert ("Learning together and each node alone do not differ" in text) == (not any(alone))
 
 
 def test_advice_gives_the_numbers_and_names_what_is_better_still():
     gaps = {
-        "local": Interval(0.02, 0.01, 0.03),
+        "alone": Interval(0.02, 0.01, 0.03),
         "Ditto": Interval(-0.04, -0.05, -0.03),
         "IFCA": Interval(-0.01, -0.03, 0.01),
     }
-    errors = {"local": 0.12, "FedRelax": 0.1, "Ditto": 0.06, "IFCA": 0.09}
-    assert advise("error rate", errors, gaps) == (
-        "Federate. FedRelax has a lower error rate than local models: 10.0 % against 12.0 % "
-        "(by 2.0 points, 95 % interval 1.0 to 3.0 points). Clearly better than FedRelax: "
-        "Ditto (6.0 %)."
+    errors = {"alone": 0.12, "together": 0.1, "Ditto": 0.06, "IFCA": 0.09}
+    assert advise(MEASURES["error rate"], errors, gaps) == (
+        "Federate. Learning together has a lower error rate than each node alone: 10.0 % against 12.0 % "
+        "(by 2.0 points, 95 % interval 1.0 to 3.0 points). Clearly better than learning together "
+        "over the graph: Ditto (6.0 %)."
     )
 
 
 def test_the_interval_by_hand():
     """Mean 7/3 and variance 7/3; 4.302653 is the 97.5 % point of Student's t with 2 degrees."""
-    found = corrected_interval(np.array([1.0, 2.0, 4.0]), test_rows=25, training_rows=100)
+    found = student_interval(np.array([1.0, 2.0, 4.0]), overlap=25 / 100)
     half = 4.302653 * np.sqrt((1 / 3 + 25 / 100) * 7 / 3)
     assert found.mean == pytest.approx(7 / 3)
     assert (found.low, found.high) == pytest.approx((7 / 3 - half, 7 / 3 + half), rel=1e-6)
@@ -132,8 +132,8 @@ def test_the_interval_by_hand():
 def test_the_same_few_wrong_labels_in_every_split_are_not_certain():
     """One of 8 test rows: the variance is at least 1/8 * 7/8 / 8, whatever the splits say."""
     found = Comparison(
-        measure="error rate",
-        ways=("local", "FedRelax"),
+        measure=MEASURES["error rate"],
+        ways=("alone", "together"),
         errors=np.array([[0.25, 0.125]] * 3),
         node_errors=np.array([[[0.25], [0.125]]] * 3),
         settings=[[{}, {}]] * 3,
@@ -143,23 +143,23 @@ def test_the_same_few_wrong_labels_in_every_split_are_not_certain():
         planned=3,
     )
     half = 4.302653 * np.sqrt((1 / 3 + 8 / 32) * 7 / 512)
-    assert found.difference("local").low == pytest.approx(0.125 - half, rel=1e-6)
-    assert found.advice.startswith("Stay local. The splits cannot tell")
-    assert replace(found, measure="RMSE").difference("local").low == pytest.approx(0.125)
+    assert found.difference("alone").low == pytest.approx(0.125 - half, rel=1e-6)
+    assert found.advice.startswith("Stay alone. The splits cannot tell")
+    assert replace(found, measure=MEASURES["RMSE"]).difference("alone").low == pytest.approx(0.125)
 
 
 def test_equal_ways_are_not_told_apart_by_rounding():
-    """FedRelax that chooses alpha = 0 is local, computed in another way."""
+    """FedRelax that chooses alpha = 0 is alone, computed in another way."""
     found = compare_ways(linear(), *few(), ways=[Together(alpha=0.0)], splits=3)
-    assert found.difference("local") == LINE
-    assert "FedRelax and local models do not differ" in found.advice
+    assert found.difference("alone") == LINE
+    assert "Learning together and each node alone do not differ" in found.advice
 
 
 # What it stands on
 
 
 @dataclass(frozen=True)
-class Spy(Local):
+class Spy(Alone):
     """Local models that remember every row they were shown, by its first feature."""
 
     name = "spy"
@@ -258,7 +258,7 @@ class Penalised(Baseline):
         changed = Network(network.graph, network.kind, network.public.common)
         for node in network:
             changed.add(node.label, node.X, node.y, Ridge(self.penalty))
-        return Local().run(changed)
+        return Alone().run(changed)
 
 
 @dataclass(frozen=True)
@@ -286,28 +286,28 @@ def folds_of(estimator, X, y, nodes):
 
 def test_settings_have_the_least_validation_loss_and_ties_go_to_the_first():
     network, folds = folds_of(linear(), *few())
-    assert choose(Penalised(), network, folds).label == "weak"
-    chosen = choose(Scripted(), network, folds)
+    assert Penalised().choose(network, folds, seed=0, n_jobs=None).label == "weak"
+    chosen = Scripted().choose(network, folds, seed=0, n_jobs=None)
     assert (chosen.curve, chosen.rounds) == (1, 1)
 
 
 def test_fedrelax_may_choose_to_stay_alone():
     estimator = linear()
     network, folds = folds_of(estimator, *apart(seed=2))
-    candidates = Together.of(estimator).candidates(network)
-    assert candidates[0].alpha == 0
-    chosen = choose(Together.of(estimator), network, folds)
+    chosen = Together.of(estimator).choose(network, folds, seed=0, n_jobs=None)
     assert chosen.alpha == 0 or chosen.rounds == 0
 
 
 def test_fedrelax_keeps_the_settings_of_the_estimator():
-    estimator = FedRelaxRegressor(LinearModel(), objective="gtvmin", damping=0.5, rounds=4)
+    estimator = FedRelaxRegressor(
+        LinearModel(), rounds=4, solver=FedRelax(objective="gtvmin", damping=0.5)
+    )
     network, _ = folds_of(estimator, *few())
     run = Together.of(estimator, alpha=0.7).run(network)
     same = estimator.set_params(alpha=0.7).fit(*few()[:2], nodes=few()[2])
     X = np.eye(3)
     assert run.models[2].predict(X)[:, 0] == pytest.approx(same.predict(X, nodes=[2] * 3))
-    with pytest.raises(FedRelaxError, match="has no alpha yet"):
+    with pytest.raises(FedRelaxError, match="still to be chosen"):
         Together().run(network)
 
 
@@ -320,10 +320,10 @@ def test_ways_that_do_not_apply_are_listed_with_their_reason(monkeypatch):
     found = compare_ways(model, X, y, nodes, ways=[FedAvg(), NetworkLasso()], splits=2)
     assert found.refused.keys() == {"FedAvg", "network Lasso"}
     assert "DecisionTreeRegressor" in found.refused["FedAvg"]
-    monkeypatch.setattr("fedrelax.comparison.ways.MOST_NODES_IN_PAIRS", 3)
-    monkeypatch.setattr("fedrelax.comparison.ways.MOST_EDGES_TO_BREAK", 5)
+    monkeypatch.setattr("fedrelax.baselines.fedmd.MOST_NODES", 3)
+    monkeypatch.setattr("fedrelax.baselines.network_lasso.MOST_EDGES", 5)
     found = compare_ways(linear(), X, y, nodes, ways=[FedMD(), NetworkLasso()], splits=2)
-    assert found.ways == ("local", "FedRelax")
+    assert found.ways == ("alone", "together")
     assert "4 of them" in found.refused["FedMD"] and "6 edges" in found.refused["network Lasso"]
 
 
@@ -358,8 +358,8 @@ def test_a_node_without_test_rows_has_no_error_and_takes_part():
     keep = (nodes != 3) | (np.arange(len(nodes)) == 30)
     found = compare_ways(linear(), X[keep], y[keep], nodes[keep], ways=[Pooled()], splits=2)
     lines = found.nodes_to_frame().set_index("node")
-    assert lines.loc[3, "test_rows"] == 0 and np.isnan(lines.loc[3, "FedRelax"])
-    assert lines.loc[:2, ["local", "pooled", "FedRelax"]].notna().all(axis=None)
+    assert lines.loc[3, "test_rows"] == 0 and np.isnan(lines.loc[3, "together"])
+    assert lines.loc[:2, ["alone", "pooled", "together"]].notna().all(axis=None)
 
 
 def test_frames_and_numbers_for_a_machine():
@@ -369,17 +369,17 @@ def test_frames_and_numbers_for_a_machine():
     )
     frame = found.to_frame()
     assert list(frame.columns) == ["split", "way", "error", "settings"] and len(frame) == 9
-    assert frame.groupby("way")["error"].mean()["local"] == pytest.approx(found.error("local").mean)
-    assert "alpha=" in frame[frame["way"] == "FedRelax"]["settings"].iloc[0]
+    assert frame.groupby("way")["error"].mean()["alone"] == pytest.approx(found.error("alone").mean)
+    assert "alpha=" in frame[frame["way"] == "together"]["settings"].iloc[0]
     answer = found.to_dict()
     assert answer["splits"] == 3 and answer["advice"] == found.advice
     errors = [line["error"] for line in answer["ways"]]
     assert errors == sorted(errors)
-    assert seen[0] == (0, 9, "split 1: local") and seen[-1][:2] == (9, 9)
+    assert seen[0] == (0, 9, "split 1: alone") and seen[-1][:2] == (9, 9)
 
 
 @dataclass(frozen=True)
-class Pressed(Local):
+class Pressed(Alone):
     """Presses Ctrl-C in a given run."""
 
     name = "pressed"
@@ -394,11 +394,11 @@ class Pressed(Local):
 
 
 def test_ctrl_c_keeps_whole_splits_if_there_are_two():
-    whole = compare_ways(linear(), *few(), ways=[Local()], splits=2)
+    whole = compare_ways(linear(), *few(), ways=[Alone()], splits=2)
     Pressed.calls.clear()
-    found = compare_ways(linear(), *few(), ways=[Local(), Pressed(at=2)], splits=5)
+    found = compare_ways(linear(), *few(), ways=[Alone(), Pressed(at=2)], splits=5)
     assert (found.splits, found.planned) == (2, 5)
-    for way in ("local", "FedRelax"):
+    for way in ("alone", "together"):
         assert found.error(way) == whole.error(way)
     Pressed.calls.clear()
     with pytest.raises(KeyboardInterrupt):
@@ -410,23 +410,19 @@ def test_classes_are_measured_by_their_error_rate():
     labels = np.where(y > 0, "up", "down")
     model = FedRelaxClassifier(graph=Graph.complete(range(3)), rounds=1)
     found = compare_ways(model, X, labels, nodes, ways=[Together(alpha=0.3, rounds=1)], splits=2)
-    assert found.measure == "error rate"
+    assert found.measure.name == "error rate"
     wrong = found.errors * found.test_rows
     assert wrong == pytest.approx(wrong.round()) and (found.errors <= 1).all()
 
 
 def test_compare_and_fit_choose_fedrelax_alike():
     """One rule for both: what is compared is what fit would give."""
-    from fedrelax.selection import FOLDS, TRIES
-    from fedrelax.selection import choose as choose_for_fit
-    from fedrelax.splits import deal, group_rows
-
     X, y, nodes = few()
-    estimator = linear().set_params(wiring="auto", alpha="auto")
-    rows = group_rows(nodes, len(X))
-    parts = deal(rows, FOLDS, np.random.default_rng(0))[:TRIES]
-    folds = [estimator.network_of(X, y, *part) for part in parts]
-    network = estimator.network_of(X, y, rows, {})
-    found = choose(Together.of(estimator), network, folds)
-    wanted = choose_for_fit(estimator, X, y, nodes)
-    assert (found.alpha, found.rounds, found.wiring) == (wanted.alpha, wanted.rounds, wanted.wiring)
+    estimator = linear().set_params(wiring="auto", alpha="auto", random_state=4)
+    comparison = compare_ways(estimator, X, y, nodes, ways=[Alone()], splits=2, seed=4)
+    mask = training_mask(group_rows(nodes, len(X)), 0.2, np.random.default_rng([4, TEST_STREAM]))
+    fitted = estimator.fit(X[mask], y[mask], nodes=nodes[mask])
+    settings = comparison.settings[0][comparison.ways.index(Together.name)]
+    assert settings["alpha"] == fitted.alpha_ and settings["rounds"] == fitted.choice_.rounds
+    error = np.sqrt(np.mean((fitted.predict(X[~mask], nodes[~mask]) - y[~mask]) ** 2))
+    assert comparison.errors[0, comparison.ways.index(Together.name)] == pytest.approx(error)

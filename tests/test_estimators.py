@@ -12,8 +12,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from conftest import random_graph
 from fedrelax import (
+    FedRelax,
     FedRelaxClassifier,
     FedRelaxError,
     FedRelaxRegressor,
@@ -22,6 +22,7 @@ from fedrelax import (
     NodeFitError,
     SoftmaxModel,
 )
+from tests.conftest import random_graph
 
 CITIES = ("Oslo", "Bergen", "Bodø", "Tromsø")
 
@@ -82,7 +83,9 @@ def test_labels_are_any_hashable():
 
 def test_several_outputs():
     X, y, nodes = a_table(outputs=2)
-    model = FedRelaxRegressor(LinearModel(), CHAIN, alpha=0.2, tol=1e-12, rounds=500)
+    model = FedRelaxRegressor(
+        LinearModel(), CHAIN, alpha=0.2, rounds=500, solver=FedRelax(tol=1e-12)
+    )
     together = model.fit(X, y, nodes=nodes).predict(X, nodes=nodes)
     for q in range(2):
         single = clone(model).fit(X, y[:, q], nodes=nodes).predict(X, nodes=nodes)
@@ -147,8 +150,8 @@ def test_validation_share_and_patience():
         CHAIN,
         alpha=1.0,
         validation_share=0.25,
-        patience=2,
         rounds=30,
+        solver=FedRelax(patience=2),
     ).fit(X, y, nodes=nodes)
     assert model.n_rounds_ == int(np.argmin(model.history_["validation_loss"]))
 

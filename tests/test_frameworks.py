@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import skip_without_packages
+from tests.conftest import skip_without_packages
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 HEAVY = {"torch", "keras", "xgboost", "lightgbm", "river", "catboost", "safetensors"}

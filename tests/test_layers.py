@@ -12,11 +12,12 @@ import fedrelax
 ROOT = Path(fedrelax.__file__).parent
 LAYERS = [
     {"errors", "typing", "views"},
-    {"extras", "graph", "losses", "splits", "linear"},
+    {"extras", "graph", "losses", "splits", "threads"},
     {"theory", "wiring"},
     {"models", "public", "datasets"},
     {"network"},
     {"runtime"},
+    {"engines"},
     {"solvers"},
     {"selection"},
     {"estimators"},
@@ -26,7 +27,7 @@ LAYERS = [
     {"storage"},
     {"report"},
     {"live"},
-    {"experiments", "bench"},
+    {"paper", "bench"},
     {"cli"},
     {"__main__"},
 ]

@@ -20,10 +20,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from benchmarks.tasks import digits_task
 from fedrelax import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.datasets import clustered
-from fedrelax.evaluation import compare
-from fedrelax.experiments.tasks import digits_task
+from fedrelax.evaluation import evaluate
 
 REGRESSORS = [
     Ridge(),
@@ -56,11 +56,12 @@ def test_eight_kinds_of_regressors():
     test = (data.X_val.reshape(-1, 5), data.y_val.ravel(), test_nodes)
     model = FedRelaxRegressor(lambda i: REGRESSORS[i % 8], data.graph, alpha=0.2, rounds=3)
     model.fit(train[0], train[1], nodes=nodes)
-    table, total = compare(model, train, test)
+    found = evaluate(model, train, test)
+    table, total = found.nodes, found.errors
     print(table.to_string(), total)
     assert table.model.nunique() == 8
-    assert np.isfinite(table[["local", "pooled", "fedrelax"]].to_numpy()).all()
-    assert total["fedrelax"] < total["local"]
+    assert np.isfinite(table[["alone", "pooled", "together"]].to_numpy()).all()
+    assert total["together"] < total["alone"]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -70,7 +71,8 @@ def test_eight_kinds_of_classifiers():
     kinds = {label: CLASSIFIERS[i % 8] for i, label in enumerate(labels)}
     model = FedRelaxClassifier(kinds, task.graph, alpha=0.2, rounds=2)
     X, y, nodes = task.train
-    table, total = compare(model.fit(X, y, nodes=nodes), task.train, task.test)
+    found = evaluate(model.fit(X, y, nodes=nodes), task.train, task.test)
+    table, total = found.nodes, found.errors
     print(table.to_string(), total)
     assert table.model.nunique() == 8
-    assert total["fedrelax"] < total["local"]
+    assert total["together"] < total["alone"]

@@ -1,4 +1,4 @@
-"""Choosing alpha and rounds by cross-validation, and comparing ways on test rows."""
+"""Choosing alpha and rounds by cross-validation."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.evaluation import compare
-from fedrelax.selection import choose_alpha, usual_alphas
+from fedrelax import Callback, FedRelax, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.selection import Candidate, Choice, alphas_for
 from fedrelax.selection.losses import Losses
 from fedrelax.selection.search import decide
+from fedrelax.splits import as_seed
 
 
 def related(seed=0, n=10, rows=6, d=4, spread=0.0):
@@ -23,6 +24,10 @@ def related(seed=0, n=10, rows=6, d=4, spread=0.0):
     weights = np.ones(d) + spread * rng.normal(size=(n, d))
     y = np.einsum("rd,rd->r", X, weights[nodes]) + 0.5 * rng.normal(size=len(X))
     return X, y, nodes
+
+
+def choose_alpha(model, X, y, nodes, alphas="auto", **settings):
+    return clone(model).set_params(alpha=alphas, **settings).fit(X, y, nodes=nodes).choice_
 
 
 def test_related_nodes_choose_coupling_and_unrelated_nodes_choose_to_stay_alone():
@@ -73,52 +78,71 @@ def test_nodes_with_fewer_rows_than_folds():
         choose_alpha(FedRelaxRegressor(Ridge()), X[::2], y[::2], nodes[::2])
 
 
-def test_progress_and_bad_folds():
+class Listener(Callback):
+    def __init__(self):
+        self.heard = []
+
+    def choosing(self, done, total):
+        self.heard.append((done, total))
+
+    def begin(self, rounds, n_nodes):
+        self.heard.append("begin")
+
+    def end(self, outcome):
+        self.heard.append("end")
+
+
+@pytest.mark.parametrize("model", [Ridge(), DecisionTreeRegressor(max_depth=2)])
+def test_callbacks_hear_one_run_and_how_far_the_choice_is(model):
     X, y, nodes = related(n=3)
-    seen = []
+    listener = Listener()
+    model = FedRelaxRegressor(model, alpha=[0, 1], rounds=1, folds=2, callbacks=[listener])
+    model.fit(X, y, nodes=nodes)
+    assert listener.heard == [(1, 4), (2, 4), (3, 4), (4, 4), "begin", "end"]
+
+
+@pytest.mark.parametrize("wiring", ["fixed", "auto"])
+@pytest.mark.parametrize("n", [2, 30, 2001])
+def test_fit_and_compare_try_the_same_candidates(n, wiring, monkeypatch):
+    from fedrelax.comparison import Together, compare_ways
+
+    tried = []
+
+    def spy(folds, settings, candidates, **more):
+        tried.append([(c.alpha, c.wiring) for c in candidates])
+        return Choice(Candidate(0.0), 1, tuple(candidates), np.zeros((1, 2)), "spied on")
+
+    monkeypatch.setattr("fedrelax.estimators.choose", spy)
+    monkeypatch.setattr("fedrelax.comparison.together.choose", spy)
+    X, y, nodes = related(n=n, rows=3)
+    if n > 2000 and wiring == "fixed":
+        graph = Graph.from_edges([(i, (i + 1) % n) for i in range(n)])
+    else:
+        graph = None
+    model = FedRelaxRegressor(Ridge(), graph, alpha="auto", wiring=wiring, rounds=1)
+    model.fit(X, y, nodes=nodes)
+    compare_ways(model, X, y, nodes, ways=[Together.of(model)], splits=2, test_share=0.4)
+    assert len(tried) == 3 and len(tried[0]) > 1
+    assert tried[0] == tried[1] == tried[2]
+
+
+def test_a_second_fit_forgets_the_choice_of_the_first():
+    X, y, nodes = related(n=3)
+    model = FedRelaxRegressor(Ridge(), alpha="auto", rounds=2).fit(X, y, nodes=nodes)
+    assert model.choice_ is not None
+    assert model.set_params(alpha=0.1).fit(X, y, nodes=nodes).choice_ is None
+
+
+def test_bad_folds():
+    X, y, nodes = related(n=3)
     model = FedRelaxRegressor(Ridge(), rounds=1)
-    choose_alpha(
-        model, X, y, nodes, alphas=[0, 1], folds=2, progress=lambda a, b: seen.append((a, b))
-    )
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
     with pytest.raises(FedRelaxError, match="folds=1"):
         choose_alpha(model, X, y, nodes, folds=1)
 
 
 def test_alphas_follow_the_degree():
     sparse, dense = Graph.from_edges([(0, 1), (1, 2)]), Graph.complete(range(30))
-    assert np.array(usual_alphas(sparse)[1:]) / usual_alphas(dense)[1:] == pytest.approx(
-        29 / (4 / 3)
-    )
-
-
-def test_compare_reports_each_way():
-    X, y, nodes = related(n=5, rows=12)
-    train = np.tile(np.arange(12) < 6, 5)
-    train[nodes == 4] = True
-    model = FedRelaxRegressor(LinearRegression(), alpha=0.5).fit(
-        X[train], y[train], nodes=nodes[train]
-    )
-    table, total = compare(
-        model, (X[train], y[train], nodes[train]), (X[~train], y[~train], nodes[~train])
-    )
-    assert table.test_rows.tolist() == [6, 6, 6, 6, 0]
-    assert table.fedrelax.isna().tolist() == [False] * 4 + [True]
-    one = (nodes == 2) & train
-    alone = LinearRegression().fit(X[one], y[one])
-    out = (nodes == 2) & ~train
-    expected = np.sqrt(np.mean((alone.predict(X[out]) - y[out]) ** 2))
-    assert table.local[2] == pytest.approx(expected)
-    pooled = LinearRegression().fit(X[train], y[train]).predict(X[~train])
-    assert total["pooled"] == pytest.approx(np.sqrt(np.mean((pooled - y[~train]) ** 2)))
-
-
-def test_compare_counts_wrong_labels():
-    X, y, nodes = related(n=3, rows=20)
-    labels = np.where(y > 0, "up", "down")
-    model = FedRelaxClassifier(alpha=0.5).fit(X, labels, nodes=nodes)
-    total = compare(model, (X, labels, nodes), (X, labels, nodes))[1]
-    assert total["fedrelax"] == pytest.approx(1 - model.score(X, labels, nodes=nodes))
+    assert np.array(alphas_for(sparse)[1:]) / alphas_for(dense)[1:] == pytest.approx(29 / (4 / 3))
 
 
 def clusters_of(seed=0):
@@ -183,7 +207,7 @@ def test_only_a_clear_gain_is_chosen():
     def chosen(gain):
         curves = np.full((2, 1, 3, 50), 10.0)
         curves[1, 0, 1:] = 10 - gain + noise  # alpha = 1, rounds 1 and 2
-        return decided([(None, 0.0), (None, 1.0)], curves, rows=4).alpha
+        return decided([Candidate(0.0), Candidate(1.0)], curves, rows=4).alpha
 
     error = noise.std(ddof=1) / 50**0.5
     assert chosen(noise.mean() + 1.5 * error) == 1
@@ -194,7 +218,7 @@ def test_an_early_stop_needs_a_clear_gain_too():
     def rounds(early_gain, early=True):
         curves = np.tile(np.array([9.0, 1.0, 2.0, 2.0])[:, None], (1, 1, 1, 40))
         curves[0, 0, 1] = 2.0 - early_gain + np.linspace(-1, 1, 40)
-        return decided([(None, 0.5)], curves, rows=1, early=early).rounds
+        return decided([Candidate(0.5)], curves, rows=1, early=early).rounds
 
     assert rounds(1.0) == 1
     assert rounds(0.01) == 3
@@ -207,7 +231,7 @@ def test_a_node_decides_for_itself_only_with_enough_rows_and_a_clear_difference(
     curves[1, :, 1:] = 1.0
     curves[1, :, 1:, 3] = 3.0  # node 3 does worse together in every fold,
     curves[1, :, 1:, 4] = np.array([0.0, 0.0, 7.0])[:, None]  # and node 4 in one of them
-    lines = [(None, 0.0), (None, 1.0)]
+    lines = [Candidate(0.0), Candidate(1.0)]
     choice = decided(lines, curves, rows=7, early=early)
     assert choice.alpha == 1
     assert choice.alone == (3,)
@@ -241,22 +265,52 @@ def test_dear_models_try_a_wiring_with_the_best_alpha_and_stronger_ones():
     tried = {wiring is None: [] for wiring in choice.wirings}
     for wiring, alpha in zip(choice.wirings, choice.alphas, strict=True):
         tried[wiring is None].append(alpha)
-    usual = list(usual_alphas(data.graph))
+    usual = list(alphas_for(data.graph))
     assert tried[True] == usual
     best = tried[True][int(np.argmin(choice.losses[: len(usual)].min(axis=1)))]
     first = min(usual.index(best), len(usual) - 3)
     assert tried[False] == usual[first : first + 3]
 
 
-def test_fedrelax_cv_chooses_from_its_lists():
-    from fedrelax import FedRelaxCV
-
+def test_lists_of_alphas_and_wirings_are_chosen_from():
     data, X, y, nodes = clusters_of()
-    inner = FedRelaxRegressor(LinearRegression(fit_intercept=False), data.graph, rounds=60)
-    cv = FedRelaxCV(inner, alphas=[0.0, 0.05], wirings=["fixed", "rewire"]).fit(X, y, nodes=nodes)
-    assert cv.choice_.wiring.name == "rewire"
-    assert set(cv.choice_.alphas) == {0.0, 0.05}
-    assert cv.score(X, y, nodes=nodes) > 0.99
-    assert len(cv.predict(X[:3], nodes=nodes[:3])) == 3
-    with pytest.raises(FedRelaxError, match="needs nodes"):
-        FedRelaxCV(inner).fit(X, y)
+    model = FedRelaxRegressor(
+        LinearRegression(fit_intercept=False),
+        data.graph,
+        alpha=[0.0, 0.05],
+        wiring=["fixed", "rewire"],
+        rounds=60,
+    ).fit(X, y, nodes=nodes)
+    assert model.choice_.wiring.name == "rewire"
+    assert set(model.choice_.alphas) == {0.0, 0.05}
+    assert model.score(X, y, nodes=nodes) > 0.99
+
+
+@pytest.mark.parametrize("alpha", ["much", [], [0.1, "a"], -1.0, [0.1, -1.0], None])
+def test_bad_alphas(alpha):
+    X, y, nodes = related(n=3)
+    with pytest.raises(FedRelaxError, match="alpha="):
+        FedRelaxRegressor(Ridge(), alpha=alpha).fit(X, y, nodes=nodes)
+
+
+def test_settings_of_the_solver_that_the_estimator_has_are_refused_there():
+    X, y, nodes = related(n=3)
+    with pytest.raises(FedRelaxError, match="the estimator has its own alpha"):
+        FedRelaxRegressor(solver=FedRelax(alpha=0.7)).fit(X, y, nodes=nodes)
+    with pytest.raises(FedRelaxError, match="solver='fast' must be a fedrelax.FedRelax"):
+        FedRelaxRegressor(solver="fast").fit(X, y, nodes=nodes)
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_a_generator_is_drawn_from_once_per_fit(make):
+    X, y, nodes = related(n=3)
+    fits = [
+        FedRelaxRegressor(Ridge(), random_state=make(3)).fit(X, y, nodes=nodes) for _ in range(2)
+    ]
+    np.testing.assert_array_equal(fits[0].predict(X, nodes), fits[1].predict(X, nodes))
+    one, other = make(3), make(3)
+    FedRelaxRegressor(Ridge(), random_state=one).fit(X, y, nodes=nodes)
+    as_seed(other)
+    assert as_seed(one) == as_seed(other)
+    with pytest.raises(FedRelaxError, match="random_state='x' must be"):
+        FedRelaxRegressor(random_state="x").fit(X, y, nodes=nodes)

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-import browser
+from tests import browser
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("mkdocs", "material", "mkdocstrings", "mkdocstrings_handlers.python")

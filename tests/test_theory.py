@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelax, FedRelaxError, Graph, Network
-from fedrelax.linear import ExactUpdate, LinearProblem, solve_accelerated
+from fedrelax.engines.linear import ExactUpdate, LinearProblem, solve_accelerated
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 
 

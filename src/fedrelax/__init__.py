@@ -8,14 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedrelax.cv import FedRelaxCV
     from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
     from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
     from fedrelax.graph import Graph
     from fedrelax.models import LinearModel, SoftmaxModel, TorchModel, register_adapter
     from fedrelax.network import Network
     from fedrelax.runtime import Callback, Distillation
-    from fedrelax.solvers import FedRelax, LinearFedRelax
+    from fedrelax.solvers import FedRelax, GradientFedRelax
 
 __version__ = "0.1.0"
 
@@ -23,13 +22,12 @@ __all__ = [
     "Callback",
     "Distillation",
     "FedRelax",
-    "FedRelaxCV",
     "FedRelaxClassifier",
     "FedRelaxError",
     "FedRelaxRegressor",
     "FedRelaxWarning",
+    "GradientFedRelax",
     "Graph",
-    "LinearFedRelax",
     "LinearModel",
     "Network",
     "NodeFitError",
@@ -39,14 +37,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "cv": ("FedRelaxCV",),
     "errors": ("FedRelaxError", "FedRelaxWarning", "NodeFitError"),
     "estimators": ("FedRelaxClassifier", "FedRelaxRegressor"),
     "graph": ("Graph",),
     "models": ("LinearModel", "SoftmaxModel", "TorchModel", "register_adapter"),
     "network": ("Network",),
     "runtime": ("Callback", "Distillation"),
-    "solvers": ("FedRelax", "LinearFedRelax"),
+    "solvers": ("FedRelax", "GradientFedRelax"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

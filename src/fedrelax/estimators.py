@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
-from fedrelax.losses import Loss
-from fedrelax.models import LinearModel
 from fedrelax.models.registry import is_net
 from fedrelax.network import Network
 from fedrelax.public import draw_public
-from fedrelax.runtime import Callback, Distillation
-from fedrelax.selection import STRENGTHS, Choice, choose, usual_alphas
-from fedrelax.solvers import FedRelax, Result, solve_by_engine
+from fedrelax.runtime import Callback
+from fedrelax.selection import FOLDS, Choice, candidates, choose, fold_rows, is_open
+from fedrelax.selection.candidates import Alphas, Wirings, given
+from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.checks import check_number
-from fedrelax.splits import group_rows, hold_out
+from fedrelax.splits import as_seed, group_rows, hold_out
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.views import Looks
-from fedrelax.wiring import Discover, Rewire, Wiring, as_wiring
+from fedrelax.wiring import Discover, Wiring
 from fedrelax.wiring.discover import SMALL
 
-PUBLIC_STREAM = 1
-"""Keeps the draw of public rows apart from that of validation rows under one seed."""
+PUBLIC_STREAM, FOLD_STREAM = 1, 3
+"""Keep the draws of public rows and of folds apart from that of validation rows under one seed."""
 
-FEW_ROUNDS, MANY_ROUNDS = 20, 200
-"""The most rounds where none are given: of any models, and of linear ones, which are cheap."""
+OWN = ("alpha", "wiring", "rounds", "n_jobs", "random_state")
+"""Settings of a solver that the estimators have arguments of their own for."""
 
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
@@ -46,49 +46,31 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         self,
         estimator: Models | None = None,
         graph: Graph | None = None,
-        alpha: float | str = 0.1,
+        alpha: Alphas = 0.1,
+        wiring: Wirings = "fixed",
         public: str | AnyArray | Mapping[Label, AnyArray] = "blend",
         public_rows: int = 200,
-        loss: str | Loss | None = None,
-        discrepancy: str | Loss | None = None,
         rounds: int | None = None,
-        tol: float = 1e-4,
-        wiring: str | Wiring = "fixed",
-        objective: str = "paper",
-        order: str = "simultaneous",
-        damping: float = 0.0,
-        weighting: str = "mean",
-        distillation: Distillation | None = None,
-        continued: bool = False,
-        alone: Sequence[Label] = (),
+        folds: int = FOLDS,
         validation_share: float = 0.0,
-        patience: int | None = None,
+        alone: Sequence[Label] = (),
+        solver: FedRelax | None = None,
         callbacks: Sequence[Callback] = (),
-        engine: str = "auto",
         n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
         self.estimator = estimator
         self.graph = graph
         self.alpha = alpha
+        self.wiring = wiring
         self.public = public
         self.public_rows = public_rows
-        self.loss = loss
-        self.discrepancy = discrepancy
         self.rounds = rounds
-        self.tol = tol
-        self.wiring = wiring
-        self.objective = objective
-        self.order = order
-        self.damping = damping
-        self.weighting = weighting
-        self.distillation = distillation
-        self.continued = continued
-        self.alone = alone
+        self.folds = folds
         self.validation_share = validation_share
-        self.patience = patience
+        self.alone = alone
+        self.solver = solver
         self.callbacks = callbacks
-        self.engine = engine
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -101,6 +83,8 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         then not a feature). Without it all rows belong to one node, which learns alone.
         """
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
+        seed = as_seed(self.random_state)
+        settings = self.settings(seed)
         X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         X, y = validate_data(
             self,
@@ -112,129 +96,61 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
             allow_nd=True,
         )
         y = self._check_target(y)
-        if nodes is None:
-            if self.graph is not None and len(self.graph) > 1:
-                raise FedRelaxError(
-                    f"the graph has {len(self.graph)} nodes, but fit got no nodes; pass one label "
-                    "per row: fit(X, y, nodes=...)"
-                )
-            nodes = [self.graph.labels[0] if self.graph is not None else 0] * len(X)
-        rng = np.random.default_rng(self._seed())
+        rows = group_rows(self._one_node(len(X)) if nodes is None else nodes, len(X))
+        unknown = [label for label in self.alone if label not in rows]
+        if unknown:
+            hint = did_you_mean(unknown[0], rows)
+            raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
+        rng = np.random.default_rng(seed)
         train, held = {}, {}
-        for label, index in group_rows(nodes, len(X)).items():
+        for label, index in rows.items():
             kept, out = hold_out(len(index), self.validation_share, rng)
             train[label], held[label] = index[kept], index[out]
-        trial = self
-        if self.alpha == "auto" or self.wiring == "auto":
-            own = np.sort(np.concatenate(list(train.values())))
-            labels = label_rows(train)
-            self.choice_ = choose(self, X[own], y[own], [labels[row] for row in own.tolist()])
-            trial = clone(self).set_params(**settings_of(self.choice_))
-            trial.callbacks = self.callbacks
-        result = trial.solve(X, y, train, held)
-        self.alpha_, self.wiring_ = float(trial.alpha), trial.wiring
-        self.result_: Result = result
-        self.graph_, self.history_ = result.graph, result.history
-        self.models_, self.n_rounds_ = result.models, result.n_rounds
-        self._whole_graph = self._graph_for(list(train))
-        return self
+        network = self.network_of(X, y, train, held, seed)
+        choice, alone = None, tuple(self.alone)
+        if is_open(self.alpha, self.wiring):
+            parts = fold_rows(train, self.folds, np.random.default_rng([seed, FOLD_STREAM]))
+            folds = [self.network_of(X, y, *part, seed) for part in parts]
+            choice = self.choose(network, folds, settings)
+            settings = choice.settings(settings)
+            alone = tuple(dict.fromkeys((*alone, *choice.alone)))
+        result = settings.solve(network, tuple(self.callbacks)).with_alone(alone)
+        return self._adopt(result, self._graph_for(list(rows)), choice, settings)
 
-    def solve(
-        self,
-        X: FloatArray,
-        y: AnyArray,
-        train: Mapping[Label, AnyArray],
-        held: Mapping[Label, AnyArray],
-    ) -> Result:
-        """Train on the row numbers ``train[node]`` and measure on ``held[node]`` in every round.
+    def choose(self, network: Network, folds: Sequence[Network], settings: FedRelax) -> Choice:
+        """Choose what is open, on folds of the network; callbacks hear how far it is."""
 
-        This is ``fit`` without its input checks and without a trace on the estimator; choosing
-        settings by validation stands on it.
-        """
-        network = self.network_of(X, y, train, held)
-        unknown = [label for label in self.alone if label not in train]
-        if unknown:
-            hint = did_you_mean(unknown[0], train)
-            raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
-        solver, callbacks = self.solver(list(train)), tuple(self.callbacks)
-        return solve_by_engine(self.engine, solver, network, callbacks).with_alone(self.alone)
+        def tell(done: int, total: int) -> None:
+            for callback in self.callbacks:
+                callback.choosing(done, total)
 
-    def solver(self, labels: Sequence[Label]) -> FedRelax:
-        """Return the solver with this estimator's settings; an "auto" alpha stands as 0."""
-        names = ("loss", "discrepancy", "tol", "patience", "objective", "order", "damping")
-        more = ("weighting", "distillation", "continued", "n_jobs")
-        settings = {name: getattr(self, name) for name in names + more}
-        rounds = self.rounds
-        if rounds is None:
-            rounds = MANY_ROUNDS if self.is_linear(list(labels)) else FEW_ROUNDS
-        if isinstance(self.alpha, str) and self.alpha != "auto":
+        rounds = settings.rounds_for(network)
+        tried = candidates(network, self.alpha, self.wiring, rounds=rounds)
+        return choose(folds, settings, tried, tell=tell)
+
+    def settings(self, seed: int = 0) -> FedRelax:
+        """Return the solver's settings; where alpha or wiring is open, they stand as 0 and fixed."""
+        solver, usual = FedRelax() if self.solver is None else self.solver, FedRelax()
+        if not isinstance(solver, FedRelax):
             raise FedRelaxError(
-                f"alpha={self.alpha!r} must be a finite number of at least 0, or 'auto'"
+                f"solver={solver!r} must be a fedrelax.FedRelax with the settings that the estimator "
+                "has no argument for, such as FedRelax(objective='gtvmin')"
             )
-        return FedRelax(
-            **settings,
-            alpha=0.0 if isinstance(self.alpha, str) else self.alpha,
-            rounds=rounds,
-            wiring=None if self.wiring == "auto" else as_wiring(self.wiring),
-            random_state=self._seed(),
+        for name in OWN:
+            if getattr(solver, name) != getattr(usual, name):
+                raise FedRelaxError(
+                    f"solver={type(solver).__name__}({name}={getattr(solver, name)!r}): the estimator "
+                    f"has its own {name}; give it there"
+                )
+        fixed = given(self.alpha, self.wiring)
+        return replace(
+            solver,
+            alpha=fixed.alpha,
+            wiring=fixed.wiring,
+            rounds=self.rounds,
+            n_jobs=self.n_jobs,
+            random_state=seed,
         )
-
-    def is_linear(self, labels: list[Label]) -> bool:
-        """Tell whether all models are linear least squares: rounds are cheap, and lead to one point."""
-        kinds = {type(model) for model in self.models_for(labels).values()}
-        return self.engine != "general" and kinds <= {Ridge, LinearRegression, LinearModel}
-
-    def wirings_for(
-        self, labels: Sequence[Label], wirings: Sequence[str | Wiring] | None = None
-    ) -> list[Wiring | None]:
-        """Return the wirings to choose among; None is the fixed graph."""
-        if wirings is not None:
-            return [as_wiring(wiring) for wiring in wirings]
-        if self.wiring != "auto":
-            return [as_wiring(self.wiring)]
-        if self.graph is not None:
-            return [None, Rewire()]
-        return [Discover()] if len(labels) > SMALL else [None, Discover()]
-
-    def alphas_for(self, labels: Sequence[Label]) -> tuple[float, ...]:
-        """Return alphas to try, in proportion to the graph's mean degree."""
-        graph = self._graph_for(list(labels)).subgraph(list(labels))
-        if self.graph is None and len(labels) > SMALL:
-            return tuple(strength / Discover().candidates for strength in STRENGTHS)
-        return usual_alphas(graph)
-
-    def _check_target(self, y: AnyArray) -> AnyArray:
-        return y
-
-    @property
-    def _discovers(self) -> bool:
-        return self.wiring in ("auto", "discover") or isinstance(self.wiring, Discover)
-
-    def _graph_for(self, labels: list[Label]) -> Graph:
-        if self.graph is None:
-            if self._discovers and len(labels) > SMALL:
-                return Graph.from_edges([], labels=labels)
-            return Graph.complete(labels)
-        if not isinstance(self.graph, Graph):
-            raise FedRelaxError(
-                f"graph is a {type(self.graph).__name__}; make a fedrelax.Graph of it with "
-                "Graph.from_matrix, from_edges, from_networkx or from_coordinates"
-            )
-        unknown = [label for label in labels if label not in self.graph]
-        if unknown:
-            hint = did_you_mean(unknown[0], self.graph.labels)
-            raise FedRelaxError(
-                f"nodes {listing(unknown)} have rows but are not in the graph{hint}"
-            )
-        return self.graph
-
-    def _seed(self) -> int:
-        """Return a whole number from ``random_state``, which may be None or a generator."""
-        from sklearn.utils import check_random_state
-
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31))
 
     def network_of(
         self,
@@ -242,8 +158,9 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         y: AnyArray,
         rows: Mapping[Label, AnyArray],
         held: Mapping[Label, AnyArray],
+        seed: int = 0,
     ) -> Network:
-        """Return the network that ``solve`` trains: row numbers by node, held-out ones beside."""
+        """Return the network to train: row numbers by node, held-out ones beside."""
         graph, models = self._graph_for(list(rows)), self.models_for(list(rows))
         common, own = None, {}
         if isinstance(self.public, Mapping):
@@ -253,7 +170,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
                 raise FedRelaxError(f"public has no rows for node {listing(missing)}")
         elif isinstance(self.public, str):
             inputs = [X[index] for index in rows.values()]
-            rng = np.random.default_rng([self._seed(), PUBLIC_STREAM])
+            rng = np.random.default_rng([seed, PUBLIC_STREAM])
             common = draw_public(self.public, inputs, self.public_rows, rng)
         else:
             common = np.asarray(self.public)
@@ -285,10 +202,75 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
     def _default_model(self) -> Any:
         raise NotImplementedError
 
+    def _check_target(self, y: AnyArray) -> AnyArray:
+        return y
+
+    def _one_node(self, rows: int) -> list[Label]:
+        """Return one and the same node for all rows."""
+        if self.graph is not None and len(self.graph) > 1:
+            raise FedRelaxError(
+                f"the graph has {len(self.graph)} nodes, but fit got no nodes; pass one label "
+                "per row: fit(X, y, nodes=...)"
+            )
+        return [self.graph.labels[0] if self.graph is not None else 0] * rows
+
+    def _graph_for(self, labels: list[Label]) -> Graph:
+        if self.graph is None:
+            wiring = self.wiring
+            found = wiring in ("auto", "discover") or isinstance(wiring, Discover)
+            if found and len(labels) > SMALL:
+                return Graph.from_edges([], labels=labels)
+            return Graph.complete(labels)
+        if not isinstance(self.graph, Graph):
+            raise FedRelaxError(
+                f"graph is a {type(self.graph).__name__}; make a fedrelax.Graph of it with "
+                "Graph.from_matrix, from_edges, from_networkx or from_coordinates"
+            )
+        unknown = [label for label in labels if label not in self.graph]
+        if unknown:
+            hint = did_you_mean(unknown[0], self.graph.labels)
+            raise FedRelaxError(
+                f"nodes {listing(unknown)} have rows but are not in the graph{hint}"
+            )
+        return self.graph
+
+    # Fitted state
+
+    def _adopt(
+        self, result: Result, graph: Graph, choice: Choice | None, settings: FedRelax
+    ) -> Self:
+        """Take over a result: the one place that sets what ``fit`` has learned."""
+        self.result_, self.choice_ = result, choice
+        self.whole_graph_, self.graph_ = graph, result.graph
+        self.alpha_, self.wiring_ = float(settings.alpha), settings.wiring or "fixed"
+        self.history_, self.n_rounds_ = result.history, result.n_rounds
+        self.models_ = result.models
+        return self
+
+    @classmethod
+    def from_result(
+        cls,
+        result: Result,
+        graph: Graph,
+        *,
+        alpha: float,
+        wiring: Wiring | None,
+        n_features: int,
+        feature_names: Sequence[str] | None = None,
+        node_column: str | None = None,
+    ) -> Self:
+        """Return an estimator that predicts by a result, as if it had been fitted here."""
+        made = cls(graph=graph, alpha=alpha, wiring=wiring or "fixed", rounds=result.n_rounds)
+        made.n_features_in_ = n_features
+        if feature_names is not None:
+            made.feature_names_in_ = np.asarray(feature_names, dtype=object)
+        made.node_column_ = node_column
+        return made._adopt(result, graph, None, FedRelax(alpha=alpha, wiring=wiring))
+
     # Predict
 
-    def _predictions(self, X: Any, nodes: Any) -> FloatArray:
-        """Return the (rows, outputs) predictions of each row's node."""
+    def answers(self, X: Any, nodes: Any = None) -> FloatArray:
+        """Return what each row's node says: (rows, outputs) numbers, or class probabilities."""
         check_is_fitted(self, "result_")
         if nodes is None:
             nodes = self.node_column_
@@ -303,20 +285,21 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
             nodes = [next(iter(self.models_))] * len(X)
         answer = np.empty((len(X), self.result_.task.n_outputs))
         for label, index in group_rows(nodes, len(X)).items():
-            answer[index] = self._predict_node(label, X[index])
+            answer[index] = self._answers_of(label, X[index])
         return answer
 
-    def _predict_node(self, label: Label, X: FloatArray) -> FloatArray:
+    def _answers_of(self, label: Label, X: FloatArray) -> FloatArray:
         models = self.result_.local_models
         if label in models:
-            return models[label].predict(X)
-        if label not in self._whole_graph:
-            hint = did_you_mean(label, self._whole_graph.labels)
+            answer: FloatArray = models[label].predict(X)
+            return answer
+        if label not in self.whole_graph_:
+            hint = did_you_mean(label, self.whole_graph_.labels)
             raise FedRelaxError(
                 f"node {label!r} is neither in the training data nor in the graph{hint}; add it to "
                 "the graph to predict with the mean of its neighbours"
             )
-        near = {j: a for j, a in self._whole_graph.neighbours(label).items() if j in models}
+        near = {j: a for j, a in self.whole_graph_.neighbours(label).items() if j in models}
         if not near:
             raise FedRelaxError(
                 f"node {label!r} had no rows, and none of its neighbours in the graph has a model"
@@ -333,37 +316,34 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     estimator : a scikit-learn regressor or a ``TorchModel`` for every node, or a dict node -> model,
         or a function of the node's label. Default: ``Ridge()``.
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
-    alpha : how much neighbours count, from 0 (each alone) upwards; "auto" chooses it, and the rounds,
-        by cross-validation on the training rows.
+    alpha : how much neighbours count, from 0 (each alone) upwards; several numbers, or "auto" for the
+        usual ones, are chosen among, together with the rounds, on folds of the training rows.
+    wiring : "fixed" keeps the graph. "rewire" lets every node keep those neighbours whose predictions
+        agree with its own; "reweight" lets the others count for less; "discover" finds neighbours where
+        no graph is given. Or a ``fedrelax.wiring`` object; several, or "auto", are chosen among.
     public : how public rows are drawn ("blend", "gaussian", "marginals", "uniform", "standard",
         "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one
         array for all, or a dict node -> array.
     public_rows : how many are drawn.
-    loss, discrepancy : names or ``fedrelax.losses`` objects. Default: squared error for numbers,
-        log loss for classes, and the same across edges; every model then trains by its own criterion.
-        With a loss named here, a model that is known to minimise another one is refused.
-    rounds, tol : stop after so many rounds, or when predictions change by less than ``tol``. Default
-        rounds: 20, and 200 for linear least squares, where a round costs next to nothing.
-    wiring : "fixed" keeps the graph. "rewire" lets every node keep those neighbours whose predictions
-        agree with its own; "reweight" lets the others count for less; "discover" finds neighbours where
-        no graph is given. "auto" chooses on the training rows. Or a ``fedrelax.wiring`` object.
-    validation_share, patience : hold out a share of each node's rows, keep the models of the round
-        with the least validation loss, stop after ``patience`` rounds without a better one.
-    objective, order, damping, weighting, distillation, continued : see ``solvers.FedRelax``.
+    rounds : the most of them. Default: 20, and 200 for linear least squares, where a round costs next
+        to nothing.
+    folds : parts into which every node's rows are dealt where something is to be chosen; three of them
+        are held out in turn.
+    validation_share : hold out a share of each node's rows; with ``solver=FedRelax(patience=...)`` the
+        models of the round with the least validation loss are kept.
     alone : nodes that keep the model trained on their own rows; others still learn from them. "auto"
         adds nodes that have enough rows to tell that they do better so.
+    solver : a ``FedRelax`` with the settings that are rarely changed: losses, objective, order, damping,
+        weighting, distillation, tolerance, patience, engine.
     callbacks : ``fedrelax.runtime.Callback`` objects.
-    engine : "auto" computes all nodes at once where every model is linear least squares, or a
-        ``SoftmaxModel`` on one common public set, and node by node otherwise ("general"); "linear"
-        refuses the otherwise. The result is the same.
     n_jobs, random_state : the number of workers never changes a result, the seed does.
 
     Attributes
     ----------
     models_ : dict node -> plain fitted estimator.
     graph_, history_, n_rounds_ : the graph among nodes with data, the numbers of each round, and
-        the round whose models are kept.
-    alpha_, wiring_ : the values that were used; ``choice_`` : how "auto" came to them.
+        the round whose models are kept. ``whole_graph_`` has the nodes without data, too.
+    alpha_, wiring_ : the values that were used; ``choice_`` : how they were chosen, None if given.
     result_ : all of it, with the discrepancy of each edge, and the edges that were kept.
     plot : pictures of it, such as ``model.plot.graph()``; see ``fedrelax.report.plots``.
 
@@ -394,8 +374,8 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
         A node without a model that is in the graph gets the weighted mean of its neighbours'
         predictions. ``nodes`` as in ``fit``.
         """
-        prediction = self._predictions(X, nodes)
-        return self.result_.task.decode(prediction)
+        answers = self.answers(X, nodes)
+        return self.result_.task.decode(answers)
 
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
         """Return R^2 over all rows."""
@@ -430,12 +410,12 @@ class FedRelaxClassifier(ClassifierMixin, _FedRelaxEstimator):  # type: ignore[m
 
     def predict_proba(self, X: Any, nodes: Any = None) -> FloatArray:
         """Return class probabilities (0 and 1 from a model that only gives labels)."""
-        return self._predictions(X, nodes)
+        return self.answers(X, nodes)
 
     def predict(self, X: Any, nodes: Any = None) -> AnyArray:
         """Return the most likely class of each row at its node."""
-        prediction = self._predictions(X, nodes)
-        return self.result_.task.decode(prediction)
+        answers = self.answers(X, nodes)
+        return self.result_.task.decode(answers)
 
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy over all rows."""
@@ -454,19 +434,3 @@ def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
         hint = did_you_mean(nodes, X.columns)
         raise FedRelaxError(f"nodes={nodes!r} is not a column of X{hint}")
     return X.drop(columns=nodes), X[nodes].to_numpy(), nodes
-
-
-def label_rows(rows: Mapping[Label, AnyArray]) -> dict[int, Label]:
-    """Return the node of every row number."""
-    return {row: label for label, index in rows.items() for row in index.tolist()}
-
-
-def settings_of(choice: Choice) -> dict[str, Any]:
-    """Return a choice as the estimator's own settings."""
-    wiring = choice.wiring or "fixed"
-    return {
-        "alpha": choice.alpha,
-        "wiring": wiring,
-        "rounds": choice.rounds,
-        "alone": choice.alone,
-    }

@@ -117,6 +117,14 @@ class Network:
         return self._nodes
 
     @property
+    def distinct_models(self) -> dict[Label, Any]:
+        """The model objects, each once, under the first node that has it."""
+        first: dict[int, tuple[Label, Any]] = {}
+        for node in self._nodes.values():
+            first.setdefault(id(node.model), (node.label, node.model))
+        return dict(first.values())
+
+    @property
     def graph(self) -> Graph:
         """The graph among the nodes that hold data, in the order of the nodes."""
         return self._given_graph.subgraph(list(self._nodes))

@@ -11,6 +11,9 @@ import numpy.typing as npt
 from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray, IntArray, Label
 
+Part = tuple[dict[Label, AnyArray], dict[Label, AnyArray]]
+"""The row numbers of every node to train on, and those that are held out."""
+
 TEST_STREAM = 2
 """Keeps the draw of test rows apart from other draws under one seed."""
 
@@ -48,9 +51,7 @@ def training_mask(
     return train
 
 
-def deal(
-    rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator
-) -> list[tuple[dict[Label, AnyArray], dict[Label, AnyArray]]]:
+def deal(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -> list[Part]:
     """Return, for each fold, the row numbers of every node to train on and those to hold out.
 
     A single row is never held out. Folds in which no node holds out a row are left out, so nodes
@@ -72,6 +73,26 @@ def deal(
         if any(map(len, held.values())):
             parts.append((train, held))
     return parts
+
+
+def as_seed(random_state: Any) -> int:
+    """Return a whole number from ``random_state``: a number, None (anew each time) or a generator.
+
+    >>> as_seed(7), as_seed(np.random.default_rng(0)) == as_seed(np.random.default_rng(0))
+    (7, True)
+    """
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state)
+    if random_state is None:
+        random_state = np.random.default_rng()
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    raise FedRelaxError(
+        f"random_state={random_state!r} must be a whole number, None, a numpy.random.Generator or a "
+        "RandomState"
+    )
 
 
 def group_rows(nodes: Any, n_rows: int) -> dict[Label, AnyArray]:

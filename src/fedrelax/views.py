@@ -24,7 +24,9 @@ class Looks:
 
         See ``fedrelax.report.plots.Plots``; needs matplotlib (the extra ``report``).
         """
-        return view("plots").Plots(self._seen().result_, getattr(self, "choice_", None))
+        self._check_fitted()
+        fitted: Any = self
+        return view("plots").Plots(fitted.result_, fitted.choice_)
 
     @property
     def _repr_html_(self) -> Any:
@@ -41,19 +43,13 @@ class Looks:
     def _shows_summary(self) -> bool:
         from sklearn import get_config
 
-        fitted = hasattr(getattr(self, "best_estimator_", self), "result_")
-        return fitted and get_config()["display"] == "diagram"
+        return hasattr(self, "result_") and get_config()["display"] == "diagram"
 
     def _summary(self) -> str:
-        text: str = view("notebook").estimator_html(
-            self, self._seen(), getattr(self, "choice_", None)
-        )
+        text: str = view("notebook").estimator_html(self)
         return text
 
-    def _seen(self) -> Any:
-        """The estimator that holds the result: a search's best one, or this."""
+    def _check_fitted(self) -> None:
         from sklearn.utils.validation import check_is_fitted
 
-        inner = getattr(self, "best_estimator_", self)
-        check_is_fitted(inner, "result_")
-        return inner
+        check_is_fitted(self, "result_")

@@ -12,11 +12,11 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax.baselines import (
     IFCA,
+    Alone,
     Ditto,
     FedAvg,
     FedMD,
     FedProx,
-    Local,
     NetworkLasso,
     Oracle,
     Pooled,
@@ -29,7 +29,7 @@ from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.network import Network
 
 PARAMETRIC = [FedAvg(), FedProx(), Ditto(), IFCA(), NetworkLasso()]
-ANY_MODEL = [Local(), Pooled(), FedMD(), Oracle(clusters={0: "a", 1: "a", 2: "b", 3: "b"})]
+ANY_MODEL = [Alone(), Pooled(), FedMD(), Oracle(clusters={0: "a", 1: "a", 2: "b", 3: "b"})]
 
 
 def small_network(model, *, kind="regression", seed=0, validation=False, rows=(8, 11, 9, 12)):
@@ -61,7 +61,7 @@ def predictions(run, network):
 
 def test_local_is_every_nodes_own_fit():
     network = small_network(Ridge(0.5))
-    models = Local().run(network).models
+    models = Alone().run(network).models
     for node in network:
         expected = Ridge(0.5).fit(node.X, node.y).predict(node.X)
         np.testing.assert_allclose(models[node.label].predict(node.X)[:, 0], expected)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from .cli_runs import Run, towns
+from .runs import Run, towns
 
 
 @pytest.fixture

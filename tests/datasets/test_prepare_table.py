@@ -113,7 +113,9 @@ def test_column_names_need_not_be_text():
 @pytest.mark.parametrize("value", [None, np.nan, pd.NA])
 def test_missing_values_are_counted_and_located(column, value):
     frame = with_value(column, 4, value)
-    with pytest.raises(FedRelaxError, match=f"{column!r} has 1 missing.*index 4.*--drop-missing"):
+    with pytest.raises(
+        FedRelaxError, match=f"{column!r} has 1 missing.*index 4.*drop_missing=True"
+    ):
         prepare(frame)
     table = prepare(frame, drop_missing=True)
     assert table.row_index.tolist() == [r for r in range(12) if r != 4]
@@ -226,7 +228,7 @@ def test_many_whole_numbers_are_quantities():
 )
 def test_a_guess_on_whole_numbers_is_noted_and_can_be_overruled(values, other):
     frame = make(power=values)
-    assert f"--task {other}" in prepare(frame).notes[0]
+    assert f"task={other!r}" in prepare(frame).notes[0]
     overruled = prepare(frame, task=other)
     assert (overruled.task, overruled.notes) == (other, ())
 
@@ -251,8 +253,8 @@ def test_blanks_around_classes_are_removed():
         ("yes", "auto", "single class 'yes'"),
         (1, "classification", "single class 1"),
         (list("abcdefghijkl"), "auto", "different class in each"),
-        (["yes", "no"] * 6, "regression", "holds text such as 'yes'.*--task classification"),
-        ([0.5, 1.5] * 6, "classification", "decimal numbers such as 0.5.*--task regression"),
+        (["yes", "no"] * 6, "regression", "holds text such as 'yes'.*task='classification'"),
+        ([0.5, 1.5] * 6, "classification", "decimal numbers such as 0.5.*task='regression'"),
         ([1.5] * 11 + ["?"], "auto", r"holds numbers but for 1 rows, such as '\?'.* index 11"),
         (pd.date_range("2024-01-01", periods=12), "auto", "holds dates"),
         (["2024-01-31", "2024-02-01"] * 6, "auto", "holds dates"),

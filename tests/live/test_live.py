@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from browser import Page
 from fedrelax.storage import read_result
+from tests.browser import Page
 
 pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
 pytest.importorskip("starlette", reason="needs starlette (the extra live)")

@@ -15,7 +15,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
-from fedrelax import FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.live.assembling import live_page
 from fedrelax.live.network import Edges
 from fedrelax.live.state import MOST_NODES, LiveState, Progress
@@ -65,7 +65,9 @@ def test_a_run_in_python_is_shown_to_its_end_and_leaves_no_thread():
     view = LiveView(say=said.append, unit="squared error, m²")
     with view:
         reader = Reader(said)
-        model = FedRelaxRegressor(Ridge(), rounds=3, tol=0, callbacks=[view, reader])
+        model = FedRelaxRegressor(
+            Ridge(), rounds=3, solver=FedRelax(tol=0), callbacks=[view, reader]
+        )
         model.fit(X, y, nodes=nodes)
     reader.thread.join(60)
     assert len(said) == 1 and live_threads() == []
@@ -98,7 +100,7 @@ def test_an_error_ends_the_page_too():
     assert live_threads() == []
 
 
-def test_copies_for_trials_count_and_leave_the_page_to_the_run_that_is_kept():
+def test_the_choice_is_shown_before_the_run():
     told: list[str] = []
     X, y, nodes = rows()
     view = LiveView(say=lambda text: None)
@@ -108,7 +110,10 @@ def test_copies_for_trials_count_and_leave_the_page_to_the_run_that_is_kept():
     model.fit(X, y, nodes=nodes)
     trials = len(model.choice_.alphas) * 3
     assert told == [
-        *(f"Choosing settings: trial {k}." for k in range(1, trials + 1)),
+        *(
+            f"Choosing alpha, wiring and rounds: trial {k} of {trials}."
+            for k in range(1, trials + 1)
+        ),
         "Each node trains alone.",
     ]
     copy = pickle.loads(pickle.dumps(clone(model)))

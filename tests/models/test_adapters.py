@@ -7,9 +7,9 @@ import copy
 import numpy as np
 import pytest
 
-from conftest import regression_network
 from fedrelax import FedRelax, FedRelaxError, register_adapter
 from fedrelax.models import LocalModel, Task, adapt, registry
+from tests.conftest import regression_network
 
 
 class Thermometer:

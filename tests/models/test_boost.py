@@ -7,12 +7,12 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor
 from fedrelax.losses import Log, Squared
 from fedrelax.models import Rows, Task, adapt
 from fedrelax.models.boost import BoostedClassifier, BoostModel, CodedClassifier
 from fedrelax.models.names import model_by_name
+from tests.conftest import classification_network, regression_network
 
 xgboost = pytest.importorskip("xgboost", reason="needs the extra boost (xgboost)")
 lightgbm = pytest.importorskip("lightgbm", reason="needs the extra boost (lightgbm)")

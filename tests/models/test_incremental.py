@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax, FedRelaxError, FedRelaxWarning
 from fedrelax.losses import Log, Squared
 from fedrelax.models import Rows, Task, adapt
 from fedrelax.models.incremental import IncrementalModel
 from fedrelax.models.incremental.saved import from_bytes, to_bytes
 from fedrelax.models.names import model_by_name
+from tests.conftest import classification_network, regression_network
 
 river = pytest.importorskip("river", reason="needs the extra incremental (river)")
 from river import forest, linear_model, neighbors, tree  # noqa: E402

@@ -11,13 +11,13 @@ import sys
 import numpy as np
 import pytest
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph, Network
 from fedrelax.losses import Log, Squared
 from fedrelax.models import Rows, Task, adapt
 from fedrelax.models.keras import KerasModel
 from fedrelax.models.keras.backend import load_keras
 from fedrelax.models.names import model_by_name
+from tests.conftest import classification_network, regression_network
 
 if not os.environ.get("KERAS_BACKEND"):
     pytest.importorskip("torch", reason="needs the extra keras (its backend, torch)")

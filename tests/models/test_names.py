@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from conftest import skip_without_packages
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.names import model_by_name
+from tests.conftest import skip_without_packages
 
 OWN = """
 from sklearn.linear_model import Ridge

@@ -27,11 +27,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax, FedRelaxWarning
 from fedrelax.losses import Log, Squared
 from fedrelax.models import Rows, Task, adapt
 from fedrelax.models.weights import resample, weight_argument
+from tests.conftest import classification_network, regression_network
 
 NUMBERS = Task("regression", 1)
 

@@ -16,7 +16,6 @@ pytest.importorskip("torch", reason="nets need torch: pip install 'fedrelax[torc
 import torch
 from torch import nn
 
-from conftest import classification_network, regression_network
 from fedrelax import (
     FedRelax,
     FedRelaxClassifier,
@@ -31,6 +30,7 @@ from fedrelax.losses import Absolute, Huber, Log, Loss, Squared
 from fedrelax.models import Rows, Task, adapt
 from fedrelax.models.torch import MLP, TorchNode, linear, mlp
 from fedrelax.models.torch.objective import per_row
+from tests.conftest import classification_network, regression_network
 
 NUMBERS = Task("regression", 1)
 

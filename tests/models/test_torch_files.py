@@ -12,16 +12,18 @@ pytest.importorskip("torch", reason="nets need torch: pip install 'fedrelax[torc
 pytest.importorskip("safetensors", reason="saving nets needs safetensors")
 
 import torch
-import torch_modules
 from safetensors.torch import load, save
 from torch import nn
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax, FedRelaxError, TorchModel
 from fedrelax.models.torch import MLP, linear, mlp
 from fedrelax.models.torch.files import from_bytes, to_bytes
+from tests.conftest import classification_network, regression_network
 
-NET = "torch_modules:Net"
+from . import torch_modules
+
+MODULE = torch_modules.__name__
+NET = f"{MODULE}:Net"
 X = np.random.default_rng(3).normal(size=(6, 3))
 
 
@@ -76,7 +78,7 @@ def test_classes_come_back(model):
         (NET, torch_modules.Net),
         (NET, torch_modules.Net()),
         (NET, functools.partial(torch_modules.Net, hidden=7)),
-        ("torch_modules:make", torch_modules.make),
+        (f"{MODULE}:make", torch_modules.make),
     ],
     ids=["class", "instance", "partial", "function"],
 )
@@ -84,7 +86,7 @@ def test_code_of_others_needs_trust_by_name(name, module):
     before = trained(TorchModel(module))
     data = to_bytes(before)
     with pytest.raises(FedRelaxError) as caught:
-        from_bytes(data, trust=["torch_modules:Other"])
+        from_bytes(data, trust=[f"{MODULE}:Other"])
     assert caught.match("not trusted")
     assert caught.match(f"--trust {name}$")
     assert np.array_equal(from_bytes(data, trust=[name]).predict(X), before.predict(X))
@@ -92,9 +94,9 @@ def test_code_of_others_needs_trust_by_name(name, module):
 
 def test_a_schedule_of_others_needs_trust_too():
     data = to_bytes(trained(TorchModel(MLP(), schedule=torch_modules.stepwise)))
-    with pytest.raises(FedRelaxError, match="--trust torch_modules:stepwise"):
+    with pytest.raises(FedRelaxError, match=f"--trust {MODULE}:stepwise"):
         from_bytes(data, trust=())
-    assert from_bytes(data, trust=["torch_modules:stepwise"]).schedule is torch_modules.stepwise
+    assert from_bytes(data, trust=[f"{MODULE}:stepwise"]).schedule is torch_modules.stepwise
 
 
 def test_a_name_that_is_not_trusted_is_not_even_imported(tmp_path, monkeypatch):

@@ -15,12 +15,13 @@ from torch import nn
 
 from fedrelax import Network, TorchModel
 from fedrelax.datasets import clustered
-from fedrelax.experiments.figures.cells import Cell
-from fedrelax.experiments.figures.linear import RATE, START, linear_curve
-from fedrelax.linear import GradientRounds, LinearProblem
+from fedrelax.engines import SiteEngine
+from fedrelax.engines.linear import GradientRounds, LinearProblem
 from fedrelax.losses import Squared
 from fedrelax.models import adapt
-from fedrelax.runtime import Coupling, LocalExchange, Site, SiteEngine, Workers
+from fedrelax.paper.cells import Cell
+from fedrelax.paper.linear import RATE, START, linear_curve
+from fedrelax.runtime import Coupling, LocalExchange, Site, Workers
 
 ITERATIONS = 500
 
@@ -54,8 +55,9 @@ def nets(data, alpha, start, first_exchange):
         )
         for node in network
     ]
-    with Workers(1, threads=False).open() as run:
-        engine = SiteEngine(sites, LocalExchange(), run, first_exchange=first_exchange)
+    workers = Workers(1, threads=False)
+    engine = SiteEngine(sites, LocalExchange(), workers, first_exchange=first_exchange)
+    with engine.working():
         engine.start()
         round = 0
         while True:

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from browser import Browser, Page
 from fedrelax import FedRelaxRegressor, Graph
-from fedrelax.evaluation import compare
-from fedrelax.report import summarise
+from fedrelax.evaluation import evaluate
 from fedrelax.storage import save_result
+from tests.browser import Browser, Page
 
 HOSTILE = (
     "<script>window.harmed = 1</script>",
@@ -40,10 +39,8 @@ def save_network(directory: Path, graph: Graph, rows: int = 8, **settings: objec
     fitted = FedRelaxRegressor(Ridge(), graph, **chosen)
     own = (X[train], y[train], nodes[train])
     fitted.fit(*own[:2], nodes=own[2])
-    lines, totals = compare(fitted, own, (X[~train], y[~train], nodes[~train]))
-    summary = summarise("RMSE", lines, totals)
-    frame = summary.nodes.rename(columns={"gain": "gain_percent"})
-    save_result(directory, fitted, nodes=frame, metrics=summary.to_dict(), target="<b>load</b>")
+    found = evaluate(fitted, own, (X[~train], y[~train], nodes[~train]))
+    save_result(directory, fitted, evaluation=found, target="<b>load</b>")
     return directory
 
 

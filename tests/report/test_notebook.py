@@ -9,7 +9,7 @@ import pytest
 from sklearn import config_context
 from sklearn.linear_model import Ridge
 
-from fedrelax import FedRelaxCV, FedRelaxRegressor, Graph, Network
+from fedrelax import FedRelaxRegressor, Graph, Network
 from fedrelax.report.notebook import MOST_NODES, graph_html
 
 from .conftest import HOSTILE, ring
@@ -78,7 +78,7 @@ def test_hostile_names_stay_text():
 
 
 def test_a_browser_runs_nothing_of_it(tmp_path, browser):
-    from browser import Page
+    from tests.browser import Page
 
     file = tmp_path / "page.html"
     text = fitted(HOSTILE)._repr_html_()
@@ -112,10 +112,10 @@ def test_before_the_fit_and_as_text_it_is_scikit_learns():
         assert not hasattr(model, "_repr_html_")
 
 
-def test_a_search_shows_what_it_found():
+def test_what_was_chosen_is_said():
     rng = np.random.default_rng(0)
     X, nodes = rng.normal(size=(40, 2)), np.repeat(list("abcd"), 10)
-    model = FedRelaxCV(FedRelaxRegressor(Ridge(), rounds=2), alphas=[0, 0.1], wirings=["fixed"])
+    model = FedRelaxRegressor(Ridge(), alpha=[0, 0.1], rounds=2)
     model.fit(X, X[:, 0], nodes=nodes)
     assert "(chosen on training rows)" in checked(model._repr_html_()).text
 

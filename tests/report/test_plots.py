@@ -9,9 +9,8 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 
-from fedrelax import FedRelaxClassifier, FedRelaxCV, FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.evaluation import compare
-from fedrelax.report import summarise
+from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.evaluation import evaluate
 
 REASON = "needs matplotlib (the extra report)"
 pyplot = pytest.importorskip("matplotlib.pyplot", reason=REASON)
@@ -43,9 +42,8 @@ def fitted(**settings):
     return FedRelaxRegressor(Ridge(), graph, **settings).fit(X, y, nodes=nodes)
 
 
-def table_of(model):
-    X, y, nodes = rows(seed=1)
-    return compare(model, rows(), (X, y, nodes))
+def evaluated(model):
+    return evaluate(model, rows(), rows(seed=1))
 
 
 def dots(ax) -> int:
@@ -88,14 +86,13 @@ def test_dropped_edges_are_drawn_apart_and_clusters_have_a_legend():
     assert edges(model.plot.graph(dropped=False)) == [kept]
 
 
-def test_colours_by_the_test_table():
+def test_colours_by_an_evaluation():
     model = fitted(alpha=0.1, rounds=2)
-    table = table_of(model)
-    ax = model.plot.graph(table=table)
+    found = evaluated(model)
+    ax = model.plot.graph(evaluation=found)
     assert bar_label(ax) == "gain against alone (% of the error alone)"
-    lines = summarise("RMSE", *table).nodes
-    assert shown(ax) == pytest.approx(lines["gain"].to_numpy())
-    assert bar_label(model.plot.graph("error", table=table)) == (
+    assert shown(ax) == pytest.approx(found.nodes["gain"].to_numpy())
+    assert bar_label(model.plot.graph("error", evaluation=found)) == (
         "together: error (RMSE, units of target)"
     )
     assert dots(model.plot.graph("model")) == N
@@ -113,7 +110,8 @@ def test_a_map_is_in_kilometres():
 
 
 def test_curves_have_axes_of_their_own_and_say_which_round_was_kept():
-    model = fitted(alpha=0.5, rounds=9, tol=0, validation_share=0.3, patience=2)
+    solver = FedRelax(tol=0, patience=2)
+    model = fitted(alpha=0.5, rounds=9, validation_share=0.3, solver=solver)
     found = model.plot.curves()
     assert [ax.get_ylabel().replace("\n", " ") for ax in found] == [
         "mean loss on own rows (squared error, target²)",
@@ -139,9 +137,9 @@ def test_one_curve_goes_on_given_axes():
         model.plot.curves(ax=ax)
 
 
-def test_gains_by_a_table_and_by_validation():
+def test_gains_by_an_evaluation_and_by_validation():
     model = fitted(alpha=0.1, rounds=2, validation_share=0.3)
-    ax = model.plot.gains(table_of(model))
+    ax = model.plot.gains(evaluated(model))
     assert ax.get_xlabel() == "error (RMSE, units of target)"
     assert [len(c.get_offsets()) for c in ax.collections[1:]] == [N, N, N]  # pooled, alone, ours
     assert {text.get_text() for text in ax.get_yticklabels()} == {f"{k} (Ridge)" for k in LABELS}
@@ -158,7 +156,9 @@ def test_gains_by_a_table_and_by_validation():
 
 
 def test_nodes_that_stay_alone_are_shown_with_the_model_they_keep():
-    model = fitted(alpha=0.5, rounds=3, tol=0, validation_share=0.3, alone=["site 0"])
+    model = fitted(
+        alpha=0.5, rounds=3, validation_share=0.3, alone=["site 0"], solver=FedRelax(tol=0)
+    )
     values = shown(model.plot.graph("validation"))
     records = model.history_.records
     assert values[0] == records[0].node_validation_loss[0]
@@ -177,40 +177,31 @@ def test_the_path_marks_what_was_chosen():
     drawn = {float(x) for line in ax.lines for x in line.get_xdata() if line.get_marker() in "os"}
     assert drawn == {alpha for alpha in choice.alphas if alpha > 0}
     names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names[:3] == ["graph as given", "rewire", "each node alone (alpha 0)"]
+    assert names[:3] == ["graph as given", "discover", "each node alone (alpha 0)"]
     assert f"alpha {choice.alpha:.3g}" in names[3]
     same = model.result_.plot.path(choice)
     assert [line.get_label() for line in same.lines] == [line.get_label() for line in ax.lines]
-
-
-def test_a_search_has_pictures_too():
-    X, y, nodes = rows()
-    inner = FedRelaxRegressor(Ridge(), rounds=4)
-    model = FedRelaxCV(inner, alphas=[0, 0.1], wirings=["fixed"]).fit(X, y, nodes=nodes)
-    assert model.plot.path() is not None and dots(model.plot.graph()) == N
 
 
 def test_classes_are_in_percent_and_nats():
     X, y, nodes = rows()
     model = FedRelaxClassifier(graph=Graph.complete(LABELS), rounds=1)
     model.fit(X, np.where(y > 0, "up", "down"), nodes=nodes)
-    table = compare(
-        model, (X, np.where(y > 0, "up", "down"), nodes), (X, np.where(y > 0, "up", "down"), nodes)
-    )
-    ax = model.plot.gains(table)
+    labelled = (X, np.where(y > 0, "up", "down"), nodes)
+    ax = model.plot.gains(evaluate(model, labelled, labelled))
     assert ax.get_xlabel() == "error rate (% of test rows)"
     assert ax.collections[2].get_offsets()[:, 0].max() <= 100
     assert "log loss, nats" in bar_label(model.plot.graph("loss"))
 
 
 SENTENCES = [
-    (lambda p: p.gains(), "gains needs errors.*pass what fedrelax.evaluation.compare returns"),
-    (lambda p: p.graph("gain"), "colour='gain' needs errors.*pass table="),
+    (lambda p: p.gains(), "gains needs errors.*pass what fedrelax.evaluation.evaluate returns"),
+    (lambda p: p.graph("gain"), "colour='gain' needs errors.*pass evaluation="),
     (lambda p: p.graph("error"), "colour='error' needs errors on test rows"),
     (lambda p: p.graph("cluster"), "needs a graph that was rewired; fit with wiring='rewire'"),
     (lambda p: p.graph("validation"), "needs rows that were held out"),
     (lambda p: p.graph("clutser"), "must be one of gain.*did you mean 'cluster'"),
-    (lambda p: p.graph(table=[1, 2]), "table has no columns node, local and fedrelax"),
+    (lambda p: p.graph(evaluation=[1, 2]), "evaluation is a list; pass what fedrelax.evaluation"),
     (lambda p: p.curves("validation_loss"), "no rows were held out"),
     (lambda p: p.curves("gvt"), "must be one of local_loss.*did you mean 'gtv'"),
     (lambda p: p.path(), "nothing was chosen here.*alpha='auto'"),

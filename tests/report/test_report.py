@@ -1,6 +1,8 @@
-"""The summary, the tables and the picture."""
+"""What an evaluation says, the tables and the picture."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,13 +10,15 @@ import pytest
 from rich.console import Console
 
 from fedrelax import Graph
-from fedrelax.report import summarise
-from fedrelax.report.summary import verdict
-from fedrelax.report.tables import by_kind, comparison, fact_table, kind_table, node_table
+from fedrelax.evaluation import MEASURES, Evaluation
+from fedrelax.models import Task
+from fedrelax.report import report_data
+from fedrelax.report.terminal.tables import evaluation_report, fact_table, kind_table, node_table
 from fedrelax.runtime import History, Record
+from fedrelax.solvers import Result
 
 
-def summary(n: int = 4, measure: str = "RMSE", untested: int = 0):
+def evaluation(n: int = 4, measure: str = "RMSE", untested: int = 0) -> Evaluation:
     """Node k has the errors 2 (alone), 3 (pooled) and 1 + k / n (together)."""
     together = 1 + np.arange(n) / n
     nodes = pd.DataFrame(
@@ -23,13 +27,39 @@ def summary(n: int = 4, measure: str = "RMSE", untested: int = 0):
             "model": ["ridge", "tree"] * (n // 2),
             "rows": 5,
             "test_rows": [0] * untested + [2] * (n - untested),
-            "local": 2.0,
+            "alone": 2.0,
             "pooled": 3.0,
-            "fedrelax": together,
+            "together": together,
         }
     )
-    nodes.loc[nodes["test_rows"] == 0, ["local", "pooled", "fedrelax"]] = np.nan
-    return summarise(measure, nodes, {"local": 2.0, "pooled": 3.0, "fedrelax": 1.5})
+    nodes.loc[nodes["test_rows"] == 0, ["alone", "pooled", "together"]] = np.nan
+    errors = {"alone": 2.0, "pooled": 3.0, "together": 1.5}
+    return Evaluation.of(MEASURES[measure], nodes, errors)
+
+
+class Named:
+    """A model that has a name and nothing else."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def data(n: int = 4, untested: int = 0, graph: Graph | None = None):
+    """Return what there is to show of a result with these errors."""
+    found = evaluation(n, untested=untested)
+    labels = found.nodes["node"].tolist()
+    kinds = dict(zip(labels, found.nodes["model"], strict=True))
+    result = Result(
+        local_models={label: Named(kind) for label, kind in kinds.items()},
+        alone={},
+        task=Task("regression", 1),
+        graph=Graph.complete(labels) if graph is None else graph,
+        discrepancies={},
+        history=history(labels),
+        n_rounds=2,
+        reason="all rounds done",
+    )
+    return report_data(result, found)
 
 
 def text_of(renderable, width: int = 80) -> str:
@@ -39,11 +69,11 @@ def text_of(renderable, width: int = 80) -> str:
 
 
 def test_gains_wins_and_losses():
-    found = summary(4)
+    found = evaluation(4)
     assert found.nodes["gain"].tolist() == [50.0, 37.5, 25.0, 12.5]
     assert found.gain == 25.0
-    assert found.counts("alone") == {"better": 4, "worse": 0, "equal": 0}
-    assert found.to_dict()["errors"] == {"alone": 2.0, "pooled": 3.0, "fedrelax": 1.5}
+    assert found.against("alone").counts == {"better": 4, "worse": 0, "equal": 0}
+    assert found.to_dict()["errors"] == {"alone": 2.0, "pooled": 3.0, "together": 1.5}
 
 
 @pytest.mark.parametrize(
@@ -58,42 +88,43 @@ def test_gains_wins_and_losses():
     ],
 )
 def test_the_verdict(alone, pooled, ours, words):
-    assert words in verdict("RMSE", {"alone": alone, "pooled": pooled, "fedrelax": ours})
+    found = replace(evaluation(), errors={"alone": alone, "pooled": pooled, "together": ours})
+    assert words in found.verdict
 
 
 def test_few_nodes_are_all_shown_best_first_and_fit_a_narrow_screen():
-    text = text_of(node_table(summary(4)))
+    text = text_of(node_table(data(4)))
     places = [text.index(f"node [{k}]") for k in range(4)]
     assert places == sorted(places) and "+50 %" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_of_many_nodes_the_best_and_the_worst_are_shown():
-    text = text_of(node_table(summary(60)))
+    text = text_of(node_table(data(60)))
     assert "node [0]" in text and "node [59]" in text and "node [30]" not in text
     assert "... 40 more" in text
 
 
 def test_nodes_without_test_rows_are_shown_with_dashes():
-    text = text_of(comparison(summary(4, untested=1)))
+    text = text_of(evaluation_report(data(4, untested=1)))
     assert "node [0]" in text and " - " in text
 
 
 def test_kinds_are_compared():
-    found = by_kind(summary(4))
+    found = evaluation(4).by_kind()
     assert [line[0] for line in found] == ["ridge", "tree"]
     assert found[0][1:] == (2, 2.0, 1.25, 37.5)
-    assert "ridge" in text_of(kind_table(summary(4)))
+    assert "ridge" in text_of(kind_table(evaluation(4)))
 
 
 def test_text_of_a_user_is_never_markup():
     assert "[red]x[/red]" in text_of(fact_table({"note": "[red]x[/red]"}))
 
 
-def history(n: int, rounds: int = 3) -> History:
-    each = np.ones(n)
+def history(labels: list[str], rounds: int = 3) -> History:
+    each = np.ones(len(labels))
     return History(
-        tuple(range(n)),
+        tuple(labels),
         [Record(r, 1.0 / (r + 1), 2.0, 3.0, np.nan, 0.1, each, each, each) for r in range(rounds)],
     )
 
@@ -102,13 +133,12 @@ def history(n: int, rounds: int = 3) -> History:
 @pytest.mark.parametrize("placed", [False, True])
 def test_a_picture_is_drawn_for_any_result(tmp_path, n, placed):
     pytest.importorskip("matplotlib")
-    from fedrelax.report.picture import save_picture
+    from fedrelax.report.plots import save_result_picture
 
-    found = summary(n, untested=1)
-    labels = found.nodes["node"].tolist()
+    labels = evaluation(n).nodes["node"].tolist()
     graph = Graph.complete(labels)
     if placed:
         places = {label: (60 + k / n, 10 - k) for k, label in enumerate(labels)}
         graph = Graph.from_coordinates(places, k=2, metric="haversine")
-    save_picture(tmp_path / "p.png", found, history(n), graph)
+    save_result_picture(tmp_path / "p.png", data(n, 1, graph))
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")

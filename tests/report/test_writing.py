@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedrelax import FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.report import report_html, write_report
-from fedrelax.report.edges import strongest
-from fedrelax.report.facts import command
-from fedrelax.report.gains import over_nodes, saving, summary_of
-from fedrelax.report.layout import places, project, spread
-from fedrelax.report.sharing import sharing_of
-from fedrelax.report.words import did_it_help, headline, sharing_details, where
+from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.evaluation import MEASURES, Evaluation, student_interval
+from fedrelax.report import report_data, report_html, write_report
+from fedrelax.report.data.edges import strongest
+from fedrelax.report.data.layout import places, project, spread
+from fedrelax.report.data.sharing import sharing_of
+from fedrelax.report.page.answers import did_it_help, sharing_details, where
+from fedrelax.report.page.run_settings import command
 from fedrelax.runtime import LocalExchange
 from fedrelax.storage import read_result, save_result
 
@@ -49,7 +49,7 @@ def test_the_page_holds_the_numbers_of_the_files(small):
     data = data_of(report_html(saved))
     assert data["nodes"]["name"] == [str(label) for label in saved.graph.labels]
     table = saved.nodes.set_index("node").loc[list(saved.graph.labels)]
-    assert data["nodes"]["together"] == pytest.approx(table["fedrelax"].tolist(), rel=1e-4)
+    assert data["nodes"]["together"] == pytest.approx(table["together"].tolist(), rel=1e-4)
     assert data["edges"]["used"] == pytest.approx(saved.edges["used"].tolist(), rel=1e-4)
     assert data["rounds"]["gtv"] == pytest.approx(saved.history["gtv"].tolist(), rel=1e-4)
     own = saved.history_nodes
@@ -163,7 +163,9 @@ def test_the_account_of_what_left_is_what_was_delivered(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalExchange, "collect", counted)
     graph = ring(list(delivered), near=1)
-    directory = save_network(tmp_path / "out", graph, engine="general", public_rows=17, rounds=3)
+    directory = save_network(
+        tmp_path / "out", graph, solver=FedRelax(engine="sites"), public_rows=17, rounds=3
+    )
     shared = sharing_of(read_result(directory))
     assert shared.exchanges == 4
     assert {label: shared.numbers(label) for label in graph.labels} == delivered
@@ -180,16 +182,16 @@ def test_the_words_say_what_is_not_private(small):
 
 
 def test_the_interval_is_the_paired_one_over_nodes(small):
-    summary = summary_of(read_result(small))
-    found = saving(summary, "alone").interval
-    expected = stats.ttest_rel(summary.nodes["alone"], summary.nodes["fedrelax"])
+    evaluation = report_data(read_result(small)).evaluation
+    found = evaluation.against("alone").interval
+    expected = stats.ttest_rel(evaluation.nodes["alone"], evaluation.nodes["together"])
     low, high = expected.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((low, high))
 
 
 def test_equal_shares_of_few_rows_are_not_certain():
-    assert over_nodes(np.full(4, 0.25)).low == 0.25
-    assert over_nodes(np.full(4, 0.25), least_variance=0.01).low < 0.25
+    assert student_interval(np.full(4, 0.25)).low == 0.25
+    assert student_interval(np.full(4, 0.25), least_variance=0.01).low < 0.25
 
 
 @pytest.mark.parametrize(
@@ -197,20 +199,19 @@ def test_equal_shares_of_few_rows_are_not_certain():
     [([1, 1.1, 0.9], "helped"), ([3, 3.1, 2.9], "hurt"), ([1, 3, 2], "No clear difference")],
 )
 def test_the_headline_follows_the_interval(together, words):
-    from fedrelax.report import summarise
-
     nodes = pd.DataFrame({"node": list("abc"), "model": "m", "rows": 5, "test_rows": 5})
-    nodes["local"], nodes["pooled"], nodes["fedrelax"] = 2.0, 2.5, np.array(together, dtype=float)
-    summary = summarise("RMSE", nodes, {"local": 2.0, "pooled": 2.5, "fedrelax": together[0]})
-    assert words in headline(summary)
-    assert "Against each node alone" in did_it_help(summary)[1]
+    nodes["alone"], nodes["pooled"], nodes["together"] = 2.0, 2.5, np.array(together, dtype=float)
+    errors = {"alone": 2.0, "pooled": 2.5, "together": together[0]}
+    found = Evaluation.of(MEASURES["RMSE"], nodes, errors)
+    assert words in found.headline
+    assert "Against each node alone" in did_it_help(found)[1]
 
 
 def test_where_names_the_winners_and_the_losers(small):
-    saved = read_result(small)
-    summary = summary_of(saved)
-    text = " ".join(where(saved, summary))
-    best = summary.nodes.sort_values("gain").iloc[-1]
+    evaluation = report_data(read_result(small)).evaluation
+    text = " ".join(where(evaluation, [7, 5]))
+    assert "2 groups, of 7, 5 nodes" in text
+    best = evaluation.nodes.sort_values("gain").iloc[-1]
     assert f"{best['node']} (+{best['gain']:.0f} %)" in text
 
 

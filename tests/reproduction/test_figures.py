@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
 from fedrelax.errors import FedRelaxError
-from fedrelax.experiments.figures import linear, store
-from fedrelax.experiments.figures.catalog import MAKERS, Choice, figures
-from fedrelax.experiments.figures.cells import Cell
-from fedrelax.experiments.figures.reproduce import draw_figures, reproduce
-from fedrelax.experiments.figures.statements import Comparison, judge
-from fedrelax.experiments.figures.store import Finished, Store
-from fedrelax.experiments.figures.tables import ratio_curve
-from fedrelax.experiments.figures.targets import against_targets
+from fedrelax.paper import linear, store
+from fedrelax.paper.catalog import MAKERS, Choice, figures
+from fedrelax.paper.cells import Cell
+from fedrelax.paper.reproduce import draw_figures, reproduce
+from fedrelax.paper.statements import Comparison, judge
+from fedrelax.paper.store import Finished, Store
+from fedrelax.paper.tables import ratio_curve
+from fedrelax.paper.targets import against_targets, read_targets
 
 SMALL = Choice(features=(2,), noise=(1.0,), alpha=(0.0, 0.05))
 
@@ -208,6 +208,13 @@ def test_the_command_writes_tables_pictures_and_a_summary(tmp_path):
     assert "at sigma = 5, FedRelax prevents that" in (tmp_path / "summary.md").read_text()
     again = run(*words, "--json")
     assert json.loads(again.stdout)["computed_runs"] == 0
+
+
+def test_a_directory_stands_for_the_tables_in_it(linear_targets, tmp_path):
+    found = read_targets([linear_targets.parent])
+    assert [len(frame) for frame in found] == [280, 140]
+    with pytest.raises(FedRelaxError, match="no CSV file"):
+        read_targets([tmp_path])
 
 
 def test_the_table_has_the_columns_of_the_targets(tmp_path, linear_targets):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fedrelax.experiments.figures.catalog import Choice
-from fedrelax.experiments.figures.reproduce import reproduce
+from fedrelax.paper.catalog import Choice
+from fedrelax.paper.reproduce import reproduce
 
 FIGURES = ["fig1a", "fig1b", "fig1c", "fig3", "fig5a", "fig5b"]
 SHEETS = {

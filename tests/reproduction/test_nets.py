@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedrelax.experiments import nets
+from benchmarks import nets
 
 pytest.importorskip("torch", reason="nets need PyTorch")
 

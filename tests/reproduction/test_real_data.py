@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedrelax.experiments.real_data import errors
-from fedrelax.experiments.tasks import digits_task, weather_task
+from benchmarks.real_data import errors
+from benchmarks.tasks import digits_task, weather_task
 
 
 def mean_errors(tasks):

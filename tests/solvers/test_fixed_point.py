@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from conftest import random_graph, regression_network
 from fedrelax import FedRelax, LinearModel, Network
+from tests.conftest import random_graph, regression_network
 
 EXACT = {"rounds": 20000, "tol": 1e-14}
 
@@ -49,7 +49,9 @@ def weights(result) -> np.ndarray:
 def test_least_squares_nodes_reach_the_linear_system(common, objective, order, damping):
     rng = np.random.default_rng(3)
     network = regression_network(rng, LinearRegression(fit_intercept=False), common=common)
-    solver = FedRelax(alpha=0.4, objective=objective, order=order, damping=damping, **EXACT)
+    solver = FedRelax(
+        engine="sites", alpha=0.4, objective=objective, order=order, damping=damping, **EXACT
+    )
     found = weights(solver.solve(network))
     expected = block_system(network, 0.4, symmetric=objective == "gtvmin")
     assert np.abs(found - expected).max() < 1e-8
@@ -60,14 +62,14 @@ def test_any_network_any_alpha(seed, alpha, common):
     rng = np.random.default_rng(seed)
     model = LinearModel(fit_intercept=False)
     network = regression_network(rng, model, n=4, d=2, common=common)
-    found = weights(FedRelax(alpha=alpha, **EXACT).solve(network))
+    found = weights(FedRelax(engine="sites", alpha=alpha, **EXACT).solve(network))
     assert np.abs(found - block_system(network, alpha, symmetric=False)).max() < 1e-8
 
 
 def test_with_a_common_set_the_paper_solves_gtvmin_at_half_alpha():
     network = regression_network(np.random.default_rng(0), LinearModel(fit_intercept=False))
-    paper = FedRelax(alpha=0.6, **EXACT).solve(network)
-    gtvmin = FedRelax(alpha=0.3, objective="gtvmin", **EXACT).solve(network)
+    paper = FedRelax(engine="sites", alpha=0.6, **EXACT).solve(network)
+    gtvmin = FedRelax(engine="sites", alpha=0.3, objective="gtvmin", **EXACT).solve(network)
     assert np.abs(weights(paper) - weights(gtvmin)).max() < 1e-8
     assert np.abs(weights(paper) - block_system(network, 0.3, symmetric=True)).max() < 1e-8
 
@@ -76,8 +78,8 @@ def test_with_a_set_per_node_the_two_differ():
     network = regression_network(
         np.random.default_rng(0), LinearModel(fit_intercept=False), common=False, m_pub=3
     )
-    paper = FedRelax(alpha=0.6, **EXACT).solve(network)
-    gtvmin = FedRelax(alpha=0.3, objective="gtvmin", **EXACT).solve(network)
+    paper = FedRelax(engine="sites", alpha=0.6, **EXACT).solve(network)
+    gtvmin = FedRelax(engine="sites", alpha=0.3, objective="gtvmin", **EXACT).solve(network)
     assert np.abs(weights(paper) - weights(gtvmin)).max() > 1e-3
 
 
@@ -86,7 +88,9 @@ def test_gtvmin_lowers_its_objective_in_every_sequential_round():
         network = regression_network(
             np.random.default_rng(seed), LinearModel(fit_intercept=False), common=False
         )
-        solver = FedRelax(alpha=1.0, objective="gtvmin", order="sequential", rounds=30, tol=0)
+        solver = FedRelax(
+            engine="sites", alpha=1.0, objective="gtvmin", order="sequential", rounds=30, tol=0
+        )
         objective = solver.solve(network).history["objective"]
         assert (np.diff(objective) <= 1e-9 * objective[0]).all()
 
@@ -98,7 +102,7 @@ def test_alpha_zero_is_exactly_local_training(model):
     from sklearn.base import clone
 
     network = regression_network(np.random.default_rng(5), model)
-    result = FedRelax(alpha=0.0, rounds=5).solve(network)
+    result = FedRelax(engine="sites", alpha=0.0, rounds=5).solve(network)
     grid = np.random.default_rng(6).normal(size=(50, 3))
     for node in network:
         alone = clone(model).fit(node.X, node.y)
@@ -111,7 +115,7 @@ def test_an_isolated_node_learns_alone():
     graph = Graph.from_edges([(0, 1), (1, 2)], labels=[0, 1, 2, 3])
     model = LinearModel()
     network = regression_network(np.random.default_rng(5), model, graph=graph)
-    result = FedRelax(alpha=2.0).solve(network)
+    result = FedRelax(engine="sites", alpha=2.0).solve(network)
     node = network.nodes[3]
     alone = LinearModel().fit(node.X, node.y)
     assert np.array_equal(result.models[3].coef_, alone.coef_)
@@ -121,7 +125,7 @@ def test_an_isolated_node_learns_alone():
 def test_large_alpha_on_a_connected_graph_makes_all_agree(common):
     rng = np.random.default_rng(1)
     network = regression_network(rng, LinearModel(), graph=random_graph(rng, 4), common=common)
-    result = FedRelax(alpha=1e4, damping=0.3, rounds=300, tol=1e-9).solve(network)
+    result = FedRelax(engine="sites", alpha=1e4, damping=0.3, rounds=300, tol=1e-9).solve(network)
     rows = np.concatenate([network.public.of(label) for label in network.nodes])
     answers = np.array([model.predict(rows) for model in result.models.values()])
     assert np.ptp(answers, axis=0).max() < 1e-3

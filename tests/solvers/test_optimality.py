@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, QuantileRegressor, Ridge
 
-from conftest import classification_network, regression_network
 from fedrelax import FedRelax, LinearModel, SoftmaxModel
 from fedrelax.losses import Huber, get_loss
+from tests.conftest import classification_network, regression_network
 
 REGRESSION = [
     (LinearRegression(), "squared", None),
@@ -67,7 +67,9 @@ def check_no_better(network, result, predict, alpha, loss, discrepancy, slack) -
 )
 def test_regression(model, loss, discrepancy, common):
     network = regression_network(np.random.default_rng(2), model, n=4, d=2, common=common)
-    solver = FedRelax(alpha=0.3, loss=loss, discrepancy=discrepancy, rounds=400, tol=1e-10)
+    solver = FedRelax(
+        engine="sites", alpha=0.3, loss=loss, discrepancy=discrepancy, rounds=400, tol=1e-10
+    )
     result = solver.solve(network)
 
     def predict(m, X):
@@ -83,7 +85,7 @@ def test_regression(model, loss, discrepancy, common):
 )
 def test_classification(model):
     network = classification_network(np.random.default_rng(2), model, n=3)
-    result = FedRelax(alpha=0.3, rounds=300, tol=1e-9).solve(network)
+    result = FedRelax(engine="sites", alpha=0.3, rounds=300, tol=1e-9).solve(network)
 
     def predict(m, X):
         return m.predict_proba(X)
@@ -95,7 +97,7 @@ def test_classification(model):
 def test_the_test_can_fail():
     """A model that ignores its neighbours is caught by the same check."""
     network = regression_network(np.random.default_rng(2), LinearModel(), n=4, d=2)
-    result = FedRelax(alpha=0.3, rounds=0).solve(network)
+    result = FedRelax(engine="sites", alpha=0.3, rounds=0).solve(network)
 
     def predict(m, X):
         return np.asarray(m.predict(X)).reshape(len(X), 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -9,11 +11,10 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from conftest import random_graph, regression_network
 from fedrelax import Callback, Distillation, FedRelax, Network
 from fedrelax.runtime import LocalExchange, Message
-from fedrelax.solvers import solve_by_engine
 from fedrelax.wiring import Rewire
+from tests.conftest import random_graph, regression_network
 
 
 def validated_network(model, seed=0, n=5):
@@ -30,7 +31,9 @@ def test_history_holds_the_definitions():
     """Local loss, GTV and objective, recomputed from the models with plain loops."""
     network = regression_network(np.random.default_rng(0), Ridge(), common=False)
     for objective, factor in (("paper", 0.5), ("gtvmin", 1.0)):
-        result = FedRelax(alpha=0.3, rounds=4, tol=0, objective=objective).solve(network)
+        result = FedRelax(engine="sites", alpha=0.3, rounds=4, tol=0, objective=objective).solve(
+            network
+        )
         last = result.history.records[-1]
         models, A = result.models, result.graph.adjacency.toarray()
         local = [np.mean((models[n.label].predict(n.X) - n.y) ** 2) for n in network]
@@ -53,19 +56,19 @@ def test_history_holds_the_definitions():
 
 
 def test_stops_after_the_rounds_asked_for():
-    result = FedRelax(rounds=3, tol=0).solve(validated_network(Ridge()))
+    result = FedRelax(engine="sites", rounds=3, tol=0).solve(validated_network(Ridge()))
     assert (result.n_rounds, len(result.history), result.reason) == (3, 4, "all rounds done")
 
 
 def test_stops_when_predictions_rest():
-    result = FedRelax(rounds=1000, tol=1e-6).solve(validated_network(Ridge()))
+    result = FedRelax(engine="sites", rounds=1000, tol=1e-6).solve(validated_network(Ridge()))
     assert result.reason == "predictions at rest"
     assert result.history["change"][-1] <= 1e-6 < result.history["change"][-2]
 
 
 def test_patience_brings_back_the_best_round():
     network = validated_network(DecisionTreeRegressor(max_depth=2), seed=3)
-    result = FedRelax(alpha=3.0, rounds=40, tol=0, patience=2).solve(network)
+    result = FedRelax(engine="sites", alpha=3.0, rounds=40, tol=0, patience=2).solve(network)
     curve = result.history["validation_loss"]
     assert result.n_rounds == int(np.argmin(curve))
     errors = [
@@ -92,7 +95,7 @@ class Listener(Callback):
 
 def test_callbacks_hear_three_things_and_may_stop():
     listener = Listener(stop_at=2)
-    FedRelax(rounds=9, tol=0).solve(validated_network(Ridge()), [listener])
+    FedRelax(engine="sites", rounds=9, tol=0).solve(validated_network(Ridge()), [listener])
     assert listener.heard == [
         ("begin", 9, 5),
         ("round", 0),
@@ -110,13 +113,13 @@ class Onlooker(Callback):
         self.seen.append((labels, edges.toarray()))
 
 
-@pytest.mark.parametrize("engine", ["general", "linear"])
+@pytest.mark.parametrize("engine", ["sites", "linear"])
 def test_callbacks_hear_of_the_first_graph_and_of_every_change(engine):
     network = validated_network(Ridge())
     still, moving = Onlooker(), Onlooker()
-    solve_by_engine(engine, FedRelax(rounds=3, tol=0), network, [still])
-    settings = FedRelax(rounds=12, tol=0, wiring=Rewire())
-    result = solve_by_engine(engine, settings, network, [moving])
+    FedRelax(engine=engine, rounds=3, tol=0).solve(network, [still])
+    settings = FedRelax(engine="sites", rounds=12, tol=0, wiring=Rewire())
+    result = replace(settings, engine=engine).solve(network, [moving])
     given = network.graph.adjacency.toarray()
     assert len(still.seen) == 1 and len(moving.seen) == 1 + Rewire().stages
     for labels, first in (still.seen[0], moving.seen[0]):
@@ -142,7 +145,7 @@ def test_the_number_of_workers_changes_nothing(model):
     for jobs in (1, 2, 3):
         network = regression_network(np.random.default_rng(0), model, n=6)
         settings = {"distillation": Distillation(10), "rounds": 3, "tol": 0, "random_state": 5}
-        result = FedRelax(alpha=0.3, n_jobs=jobs, **settings).solve(network)
+        result = FedRelax(engine="sites", alpha=0.3, n_jobs=jobs, **settings).solve(network)
         grid = np.random.default_rng(1).normal(size=(40, 3))
         answers.append(np.array([m.predict(grid) for m in result.local_models.values()]))
         answers.append(result.history["node_gtv"])
@@ -155,7 +158,7 @@ def test_same_seed_same_result_other_seed_other_result():
         network = regression_network(
             np.random.default_rng(0), DecisionTreeRegressor(max_features=1)
         )
-        result = FedRelax(alpha=0.3, rounds=2, random_state=seed).solve(network)
+        result = FedRelax(engine="sites", alpha=0.3, rounds=2, random_state=seed).solve(network)
         return result.history["gtv"]
 
     assert np.array_equal(grow(1), grow(1))
@@ -167,7 +170,7 @@ def test_weighting_by_rows_is_the_papers_tree_weighting():
     from sklearn.dummy import DummyRegressor
 
     network = regression_network(np.random.default_rng(0), DummyRegressor(), n=3, common=False)
-    result = FedRelax(alpha=0.7, rounds=1, tol=0, weighting="rows").solve(network)
+    result = FedRelax(engine="sites", alpha=0.7, rounds=1, tol=0, weighting="rows").solve(network)
     means = {node.label: node.y.mean() for node in network}
     for node in network:
         total, weight = node.y.sum(), float(len(node.y))
@@ -182,7 +185,9 @@ def test_zeros_first_trains_against_zero_predictions():
     from sklearn.dummy import DummyRegressor
 
     network = regression_network(np.random.default_rng(0), DummyRegressor(), n=3)
-    result = FedRelax(alpha=1.0, rounds=1, tol=0, first_exchange="zeros").solve(network)
+    result = FedRelax(engine="sites", alpha=1.0, rounds=1, tol=0, first_exchange="zeros").solve(
+        network
+    )
     for node in network:
         degree = sum(result.graph.neighbours(node.label).values())
         found = result.models[node.label].predict(np.zeros((1, 3)))[0]
@@ -194,7 +199,9 @@ def test_distillation_keeps_a_forgetful_model_near_its_past():
     moved = {}
     for rows in (1, 400):
         network = regression_network(np.random.default_rng(0), DecisionTreeRegressor(max_depth=3))
-        solver = FedRelax(alpha=1.0, rounds=1, tol=0, distillation=Distillation(rows))
+        solver = FedRelax(
+            engine="sites", alpha=1.0, rounds=1, tol=0, distillation=Distillation(rows)
+        )
         moved[rows] = solver.solve(network).history["change"][-1]
     assert moved[400] < 0.7 * moved[1]
 
@@ -206,15 +213,15 @@ def test_a_lost_message_leaves_the_last_one():
         def post(self, messages):
             super().post(m for m in messages if m.round == 0)
 
-    from fedrelax.solvers import fedrelax as module
+    from fedrelax.engines.sites import engine as module
 
     network = regression_network(np.random.default_rng(0), Ridge())
-    whole = FedRelax(alpha=0.5, rounds=6, tol=0).solve(network)
-    one = FedRelax(alpha=0.5, rounds=1, tol=0).solve(network)
+    whole = FedRelax(alpha=0.5, rounds=6, tol=0, engine="sites").solve(network)
+    one = FedRelax(alpha=0.5, rounds=1, tol=0, engine="sites").solve(network)
     original = module.LocalExchange
     module.LocalExchange = Lossy
     try:
-        lossy = FedRelax(alpha=0.5, rounds=6, tol=0).solve(network)
+        lossy = FedRelax(alpha=0.5, rounds=6, tol=0, engine="sites").solve(network)
     finally:
         module.LocalExchange = original
     same = [np.allclose(lossy.models[i].coef_, one.models[i].coef_) for i in one.models]
@@ -232,13 +239,13 @@ def test_only_predictions_travel():
             seen.extend(kept)
             super().post(kept)
 
-    from fedrelax.solvers import fedrelax as module
+    from fedrelax.engines.sites import engine as module
 
     network = regression_network(np.random.default_rng(0), Ridge())
     original = module.LocalExchange
     module.LocalExchange = Watched
     try:
-        FedRelax(alpha=0.5, rounds=2, tol=0).solve(network)
+        FedRelax(alpha=0.5, rounds=2, tol=0, engine="sites").solve(network)
     finally:
         module.LocalExchange = original
     assert len(seen) == 3 * len(network)

@@ -12,11 +12,11 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from conftest import PACKAGES, skip_without_packages
 from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor
 from fedrelax.models.names import model_by_name
 from fedrelax.storage import load_result, read_result, save_result
 from fedrelax.storage.formats import check_savable, format_named, pack
+from tests.conftest import PACKAGES, skip_without_packages
 
 FORMS = {
     "ridge": "skops",

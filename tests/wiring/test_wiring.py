@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph, LinearFedRelax, Network
+from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, GradientFedRelax, Graph, Network
 from fedrelax.datasets import clustered
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.wiring import Discover, Reweight, Rewire, as_wiring, discover, rewire
@@ -157,11 +157,11 @@ def test_trees_start_anew_on_the_final_graph_and_linear_models_go_on(data):
     for model, anew in ((DecisionTreeRegressor(max_depth=4), True), (Ridge(), False)):
         settings = {"alpha": 0.1, "tol": 0.0}
         network = network_of(data, model)
-        wired = FedRelax(rounds=last, wiring=wiring, **settings).solve(network)
+        wired = FedRelax(engine="sites", rounds=last, wiring=wiring, **settings).solve(network)
         once = Network(wired.kept, public=data.public[0])
         for node in network:
             once.add(node.label, node.X, node.y, model)
-        plain = FedRelax(rounds=1, **settings).solve(once)
+        plain = FedRelax(engine="sites", rounds=1, **settings).solve(once)
         same = [
             np.array_equal(
                 wired.local_models[i].predict(node.X), plain.local_models[i].predict(node.X)
@@ -182,8 +182,8 @@ def test_the_linear_engine_wires_as_the_general_one(data, common, order, wiring,
     monkeypatch.setattr(rewire, "FAR", np.inf)
     settings = {"alpha": 0.05, "rounds": 30, "tol": 0.0, "order": order, "wiring": wiring}
     network = network_of(data, LinearModel(ridge=0.1, fit_intercept=False), common)
-    general = FedRelax(**settings).solve(network)
-    linear = LinearFedRelax(**settings).solve(network)
+    general = FedRelax(engine="sites", **settings).solve(network)
+    linear = FedRelax(engine="linear", **settings).solve(network)
     assert (general.kept.adjacency != linear.kept.adjacency).nnz == 0 or isinstance(
         wiring, Reweight
     )
@@ -194,11 +194,11 @@ def test_the_linear_engine_wires_as_the_general_one(data, common, order, wiring,
         np.testing.assert_allclose(general.history[name], linear.history[name], rtol=1e-6)
 
 
-@pytest.mark.parametrize("update", ["gradient", "rmsprop"])
-def test_gradient_rounds_can_be_rewired(data, update):
+@pytest.mark.parametrize("step", ["plain", "rmsprop"])
+def test_gradient_rounds_can_be_rewired(data, step):
     network = network_of(data, LinearModel(fit_intercept=False), common=False)
-    solver = LinearFedRelax(
-        alpha=0.05, rounds=300, tol=0.0, update=update, wiring=Rewire(every=20), rate=0.02
+    solver = GradientFedRelax(
+        alpha=0.05, rounds=300, tol=0.0, step=step, wiring=Rewire(every=20), rate=0.02
     )
     result = solver.solve(network)
     assert within(result.kept, data.clusters) > 0.95
@@ -207,25 +207,27 @@ def test_gradient_rounds_can_be_rewired(data, update):
 def test_softmax_models_wire_as_the_general_engine(monkeypatch, data):
     monkeypatch.setattr(rewire, "FAR", np.inf)
     network = network_of(data, SoftmaxModel(ridge=0.3), kind="classification")
-    settings = FedRelax(alpha=0.05, rounds=13, tol=0.0, wiring=Rewire(every=1))
-    from fedrelax.solvers import solve_by_engine
-
-    one, other = (solve_by_engine(engine, settings, network) for engine in ("general", "linear"))
+    settings = FedRelax(engine="sites", alpha=0.05, rounds=13, tol=0.0, wiring=Rewire(every=1))
+    one, other = (
+        replace(settings, engine=engine).solve(network) for engine in ("sites", "softmax")
+    )
     assert (one.kept.adjacency != other.kept.adjacency).nnz == 0
     np.testing.assert_allclose(one.history["objective"], other.history["objective"], rtol=1e-4)
 
 
 def test_without_stages_nothing_changes(data):
     network = network_of(data, LinearModel(ridge=0.1))
-    plain = FedRelax(alpha=0.1, rounds=5, tol=0.0).solve(network)
-    late = FedRelax(alpha=0.1, rounds=5, tol=0.0, wiring=Rewire(every=100)).solve(network)
+    plain = FedRelax(engine="sites", alpha=0.1, rounds=5, tol=0.0).solve(network)
+    late = FedRelax(engine="sites", alpha=0.1, rounds=5, tol=0.0, wiring=Rewire(every=100)).solve(
+        network
+    )
     np.testing.assert_array_equal(plain.history["objective"], late.history["objective"])
     assert plain.kept is None
     assert (late.kept.adjacency != data.graph.adjacency).nnz == 0
 
 
-@pytest.mark.parametrize("solver", [FedRelax, LinearFedRelax])
-def test_with_patience_the_best_rounds_graph_comes_back(data, solver):
+@pytest.mark.parametrize("engine", ["sites", "linear"])
+def test_with_patience_the_best_rounds_graph_comes_back(data, engine):
     network = Network(data.graph, public=data.public[0])
     for i in range(len(data.X)):
         held = (data.X_val[i], data.y_val[i])
@@ -233,9 +235,10 @@ def test_with_patience_the_best_rounds_graph_comes_back(data, solver):
         network.add(i, data.X[i], data.y[i], model, validation=held)
     # Shares that become absurd: the best round lies before the last stage.
     wiring = Rewire(shares=(0.6, 0.3, 0.03, 0.03, 0.03), after=(0, 0), every=4, times=1.0)
-    result = solver(alpha=0.3, rounds=40, tol=0.0, patience=40, wiring=wiring).solve(network)
+    settings = FedRelax(alpha=0.3, rounds=40, tol=0.0, patience=40, wiring=wiring, engine=engine)
+    result = settings.solve(network)
     assert result.n_rounds == int(np.argmin(result.history["validation_loss"]))
-    again = solver(alpha=0.3, rounds=result.n_rounds, tol=0.0, wiring=wiring).solve(network)
+    again = replace(settings, rounds=result.n_rounds, patience=None).solve(network)
     assert (again.kept.adjacency != result.kept.adjacency).nnz == 0
 
 
@@ -245,7 +248,7 @@ def test_trees_and_mixed_networks_are_rewired_and_workers_do_not_matter(data):
     for i in range(len(data.X)):
         network.add(i, data.X[i], data.y[i], models[i % 3])
     results = [
-        FedRelax(alpha=0.05, rounds=13, wiring=Rewire(), n_jobs=jobs).solve(network)
+        FedRelax(engine="sites", alpha=0.05, rounds=13, wiring=Rewire(), n_jobs=jobs).solve(network)
         for jobs in (1, 2)
     ]
     assert (results[0].kept.adjacency != results[1].kept.adjacency).nnz == 0
@@ -255,7 +258,7 @@ def test_trees_and_mixed_networks_are_rewired_and_workers_do_not_matter(data):
 
 def test_classification_trees_can_be_rewired(data):
     network = network_of(data, DecisionTreeClassifier(max_depth=3), kind="classification")
-    result = FedRelax(alpha=0.05, rounds=13, wiring=Rewire()).solve(network)
+    result = FedRelax(engine="sites", alpha=0.05, rounds=13, wiring=Rewire()).solve(network)
     assert result.kept.n_edges < data.graph.n_edges
     assert not result.kept.isolated
 
@@ -338,18 +341,13 @@ def test_unknown_wirings_and_senseless_settings_are_refused(data):
         (Reweight(kind="none"), "kind='none'"),
     ):
         with pytest.raises(FedRelaxError, match=words.replace("(", r"\(").replace(")", r"\)")):
-            FedRelax(wiring=bad).solve(network_of(data, Ridge()))
+            FedRelax(engine="sites", wiring=bad).solve(network_of(data, Ridge()))
 
 
 def test_discovery_needs_common_public_rows(data):
     network = network_of(data, Ridge(), common=False)
     with pytest.raises(FedRelaxError, match="one common set of public rows"):
-        FedRelax(wiring=Discover()).solve(network)
-
-
-def test_acceleration_does_not_go_with_wiring(data):
-    with pytest.raises(FedRelaxError, match="accelerate=True goes only with wiring=None"):
-        LinearFedRelax(accelerate=True, wiring=Rewire()).solve(network_of(data, Ridge()))
+        FedRelax(engine="sites", wiring=Discover()).solve(network)
 
 
 def test_communities_of_a_graph():

@@ -1,5 +1,6 @@
 """What FedRelax is compared with: one class per method, all behind ``Baseline``."""
 
+from fedrelax.baselines.alone import Alone
 from fedrelax.baselines.base import Baseline, Run
 from fedrelax.baselines.descent import Descent
 from fedrelax.baselines.ditto import Ditto
@@ -7,20 +8,19 @@ from fedrelax.baselines.fedavg import FedAvg
 from fedrelax.baselines.fedmd import FedMD
 from fedrelax.baselines.fedprox import FedProx
 from fedrelax.baselines.ifca import IFCA
-from fedrelax.baselines.local import Local
 from fedrelax.baselines.network_lasso import NetworkLasso
 from fedrelax.baselines.oracle import Oracle
 from fedrelax.baselines.pooled import Pooled
 
 __all__ = [
     "IFCA",
+    "Alone",
     "Baseline",
     "Descent",
     "Ditto",
     "FedAvg",
     "FedMD",
     "FedProx",
-    "Local",
     "NetworkLasso",
     "Oracle",
     "Pooled",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,9 +52,36 @@ class Baseline(ABC):
         """Return why this way cannot learn on the network, or None."""
         return None
 
+    def too_large(self, network: Network) -> str | None:
+        """Return why this way would take too long on a network of this size, or None."""
+        return None
+
     def candidates(self, network: Network) -> Sequence[Baseline]:
         """Return this way with the settings that validation should choose among."""
         return [self]
+
+    def choose(
+        self, network: Network, folds: Sequence[Network], *, seed: int, n_jobs: int | None
+    ) -> Baseline:
+        """Return this way with the settings, and the rounds, of the least validation loss.
+
+        ``network`` holds all training rows; each of ``folds`` trains on some of them and validates
+        on the others. The loss is the mean over all validated rows. Of equally good settings the
+        earlier candidate and the earlier round win. A way without rounds and with a single candidate
+        has nothing to choose and is not run.
+        """
+        candidates = list(self.candidates(network))
+        if len(candidates) == 1 and not hasattr(self, "rounds"):
+            return candidates[0]
+        curves = [validation_curve(candidate, folds, seed, n_jobs) for candidate in candidates]
+        length = max(map(len, curves))
+        losses = np.array([_padded(curve, length) for curve in curves])
+        losses = np.where(np.isnan(losses), np.inf, losses)
+        least = np.isclose(losses, losses.min(), rtol=1e-9, atol=0.0)  # equal but for rounding
+        best, best_round = divmod(int(np.argmax(least)), length)
+        chosen = candidates[best]
+        changes: dict[str, Any] = {"rounds": best_round} if hasattr(chosen, "rounds") else {}
+        return replace(chosen, **changes)
 
     @abstractmethod
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
@@ -63,3 +90,23 @@ class Baseline(ABC):
     def settings(self) -> dict[str, Any]:
         """Return the settings by name, for tables."""
         return dict(vars(self))
+
+
+def validation_curve(
+    way: Baseline, folds: Sequence[Network], seed: int = 0, n_jobs: int | None = None
+) -> FloatArray:
+    """Return the validation loss after every round, as the mean over the rows of all folds."""
+    found = []
+    for fold in folds:
+        run = way.run(fold, seed=seed, n_jobs=n_jobs)
+        rounds = len(run.validation) > 0
+        found.append(run.validation if rounds else np.array([validation_loss(fold, run.models)]))
+    rows = [sum(len(node.validation[1]) for node in fold if node.validation) for fold in folds]
+    length = max(map(len, found))
+    padded = [_padded(curve, length) for curve in found]
+    return np.asarray(np.average(padded, axis=0, weights=rows))
+
+
+def _padded(curve: FloatArray, length: int) -> FloatArray:
+    """Return the curve of a run that ended early, as it had settled, at full length."""
+    return np.concatenate([curve, np.full(length - len(curve), curve[-1])])

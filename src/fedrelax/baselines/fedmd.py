@@ -13,8 +13,10 @@ import numpy as np
 from fedrelax.baselines.base import Baseline, Run
 from fedrelax.graph import Graph
 from fedrelax.network import Network
-from fedrelax.solvers import FedRelax, solve_by_engine
+from fedrelax.solvers import FedRelax
 from fedrelax.typing import AnyArray
+
+MOST_NODES = 2000
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,12 @@ class FedMD(Baseline):
     weight: float = 1.0
     rounds: int = 10
 
+    def too_large(self, network: Network) -> str | None:
+        """Return a reason for very many nodes: the complete graph has too many edges."""
+        if len(network) <= MOST_NODES:
+            return None
+        return f"it joins all nodes in pairs, which takes too long for {len(network):,} of them"
+
     def candidates(self, network: Network) -> Sequence[FedMD]:
         """Return several weights of the consensus."""
         return [replace(self, weight=weight) for weight in (0.1, 1.0, 10.0)]
@@ -39,7 +47,7 @@ class FedMD(Baseline):
         solver = FedRelax(
             alpha=self.weight, rounds=self.rounds, tol=1e-3, n_jobs=n_jobs, random_state=seed
         )
-        result = solve_by_engine("auto", solver, with_everybody(network, seed))
+        result = solver.solve(with_everybody(network, seed))
         curve = result.history["validation_loss"]
         return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
 

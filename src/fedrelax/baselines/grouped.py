@@ -1,4 +1,4 @@
-"""Ways that train ordinary models on the rows of groups of nodes: Local, Oracle, Pooled."""
+"""Ways that train ordinary models on the rows of groups of nodes: Alone, Oracle, Pooled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedrelax.baselines.base import Baseline, Run
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
-from fedrelax.runtime.workers import one_thread
+from fedrelax.threads import one_thread
 from fedrelax.typing import Label
 
 

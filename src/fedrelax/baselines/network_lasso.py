@@ -19,6 +19,8 @@ from fedrelax.baselines.objectives import LocalObjectives, objectives_of
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray
 
+MOST_EDGES = 200_000
+
 
 @dataclass(frozen=True)
 class NetworkLasso(Descent):
@@ -34,6 +36,11 @@ class NetworkLasso(Descent):
     strength: float = 0.1
     adjacency: Any = field(default=None, repr=False)
     """The weights; ``run`` takes them from the network."""
+
+    def too_large(self, network: Network) -> str | None:
+        """Return a reason for very many edges, each of which has a variable per weight."""
+        edges = network.graph.n_edges
+        return f"it takes too long on {edges:,} edges" if edges > MOST_EDGES else None
 
     def candidates(self, network: Network) -> Sequence[NetworkLasso]:
         """Return strengths in proportion to the spread of the targets and to 1 / degree."""

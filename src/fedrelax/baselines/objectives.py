@@ -13,15 +13,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fedrelax.linear.rows import NodeRows, build_blocks
-from fedrelax.linear.softmax import softmax
+from fedrelax.engines.linear.checks import reason_in_models, reason_in_rows
+from fedrelax.engines.linear.rows import NodeRows, build_blocks
+from fedrelax.engines.linear.stacked import Coordinates, LinearNetwork, StackedRows
+from fedrelax.engines.softmax.groups import Group, groups_of
 from fedrelax.models import LocalModel, SoftmaxModel
-from fedrelax.models.linear import LinearNode
+from fedrelax.models.newton import softmax
 from fedrelax.network import Network
-from fedrelax.solvers.linear_checks import reason_in_models
-from fedrelax.solvers.linear_models import FittedModels
-from fedrelax.solvers.linear_network import Coordinates, LinearNetwork, Stack
-from fedrelax.solvers.softmax_engine import Group, groups_of
 from fedrelax.typing import FloatArray, Label
 
 POWER_STEPS = 20
@@ -121,7 +119,7 @@ class SquaredObjectives(LocalObjectives):
         self.target_size = float(targets.std()) or 1.0
 
     @classmethod
-    def of(cls, stack: Stack, intercept: bool, ridge: FloatArray) -> SquaredObjectives:
+    def of(cls, stack: StackedRows, intercept: bool, ridge: FloatArray) -> SquaredObjectives:
         """Return the objectives of stacked rows."""
         return cls(stack.X, stack.y, stack.offsets, intercept=intercept, ridge=ridge)
 
@@ -151,14 +149,14 @@ class SquaredObjectives(LocalObjectives):
 class SoftmaxObjectives(LocalObjectives):
     """L_i(w) = mean cross-entropy of softmax(X_i w)."""
 
-    def __init__(self, stack: Stack, intercept: bool, ridge: FloatArray) -> None:
+    def __init__(self, stack: StackedRows, intercept: bool, ridge: FloatArray) -> None:
         self.n = len(stack.counts)
         self.d, self.q = stack.X.shape[1] + intercept, stack.y.shape[1]
         super().__init__(stack.counts.astype(float), ridge)
         self._groups: list[Group] = groups_of(stack, intercept, MOST_IN_A_GROUP)
 
     @classmethod
-    def of(cls, stack: Stack, intercept: bool, ridge: FloatArray) -> SoftmaxObjectives:
+    def of(cls, stack: StackedRows, intercept: bool, ridge: FloatArray) -> SoftmaxObjectives:
         """Return the objectives of stacked rows with one-hot labels."""
         return cls(stack, intercept, ridge)
 
@@ -198,21 +196,13 @@ class LinearTask:
 
     def models(self, W: FloatArray) -> Mapping[Label, LocalModel]:
         """Return plain models with weights (n, d, q), given in standardised coordinates."""
-        raw, network = self.coordinates.back(np.array(W)), self.network
-        if not network.task.is_classification:
-            return FittedModels(network.labels, network.models, network.task, raw)
-        return {
-            label: _softmax_model(weights, network)
-            for label, weights in zip(network.labels, raw, strict=True)
-        }
+        return self.network.fitted(self.coordinates.back(np.array(W)))
 
 
 def objectives_of(network: Network) -> LinearTask:
     """Return the objectives of a network that ``reason_not_linear`` has not refused."""
     linear = LinearNetwork.of(_with_plain_models(network))
     intercept, ridge = linear.intercept, linear.ridge
-    if linear.task.is_classification:
-        ridge = np.array([model.penalties(ridge.shape[1]) for model in linear.models])
     coordinates = Coordinates.standard(linear.own.X, intercept)
     penalty = np.zeros((len(linear.labels), linear.n_weights))
     penalty[:, : ridge.shape[1]] = ridge / coordinates.scale**2
@@ -227,7 +217,7 @@ def objectives_of(network: Network) -> LinearTask:
 def reason_not_linear(network: Network) -> str | None:
     """Return which node's model is not the linear model that parameter averaging needs, or None."""
     if network.kind == "regression":
-        return reason_in_models(network)
+        return reason_in_models(network.distinct_models) or reason_in_rows(network)
     for node in network:
         if node.X.ndim != 2:
             return f"node {node.label!r}: its rows have the shape {node.X.shape[1:]}"
@@ -281,14 +271,5 @@ def _as_softmax(model: Any, network: Network, features: int) -> Any:
     return SoftmaxModel(ridge=ridge, scale=scale)
 
 
-def _moved(stack: Stack, coordinates: Coordinates) -> Stack:
+def _moved(stack: StackedRows, coordinates: Coordinates) -> StackedRows:
     return replace(stack, X=coordinates.rows(stack.X))
-
-
-def _softmax_model(weights: FloatArray, network: LinearNetwork) -> LocalModel:
-    features, task = len(network.own.X[0]), network.task
-    model: Any = SoftmaxModel(fit_intercept=network.intercept)
-    model.coef_ = np.ascontiguousarray(weights[:features].T)
-    model.intercept_ = weights[-1].copy() if network.intercept else np.zeros(task.n_outputs)
-    model.classes_, model.n_features_in_ = task.classes, features
-    return LinearNode(model, task)

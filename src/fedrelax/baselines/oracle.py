@@ -10,8 +10,8 @@ import numpy as np
 from fedrelax.baselines.descent import group_means
 from fedrelax.baselines.grouped import Grouped
 from fedrelax.baselines.objectives import LocalObjectives
+from fedrelax.engines.linear.rmsprop import RMSprop
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.linear.steps import RMSprop
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray, Label
 

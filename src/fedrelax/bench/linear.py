@@ -1,173 +1,155 @@
-"""The linear engine: how near to the memory limit, how it grows, and against a plain loop."""
+"""Networks of linear models: what ``FedRelaxRegressor.fit`` takes, and the bare engine beside it."""
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fedrelax.bench.autograd import AutogradLoop
 from fedrelax.bench.problems import (
     BenchProblem,
-    block_graph,
+    exponent,
     make_problem,
     nearest_graph,
     peak_bytes,
     resident_bytes,
 )
-from fedrelax.linear import (
+from fedrelax.engines.linear import (
     ExactUpdate,
-    GradientRounds,
     LinearProblem,
     estimate_bytes,
     measure_floor,
     require_memory,
     solve_accelerated,
     solve_conjugate,
-    solve_rounds,
 )
+from fedrelax.estimators import FedRelaxRegressor
+from fedrelax.models import LinearModel
+from fedrelax.typing import AnyArray
 
-ALPHA = 0.1
+ALPHA, RIDGE = 0.1, 0.1
 TOLERANCE = 1e-6
-DTYPES = {"f64": np.float64, "f32": np.float32}
-Progress = Callable[[str, int, int], None]
+ROWS, PUBLIC_ROWS = 10, 100
+WARM_NODES = 100
+Progress = Callable[[str], None]
 
 
-def silent(step: str, done: int, total: int) -> None:
+def silent(step: str) -> None:
     """Take progress and show nothing."""
 
 
-def engine(
+def measure(
     nodes: int,
     features: int,
     degree: float = 10.0,
     public: str = "common",
-    dtype: str = "f64",
-    rows: int = 10,
-    public_rows: int = 100,
-    floor: bool = True,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Build, solve and time one problem on a nearest-neighbour graph; all in this process."""
-    kind = DTYPES[dtype]
-    edges = int(nodes * degree / 2)
-    method = "conjugate" if public == "common" else "accelerated"
-    sizes = {"m": rows, "m_pub": None if public == "common" else public_rows, "dtype": kind}
-    needed = estimate_bytes(nodes, features, 1, edges, public=public, method=method, **sizes)  # type: ignore[arg-type]
-    require_memory(needed, n=nodes, d=features, common=public == "common", dtype=kind)
-    data = make_problem(nearest_graph(nodes, degree), rows, features, public, public_rows, kind)
+    """Time ``fit`` and then the bare engine on one nearest-neighbour graph, both in this process.
+
+    ``fit`` comes first, so that the peak of the process is its own; it has the settings that a user
+    gets who gives alpha and a ridge penalty only. The engine builds its problem from the same arrays
+    and solves it to a relative residual of 1e-6. Both have run once on a small network before the
+    clock starts.
+    """
+    _check_memory(nodes, features, degree, public)
+    warm = make_problem(nearest_graph(WARM_NODES, 5), ROWS, features, public, PUBLIC_ROWS)
+    _fit(warm)
+    _solve(warm, silent)
+    progress(f"drawing {nodes:,} nodes")
+    data = make_problem(nearest_graph(nodes, degree), ROWS, features, public, PUBLIC_ROWS)
+    progress("FedRelaxRegressor.fit")
+    fit, weights = _fit(data)
+    engine, models = _solve(data, progress)
+    setting = {"nodes": nodes, "features": features, "degree": round(data.degree, 2)}
+    fit["times_the_engine"] = fit["seconds"] / engine["seconds"]
+    fit["largest_difference"] = float(np.abs(weights - models).max())
+    return {"fit": {**setting, "public": public, **fit}, "engine": engine}
+
+
+def _check_memory(nodes: int, features: int, degree: float, public: str) -> None:
+    """Refuse what does not fit, before anything is drawn."""
+    common = public == "common"
+    needed = estimate_bytes(
+        nodes,
+        features,
+        1,
+        int(nodes * degree / 2),
+        public="common" if common else "per-node",
+        m=ROWS,
+        m_pub=None if common else PUBLIC_ROWS,
+        method="conjugate" if common else "accelerated",
+    )
+    given = 8 * nodes * features * (ROWS + (0 if common else PUBLIC_ROWS))
+    require_memory(needed + given, n=nodes, d=features, common=common)
+
+
+def _fit(data: BenchProblem) -> tuple[dict[str, Any], AnyArray]:
+    """Return time and memory of ``fit`` on plain arrays, and the weights (n, d) that it found."""
+    n, m, d = data.X.shape
+    X, y, nodes = data.X.reshape(n * m, d), data.y.ravel(), np.repeat(np.arange(n), m)
+    public: Any = data.public if data.public.ndim == 2 else dict(enumerate(data.public))
+    model = LinearModel(ridge=RIDGE, fit_intercept=False)
+    estimator = FedRelaxRegressor(model, data.graph, alpha=ALPHA, public=public)
     before, start = resident_bytes(), time.perf_counter()
-    problem = LinearProblem(
-        data.X,
-        data.y,
-        data.adjacency,
-        data.public,
-        dtype=kind,
-        progress=lambda done, total: progress("Gram matrices", done, total),
-    )
-    built = time.perf_counter()
-    stored = problem.nbytes
-    update = ExactUpdate(problem, ALPHA)
-    factored = time.perf_counter()
-    solve = solve_conjugate if public == "common" else solve_accelerated
-    solution = solve(
-        update,
-        tol=TOLERANCE,
-        progress=lambda done, residual: progress(f"solving, residual {residual:.1e}", done, 0),
-    )
-    solved, peak = time.perf_counter(), peak_bytes()
-    result: dict[str, Any] = {
-        "nodes": nodes,
-        "features": features,
-        "degree": round(data.degree, 2),
-        "public": public,
-        "dtype": dtype,
-        "gram_seconds": built - start,
-        "factor_seconds": factored - built,
-        "solve_seconds": solved - factored,
-        "end_to_end_seconds": solved - start,
-        "rounds_to_1e-6": solution.rounds,
-        "converged": solution.converged,
-        "problem_bytes": stored,
-        "stored_bytes": stored + update.nbytes,
+    estimator.fit(X, y, nodes=nodes)
+    seconds, peak = time.perf_counter() - start, peak_bytes()
+    found = {
+        "seconds": seconds,
+        "rounds": estimator.n_rounds_,
         "peak_bytes_above_input": max(peak - before, 0),
         "peak_bytes_of_process": peak,
     }
-    if floor:
-        found = measure_floor(update, repeats=9)
-        result |= {
-            "round_seconds": found.round_seconds,
-            "bytes_per_round": found.bytes_moved,
-            "memcpy_seconds": found.copy_seconds,
-            "round_over_memcpy": found.ratio,
-        }
-    return result
+    return found, np.stack([estimator.models_[i].coef_ for i in range(n)])
 
 
-def against_autograd(features: int, nodes: int = 150, public_rows: int = 100) -> dict[str, Any]:
-    """Time one RMSprop round of the engine and of the plain PyTorch loop on the paper's problem."""
-    data = make_problem(block_graph(nodes), 10, features, "per-node", public_rows, np.float64)
-    problem = LinearProblem(data.X, data.y, data.adjacency, data.public)
-    result: dict[str, Any] = {"nodes": nodes, "features": features, "degree": round(data.degree, 1)}
-    seconds = {
-        "rmsprop": _per_round(GradientRounds(problem, 0.01).step, 300),
-        "exact": _per_round(_exact_step(problem, 0.01), 300),
+def _solve(data: BenchProblem, progress: Progress) -> tuple[dict[str, Any], AnyArray]:
+    """Return times and sizes of the bare engine, and its weights (n, d)."""
+    start = time.perf_counter()
+    progress("engine: Gram matrices")
+    problem = LinearProblem(data.X, data.y, data.graph.adjacency, data.public, ridge=RIDGE / ROWS)
+    built = time.perf_counter()
+    progress("engine: inverses")
+    update = ExactUpdate(problem, ALPHA)
+    factored = time.perf_counter()
+    progress("engine: rounds")
+    solve = solve_conjugate if data.public.ndim == 2 else solve_accelerated
+    solution = solve(update, tol=TOLERANCE)
+    solved = time.perf_counter()
+    progress("engine: one round against memcpy")
+    floor = measure_floor(update, repeats=9)
+    found = {
+        "seconds": solved - start,
+        "gram_seconds": built - start,
+        "factor_seconds": factored - built,
+        "solve_seconds": solved - factored,
+        "rounds_to_1e-6": solution.rounds,
+        "converged": solution.converged,
+        "stored_bytes": problem.nbytes + update.nbytes,
+        "round_seconds": floor.round_seconds,
+        "bytes_per_round": floor.bytes_moved,
+        "memcpy_seconds": floor.copy_seconds,
+        "round_over_memcpy": floor.ratio,
     }
-    result |= {f"{name}_seconds": value for name, value in seconds.items()}
-    if importlib.util.find_spec("torch") is None:
-        return result | {"autograd": "torch is not installed"}
-    for name, stacked in (("loop", False), ("stacked", True)):
-        plain = AutogradLoop(data, 0.01, stacked).seconds_per_round()
-        result[f"autograd_{name}_seconds"] = plain
-        result[f"rmsprop_times_faster_than_{name}"] = plain / seconds["rmsprop"]
-    return result
-
-
-def _exact_step(problem: LinearProblem, alpha: float) -> Callable[[], object]:
-    from fedrelax.linear import SimultaneousRounds
-
-    return SimultaneousRounds(ExactUpdate(problem, alpha)).step
-
-
-def _per_round(step: Callable[[], object], rounds: int) -> float:
-    """Return the least mean time per round over five runs."""
-    step()
-    means = []
-    for _ in range(5):
-        start = time.perf_counter()
-        for _ in range(rounds):
-            step()
-        means.append((time.perf_counter() - start) / rounds)
-    return min(means)
-
-
-def acceleration(features: int = 10, nodes: int = 150) -> dict[str, Any]:
-    """Count rounds to 1e-6 at alpha = 1: plain simultaneous updates against the accelerated."""
-    data: BenchProblem = make_problem(block_graph(nodes), 10, features, "per-node", 100, np.float64)
-    update = ExactUpdate(LinearProblem(data.X, data.y, data.adjacency, data.public), 1.0)
-    plain = solve_rounds(update, tol=TOLERANCE, max_rounds=100_000)
-    fast = solve_accelerated(update, tol=TOLERANCE)
-    return {
-        "nodes": nodes,
-        "features": features,
-        "plain_rounds": plain.rounds,
-        "accelerated_rounds": fast.rounds,
-        "ratio": plain.rounds / fast.rounds,
-    }
+    return found, solution.models[:, :, 0]
 
 
 def scaling(
     sizes: Sequence[int], features: int, progress: Progress = silent, **settings: Any
 ) -> dict[str, Any]:
-    """Time end to end over several n and fit seconds ~ n^exponent."""
+    """Time several n in this process and fit seconds ~ n^exponent."""
     lines = []
-    for number, n in enumerate(sizes):
-        progress(f"n = {n:,}", number, len(sizes))
-        lines.append(engine(n, features, floor=False, **settings))
-    seconds = [line["end_to_end_seconds"] for line in lines]
-    exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
-    keep = ("nodes", "end_to_end_seconds", "rounds_to_1e-6", "stored_bytes")
-    return {"exponent": exponent, "lines": [{name: line[name] for name in keep} for line in lines]}
+    for n in sizes:
+        found = measure(n, features, progress=progress, **settings)
+        fit, engine = found["fit"], found["engine"]
+        lines.append(
+            {
+                "nodes": n,
+                "fit_seconds": fit["seconds"],
+                "engine_seconds": engine["seconds"],
+                "times_the_engine": fit["times_the_engine"],
+            }
+        )
+    return {"exponent": exponent(lines, "fit_seconds"), "lines": lines}

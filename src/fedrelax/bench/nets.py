@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.bench.problems import exponent
 from fedrelax.extras import need
 from fedrelax.graph import Graph
 from fedrelax.network import Network
@@ -123,5 +124,4 @@ def scaling(
         lines.append(
             {"nodes": nodes, "round_seconds": seconds, "per_node_us": seconds / nodes * 1e6}
         )
-    logs = np.log([[line["nodes"], line["round_seconds"]] for line in lines])
-    return {"exponent": float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0]), "lines": lines}
+    return {"exponent": exponent(lines, "round_seconds"), "lines": lines}

@@ -1,9 +1,10 @@
-"""Problems of any size for the linear engine, and the memory of this process."""
+"""Problems of any size, the memory of this process, and how something grows."""
 
 from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,52 +20,37 @@ UNION_FACTOR = 1.16
 
 @dataclass(frozen=True)
 class BenchProblem:
-    """Rows, targets, public rows and graph of a network of linear models."""
+    """Rows (n, m, d), targets (n, m), public rows (common or per node) and graph."""
 
     X: AnyArray
     y: AnyArray
     public: AnyArray
-    adjacency: Any
+    graph: Graph
 
     @property
     def degree(self) -> float:
         """The mean number of neighbours."""
-        return float(self.adjacency.nnz / self.adjacency.shape[0])
+        return float(self.graph.adjacency.nnz / len(self.graph))
 
 
-def nearest_graph(n: int, degree: float, seed: int = 0) -> Any:
-    """Return the adjacency of random points in the plane, joined to their nearest neighbours."""
+def nearest_graph(n: int, degree: float, seed: int = 0) -> Graph:
+    """Return random points in the plane, joined to their nearest neighbours."""
     points = np.random.default_rng(seed).random((n, 2))
     k = max(1, round(degree / UNION_FACTOR))
-    return Graph.from_coordinates(points, k=k, metric="euclidean").adjacency
-
-
-def block_graph(n: int, clusters: int = 3, seed: int = 0) -> Any:
-    """Return the paper's graph: equal clusters, p_in 0.8, p_out 0.2."""
-    sizes = [n // clusters] * clusters
-    sizes[0] += n - sum(sizes)
-    graph, _ = Graph.stochastic_block(sizes, 0.8, 0.2, random_state=seed)
-    return graph.adjacency
+    return Graph.from_coordinates(points, k=k, metric="euclidean")
 
 
 def make_problem(
-    adjacency: Any,
-    rows: int,
-    features: int,
-    public: str,
-    public_rows: int,
-    dtype: Any,
-    seed: int = 0,
+    graph: Graph, rows: int, features: int, public: str, public_rows: int, seed: int = 0
 ) -> BenchProblem:
     """Return linear data with one true weight vector and a little noise at every node."""
-    n = adjacency.shape[0]
+    n = len(graph)
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, rows, features), dtype=dtype)
-    truth = rng.standard_normal(features, dtype=dtype)
-    y = X @ truth
-    y += 0.5 * rng.standard_normal((n, rows), dtype=dtype)
+    X = rng.standard_normal((n, rows, features))
+    y = X @ rng.standard_normal(features)
+    y += 0.5 * rng.standard_normal((n, rows))
     shape = (public_rows, features) if public == "common" else (n, public_rows, features)
-    return BenchProblem(X, y, rng.standard_normal(shape, dtype=dtype), adjacency)
+    return BenchProblem(X, y, rng.standard_normal(shape), graph)
 
 
 def resident_bytes() -> int:
@@ -80,3 +66,13 @@ def peak_bytes() -> int:
     """Return the most memory that this process ever held."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) if os.uname().sysname == "Darwin" else int(peak) * 1024
+
+
+def exponent(lines: Sequence[dict[str, Any]], name: str) -> float:
+    """Return b of value ~ nodes^b by least squares on logarithms.
+
+    >>> round(exponent([{"nodes": n, "s": 3 * n**2} for n in (10, 20, 50)], "s"), 6)
+    2.0
+    """
+    logs = np.log([[line["nodes"], line[name]] for line in lines])
+    return float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])

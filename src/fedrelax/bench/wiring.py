@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from fedrelax.graph import Graph
 from fedrelax.models import LinearModel
 from fedrelax.network import Network
-from fedrelax.solvers import LinearFedRelax
+from fedrelax.solvers import FedRelax
 from fedrelax.wiring import Rewire, Wiring
 
 ROWS, PUBLIC_ROWS = 10, 50
@@ -49,5 +49,6 @@ def cost(
 
 def _seconds(network: Network, wiring: Wiring | None, rounds: int) -> float:
     start = time.perf_counter()
-    LinearFedRelax(alpha=0.05, rounds=rounds, tol=0.0, wiring=wiring).solve(network)
+    settings = FedRelax(alpha=0.05, rounds=rounds, tol=0.0, wiring=wiring, engine="linear")
+    settings.solve(network)
     return time.perf_counter() - start

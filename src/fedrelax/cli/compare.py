@@ -1,4 +1,4 @@
-"""``fedrelax compare``: federate, pool or stay local, on repeated splits of a table."""
+"""``fedrelax compare``: federate, pool or stay alone, on repeated splits of a table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compare(
     ways: Annotated[
         str | None,
         typer.Option(
-            help="Ways to compare besides local and FedRelax, as a,b,c: pooled, fedmd, fedavg, "
+            help="Ways to compare besides alone and together, as a,b,c: pooled, fedmd, fedavg, "
             "fedprox, ditto, ifca, network-lasso. Default: all that the models allow.",
             rich_help_panel=LEARNING,
         ),
@@ -75,12 +75,13 @@ def compare(
     ] = None,
     overwrite: options.Overwrite = None,
     config: options.Config = None,
+    trust: options.Trust = None,
     jobs: options.Jobs = None,
     seed: options.Seed = None,
     json_: options.Json = None,
     debug: options.Debug = None,
 ) -> None:
-    """Say whether to federate, to pool or to stay local, before you decide.
+    """Say whether to federate, to pool or to stay alone, before you decide.
 
     On several random splits of each node's rows, every way of learning chooses its settings on
     the training rows, trains, and is measured on the test rows: each node alone, one pooled model,
@@ -111,7 +112,6 @@ def run_compare(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
     source = read_source(config, talk.note)
     train = split_rows(source.table.nodes, config.test_share, config.seed, talk.note)
     _warn_of_rough_intervals(int((~train).sum()), int(train.sum()), talk)
-    _warn_of_many_fits(config, source, talk)
     found = measure(config, source, talk)
     settings = effective(config, source.table.task, source.table.feature_names)
     if config.out is not None:
@@ -131,17 +131,18 @@ def check_ways(config: Any) -> None:
 
 def ways_of(config: Any, estimator: Any) -> list[Any]:
     """Return the ways to compare; FedRelax has the settings, models and graph of the estimator."""
-    from fedrelax.comparison import Together, usual_ways, ways_by_name
+    from fedrelax.comparison import usual_ways, ways_by_name
+    from fedrelax.evaluation import ALONE, TOGETHER
 
     ways = usual_ways(estimator, None if config.alpha == "auto" else config.alpha)
     if config.ways is None:
         return ways
-    return ways_by_name(["local", *config.ways, Together.name], ways)
+    return ways_by_name([ALONE, *config.ways, TOGETHER], ways)
 
 
 def measure(config: Any, source: Any, talk: Talk) -> Any:
     """Run all ways on all splits, with a bar; Ctrl-C keeps the splits that are whole."""
-    from fedrelax.cli.rounds import start_workers
+    from fedrelax.cli.progress import start_workers
     from fedrelax.cli.training import estimator_of
     from fedrelax.comparison import compare_ways
 
@@ -200,27 +201,6 @@ def _warn_of_rough_intervals(test_rows: int, training_rows: int, talk: Talk) -> 
         )
 
 
-def _warn_of_many_fits(config: Any, source: Any, talk: Talk) -> None:
-    from fedrelax.cli.training import MANY_FITS
-    from fedrelax.estimators import FEW_ROUNDS
-    from fedrelax.models import LinearModel, SoftmaxModel
-    from fedrelax.models.names import model_by_name
-    from fedrelax.selection import STRENGTHS, TRIES
-
-    names = source.model_names
-    kinds = [model_by_name(name, source.table.task) for name in set(names.values())]
-    if all(isinstance(kind, LinearModel | SoftmaxModel) for kind in kinds):
-        return  # all nodes are solved at once
-    trials = TRIES * (len(STRENGTHS) if config.alpha == "auto" else 1) + 1
-    rounds = FEW_ROUNDS if config.rounds is None else config.rounds
-    fits = config.splits * trials * (rounds + 1) * len(names)
-    if fits > MANY_FITS:
-        talk.note(
-            f"FedRelax alone takes up to {fits:,} fits; a given --alpha, fewer --rounds or --splits, "
-            "or more --jobs are quicker."
-        )
-
-
 def _save(out: Path, found: Any, settings: dict[str, Any], overwrite: bool, talk: Talk) -> None:
     from fedrelax.storage.places import whole_directory
     from fedrelax.storage.saving import write_json
@@ -233,7 +213,7 @@ def _save(out: Path, found: Any, settings: dict[str, Any], overwrite: bool, talk
         comment = "made by fedrelax compare, which takes it again with --config"
         (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")
         try:
-            from fedrelax.report.comparison import save_comparison_picture
+            from fedrelax.report.plots import save_comparison_picture
 
             save_comparison_picture(draft / "comparison.png", found)
         except ImportError:
@@ -256,7 +236,7 @@ def _print_json(out: Path | None, found: Any, talk: Talk) -> None:
 
 
 def _tell(out: Path | None, found: Any, talk: Talk) -> None:
-    from fedrelax.report.comparison import comparison_report
+    from fedrelax.report.terminal import comparison_report
 
     talk.say("", comparison_report(found))
     if out is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -115,8 +116,16 @@ Config = TypeVar("Config", bound=LearningConfig)
 
 
 def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any]) -> Config:
-    """Return the settings of a run: flags that were given (not None) win over the file."""
+    """Return the settings of a run: flags that were given (not None) win over the file.
+
+    ``flags["trust"]`` holds the models that the file may name by their code. A file may come from
+    anywhere, and so may a module that lies beside it; what is typed is the user's own word.
+    """
+    flags = dict(flags)
+    trust = flags.pop("trust", None) or ()
     given = {} if file is None else read_settings(kind, file)
+    if file is not None:
+        _check_trusted(kind, file, given, flags, trust)
     for name, value in flags.items():
         if name == "model_for" and value:
             merged = kind._pairs(given.get(name, {})) if name in given else {}
@@ -129,6 +138,30 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
         source = "" if file is None else f" (see {file})"
         sentences = dict.fromkeys(sentence(kind.command, found) for found in error.errors())
         raise FedRelaxError("; ".join(sentences) + source) from None
+
+
+def _check_trusted(
+    kind: type[LearningConfig],
+    file: Path,
+    given: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    trust: Sequence[str],
+) -> None:
+    """Refuse models of the file that run code by a name which nobody has typed."""
+    try:
+        pairs = kind._pairs(given.get("model_for", {}))
+    except ValueError:
+        return  # said below, with the flag's name
+    named = list(pairs.values()) if isinstance(pairs, dict) else []
+    if flags.get("model") is None:
+        named.append(given.get("model"))
+    for name in named:
+        if isinstance(name, str) and ":" in name and name not in trust:
+            raise FedRelaxError(
+                f"--config {file} names the model {name!r}, which runs the code of the module "
+                f"{name.partition(':')[0]!r}; if you know that code and trust it, say so with "
+                f"--trust {shlex.quote(name)}"
+            )
 
 
 def _checked_pairs(value: Any) -> Any:

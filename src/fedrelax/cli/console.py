@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedrelax.cli.flags import in_flags
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 
 BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
@@ -30,6 +31,7 @@ class Talk:
 
     def note(self, text: str) -> None:
         """Tell something once."""
+        text = in_flags(text)
         if text not in self.notes:
             self.notes.append(text)
             self.err.print(f"note: {text}", markup=False, style="dim", soft_wrap=True)
@@ -65,7 +67,7 @@ def speaking(debug: bool, quiet: bool = False) -> Iterator[Talk]:
         with _warnings_as_notes(talk):
             yield talk
     except FedRelaxError as error:
-        _fail(talk, str(error), debug, BAD_INPUT)
+        _fail(talk, in_flags(str(error)), debug, BAD_INPUT)
     except KeyboardInterrupt:
         _fail(talk, "interrupted; nothing was written", debug, INTERRUPTED)
     except BrokenPipeError:

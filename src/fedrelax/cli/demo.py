@@ -25,10 +25,6 @@ INTRODUCTION = (
 
 def demo(
     out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("demo-result"),
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Not needed: a former result of fedrelax is replaced."),
-    ] = False,
     jobs: Annotated[int, typer.Option(help="Workers; -1 for all cores.")] = 1,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
@@ -45,7 +41,7 @@ def demo(
 def run_demo(out: Path, jobs: int, talk: Talk) -> None:
     """Train the network of the digits' writers and show what each has gained."""
     from fedrelax.cli.training import save, train
-    from fedrelax.report.tables import comparison, kind_table
+    from fedrelax.report.terminal import evaluation_report, kind_table
     from fedrelax.storage.places import check_directory
 
     check_directory(out, overwrite=True)
@@ -55,12 +51,11 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
     outcome = train(
         inputs,
         talk,
-        alpha="auto",
+        alpha=[strength / degree for strength in STRENGTHS],
         rounds=ROUNDS,
         public_rows=len(inputs.public),
         jobs=jobs,
         seed=0,
-        alphas=[strength / degree for strength in STRENGTHS],
         folds=FOLDS,
     )
     save(
@@ -80,8 +75,8 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
         overwrite=True,
         more=[lambda draft: _write_example(draft, inputs)],
     )
-    assert outcome.summary is not None
-    talk.say("", comparison(outcome.summary), "", kind_table(outcome.summary), "")
+    assert outcome.evaluation is not None
+    talk.say("", evaluation_report(outcome.data), "", kind_table(outcome.evaluation), "")
     _tell_next(out, talk)
 
 
@@ -133,7 +128,7 @@ def _write_example(draft: Path, inputs: Any) -> None:
 
 
 def _tell_next(out: Path, talk: Talk) -> None:
-    from fedrelax.report.writing import REPORT
+    from fedrelax.report.page import REPORT
 
     place = shlex.quote(str(out))
     picture = " and a picture (result.png)" if (out / "result.png").exists() else ""

@@ -60,6 +60,7 @@ def fit(
     ] = None,
     overwrite: options.Overwrite = None,
     config: options.Config = None,
+    trust: options.Trust = None,
     live: Annotated[
         bool | None,
         typer.Option(
@@ -132,35 +133,35 @@ def run_fit(file: Path | None, flags: dict[str, Any], talk: Talk) -> None:
         if view is not None:
             tell_end(view, config.out, outcome.fitted.result_)
     if config.json_:
-        _print_json(config.out, metrics, outcome.summary, talk)
+        _print_json(config.out, metrics, outcome.evaluation, talk)
     else:
         _tell(config, outcome, talk)
 
 
-def _print_json(out: Path, metrics: dict[str, Any], summary: Any, talk: Talk) -> None:
+def _print_json(out: Path, metrics: dict[str, Any], found: Any, talk: Talk) -> None:
     from fedrelax.storage.saving import plain
 
-    per_node = [] if summary is None else summary.nodes.to_dict("records")
+    per_node = [] if found is None else found.nodes.to_dict("records")
     answer = {"out": str(out), **metrics, "per_node": per_node, "notes": talk.notes}
     typer.echo(json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _tell(config: Any, outcome: Any, talk: Talk) -> None:
-    from fedrelax.report.tables import comparison
-    from fedrelax.report.writing import REPORT
+    from fedrelax.report.page import REPORT
+    from fedrelax.report.terminal import evaluation_report
 
     result, out = outcome.fitted.result_, config.out
     talk.say("")
-    if outcome.summary is None:
+    if outcome.evaluation is None:
         talk.plain("All rows trained (--test-share 0), so no error was measured.")
     else:
-        talk.say(comparison(outcome.summary))
+        talk.say(evaluation_report(outcome.data))
     talk.say("")
     talk.plain(how_it_went(outcome))
     if (out / REPORT).exists():
         talk.plain(f"Look at {out / REPORT}: one file, to open in a browser and to send on.")
     trained = "the ones measured, trained on the training rows"
-    if outcome.summary is None:
+    if outcome.evaluation is None:
         trained = "trained on all rows"
     talk.plain(f"Saved in {out}: {len(result.local_models)} models ({trained}) and")
     picture = ", result.png" if (out / "result.png").exists() else ""
@@ -172,7 +173,7 @@ def _tell(config: Any, outcome: Any, talk: Talk) -> None:
 
 def how_it_went(outcome: Any) -> str:
     """Say which alpha and how many rounds were used, and why."""
-    result, choice = outcome.fitted.result_, outcome.choice
+    result, choice = outcome.fitted.result_, outcome.fitted.choice_
     alpha = f"alpha {outcome.fitted.alpha_:.3g}"
     rounds = f"{result.n_rounds} round{'s' * (result.n_rounds != 1)}"
     if choice is not None and (choice.rounds == 0 or choice.alpha == 0):

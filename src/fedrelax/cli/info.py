@@ -23,9 +23,9 @@ def info(
     [bold]Example:[/bold] fedrelax info result
     """
     with speaking(debug, quiet=json_) as talk:
-        from fedrelax.report.gains import summary_of
-        from fedrelax.report.sharing import NOT_PRIVATE
-        from fedrelax.report.tables import comparison, fact_table
+        from fedrelax.report import report_data
+        from fedrelax.report.data.sharing import NOT_PRIVATE
+        from fedrelax.report.terminal import evaluation_report, fact_table
         from fedrelax.storage import read_result
         from fedrelax.storage.saving import plain
 
@@ -34,16 +34,16 @@ def info(
             typer.echo(json.dumps(plain(to_dict(saved)), indent=2, ensure_ascii=False))
             return
         talk.say(fact_table(facts(saved)))
-        summary = summary_of(saved)
-        if summary is not None:
-            talk.say("", comparison(summary))
+        data = report_data(saved)
+        if data.evaluation is not None:
+            talk.say("", evaluation_report(data))
         talk.say("")
         talk.plain(NOT_PRIVATE)
 
 
 def shared_numbers(saved: Any) -> dict[str, int]:
     """Return how many numbers a node has sent to each neighbour while training."""
-    from fedrelax.report.sharing import sharing_of
+    from fedrelax.report.data.sharing import sharing_of
 
     shared = sharing_of(saved)
     return {
@@ -57,7 +57,7 @@ def shared_numbers(saved: Any) -> dict[str, int]:
 def facts(saved: Any) -> dict[str, str]:
     """Return what is known in words."""
     from fedrelax.errors import listing
-    from fedrelax.report.sharing import sharing_of
+    from fedrelax.report.data.sharing import sharing_of
 
     about, graph = saved.about, saved.graph
     kinds = saved.nodes["model"].value_counts()
@@ -93,7 +93,7 @@ def _choosing(saved: Any) -> str:
 
 def to_dict(saved: Any) -> dict[str, Any]:
     """Return all of it for a machine."""
-    from fedrelax.report.sharing import NOT_PRIVATE
+    from fedrelax.report.data.sharing import NOT_PRIVATE
 
     return {
         **saved.about,

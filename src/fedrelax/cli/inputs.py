@@ -147,10 +147,10 @@ def set_scale(models: Iterable[Any], X: FloatArray) -> None:
 
 
 def look_here_for_modules() -> None:
-    """Let ``my_models:Model`` be found next to the table, as ``python`` itself would."""
+    """Let ``my_models:Model`` be found here; what is installed comes first, so nothing stands in for it."""
     here = str(Path.cwd())
     if here not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)
 
 
 def feature_columns(texts: Sequence[str], frame: Any) -> list[Any]:

@@ -9,8 +9,9 @@ from fedrelax.cli.inputs import Inputs
 from fedrelax.extras import need
 from fedrelax.live import LiveView
 from fedrelax.models.names import short_name
-from fedrelax.report.units import USUAL, loss_unit, shortened
-from fedrelax.report.writing import REPORT
+from fedrelax.report.data.axis_labels import USUAL, loss_unit
+from fedrelax.report.data.rounding import short
+from fedrelax.report.page import REPORT
 from fedrelax.solvers import Result
 from fedrelax.splits import group_rows
 
@@ -29,7 +30,7 @@ def live_view(inputs: Inputs, target: str, talk: Talk) -> LiveView:
         inputs.graph,
         rows=rows,
         models={label: short_name(name) for label, name in inputs.model_names.items()},
-        unit=loss_unit(USUAL[inputs.task], shortened(target)),
+        unit=loss_unit(USUAL[inputs.task], short(target, 28)),
         say=lambda text: talk.err.print(text, markup=False, soft_wrap=True),
     )
 

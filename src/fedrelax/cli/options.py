@@ -105,6 +105,14 @@ Config = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="package.module:name",
+        help="Allow --config to name this model, whose code then runs; may be given many times.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(

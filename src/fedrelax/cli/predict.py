@@ -63,11 +63,11 @@ def run_predict(
     if trust:
         look_here_for_modules()
     fitted = load_result(directory, trust)
-    answer = fitted._predictions(X, nodes)
+    answer = fitted.answers(X, nodes)
     frame["prediction"] = saved.task.decode(answer)
     for number, label in enumerate(_classes(saved)):
         frame[f"p({label})"] = answer[:, number]
-    _write(frame, out)
+    _write(frame, out, overwrite)
     without = sorted({str(node) for node in nodes} - {str(node) for node in fitted.models_})
     if without:
         talk.note(
@@ -124,11 +124,11 @@ def _check_free(frame: Any, saved: Any, data: Path) -> None:
         )
 
 
-def _write(frame: Any, out: Path) -> None:
+def _write(frame: Any, out: Path, overwrite: bool) -> None:
     from fedrelax.errors import FedRelaxError
     from fedrelax.storage.places import whole_file
 
-    with whole_file(out) as draft:
+    with whole_file(out, overwrite) as draft:
         if out.suffix.lower() in (".parquet", ".pq"):
             try:
                 frame.to_parquet(draft, index=False)

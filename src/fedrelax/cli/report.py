@@ -32,11 +32,11 @@ def report(
     [bold]Example:[/bold] fedrelax report result --out to-send.html
     """
     with speaking(debug) as talk:
-        from fedrelax.report.writing import write_report
+        from fedrelax.report.page import write_report
         from fedrelax.storage import read_result
         from fedrelax.storage.places import check_file
 
         if out is not None:
             check_file(out, ENDINGS, overwrite)
-        path = write_report(read_result(directory), out)
+        path = write_report(read_result(directory), out, overwrite or out is None)
         talk.plain(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB); open it in a browser.")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.rounds import start_workers
+from fedrelax.cli.progress import start_workers
 from fedrelax.errors import FedRelaxError
 
 SETTINGS, OUTPUT = "Settings (default: the paper's)", "Running and output"
@@ -51,7 +51,8 @@ def reproduce(
     targets: Annotated[
         list[Path] | None,
         typer.Option(
-            help="CSV of known values to compare with; may be given many times.",
+            help="CSV of known values to compare with, or a directory of such files; may be given many "
+            "times. A checkout has them in tests/data/targets.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -78,7 +79,7 @@ def reproduce(
     [bold]Example:[/bold] fedrelax reproduce fig1a fig1c --runs 20 --jobs 2 --out paper
     """
     with speaking(debug, quiet=as_json) as talk:
-        from fedrelax.experiments.figures.catalog import Choice
+        from fedrelax.paper.catalog import Choice
         from fedrelax.solvers.checks import check_choice
 
         check_choice("--first-exchange", first_exchange, ("models", "zeros"))
@@ -106,9 +107,9 @@ def run_reproduce(
     talk: Talk,
 ) -> None:
     """Check everything, compute what is missing, write, tell."""
-    from fedrelax.experiments.figures.catalog import USES, figures
-    from fedrelax.experiments.figures.reproduce import draw_figures, reproduce
-    from fedrelax.experiments.figures.summary import markdown
+    from fedrelax.paper.catalog import USES, figures
+    from fedrelax.paper.reproduce import draw_figures, reproduce
+    from fedrelax.paper.summary import markdown
 
     wanted = [figure.name for figure in figures(names, ask)]
     for name, users in USES.items():
@@ -168,7 +169,7 @@ def _numbers(flag: str, text: str | None, whole: bool = False) -> tuple[float, .
 
 
 def _plain(done: Any) -> dict[str, Any]:
-    from fedrelax.experiments.figures.summary import agreement_counts
+    from fedrelax.paper.summary import agreement_counts
 
     return {
         "figures": [figure.name for figure in done.figures],
@@ -187,7 +188,7 @@ def _tell(done: Any, out: Path, runs: int, pictures: bool, talk: Talk) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from fedrelax.experiments.figures.summary import agreement_counts
+    from fedrelax.paper.summary import agreement_counts
 
     colours = {"confirmed": "green", "refuted": "red"}
     talk.say(f"[bold]What the paper says, by {runs} runs[/bold]")

@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NoReturn
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.inputs import Inputs
-from fedrelax.cli.rounds import Watch, start_workers
+from fedrelax.cli.progress import STOPPED, Watch, start_workers
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FEW_ROUNDS, FedRelaxClassifier, FedRelaxRegressor, settings_of
-from fedrelax.evaluation import MEASURES, compare
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.evaluation import Evaluation, evaluate
 from fedrelax.live import LiveView
+from fedrelax.live.callback import STOPPED as STOPPED_LIVE
 from fedrelax.models.names import short_name
-from fedrelax.report.summary import Summary, summarise
-from fedrelax.report.writing import REPORT, write_report
-from fedrelax.selection import FOLDS, TRIES, Choice, choose, wiring_name
-from fedrelax.solvers import Result
+from fedrelax.report import ReportData, report_data
+from fedrelax.report.page import REPORT, write_report
+from fedrelax.selection import FOLDS
+from fedrelax.selection.candidates import Alphas
+from fedrelax.solvers import FedRelax, Result
 from fedrelax.storage import save_result
+from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
-from fedrelax.wiring import as_wiring
+from fedrelax.wiring import wiring_name
 
-MANY_FITS = 20_000
-STOPPED = "stopped by Ctrl-C"
-STOPPED_LIVE = "stopped from the live page"
 TOLERANCE = 1e-3
 """Rounds end when predictions change by less than this share: more digits than any table shows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A trained network, how alpha was chosen (None: it was given), and the errors, if measured."""
+    """A trained network, and its errors, if they were measured."""
 
     fitted: Fitted
-    choice: Choice | None
-    summary: Summary | None
+    evaluation: Evaluation | None = None
+
+    @property
+    def data(self) -> ReportData:
+        """What there is to show."""
+        return report_data(self.fitted.result_, self.evaluation, self.fitted.choice_)
 
     @property
     def interrupted(self) -> bool:
@@ -55,11 +59,11 @@ def estimator_of(
     return kind(
         inputs.models,
         graph=inputs.graph,
+        wiring=wiring,
         public=inputs.public,
         public_rows=public_rows,
         rounds=rounds,
-        tol=TOLERANCE,
-        wiring=wiring,
+        solver=FedRelax(tol=TOLERANCE),
     )
 
 
@@ -67,87 +71,43 @@ def train(
     inputs: Inputs,
     talk: Talk,
     *,
-    alpha: str | float,
+    alpha: Alphas,
     rounds: int | None,
     public_rows: int,
     jobs: int,
     seed: int,
     wiring: str = "fixed",
-    alphas: Sequence[float] | None = None,
     folds: int = FOLDS,
     view: LiveView | None = None,
 ) -> Outcome:
     """Choose on the training rows what is "auto", run the rounds, measure on test rows."""
     estimator = estimator_of(inputs, rounds=rounds, public_rows=public_rows, wiring=wiring)
-    given = alpha if isinstance(alpha, str) else float(alpha)
-    estimator.set_params(alpha=given, n_jobs=jobs, random_state=seed)
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
     start_workers(jobs)
     with talk.progress() as progress:
-        choice = None
-        if alpha == "auto" or wiring == "auto":
-            choice = _choose(estimator, rows, alphas, folds, talk, progress, view)
-            estimator.set_params(**settings_of(choice))
         watch = Watch(progress)
         callbacks = (watch,) if view is None else (watch, view)
+        estimator.set_params(
+            alpha=alpha, folds=folds, callbacks=callbacks, n_jobs=jobs, random_state=seed
+        )
         with watch.catching_ctrl_c():
-            fitted: Fitted = estimator.set_params(callbacks=callbacks).fit(*rows[:2], nodes=rows[2])
-    fitted.set_params(callbacks=())
-    if choice is not None:
-        fitted.choice_ = choice
-    if fitted.result_.reason == "stopped by a callback":
-        reason = STOPPED if watch.interrupted else STOPPED_LIVE
-        fitted.result_ = replace(fitted.result_, reason=reason)
+            fitted: Fitted = estimator.fit(*rows[:2], nodes=rows[2])
+    outcome = Outcome(fitted.set_params(callbacks=()))
+    if outcome.interrupted:
+        reason = fitted.result_.reason
         talk.note(f"{reason} after round {fitted.n_rounds_}; its models are kept.")
     if view is not None:
         view.tell("The rounds are done; measuring and saving.", 1, 1)
-    return Outcome(fitted, choice, None if own.all() else _measure(fitted, rows, inputs))
+    return outcome if own.all() else Outcome(fitted, _measure(fitted, rows, inputs))
 
 
-def _choose(
-    estimator: Fitted,
-    rows: tuple[Any, Any, Any],
-    alphas: Sequence[float] | None,
-    folds: int,
-    talk: Talk,
-    progress: Any,
-    view: LiveView | None,
-) -> Choice:
-    nodes, counts = np.unique(rows[2].astype(str), return_counts=True)
-    if counts.max() < 2:
-        raise FedRelaxError(
-            "choosing by validation needs nodes with at least two training rows, and every node has "
-            "one; give a number and a wiring, such as --alpha 0.1 --wiring fixed"
-        )
-    folds = min(folds, int(counts.max()))  # every fold holds out a row somewhere
-    labels = list(dict.fromkeys(rows[2].tolist()))
-    tried = len(estimator.alphas_for(labels) if alphas is None else alphas)
-    if estimator.alpha != "auto":
-        tried = 1
-    trials = min(folds, TRIES) * tried * len(estimator.wirings_for(labels))
-    most = estimator.solver(labels).rounds
-    if most <= FEW_ROUNDS and trials * (most + 1) * len(nodes) > MANY_FITS:
-        fits = trials * (most + 1) * len(nodes)
-        talk.note(
-            f"choosing alpha takes up to {fits:,} fits; a given --alpha or fewer --rounds is quicker."
-        )
-    line = progress.add_task("Choosing", total=trials, numbers="alpha, wiring and rounds")
-
-    def show(done: int, total: int) -> None:
-        progress.update(line, completed=done, total=total)
-        if view is not None:
-            view.tell(f"Choosing alpha, wiring and rounds: {done} of {total}.", done, total)
-
-    return choose(estimator, *rows, alphas=alphas, folds=folds, progress=show)
-
-
-def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Summary:
+def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Evaluation:
     test = ~inputs.train
     held = (inputs.X[test], inputs.y[test], inputs.nodes[test])
-    lines, totals = compare(fitted, rows, held)
-    lines["model"] = [short_name(inputs.model_names[label]) for label in lines["node"]]
-    return summarise(MEASURES[inputs.task], lines, totals)
+    found = evaluate(fitted, rows, held)
+    names = [short_name(inputs.model_names[label]) for label in found.nodes["node"]]
+    return replace(found, nodes=found.nodes.assign(model=names))
 
 
 def save(
@@ -163,43 +123,65 @@ def save(
     overwrite: bool,
     more: Sequence[Callable[[Path], None]] = (),
 ) -> dict[str, Any]:
-    """Write the directory and return the metrics that it holds."""
-    fitted = outcome.fitted
+    """Write the directory and return the metrics that it holds.
+
+    If the disk refuses, the work of the run is saved among the temporary files, and the error says
+    where.
+    """
     metrics = describe(inputs, outcome)
     writers = [*more, lambda draft: _write_views(draft, outcome, talk)]
-    save_result(
-        out,
-        fitted,
-        nodes=_lines(inputs, outcome),
-        metrics=metrics,
-        config=config,
-        comment=comment,
-        feature_names=inputs.feature_names,
-        node_column=node_column,
-        target=target,
-        overwrite=overwrite,
-        more=writers,
-    )
+
+    def write(where: Path) -> None:
+        save_result(
+            where,
+            outcome.fitted,
+            nodes=None if outcome.evaluation is not None else _lines(inputs),
+            metrics=metrics,
+            evaluation=outcome.evaluation,
+            config=config,
+            comment=comment,
+            feature_names=inputs.feature_names,
+            node_column=node_column,
+            target=target,
+            overwrite=overwrite,
+            more=writers,
+        )
+
+    try:
+        write(out)
+    except NotWritten as error:
+        _rescue(error, out.name, write)
     return metrics
+
+
+def _rescue(error: NotWritten, name: str, write: Callable[[Path], None]) -> NoReturn:
+    """Save among the temporary files what could not be written where it should be."""
+    home = Path(tempfile.mkdtemp(prefix="fedrelax-"))
+    try:
+        write(home / (name or "result"))
+    except FedRelaxError:
+        shutil.rmtree(home, ignore_errors=True)
+        raise error from error.__cause__
+    raise NotWritten(f"{error}; the result was saved in {home / (name or 'result')} instead")
 
 
 def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
     """Return the numbers of a run for ``metrics.json`` and ``--json``."""
-    result, choice = outcome.fitted.result_, outcome.choice
+    result, choice = outcome.fitted.result_, outcome.fitted.choice_
     return {
         "task": inputs.task,
         "nodes": len(result.local_models),
-        "edges": outcome.fitted._whole_graph.n_edges,
+        "edges": outcome.fitted.whole_graph_.n_edges,
         "training_rows": int(inputs.train.sum()),
         "features": list(inputs.feature_names),
         "alpha": outcome.fitted.alpha_,
         "alpha_was_chosen": choice is not None,
-        "wiring": wiring_name(as_wiring(outcome.fitted.wiring_)),
+        "wiring": wiring_name(outcome.fitted.wiring_),
         **_kept(result),
         "stayed_alone": list(result.stayed),
         "rounds": result.n_rounds,
         "reason": result.reason,
-        **({} if outcome.summary is None else outcome.summary.to_dict()),
+        **({} if outcome.evaluation is None else outcome.evaluation.to_dict()),
     }
 
 
@@ -211,36 +193,24 @@ def _kept(result: Result) -> dict[str, Any]:
     return {"kept_edges": result.kept.n_edges, "clusters": sizes}
 
 
-def _lines(inputs: Inputs, outcome: Outcome) -> Any:
-    """Return the lines of ``nodes.csv``; without test rows there are no errors in it."""
-    lines = _plain_lines(inputs, outcome.summary)
-    clusters = outcome.fitted.result_.clusters
-    if clusters:
-        number = {label: k for k, cluster in enumerate(clusters, start=1) for label in cluster}
-        lines["cluster"] = [number[label] for label in lines["node"]]
-    return lines
-
-
-def _plain_lines(inputs: Inputs, summary: Summary | None) -> Any:
+def _lines(inputs: Inputs) -> Any:
+    """Return the lines of ``nodes.csv`` where nothing was measured."""
     import pandas as pd
 
-    if summary is not None:
-        return summary.nodes.rename(columns={"gain": "gain_percent"})
     labels = list(inputs.model_names)
-    counts = {label: int((inputs.nodes == label).sum()) for label in labels}
+    rows = [int((inputs.nodes == label).sum()) for label in labels]
     kinds = [short_name(name) for name in inputs.model_names.values()]
-    return pd.DataFrame({"node": labels, "model": kinds, "rows": list(counts.values())})
+    return pd.DataFrame({"node": labels, "model": kinds, "rows": rows})
 
 
 def _write_views(draft: Path, outcome: Outcome, talk: Talk) -> None:
     """Write the picture and the report, or say what brings them."""
     missing = {}
-    if outcome.summary is not None:
+    if outcome.evaluation is not None:
         try:
-            from fedrelax.report.picture import save_picture
+            from fedrelax.report.plots import save_result_picture
 
-            fitted = outcome.fitted
-            save_picture(draft / "result.png", outcome.summary, fitted.history_, fitted.graph_)
+            save_result_picture(draft / "result.png", outcome.data)
         except ImportError:
             missing["result.png"] = "matplotlib"
     if find_spec("plotly") is None:

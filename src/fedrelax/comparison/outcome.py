@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 
 from fedrelax.comparison.advice import advise
-from fedrelax.comparison.intervals import (
-    LEVEL,
-    Interval,
-    corrected_interval,
-    difference,
-    share_variance,
-)
-from fedrelax.comparison.ways import LOCAL, POOLED, TOGETHER
-from fedrelax.evaluation import MEASURES
+from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Interval, Measure, student_interval
+from fedrelax.evaluation.intervals import LEVEL, difference
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 
@@ -25,8 +18,7 @@ from fedrelax.typing import AnyArray, FloatArray, Label
 class Comparison:
     """The errors of all ways on the test rows of repeated random splits."""
 
-    measure: str
-    """"RMSE" or "error rate"."""
+    measure: Measure
     ways: tuple[str, ...]
     errors: FloatArray
     """Over all test rows of a split, (splits, ways)."""
@@ -69,37 +61,43 @@ class Comparison:
         return np.asarray(self.errors[:, self.ways.index(way)])
 
     def _interval(self, values: FloatArray) -> Interval:
-        least = 0.0
-        if self.measure == MEASURES["classification"]:
-            least = share_variance(float(np.mean(values)), self.test_rows)
-        return corrected_interval(values, self.test_rows, self.training_rows, least)
+        least = self.measure.least_variance(float(np.mean(values)), self.test_rows)
+        overlap = self.test_rows / self.training_rows
+        return student_interval(values, overlap=overlap, least_variance=least)
 
     @property
     def advice(self) -> str:
-        """Federate, pool or stay local, in words, with the numbers behind it."""
+        """Federate, pool or stay alone, in words, with the numbers behind it."""
         errors = {way: self.error(way).mean for way in self.ways}
         gaps = {way: self.difference(way) for way in self.ways if way != TOGETHER}
-        pooled = self.difference(LOCAL, POOLED) if POOLED in self.ways else None
+        pooled = self.difference(ALONE, POOLED) if POOLED in self.ways else None
         return advise(self.measure, errors, gaps, pooled)
 
     @property
     def table(self) -> Any:
         """A DataFrame with a line per way, the least error first: means and intervals.
 
-        ``difference`` is the way's error minus that of FedRelax, so FedRelax is better where it is
-        positive.
+        ``difference`` is the way's error minus that of learning together, which is better where it
+        is positive.
         """
         import pandas as pd
 
-        lines = []
-        for way in self.ways:
-            error, gap = self.error(way), self.difference(way)
-            lines.append((way, *_numbers(error), *_numbers(gap)))
+        lines = [
+            (way, *astuple(self.error(way)), *astuple(self.difference(way))) for way in self.ways
+        ]
         names = ("error", "difference")
         columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
         return pd.DataFrame(lines, columns=["way", *columns]).sort_values(
             "error", kind="stable", ignore_index=True
         )
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the table's lines to show; no error is below zero or above the most there can be."""
+        found: list[dict[str, Any]] = self.table.to_dict("records")
+        for line in found:
+            line["error_low"] = max(line["error_low"], 0.0)
+            line["error_high"] = min(line["error_high"], self.measure.most)
+        return found
 
     def to_frame(self) -> Any:
         """Return a DataFrame with a line per split and way: error and chosen settings."""
@@ -126,7 +124,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers for a machine."""
         return {
-            "measure": self.measure,
+            "measure": self.measure.name,
             "nodes": len(self.nodes),
             "splits": self.splits,
             "splits_asked_for": self.planned,
@@ -150,7 +148,3 @@ def settings_text(settings: Mapping[str, Any]) -> str:
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in pairs
     )
-
-
-def _numbers(interval: Interval) -> tuple[float, float, float]:
-    return interval.mean, interval.low, interval.high

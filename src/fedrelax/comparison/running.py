@@ -7,24 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
-from fedrelax.baselines import Baseline, Local
-from fedrelax.comparison.choosing import choose
+from fedrelax.baselines import Alone, Baseline
 from fedrelax.comparison.outcome import Comparison
 from fedrelax.comparison.together import Together
-from fedrelax.comparison.ways import reason_against, usual_ways, with_the_needed
+from fedrelax.comparison.ways import usual_ways, with_the_needed
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.evaluation import MEASURES, error
-from fedrelax.network import Network
-from fedrelax.selection import FOLDS, TRIES
+from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.evaluation import Measure, errors_of, get_measure
+from fedrelax.selection import FOLDS, fold_rows
 from fedrelax.solvers.checks import check_count, check_number
-from fedrelax.splits import TEST_STREAM, deal, group_rows, training_mask
+from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 from fedrelax.typing import AnyArray, FloatArray, Label
 
-FOLD_STREAM = 3
-"""Keeps the dealing of folds apart from other draws under one seed."""
 FEWEST_SPLITS = 2
 """An interval needs two values."""
 
@@ -42,6 +37,7 @@ def compare_ways(
     splits: int = 5,
     test_share: float = 0.2,
     folds: int = FOLDS,
+    measure: str | Measure | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
@@ -55,8 +51,9 @@ def compare_ways(
     ``estimator`` gives the nodes' models, the graph, the public rows and the settings of FedRelax
     (not alpha, which is chosen); it may also be a function that makes one for the mask of a split's
     training rows, if the graph or the models are made from rows. ``ways`` defaults to
-    ``usual_ways``; local and FedRelax always take part, as the advice is about them. Ways that do
-    not suit the network are left out, with the reason in ``refused``.
+    ``usual_ways``; alone and together always take part, as the advice is about them. Ways that do
+    not suit the network are left out, with the reason in ``refused``. ``measure`` is that of
+    ``fedrelax.evaluation.evaluate``.
 
     ``progress`` hears how much is done, out of how much, and what is next. A KeyboardInterrupt
     after two splits ends the run with the splits that are whole.
@@ -64,9 +61,9 @@ def compare_ways(
     >>> rng = np.random.default_rng(0)
     >>> X, nodes = rng.normal(size=(120, 5)), np.repeat(np.arange(12), 10)
     >>> y = X.sum(axis=1) + rng.normal(size=120)
-    >>> found = compare_ways(FedRelaxRegressor(rounds=5), X, y, nodes, ways=[Local()], splits=3)
+    >>> found = compare_ways(FedRelaxRegressor(rounds=5), X, y, nodes, ways=[Alone()], splits=3)
     >>> found.ways, found.errors.shape
-    (('FedRelax', 'local'), (3, 2))
+    (('together', 'alone'), (3, 2))
     """
     check_count("splits", splits, least=FEWEST_SPLITS)
     check_count("folds", folds, least=2)
@@ -74,11 +71,12 @@ def compare_ways(
     rows = group_rows(nodes, len(X))
     masks = _draw_splits(rows, splits, test_share, seed)
     table = _Table(estimator, np.asarray(X), np.asarray(y), rows, folds, seed)
-    first = table.estimator_for(masks[0], 0)
+    first = table.estimator_for(masks[0])
     given = usual_ways(first) if ways is None else ways
-    asked = with_the_needed(given, (Local(), Together.of(first)))
-    network = first.network_of(table.X, table.y, table.part(masks[0]), {})
-    reasons = {way.name: reason_against(way, network) for way in asked}
+    asked = with_the_needed(given, (Alone(), Together.of(first)))
+    network = first.network_of(table.X, table.y, table.part(masks[0]), {}, seed)
+    counted = get_measure(measure, network.kind)
+    reasons = {way.name: way.too_large(network) or way.refusal(network) for way in asked}
     kept = [way for way in asked if reasons[way.name] is None]
     if network.task.is_classification:
         _check_classes(masks, table.y)
@@ -91,12 +89,12 @@ def compare_ways(
 
     try:
         for number, mask in enumerate(masks):
-            done.append(table.measure(kept, mask, number, n_jobs, tell))
+            done.append(table.measure(counted, kept, mask, number, n_jobs, tell))
     except KeyboardInterrupt:
         if len(done) < FEWEST_SPLITS:
             raise
     return Comparison(
-        measure=MEASURES[network.kind],
+        measure=counted,
         ways=tuple(way.name for way in kept),
         errors=np.array([split.errors for split in done]),
         node_errors=np.array([split.node_errors for split in done]),
@@ -132,14 +130,13 @@ class _Table:
         """Return the row numbers of every node within the mask."""
         return {label: index[mask[index]] for label, index in self.rows.items()}
 
-    def estimator_for(self, mask: AnyArray, number: int) -> Estimator:
-        """Return the estimator of a split; each split draws public rows of its own."""
-        made = self.estimator(mask) if callable(self.estimator) else self.estimator
-        found: Estimator = clone(made).set_params(random_state=self.seed + number)
-        return found
+    def estimator_for(self, mask: AnyArray) -> Estimator:
+        """Return the estimator of a split."""
+        return self.estimator(mask) if callable(self.estimator) else self.estimator
 
     def measure(
         self,
+        measure: Measure,
         ways: Sequence[Baseline],
         mask: AnyArray,
         number: int,
@@ -148,35 +145,22 @@ class _Table:
     ) -> _Split:
         """Let every way choose, train and predict the test rows of one split."""
         train, test = self.part(mask), self.part(~mask)
-        estimator = self.estimator_for(mask, number)
-        network = estimator.network_of(self.X, self.y, train, {})
-        rng = np.random.default_rng([self.seed, FOLD_STREAM, number])
-        parts = deal(train, self.folds, rng)[:TRIES]
-        folds = [estimator.network_of(self.X, self.y, own, held) for own, held in parts]
-        seed = self.seed + number
+        seed = self.seed + number  # each split draws public rows and folds of its own
+        estimator = self.estimator_for(mask)
+        network = estimator.network_of(self.X, self.y, train, {}, seed)
+        parts = fold_rows(train, self.folds, np.random.default_rng([seed, FOLD_STREAM]))
+        folds = [estimator.network_of(self.X, self.y, *part, seed) for part in parts]
         found = _Split([], [], [])
         for finished, way in enumerate(ways):
             tell(finished, way.name)
-            chosen = choose(way, network, folds, seed=seed, n_jobs=n_jobs)
-            total, by_node = self._errors(chosen, network, test, seed, n_jobs)
+            chosen = way.choose(network, folds, seed=seed, n_jobs=n_jobs)
+            models = chosen.run(network, seed=seed, n_jobs=n_jobs).models
+            total, by_node = errors_of(measure, network.task, models, self.X, self.y, test)
             found.errors.append(total)
-            found.node_errors.append(by_node)
+            found.node_errors.append(list(by_node.values()))
             found.settings.append(chosen.settings())
         tell(len(ways), "done")
         return found
-
-    def _errors(
-        self, way: Baseline, network: Network, test: RowsByNode, seed: int, n_jobs: int | None
-    ) -> tuple[float, list[float]]:
-        """Return the error over all test rows, and each node's."""
-        models, task = way.run(network, seed=seed, n_jobs=n_jobs).models, network.task
-        answer = np.full((len(self.X), task.n_outputs), np.nan)
-        for label, index in test.items():
-            if len(index):
-                answer[index] = models[label].predict(self.X[index])
-        by_node = [error(task, self.y[index], answer[index]) for index in test.values()]
-        tested = np.concatenate(list(test.values()))
-        return error(task, self.y[tested], answer[tested]), by_node
 
 
 def _draw_splits(rows: RowsByNode, splits: int, share: float, seed: int) -> list[AnyArray]:

@@ -12,10 +12,11 @@ from fedrelax.baselines import Baseline, Run
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
-from fedrelax.selection import PATIENCE, Line, search, usual_alphas, wiring_name
-from fedrelax.solvers import Result, solve_by_engine
+from fedrelax.selection import candidates, choose, is_open
+from fedrelax.selection.candidates import Alphas, Wirings, given
+from fedrelax.solvers import FedRelax
 from fedrelax.typing import Label
-from fedrelax.wiring import Wiring
+from fedrelax.wiring import Wiring, wiring_name
 
 Estimator = FedRelaxRegressor | FedRelaxClassifier
 
@@ -24,98 +25,68 @@ Estimator = FedRelaxRegressor | FedRelaxClassifier
 class Together(Baseline):
     """h_i <- argmin L_i(h) + alpha sum_j A_ij d(i, j), over the network's graph.
 
-    alpha : how much neighbours count; None lets validation choose among ``usual_alphas``, of which
-        the first is 0: every node alone.
-    rounds : None takes the estimator's.
-    estimator : all other settings, such as ``tol``, ``objective`` and the wirings to choose among.
-    wiring : the one that was chosen; None is the fixed graph.
+    alpha, wiring : given, or what to choose among, as in the estimators.
+    rounds : the most of them; None takes as many as suit the models.
+    solver : all other settings, such as ``tol`` and ``objective``.
     alone : nodes that were found to do better alone.
     """
 
-    name = "FedRelax"
+    name = "together"
 
-    alpha: float | None = None
+    alpha: Alphas = "auto"
     rounds: int | None = None
-    estimator: Estimator = field(default_factory=FedRelaxRegressor, repr=False)
-    wiring: Wiring | None = None
+    wiring: Wirings = "fixed"
+    solver: FedRelax = field(default_factory=FedRelax, repr=False)
     alone: tuple[Label, ...] = ()
 
     @classmethod
-    def of(cls, estimator: Estimator, alpha: float | None = None) -> Together:
-        """Return this way with the estimator's settings; its own alpha is not one of them."""
-        return cls(alpha, None, estimator)
-
-    def candidates(self, network: Network) -> Sequence[Together]:
-        """Return one per wiring and alpha, from alone to strongly coupled."""
-        labels = list(network.nodes)
-        rounds = self.estimator.solver(labels).rounds if self.rounds is None else self.rounds
-        alphas = usual_alphas(network.graph) if self.alpha is None else (self.alpha,)
-        return [
-            replace(self, alpha=alpha, rounds=rounds, wiring=wiring and wiring.paced(rounds))
-            for wiring in self.estimator.wirings_for(labels)
-            for alpha in alphas
-            if alpha > 0 or wiring is None
-        ]
+    def of(cls, estimator: Estimator, alpha: Alphas | None = None) -> Together:
+        """Return this way with the estimator's settings; without an alpha, it is chosen."""
+        alpha = "auto" if alpha is None else alpha
+        solver = estimator.settings()
+        return cls(alpha, solver.rounds, estimator.wiring, solver, tuple(estimator.alone))
 
     def choose(
         self, network: Network, folds: Sequence[Network], *, seed: int, n_jobs: int | None
     ) -> Together:
-        """Choose as the estimator's "auto" does, so that ``fit`` gives what was compared."""
-        candidates = self.candidates(network)
-        if len(candidates) == 1:
-            return candidates[0]
-        labels, counts = list(network.nodes), []
-        for fold in folds:
-            held = (node.validation for node in fold)
-            counts.append(np.array([0 if rows is None else len(rows[1]) for rows in held]))
-
-        early = not self.estimator.is_linear(labels)
-
-        def solve(fold: int, line: Line) -> Result:
-            way = replace(candidates[0], wiring=line[0], alpha=line[1])
-            patience = PATIENCE if early else None
-            return way.solve(folds[fold], seed=seed, n_jobs=n_jobs, patience=patience)
-
-        choice = search(
-            [(candidate.wiring, candidate.alpha or 0.0) for candidate in candidates],
-            labels,
-            counts,
-            solve,
-            rounds=candidates[0].rounds or 0,
-            early=early,
+        """Choose as the estimators do, so that ``fit`` gives what was compared."""
+        if not is_open(self.alpha, self.wiring):
+            return self
+        settings = replace(self.solver, rounds=self.rounds, n_jobs=n_jobs, random_state=seed)
+        rounds = settings.rounds_for(network)
+        tried = candidates(network, self.alpha, self.wiring, rounds=rounds)
+        choice = choose(folds, settings, tried)
+        return replace(
+            self,
+            alpha=choice.alpha,
+            rounds=choice.rounds,
+            wiring=choice.wiring,
+            alone=tuple(dict.fromkeys((*self.alone, *choice.alone))),
         )
-        chosen = replace(self, alpha=choice.alpha, rounds=choice.rounds, wiring=choice.wiring)
-        return replace(chosen, alone=choice.alone)
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds."""
-        result = self.solve(network, seed=seed, n_jobs=n_jobs).with_alone(self.alone)
-        curve = result.history["validation_loss"]
-        return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
-
-    def solve(
-        self, network: Network, *, seed: int, n_jobs: int | None, patience: int | None = None
-    ) -> Result:
-        """Return the solver's own result."""
-        if self.alpha is None:
+        if is_open(self.alpha, self.wiring):
             raise FedRelaxError(
-                "FedRelax has no alpha yet; give a number, or run one of candidates(network)"
+                f"FedRelax has alpha={self.alpha!r} and wiring={self.wiring!r}, which are still to be "
+                "chosen; give one of each, or call choose first"
             )
-        settings = self.estimator.solver(list(network.nodes))
+        fixed = given(self.alpha, self.wiring)
         solver = replace(
-            settings,
-            alpha=self.alpha,
-            rounds=settings.rounds if self.rounds is None else self.rounds,
-            wiring=self.wiring,
-            patience=patience,
+            self.solver,
+            alpha=fixed.alpha,
+            wiring=fixed.wiring,
+            rounds=self.rounds,
             n_jobs=n_jobs,
             random_state=seed,
         )
-        return solve_by_engine(self.estimator.engine, solver, network)
+        result = solver.solve(network).with_alone(self.alone)
+        curve = result.history["validation_loss"]
+        return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
 
     def settings(self) -> dict[str, Any]:
         """Return what validation chooses."""
         found: dict[str, Any] = {"alpha": self.alpha, "rounds": self.rounds}
-        if self.estimator.wiring != "fixed":
+        if self.wiring is None or isinstance(self.wiring, Wiring):
             found["wiring"] = wiring_name(self.wiring)
         return found

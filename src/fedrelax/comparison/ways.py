@@ -1,4 +1,4 @@
-"""Which ways are compared, by name, and which cannot serve a network."""
+"""Which ways are compared, and their names."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ from collections.abc import Iterable, Sequence
 
 from fedrelax.baselines import (
     IFCA,
+    Alone,
     Baseline,
     Ditto,
     FedAvg,
     FedMD,
     FedProx,
-    Local,
     NetworkLasso,
     Pooled,
 )
 from fedrelax.comparison.together import Together
+from fedrelax.engines import SiteEngine
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.estimators import FEW_ROUNDS, FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.network import Network
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 
-LOCAL, POOLED, TOGETHER = Local.name, Pooled.name, Together.name
 AVERAGING_PATIENCE = 10
 """Nets have no safe number of rounds, and each of them takes long."""
-MOST_NODES_IN_PAIRS = 2000
-"""Beyond it the complete graph, on which FedMD runs, has too many edges."""
-MOST_EDGES_TO_BREAK = 200_000
-"""Beyond it network Lasso, with a variable per edge and weight, takes too long."""
 
 
 def usual_ways(
@@ -37,10 +32,10 @@ def usual_ways(
     FedMD goes in the same kind of rounds as FedRelax and may use as many.
     """
     return [
-        Local(),
+        Alone(),
         Pooled(),
         Together.of(estimator, alpha),
-        FedMD(rounds=FEW_ROUNDS if estimator.rounds is None else estimator.rounds),
+        FedMD(rounds=SiteEngine.usual_rounds if estimator.rounds is None else estimator.rounds),
         FedAvg(patience=AVERAGING_PATIENCE),
         FedProx(),
         Ditto(),
@@ -77,12 +72,3 @@ def with_the_needed(ways: Iterable[Baseline], needed: Iterable[Baseline]) -> lis
     if twice:
         raise FedRelaxError(f"two ways are called {twice[0]!r}; give each a name of its own")
     return [way for way in needed if way.name not in names] + given
-
-
-def reason_against(way: Baseline, network: Network) -> str | None:
-    """Return why a way cannot be compared on the network, or None."""
-    if isinstance(way, FedMD) and len(network) > MOST_NODES_IN_PAIRS:
-        return f"it joins all nodes in pairs, which takes too long for {len(network):,} of them"
-    if isinstance(way, NetworkLasso) and network.graph.n_edges > MOST_EDGES_TO_BREAK:
-        return f"it takes too long on {network.graph.n_edges:,} edges"
-    return way.refusal(network)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedrelax.datasets.digits import DigitsByWriter, digits_by_writer
 from fedrelax.datasets.files import read_table
-from fedrelax.datasets.splits import labelled_split
+from fedrelax.datasets.labelled import labelled_split
 from fedrelax.datasets.synthetic import SyntheticNetwork, clustered, mixture, single_cluster
 from fedrelax.datasets.tables import Table, prepare_table
 from fedrelax.datasets.weather import Weather, load_weather

@@ -18,7 +18,7 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
-DROP_HINT = "use drop_missing=True (--drop-missing) to leave such rows out"
+DROP_HINT = "use drop_missing=True to leave such rows out"
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,7 +68,7 @@ def _guess(column: pd.Series, frame: pd.DataFrame, gaps: bool, notes: list[str])
             raise FedRelaxError(
                 f"target column {column.name!r} holds numbers but for {strange} rows, such as "
                 f"{value!r} on {where(column.index, place)}; correct these rows, or give "
-                f"task='classification' (--task classification) if they are classes"
+                f"task='classification' if they are classes"
             )
         return "classification"
     if types.infer_dtype(column, skipna=True) == "boolean":
@@ -82,12 +82,12 @@ def _guess(column: pd.Series, frame: pd.DataFrame, gaps: bool, notes: list[str])
     if codes and (values[0] >= 0 or len(values) == 2):
         notes.append(
             f"Target column {column.name!r} holds {len(values)} different whole numbers, taken as "
-            f"classes; give task='regression' (--task regression) if they are quantities."
+            f"classes; give task='regression' if they are quantities."
         )
         return "classification"
     notes.append(
         f"Target column {column.name!r} holds {len(values)} different whole numbers, taken as "
-        f"quantities; give task='classification' (--task classification) if they are classes."
+        f"quantities; give task='classification' if they are classes."
     )
     return "regression"
 
@@ -98,7 +98,7 @@ def _quantities(column: pd.Series) -> AnyArray:
         raise FedRelaxError(
             f"target column {column.name!r} holds {kind_of(column)} such as {str(value)!r} on "
             f"{where(column.index, place)}, which regression cannot predict; correct it, or "
-            f"give task='classification' (--task classification)"
+            f"give task='classification'"
         )
     y = to_numbers(column)
     if np.ptp(y) == 0:
@@ -121,7 +121,7 @@ def _labels(column: pd.Series, notes: list[str]) -> AnyArray:
             decimal = numbers[numbers != np.floor(numbers)][0]
             raise FedRelaxError(
                 f"target column {column.name!r} holds decimal numbers such as {decimal:g}, which "
-                f"are no classes; give task='regression' (--task regression), or whole numbers"
+                f"are no classes; give task='regression', or whole numbers"
             )
         return numbers.astype(np.int64)
     if all(isinstance(label, (int, np.integer)) for label in column.tolist()):

@@ -191,6 +191,16 @@ class Graph:
         return int(self._matrix.nnz) // 2
 
     @property
+    def is_uniform(self) -> bool:
+        """Whether every node is joined to every other by the same weight: it says who, not how near.
+
+        >>> Graph.complete("abc").is_uniform, Graph.from_edges([("a", "b"), ("b", "c")]).is_uniform
+        (True, False)
+        """
+        n, weights = len(self.labels), self._matrix.data
+        return len(weights) == n * (n - 1) and bool((weights == weights[:1]).all())
+
+    @property
     def adjacency(self) -> sparse.csr_array:
         """The weights A_ij as a CSR array, rows in the order of ``labels`` (read-only)."""
         kept = self._matrix

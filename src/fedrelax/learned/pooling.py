@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedrelax.engines.sites.refits import Inputs, refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.graph.matrices import from_pairs
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, Task, adapt
 from fedrelax.network import Network
-from fedrelax.runtime.refits import Inputs, refit
-from fedrelax.runtime.workers import one_thread
 from fedrelax.solvers.checks import check_count
 from fedrelax.splits import deal
+from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 MOST = 300

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from importlib import resources
 
-from fedrelax.report.writing import fill, part, policy, safe_json
+from fedrelax.report import palette
+from fedrelax.report.data.axis_labels import axis_labels
+from fedrelax.report.page.assembly import assemble, part, safe_json
 
 FROM_REPORT = ("colours", "text", "paint", "grid", "legend")
 OWN = ("curves", "live")
@@ -15,42 +16,12 @@ def live_page(unit: str = "") -> tuple[str, str]:
     """Return the page and its policy: its own scripts, no styles or pictures from elsewhere, and
     no connection but to where it came from.
     """
-    scripts = {
-        "theme": part("theme.js"),
-        "script": "\n".join(
-            [*(part(f"{name}.js") for name in FROM_REPORT), *(_own(f"{name}.js") for name in OWN)]
-        ),
-    }
-    scripts = {name: text.replace("</script", "<\\/script") for name, text in scripts.items()}
-    values = {
-        "css": part("page.css") + _own("live.css"),
-        "labels": safe_json(labels(unit)),
-        "title": html.escape("fedrelax, live"),
-        **scripts,
-    }
-    rules = f"{policy(scripts.values())}; connect-src 'self'; frame-ancestors 'none'"
-    return fill(_own("live.html"), values), rules
-
-
-def labels(unit: str) -> dict[str, str]:
-    """Return the label of every quantity.
-
-    >>> labels("log loss, nats")["validation"]
-    'validation loss (log loss, nats)'
-    """
-    units = f" ({unit})" if unit else ""
-    return {
-        "validation": f"validation loss{units}",
-        "loss": f"mean loss on own rows{units}",
-        "disagreement": "disagreement with neighbours: weight x discrepancy",
-        "local_loss": f"mean loss on own rows{units}",
-        "gtv": "GTV: weight x discrepancy over all edges",
-        "objective": "objective, sum over nodes",
-        "validation_loss": f"validation loss{units}",
-        "rows": "training rows",
-        "weight": "edge weight (no unit)",
-    }
+    parts = [*(part(f"{name}.js") for name in FROM_REPORT), *(_own(f"{name}.js") for name in OWN)]
+    scripts = {"theme": part("theme.js"), "script": palette.script() + "\n".join(parts)}
+    values = {"labels": safe_json(axis_labels(unit)), "title": "fedrelax, live"}
+    page, rules = assemble(_own("live.html"), part("page.css") + _own("live.css"), scripts, values)
+    return page, f"{rules}; connect-src 'self'; frame-ancestors 'none'"
 
 
 def _own(name: str) -> str:
-    return resources.files("fedrelax.live").joinpath("page", name).read_text(encoding="utf-8")
+    return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")

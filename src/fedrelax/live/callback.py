@@ -16,6 +16,7 @@ from fedrelax.typing import Label
 
 FAILED = "The run has ended with an error; the terminal says which."
 BROKEN_OFF = "The run was stopped at once; nothing was kept."
+STOPPED = "stopped from the live page"
 
 
 class LiveView(Callback):
@@ -29,8 +30,7 @@ class LiveView(Callback):
     rows, models : training rows and name of the model by node, to show beside the values.
     unit : of the loss, for the axes, such as "squared error, kWh²".
 
-    ``FedRelaxRegressor(callbacks=[LiveView(graph)])`` is enough. scikit-learn copies an estimator for
-    trials; a copied view only counts them, and shows the run that is kept.
+    ``FedRelaxRegressor(callbacks=[LiveView(graph)])`` is enough.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class LiveView(Callback):
         self._unit, self._say = unit, say
         self._state = LiveState(*self._about)
         self._server: Server | None = None
-        self._held, self._rounds, self._trials = False, 0, 0
+        self._held, self._rounds = False, 0
 
     @property
     def url(self) -> str:
@@ -62,6 +62,10 @@ class LiveView(Callback):
 
     # A run
 
+    def choosing(self, done: int, total: int) -> None:
+        """Show how many candidates have been tried."""
+        self.tell(f"Choosing alpha, wiring and rounds: trial {done} of {total}.", done, total)
+
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Show that the nodes train alone."""
         self._state.begin()
@@ -72,13 +76,13 @@ class LiveView(Callback):
         """Show the graph in use."""
         self._state.wired(labels, edges)
 
-    def after_round(self, record: Record) -> bool | None:
-        """Show the numbers; True if the button was pressed."""
+    def after_round(self, record: Record) -> str | None:
+        """Show the numbers; stop if the button was pressed."""
         self._state.record(record)
         words = f"Round {record.round} of {self._rounds}."
         more = record.round < self._rounds
         self._state.tell(Progress(words, record.round, self._rounds, stoppable=more))
-        return self.stopped
+        return STOPPED if self.stopped else None
 
     def end(self, outcome: Outcome) -> None:
         """Show why the rounds ended, and leave unless a ``with`` block holds the page."""
@@ -95,11 +99,6 @@ class LiveView(Callback):
         self._open()
         self._state.tell(Progress(words, done, total))
 
-    def trial(self) -> None:
-        """Count a run that serves the choice of settings."""
-        self._trials += 1
-        self.tell(f"Choosing settings: trial {self._trials}.")
-
     def _open(self) -> Server:
         if self._server is None:
             self._server = Server(self._state, *live_page(self._unit))
@@ -111,7 +110,7 @@ class LiveView(Callback):
         self._state.tell(Progress(words, 1, 1, over=True))
         if self._server is not None:
             self._server.close()
-        self._server, self._trials = None, 0
+        self._server = None
         self._state = LiveState(*self._about)
 
     def __enter__(self) -> Self:
@@ -133,27 +132,5 @@ class LiveView(Callback):
         else:
             self.close(FAILED if issubclass(kind, Exception) else BROKEN_OFF)
 
-    # Copies
-
-    def __deepcopy__(self, memo: Any) -> Callback:
-        return Trial(self)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return (Callback, ())  # in another process nobody looks
-
-
-class Trial(Callback):
-    """Stands for a view in the copies of an estimator that scikit-learn makes for trials."""
-
-    def __init__(self, view: LiveView) -> None:
-        self._view = view
-
-    def begin(self, rounds: int, n_nodes: int) -> None:
-        """Count the trial."""
-        self._view.trial()
-
-    def __deepcopy__(self, memo: Any) -> Trial:
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Callback, ())

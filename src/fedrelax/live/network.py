@@ -9,9 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.graph import Graph
-from fedrelax.report.edges import MOST_EDGES, strongest
-from fedrelax.report.layout import Places, places
-from fedrelax.report.numbers import numbers
+from fedrelax.report.data.edges import MOST_EDGES, strongest
+from fedrelax.report.data.layout import Places, places
+from fedrelax.report.data.rounding import numbers
+from fedrelax.report.page.script_data import place_columns
 from fedrelax.typing import FloatArray, IntArray, Label
 
 
@@ -73,15 +74,8 @@ def network_part(
     labels: tuple[Label, ...], stand: Places, edges: Edges, total: int, kept: int
 ) -> dict[str, Any]:
     """Return nodes and edges for the page's script."""
-    x, y = (axis.tolist() for axis in np.round(stand.points, 4).T)
     return {
-        "nodes": {
-            "name": [str(label) for label in labels],
-            "x": x,
-            "y": y,
-            "place": stand.kind,
-            "unit": None if stand.unit is None else float(f"{stand.unit:.5g}"),
-        },
+        "nodes": {"name": [str(label) for label in labels], **place_columns(stand)},
         "edges": {
             "source": edges.ends[:, 0].tolist(),
             "target": edges.ends[:, 1].tolist(),

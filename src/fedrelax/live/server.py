@@ -58,7 +58,7 @@ class Server:
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.01)
         if not self._server.started:
-            raise FedRelaxError("the live page cannot be served on this machine; leave out --live")
+            raise FedRelaxError("the live page cannot be served on this machine; run without it")
 
     def close(self) -> None:
         """End the server; pages that still read get a moment to hear the last state."""

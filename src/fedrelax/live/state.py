@@ -12,23 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.evaluation import gains
 from fedrelax.graph import Graph
 from fedrelax.live.network import Edges, network_part, places_of
-from fedrelax.report.numbers import numbers, thinned
-from fedrelax.report.summary import gains
-from fedrelax.report.writing import safe_json
+from fedrelax.report.data.node_values import QUANTITIES
+from fedrelax.report.data.rounding import numbers, thinned
+from fedrelax.report.page.assembly import safe_json
+from fedrelax.report.page.script_data import MOST_ROUNDS
+from fedrelax.report.palette import CURVES
 from fedrelax.runtime import Record
 from fedrelax.typing import FloatArray, Label
 
 MOST_NODES = 20_000
 """With more nodes than this a page shows the curves only."""
-MOST_ROUNDS = 400
-CURVES = ("round", "local_loss", "gtv", "objective", "validation_loss")
-VALUES = {
-    "validation": "node_validation_loss",
-    "loss": "node_local_loss",
-    "disagreement": "node_gtv",
-}
+TOTALS = ("round", *CURVES)
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class LiveState:
     def record(self, record: Record) -> None:
         """Take the numbers of a round."""
         with self._lock:
-            self._records.append(tuple(getattr(record, name) for name in CURVES))
+            self._records.append(tuple(getattr(record, name) for name in TOTALS))
             self._first = record if self._first is None else self._first
             self._last = record
             self._count(0, 1)
@@ -159,16 +156,16 @@ class LiveState:
 
 def _curves(records: list[tuple[float, ...]]) -> dict[str, Any]:
     """Return the totals of every round, thinned where there are very many."""
-    table = np.array(records, dtype=float).reshape(-1, len(CURVES))
+    table = np.array(records, dtype=float).reshape(-1, len(TOTALS))
     table = table[thinned(len(table), MOST_ROUNDS)]
-    return {name: numbers(column) for name, column in zip(CURVES, table.T, strict=True)}
+    return {name: numbers(column) for name, column in zip(TOTALS, table.T, strict=True)}
 
 
 def _values(first: Record, last: Record) -> dict[str, Any] | None:
     """Return every node's values now, their fall against alone in percent, and the usual range."""
     found: dict[str, Any] = {}
-    for name, field in VALUES.items():
-        before, now = np.asarray(getattr(first, field)), np.asarray(getattr(last, field))
+    for name, quantity in QUANTITIES.items():
+        before, now = (np.asarray(getattr(record, f"node_{quantity}")) for record in (first, last))
         known = np.concatenate([before, now])
         known = known[np.isfinite(known)]
         if not len(known) or len(now) > MOST_NODES:

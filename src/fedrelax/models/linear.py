@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -11,12 +12,18 @@ from scipy.optimize import linprog, minimize
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
 from fedrelax.models.base import LocalModel, Rows, Task, stack
-from fedrelax.models.newton import MOST_WEIGHTS, softmax_newton
+from fedrelax.models.newton import MOST_WEIGHTS, SoftmaxNodes
+from fedrelax.models.newton import minimise as newton
 from fedrelax.typing import AnyArray, FloatArray
 
 RESTARTS = 3
@@ -63,7 +70,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
     ) -> FloatArray:
         raise NotImplementedError
 
-    def _last_weights(self, shape: tuple[int, int]) -> FloatArray:
+    def last_weights(self, shape: tuple[int, int]) -> FloatArray:
         """Return the present weights to start from, or zeros before the first fit."""
         if not hasattr(self, "coef_"):
             return np.zeros(shape)
@@ -175,12 +182,14 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
     ) -> FloatArray:
         shape = (design[0].shape[1], terms[0].target.shape[1])
-        start = self._last_weights(shape)
+        start = self.last_weights(shape)
         if start.size > MOST_WEIGHTS or not all(isinstance(term.loss, Log) for term in terms):
             return _descend(terms, design, penalty, start, link=softmax)
         target = np.concatenate([term.target for term in terms])
         weight = np.concatenate([term.weight for term in terms])
-        return softmax_newton(np.concatenate(design), target, weight, penalty, start)
+        node = SoftmaxNodes.of_one(np.concatenate(design), target, weight, penalty)
+        found: FloatArray = newton(node, start[None])[0]
+        return found
 
 
 class LinearNode(LocalModel):
@@ -222,8 +231,16 @@ class LinearNode(LocalModel):
 
 
 def _row_weights(sample_weight: Any, X: AnyArray) -> FloatArray:
-    """Return one weight per row, checked."""
-    return np.asarray(_check_sample_weight(sample_weight, X, dtype=float), dtype=float)
+    """Return one weight per row, checked; None is 1, and a number is that for all."""
+    if sample_weight is None or isinstance(sample_weight, Real):
+        sample_weight = np.full(len(X), 1.0 if sample_weight is None else sample_weight)
+    weights = check_array(sample_weight, ensure_2d=False, dtype=float, input_name="sample_weight")
+    if weights.ndim != 1:
+        raise ValueError(f"sample_weight has shape {weights.shape}; give one weight per row")
+    check_consistent_length(X, weights)
+    if not weights.any():
+        raise ValueError("all values of sample_weight are zero; at least one row must count")
+    return np.asarray(weights)
 
 
 def _with_constant(X: AnyArray) -> FloatArray:

@@ -149,7 +149,7 @@ def model_by_name(name: str, task: str) -> Any:
     if name == "logistic" and task == "regression":
         raise FedRelaxError(
             "model 'logistic' predicts classes, and the target holds numbers; use 'ridge' or "
-            "'linear', or --task classification if the numbers are classes"
+            "'linear', or task='classification' if the numbers are classes"
         )
     return NAMES[name](task == "classification")
 

@@ -1,58 +1,228 @@
-"""Newton's method for softmax regression on soft labels: a handful of steps to machine precision."""
+"""Newton's method for softmax regression on soft labels, for one node or for many at once."""
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import log_softmax, softmax
+from dataclasses import dataclass, replace
 
-from fedrelax.typing import FloatArray
+import numpy as np
+from scipy.linalg.lapack import dposv
+
+from fedrelax.typing import AnyArray, FloatArray
 
 MOST_WEIGHTS = 600
 """Beyond this many weights the Hessian costs more than it saves."""
 STEPS = 100
 HALVINGS = 40
+BUFFER_NUMBERS = 1 << 21
+"""Numbers that the Hessians and products of the nodes at work may take: 16 MB."""
 
 
-def softmax_newton(
-    X: FloatArray, target: FloatArray, weight: FloatArray, penalty: FloatArray, start: FloatArray
-) -> FloatArray:
-    """Minimise -sum_r weight_r sum_c t_rc log softmax(x_r W)_c + sum_f penalty_f |W_f|^2.
+def softmax(scores: FloatArray) -> FloatArray:
+    """Return softmax over the last axis."""
+    shifted: FloatArray = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    shifted /= shifted.sum(axis=-1, keepdims=True)
+    return shifted
 
-    ``W`` has shape (features, classes). Each step solves (Hessian + tiny I) step = -gradient and is
-    halved until the objective falls, so it also moves on from the flat directions of softmax.
+
+@dataclass(frozen=True)
+class SoftmaxNodes:
+    """What a group of c nodes minimises over weights W (c, d, K).
+
+    ``sum_r weights_r CE(labels_r, p(rows_r)) + strength sum_x CE(taught_x, p(x)) + ridge |W|^2``:
+    rows (c, m, d), labels (c, m, K), weights (c, m), public (M, d), taught (c, M, K),
+    strength (c,), ridge (c, d). Every row of labels sums to 1. ``squares`` (c, m, pairs of features)
+    are products of rows, kept from step to step where they are few.
     """
-    d, k = start.shape
-    total = weight * target.sum(axis=1)
 
-    def value(W: FloatArray) -> float:
-        fit = (weight[:, None] * target * log_softmax(X @ W, axis=1)).sum()
-        return float((penalty[:, None] * W * W).sum() - fit)
+    rows: FloatArray
+    labels: FloatArray
+    weights: FloatArray
+    public: FloatArray
+    taught: FloatArray
+    strength: FloatArray
+    ridge: FloatArray
+    squares: FloatArray | None = None
 
-    W, now = start, value(start)
+    @classmethod
+    def of_one(
+        cls, X: FloatArray, target: FloatArray, weight: FloatArray, penalty: FloatArray
+    ) -> SoftmaxNodes:
+        """Return one node with weighted rows and nobody to hear; targets may have any sum."""
+        total = target.sum(axis=1)
+        labels = target / np.where(total > 0, total, 1.0)[:, None]
+        nobody = np.empty((0, X.shape[1])), np.empty((1, 0, target.shape[1])), np.zeros(1)
+        return cls(X[None], labels[None], (weight * total)[None], *nobody, penalty[None])
+
+    def part(self, nodes: AnyArray) -> SoftmaxNodes:
+        """Return some of the nodes."""
+        return SoftmaxNodes(
+            self.rows[nodes],
+            self.labels[nodes],
+            self.weights[nodes],
+            self.public,
+            self.taught[nodes],
+            self.strength[nodes],
+            self.ridge[nodes],
+            None if self.squares is None else self.squares[nodes],
+        )
+
+    def value(self, W: FloatArray) -> FloatArray:
+        """Return the objectives (c,)."""
+        own = _cross_entropy(self.labels, self.rows @ W)
+        far = _cross_entropy(self.taught, self.public @ W)
+        total: FloatArray = (self.weights * own).sum(axis=1) + self.strength * far.sum(axis=1)
+        total += (self.ridge[:, :, None] * W**2).sum(axis=(1, 2))
+        return total
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the distinct entries of a Hessian go: pairs of classes times pairs of features."""
+
+    classes: tuple[AnyArray, AnyArray]
+    features: tuple[AnyArray, AnyArray]
+    place: AnyArray
+
+    @classmethod
+    def of(cls, d: int, K: int) -> Layout:
+        """Return the layout for weights (d, K); the Hessian's rows are class by class."""
+        classes, features = np.tril_indices(K), np.tril_indices(d)
+        pair, cell = np.empty((K, K), dtype=np.intp), np.empty((d, d), dtype=np.intp)
+        pair[classes] = pair.T[classes] = np.arange(len(classes[0]))
+        cell[features] = cell.T[features] = np.arange(len(features[0]))
+        place = pair[:, None, :, None] * len(features[0]) + cell[None, :, None, :]
+        return cls(classes, features, place.reshape(-1))
+
+    def squares(self, rows: FloatArray) -> FloatArray | None:
+        """Return ``x_f x_g`` for every row and pair of features, or None if these are too many."""
+        f, g = self.features
+        if rows[..., 0].size * len(f) > BUFFER_NUMBERS:
+            return None
+        return np.asarray(rows[..., f] * rows[..., g])
+
+    def curvatures(self, p: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return ``w_r p_k ([k = l] - p_l)`` as (nodes, pairs of classes, rows)."""
+        k, j = self.classes
+        q = np.ascontiguousarray(p.transpose(0, 2, 1))
+        out: FloatArray = (k == j)[:, None] - q[:, j]
+        out *= q[:, k]
+        out *= weights[:, None, :]
+        return out
+
+    def sums(
+        self, curvatures: FloatArray, rows: FloatArray, squares: FloatArray | None
+    ) -> FloatArray:
+        """Return ``sum_r c_r x_f x_g`` as (nodes, pairs of classes, pairs of features).
+
+        ``rows`` are (nodes, rows, d), or (rows, d) for all nodes alike.
+        """
+        c, pairs, m = curvatures.shape
+        if squares is not None and rows.ndim == 2:
+            return np.asarray((curvatures.reshape(-1, m) @ squares).reshape(c, pairs, -1))
+        if squares is not None:
+            return np.asarray(curvatures @ squares)
+        f, g = self.features
+        found = np.empty((c, pairs, len(f)))
+        flipped = rows.swapaxes(-1, -2)
+        for i in range(c):
+            mine = rows if rows.ndim == 2 else rows[i]
+            for pair in range(pairs):
+                product = (flipped if rows.ndim == 2 else flipped[i]) @ (
+                    curvatures[i, pair, :, None] * mine
+                )
+                found[i, pair] = product[f, g]
+        return found
+
+
+def nodes_at_once(d: int, K: int, rows: int) -> int:
+    """Return how many Hessians (K d)^2 with ``rows`` rows each fit the buffer, at least one."""
+    pairs, cells = K * (K + 1) // 2, d * (d + 1) // 2
+    return max(1, BUFFER_NUMBERS // (2 * (K * d) ** 2 + pairs * (rows + cells) + rows * cells))
+
+
+def minimise(data: SoftmaxNodes, start: FloatArray) -> FloatArray:
+    """Return the minimisers of all nodes' objectives from ``start`` (c, d, K).
+
+    ``W <- W - t (H + tiny I)^-1 g`` with t halved until the objective falls, so it also moves on from
+    the flat directions of softmax; a node is done after the first full step that promises less than
+    1e-12 of its objective.
+    """
+    layout = Layout.of(start.shape[1], start.shape[2])
+    far_squares = layout.squares(data.public)
+    part = replace(data, squares=layout.squares(data.rows))
+    W = start.copy()
+    now = data.value(W)
+    active = np.arange(len(W))
     for _ in range(STEPS):
-        p = softmax(X @ W, axis=1)
-        pull = total[:, None] * p - weight[:, None] * target
-        gradient = X.T @ pull + 2.0 * penalty[:, None] * W
-        hessian = np.empty((k, d, k, d))
-        for a in range(k):
-            for b in range(a, k):
-                curvature = total * p[:, a] * ((a == b) - p[:, b])
-                hessian[a, :, b] = X.T @ (curvature[:, None] * X)
-                hessian[b, :, a] = hessian[a, :, b]
-            hessian[a, :, a] += np.diag(2.0 * penalty)
-        flat = hessian.reshape(k * d, k * d)
-        flat[np.diag_indices(k * d)] += 1e-10 * max(1.0, float(np.trace(flat)) / (k * d))
-        step = -np.linalg.solve(flat, gradient.T.ravel()).reshape(k, d).T
-        slope, size = float((gradient * step).sum()), 1.0
-        if -slope <= 1e-12 * max(1.0, abs(now)):
-            return W + step
-        for _ in range(HALVINGS):
-            trial = W + size * step
-            after = value(trial)
-            if after <= now + 1e-4 * size * slope:
-                break
-            size /= 2
-        else:
+        if not active.size:
             break
-        W, now = trial, after
+        gradient, direction = _direction(part, W[active], layout, far_squares)
+        slope = (gradient * direction).sum(axis=(1, 2))
+        going = -slope > 1e-12 * np.maximum(1.0, np.abs(now[active]))
+        W[active[~going]] += direction[~going]
+        if not going.all():
+            part, active = part.part(going), active[going]
+            slope, direction = slope[going], direction[going]
+        if not active.size:
+            break
+        W[active], now[active], found = _search(part, W[active], now[active], slope, direction)
+        if not found.all():
+            part, active = part.part(found), active[found]
     return W
+
+
+def _direction(
+    data: SoftmaxNodes, W: FloatArray, layout: Layout, far_squares: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return gradients and ``-(H + tiny I)^-1 g``, both (c, d, K)."""
+    c, d, K = W.shape
+    own, far = softmax(data.rows @ W), softmax(data.public @ W)
+    share = np.broadcast_to(data.strength[:, None], far.shape[:2])
+    gradient = data.rows.transpose(0, 2, 1) @ (data.weights[:, :, None] * (own - data.labels))
+    gradient += data.public.T @ (share[:, :, None] * (far - data.taught))
+    gradient += 2.0 * data.ridge[:, :, None] * W
+    sums = layout.sums(layout.curvatures(own, data.weights), data.rows, data.squares)
+    if len(data.public):
+        sums += layout.sums(layout.curvatures(far, share), data.public, far_squares)
+    hessians = np.take(sums.reshape(c, -1), layout.place, axis=1).reshape(c, K * d, K * d)
+    right = gradient.transpose(0, 2, 1).reshape(c, K * d)
+    steps = np.empty_like(right)
+    for i in range(c):
+        diagonal = np.einsum("aa->a", hessians[i])
+        diagonal += np.tile(2.0 * data.ridge[i], K)
+        diagonal += 1e-10 * max(1.0, float(diagonal.sum()) / (K * d))
+        steps[i] = _solve(hessians[i], right[i])
+    return gradient, -steps.reshape(c, K, d).transpose(0, 2, 1)
+
+
+def _solve(H: FloatArray, g: FloatArray) -> FloatArray:
+    """Return ``H^-1 g`` by Cholesky."""
+    _, solution, failed = dposv(H.T, g, lower=0)
+    return np.asarray(np.linalg.solve(H, g) if failed else solution, dtype=np.float64)
+
+
+def _search(
+    data: SoftmaxNodes, W: FloatArray, now: FloatArray, slope: FloatArray, direction: FloatArray
+) -> tuple[FloatArray, FloatArray, AnyArray]:
+    """Halve each node's step until its objective falls; return weights, values and who found one."""
+    reached, value = W.copy(), now.copy()
+    open_, size = np.arange(len(W)), 1.0
+    for _ in range(HALVINGS):
+        trial = W[open_] + size * direction[open_]
+        after = data.value(trial) if len(open_) == len(W) else data.part(open_).value(trial)
+        good = after <= now[open_] + 1e-4 * size * slope[open_]
+        reached[open_[good]], value[open_[good]] = trial[good], after[good]
+        open_ = open_[~good]
+        if not open_.size:
+            break
+        size /= 2
+    found = np.ones(len(W), dtype=bool)
+    found[open_] = False
+    return reached, value, found
+
+
+def _cross_entropy(targets: FloatArray, scores: FloatArray) -> FloatArray:
+    top = scores.max(axis=-1, keepdims=True)
+    log_sum = top[..., 0] + np.log(np.exp(scores - top).sum(axis=-1))
+    loss: FloatArray = log_sum * targets.sum(axis=-1) - (targets * scores).sum(axis=-1)
+    return loss

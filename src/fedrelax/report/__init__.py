@@ -1,6 +1,6 @@
-"""What a run showed, in numbers, words, tables, a picture and a page."""
+"""What a run showed: a page, pictures, what a notebook shows, and tables, all of the same data."""
 
-from fedrelax.report.summary import Summary, summarise
-from fedrelax.report.writing import report_html, write_report
+from fedrelax.report.data import ReportData, report_data
+from fedrelax.report.page import report_html, write_report
 
-__all__ = ["Summary", "report_html", "summarise", "write_report"]
+__all__ = ["ReportData", "report_data", "report_html", "write_report"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fedrelax.runtime.history import Record
 from fedrelax.typing import Label
@@ -12,10 +12,19 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Override what you need. ``rounds`` is the most that will be run."""
+    """Override what you need: each run has one ``begin`` and one ``end``.
+
+    Copies of an estimator share its callbacks: someone is listening to these.
+    """
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def choosing(self, done: int, total: int) -> None:
+        """Run while "auto" tries candidates, after each of ``total`` trials; before ``begin``."""
 
     def begin(self, rounds: int, n_nodes: int) -> None:
-        """Run before the first models are trained."""
+        """Run before the first models are trained; ``rounds`` is the most that will be run."""
 
     def wired(self, labels: tuple[Label, ...], edges: Any) -> None:
         """Run before round 0 and whenever the graph has changed.
@@ -23,8 +32,8 @@ class Callback:
         ``edges`` is the graph in use, a symmetric CSR matrix in the order of ``labels``; read it only.
         """
 
-    def after_round(self, record: Record) -> bool | None:
-        """Run after every round (round 0: the models that start); return True to stop."""
+    def after_round(self, record: Record) -> bool | str | None:
+        """Run after every round (round 0: the models that start); return True, or why, to stop."""
 
     def end(self, outcome: Outcome) -> None:
         """Run after the last round."""

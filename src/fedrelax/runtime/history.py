@@ -7,7 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+
+@dataclass(frozen=True)
+class NodeMeasures:
+    """What an engine reports after a round: one number per node each."""
+
+    local_loss: FloatArray
+    gtv: FloatArray
+    pull: FloatArray
+    """The coupling term of the node's own objective, with alpha (halved for the paper's)."""
+    validation_loss: FloatArray
+    """NaN where a node has no validation rows."""
+    validation_rows: AnyArray
+    change: FloatArray
+    """The mean squared change of what the node shares; infinite at first."""
+    size: FloatArray
+    """The mean square of what the node shares."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +46,26 @@ class Record:
     node_local_loss: FloatArray
     node_gtv: FloatArray
     node_validation_loss: FloatArray
+
+    @classmethod
+    def of(cls, round: int, nodes: NodeMeasures) -> Record:
+        """Return the totals over all nodes; of validation losses, the mean over all rows."""
+        has, validation = nodes.validation_rows > 0, float("nan")
+        if has.any():
+            weights = nodes.validation_rows[has]
+            validation = float(np.average(nodes.validation_loss[has], weights=weights))
+        size = max(float(nodes.size.mean()), np.finfo(float).tiny)
+        return cls(
+            round=round,
+            local_loss=float(nodes.local_loss.mean()),
+            gtv=float(nodes.gtv.sum()),
+            objective=float(nodes.local_loss.sum() + nodes.pull.sum()),
+            validation_loss=validation,
+            change=float(np.sqrt(nodes.change.mean() / size)),
+            node_local_loss=nodes.local_loss,
+            node_gtv=nodes.gtv,
+            node_validation_loss=nodes.validation_loss,
+        )
 
 
 TOTALS = ("round", "local_loss", "gtv", "objective", "validation_loss", "change")

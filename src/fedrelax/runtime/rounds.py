@@ -9,15 +9,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedrelax.runtime.callbacks import Callback
-from fedrelax.runtime.history import History, Record
-from fedrelax.typing import FloatArray, Label
+from fedrelax.runtime.history import History, NodeMeasures, Record
+from fedrelax.typing import Label
 from fedrelax.wiring import Wiring
+from fedrelax.wiring.base import View
 
 
-class Engine(Protocol):
-    """What the loop needs of whatever holds the nodes."""
+class Steps(View, Protocol):
+    """What the loop needs of whatever holds the nodes, beside what a wiring may see."""
 
     labels: tuple[Label, ...]
+    at_rest: bool
+    """Whether the models are known to be at the fixed point, so that further rounds do nothing."""
 
     def start(self) -> None:
         """Train the first models."""
@@ -25,34 +28,17 @@ class Engine(Protocol):
     def share(self, round: int) -> None:
         """Let every node send its predictions and hear its neighbours'."""
 
-    def measure(self, round: int) -> Record:
+    def measure(self) -> NodeMeasures:
         """Return the numbers of the present models."""
 
-    def update(self, round: int) -> None:
-        """Let every node refit."""
+    def update(self, round: int) -> int:
+        """Let every node refit; return how many rounds that was."""
 
     def snapshot(self) -> Any:
         """Return the present models, to go back to."""
 
     def restore(self, state: Any) -> None:
         """Go back to earlier models."""
-
-    @property
-    def given(self) -> Any:
-        """The graph as it was given, a CSR matrix."""
-
-    @property
-    def edges(self) -> Any:
-        """The graph in use, a CSR matrix."""
-
-    def discrepancies(self, edges: Any) -> FloatArray:
-        """Return d(i, j) for every stored entry of a CSR matrix."""
-
-    def own_losses(self, edges: Any) -> FloatArray:
-        """Return, per stored entry, node i's loss on its own rows with neighbour j's answers."""
-
-    def embedding(self) -> FloatArray:
-        """Return one row per node that stands for its predictions on the common public set."""
 
     def rewire(self, edges: Any) -> None:
         """Go on with another graph."""
@@ -85,7 +71,7 @@ class Outcome:
 
 
 def run(
-    engine: Engine,
+    engine: Steps,
     stopping: Stopping,
     callbacks: Sequence[Callback] = (),
     wiring: Wiring | None = None,
@@ -101,7 +87,7 @@ def run(
     kept, round, first = 0, 0, None
     while True:
         engine.share(round)
-        record = engine.measure(round)
+        record = Record.of(round, engine.measure())
         history.records.append(record)
         if stopping.patience is not None and record.validation_loss < best[0]:
             best = (record.validation_loss, round, engine.snapshot())
@@ -109,7 +95,7 @@ def run(
         resting = wiring is None or wiring.settled(round)
         first = round if resting and first is None else first
         since = None if first is None else round - max(best[1], first)
-        reason = _reason_to_stop(stopping, record, any(told), since)
+        reason = _reason_to_stop(stopping, record, told, engine.at_rest, since)
         if reason:
             break
         stage = None if wiring is None else wiring.due(round)
@@ -118,8 +104,7 @@ def run(
             _tell_wired(engine, callbacks)
             if stage == wiring.stages - 1:
                 engine.settle(round)
-        engine.update(round)
-        round += 1
+        round += engine.update(round)
     kept = round
     if best[2] is not None and best[1] != round:
         present = engine.edges
@@ -133,15 +118,24 @@ def run(
     return outcome
 
 
-def _tell_wired(engine: Engine, callbacks: Sequence[Callback]) -> None:
+def _tell_wired(engine: Steps, callbacks: Sequence[Callback]) -> None:
     for callback in callbacks:
         callback.wired(engine.labels, engine.edges)
 
 
-def _reason_to_stop(stopping: Stopping, record: Record, told: bool, since: int | None) -> str:
+def _reason_to_stop(
+    stopping: Stopping,
+    record: Record,
+    told: Sequence[bool | str | None],
+    at_rest: bool,
+    since: int | None,
+) -> str:
     """``since``: rounds since the best one on the final graph, or None before there is one."""
-    if told:
-        return "stopped by a callback"
+    if at_rest:
+        return "predictions at rest"
+    for answer in told:
+        if answer:
+            return answer if isinstance(answer, str) else "stopped by a callback"
     if record.round >= stopping.rounds:
         return "all rounds done"
     if since is None:

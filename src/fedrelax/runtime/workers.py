@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-from threadpoolctl import threadpool_limits
 
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute with one thread.
-
-    PyTorch is told itself, if it is there: once it has been told a number, its matrix products no
-    longer heed what its threads are limited to from outside, and waste their time on each other.
-    """
-    torch = sys.modules.get("torch")
-    before = None if torch is None else torch.get_num_threads()
-    try:
-        with threadpool_limits(1):
-            if torch is not None:
-                torch.set_num_threads(1)
-            yield
-    finally:
-        if torch is not None:
-            torch.set_num_threads(before)
+from fedrelax.threads import one_thread
 
 
 class Workers:

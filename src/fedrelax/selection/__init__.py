@@ -1,19 +1,18 @@
 """Choosing alpha, wiring and the number of rounds on the nodes' own training rows."""
 
-from fedrelax.selection.choice import STRENGTHS, Choice, usual_alphas, wiring_name
-from fedrelax.selection.choosing import FOLDS, PATIENCE, TRIES, choose, choose_alpha
-from fedrelax.selection.search import Line, search
+from fedrelax.selection.candidates import STRENGTHS, Candidate, alphas_for, candidates, is_open
+from fedrelax.selection.choice import Choice
+from fedrelax.selection.search import FOLDS, TRIES, choose, fold_rows
 
 __all__ = [
     "FOLDS",
-    "PATIENCE",
     "STRENGTHS",
     "TRIES",
+    "Candidate",
     "Choice",
-    "Line",
+    "alphas_for",
+    "candidates",
     "choose",
-    "choose_alpha",
-    "search",
-    "usual_alphas",
-    "wiring_name",
+    "fold_rows",
+    "is_open",
 ]

@@ -7,32 +7,51 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.graph import Graph
+from fedrelax.selection.candidates import Candidate
+from fedrelax.solvers import FedRelax
 from fedrelax.typing import FloatArray, Label
-from fedrelax.wiring import Wiring
-
-STRENGTHS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""alpha times the mean degree: how much the neighbours count together against a node's own rows."""
+from fedrelax.wiring import Wiring, wiring_name
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
     """What was chosen, and the validation loss of every candidate after every round.
 
-    A candidate is a wiring (None: fixed) with an alpha. ``losses`` has the shape (candidates,
-    rounds + 1); column 0 is each node alone.
+    ``losses`` has the shape (candidates, rounds + 1); column 0 is each node alone.
     """
 
-    alpha: float
+    chosen: Candidate
     rounds: int
-    wiring: Wiring | None
-    alphas: tuple[float, ...]
-    wirings: tuple[Wiring | None, ...]
+    candidates: tuple[Candidate, ...]
     losses: FloatArray
     reason: str
     """Why it was chosen, in words."""
     alone: tuple[Label, ...] = ()
     """The nodes that have enough rows to tell that they do better alone."""
+
+    @property
+    def alpha(self) -> float:
+        """The alpha that was chosen."""
+        return self.chosen.alpha
+
+    @property
+    def wiring(self) -> Wiring | None:
+        """The wiring that was chosen; None is the fixed graph."""
+        return self.chosen.wiring
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        """The alpha of every candidate."""
+        return tuple(candidate.alpha for candidate in self.candidates)
+
+    @property
+    def wirings(self) -> tuple[Wiring | None, ...]:
+        """The wiring of every candidate."""
+        return tuple(candidate.wiring for candidate in self.candidates)
+
+    def settings(self, settings: FedRelax) -> FedRelax:
+        """Return a solver's settings with what was chosen."""
+        return self.chosen.settings(settings, self.rounds, settings.patience)
 
     def to_frame(self) -> Any:
         """Return a DataFrame: wiring, alpha, round, validation loss."""
@@ -43,18 +62,7 @@ class Choice:
             {
                 "wiring": np.repeat([wiring_name(wiring) for wiring in self.wirings], rounds),
                 "alpha": np.repeat(self.alphas, rounds),
-                "round": np.tile(np.arange(rounds), len(self.alphas)),
+                "round": np.tile(np.arange(rounds), len(self.candidates)),
                 "validation_loss": self.losses.ravel(),
             }
         )
-
-
-def wiring_name(wiring: Wiring | None) -> str:
-    """Return how tables call a wiring."""
-    return "fixed" if wiring is None else wiring.name
-
-
-def usual_alphas(graph: Graph) -> tuple[float, ...]:
-    """Return alphas to try, in proportion to the graph's mean degree."""
-    degree = float(np.mean(graph.degrees)) or 1.0
-    return tuple(strength / degree for strength in STRENGTHS)

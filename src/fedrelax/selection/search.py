@@ -1,4 +1,4 @@
-"""Trying candidates on folds, and the rule that picks one."""
+"""Trying candidates on folds of a network, and the rule that picks one."""
 
 from __future__ import annotations
 
@@ -7,78 +7,122 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedrelax.errors import FedRelaxError
+from fedrelax.network import Network
+from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.losses import Losses, Place
-from fedrelax.solvers import Result
+from fedrelax.solvers import FedRelax, Result
+from fedrelax.solvers.checks import check_count
+from fedrelax.splits import Part, deal
 from fedrelax.typing import AnyArray, FloatArray, Label
-from fedrelax.wiring import Wiring
 
-Line = tuple[Wiring | None, float]
-"""A candidate: a wiring (None: fixed) and an alpha."""
+FOLDS, TRIES = 5, 3
+"""Parts into which a node's rows are dealt, and how many of them are held out in turn."""
+PATIENCE = 5
+"""Rounds without a better validation loss that end a trial of models that may get worse again."""
 STRONGER = 2
 """Where runs are dear, a wiring is tried with the fixed graph's best alpha and so many above it."""
 
 
-def search(
-    lines: Sequence[Line],
-    labels: Sequence[Label],
-    counts: Sequence[AnyArray],
-    solve: Callable[[int, Line], Result],
-    *,
-    rounds: int,
-    early: bool,
-    progress: Callable[[int, int], None] | None = None,
-) -> Choice:
-    """Run every candidate on every fold (``solve(fold, line)``) and choose one.
+def fold_rows(rows: dict[Label, AnyArray], folds: int, rng: np.random.Generator) -> list[Part]:
+    """Deal every node's rows into parts; return those that are held out in turn, with the rest.
 
-    ``counts`` holds the number of held-out rows per fold and node. ``early`` says that the models may
-    get worse again with more rounds. Such models are dear too, so a wiring is then tried with a few of
-    the alphas only: the one that suits the fixed graph best, and stronger ones, because neighbours that
-    agree can be trusted more.
+    Five parts rather than three: a network that finds its clusters with ten rows a node may not find
+    them with seven, and what is chosen should suit ten. A node with fewer rows than folds takes part
+    with those it has.
     """
-    losses = Losses(counts, rounds, ends=not early)
-    fixed = [line for line in lines if line[0] is None]
-    wired = [line for line in lines if line[0] is not None]
+    check_count("folds", folds, least=2)
+    parts = deal(rows, folds, rng)[:TRIES]
+    if not parts:
+        raise FedRelaxError(
+            "every node has a single row, so none can be held out to choose alpha; give alpha itself"
+        )
+    return parts
 
-    def runs(line: Line) -> Iterator[Result]:
-        for fold in range(len(counts)):
-            yield solve(fold, line)
-            if progress is not None:
-                done = len(losses) * len(counts) + fold + 1
-                progress(done, (len(fixed) + len(wired)) * len(counts))
 
-    for line in fixed:
-        losses.append(runs(line))
+def choose(
+    folds: Sequence[Network],
+    settings: FedRelax,
+    candidates: Sequence[Candidate],
+    *,
+    tell: Callable[[int, int], None] | None = None,
+) -> Choice:
+    """Run every candidate on every fold and choose one by the losses on the rows held out there.
+
+    Each of ``folds`` trains on some of the rows and has the others as validation rows. ``settings``
+    hold all that is not chosen; ``tell`` hears how many runs are done, out of how many.
+
+    The loss is measured after every round, and a run may be stopped early: models that are refitted to
+    refitted models can get worse again. (Linear least squares does not need that: it converges, and
+    alpha does the rest.) Of a wiring only the rounds after its last stage count: half a
+    wiring may look good with the few rows of a fold and is not what was meant. Models that may get worse
+    are dear too, so a wiring is then tried with a few of the alphas only: the one that suits the fixed
+    graph best, and stronger ones, because neighbours that agree can be trusted more.
+
+    Simpler ways have the benefit of the doubt: coupling is chosen over training alone, a wiring over the
+    fixed graph, and an earlier stop over running to the end, only if the loss is lower by more than one
+    standard error of the difference, taken over nodes. A node with enough held-out rows to tell that
+    it does better alone is named in ``Choice.alone``, and keeps the model that it had before.
+    """
+    labels = list(folds[0].nodes)
+    early = not settings.settles(folds[0])
+    rounds = settings.rounds_for(folds[0])
+    losses = Losses([_held_rows(fold) for fold in folds], rounds, ends=not early)
+    fixed = [candidate for candidate in candidates if candidate.wiring is None]
+    wired = [candidate for candidate in candidates if candidate.wiring is not None]
+
+    def runs(candidate: Candidate) -> Iterator[Result]:
+        trial = candidate.settings(settings, rounds, PATIENCE if early else None)
+        for number, fold in enumerate(folds):
+            yield trial.solve(fold)
+            if tell is not None:
+                done = len(losses) * len(folds) + number + 1
+                tell(done, (len(fixed) + len(wired)) * len(folds))
+
+    for candidate in fixed:
+        losses.append(runs(candidate))
     if early and fixed:
         wired = _strong_enough(wired, fixed, losses)
-    for line in wired:
-        losses.append(runs(line))
+    for candidate in wired:
+        losses.append(runs(candidate))
     return decide([*fixed, *wired], labels, losses, early)
 
 
-def _strong_enough(wired: Sequence[Line], fixed: Sequence[Line], losses: Losses) -> list[Line]:
+def _held_rows(fold: Network) -> AnyArray:
+    """Return the number of validation rows of every node."""
+    return np.array([0 if node.validation is None else len(node.validation[1]) for node in fold])
+
+
+def _strong_enough(
+    wired: Sequence[Candidate], fixed: Sequence[Candidate], losses: Losses
+) -> list[Candidate]:
     """Return the wired candidates with the best alpha of the fixed ones, and the next above it."""
-    best = fixed[int(np.argmin(losses.means.min(axis=1)))][1]
-    alphas = sorted({alpha for _, alpha in wired})
+    best = fixed[int(np.argmin(losses.means.min(axis=1)))].alpha
+    alphas = sorted({candidate.alpha for candidate in wired})
     first = min(int(np.searchsorted(alphas, best)), max(len(alphas) - 1 - STRONGER, 0))
     near = alphas[first : first + 1 + STRONGER]
-    return [line for line in wired if line[1] in near]
+    return [candidate for candidate in wired if candidate.alpha in near]
 
 
-def decide(lines: Sequence[Line], labels: Sequence[Label], losses: Losses, early: bool) -> Choice:
+def decide(
+    candidates: Sequence[Candidate], labels: Sequence[Label], losses: Losses, early: bool
+) -> Choice:
     """Return the least loss of the simplest tier that no later tier clearly beats."""
     means = np.where(np.isnan(losses.means), np.inf, losses.means)
-    for line, (wiring, _) in enumerate(lines):
-        if wiring is not None:
-            on_the_way = [not wiring.settled(round) for round in range(means.shape[1])]
+    for line, candidate in enumerate(candidates):
+        if candidate.wiring is not None:
+            on_the_way = [not candidate.wiring.settled(round) for round in range(means.shape[1])]
             means[line, on_the_way] = np.inf
     chosen, words = (0, 0), "training alone was best"
     tiers = (
-        ("the given graph", [k for k, (w, _) in enumerate(lines) if w is None]),
-        ("a rewired graph", [k for k, (w, _) in enumerate(lines) if w is not None]),
+        ("the given graph", [k for k, one in enumerate(candidates) if one.wiring is None]),
+        ("a rewired graph", [k for k, one in enumerate(candidates) if one.wiring is not None]),
     )
     last = means.shape[1] - 1
-    stops = [_stop(line, means, losses) if early else (line, last) for line in range(len(lines))]
+    stops = [
+        _stop(line, means, losses) if early else (line, last) for line in range(len(candidates))
+    ]
     for name, numbers in tiers:
         if not numbers:
             continue
@@ -87,18 +131,15 @@ def decide(lines: Sequence[Line], labels: Sequence[Label], losses: Losses, early
         if gain > losses.standard_error(best, chosen):
             chosen = best
             words = f"{name} lowered the validation loss clearly, to {means[best]:.4g}"
-    wiring, alpha = lines[chosen[0]]
     choice = Choice(
-        alpha=alpha,
+        chosen=candidates[chosen[0]],
         rounds=chosen[1],
-        wiring=wiring,
-        alphas=tuple(a for _, a in lines),
-        wirings=tuple(w for w, _ in lines),
+        candidates=tuple(candidates),
         losses=losses.means,
         reason=words,
     )
-    if chosen[1] == 0 or alpha == 0:
-        return replace(choice, alpha=0.0, wiring=None)
+    if choice.rounds == 0 or choice.alpha == 0:
+        return replace(choice, chosen=Candidate(0.0))
     alone = np.flatnonzero(losses.better_alone(chosen)).tolist()
     return replace(choice, alone=tuple(labels[i] for i in alone))
 

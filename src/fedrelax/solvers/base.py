@@ -7,12 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedrelax.engines import Engine
 from fedrelax.graph import Graph
+from fedrelax.losses import Loss
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
-from fedrelax.runtime import Callback, History
+from fedrelax.runtime import Callback, History, Stopping, run
+from fedrelax.solvers.edges import EdgeValues
 from fedrelax.typing import Label
 from fedrelax.views import view
+from fedrelax.wiring import Wiring
+
+USUAL_TOL = 1e-4
+"""The change of predictions that counts as rest where ``tol`` is not given."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,8 @@ class Result:
     """The nodes that kept the model of round 0."""
     losses: tuple[str, str] | None = None
     """The names of the loss on own rows and of the one across edges, where they are known."""
-    engine: str = "general"
-    """Which way it was computed: "general" (any model, node by node) or "linear" (all at once)."""
+    engine: str = "sites"
+    """The name of the engine that computed it."""
 
     @property
     def models(self) -> dict[Label, Any]:
@@ -91,19 +98,50 @@ class Result:
         return pd.DataFrame(lines, columns=columns)
 
 
-@dataclass
 class Solver(ABC):
     """A way to train a network. ``solve`` checks first, so nothing fails in the middle."""
+
+    rounds: int | None
+    tol: float | None
+    patience: int | None
+    wiring: Wiring | None
 
     def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
         """Train the network."""
         network.check()
         self.check(network)
-        return self._solve(network, callbacks)
+        engine, losses = self.prepare(network), self.losses(network)
+        rounds = engine.usual_rounds if self.rounds is None else int(self.rounds)
+        tol = USUAL_TOL if self.tol is None else float(self.tol)
+        with engine.working():
+            outcome = run(engine, Stopping(rounds, tol, self.patience), callbacks, self.wiring)
+        graph = network.graph
+        return Result(
+            local_models=engine.local_models,
+            alone=engine.alone_models,
+            task=network.task,
+            graph=graph,
+            discrepancies=EdgeValues(graph, engine.discrepancies(engine.given)),
+            kept=None if self.wiring is None else _with_edges(graph, engine.edges),
+            history=outcome.history,
+            n_rounds=outcome.n_rounds,
+            reason=outcome.reason,
+            losses=(losses[0].name, losses[1].name),
+            engine=engine.name,
+        )
 
     @abstractmethod
     def check(self, network: Network) -> None:
-        """Refuse settings and models that this solver cannot serve, naming argument or node."""
+        """Refuse settings that this solver cannot serve, naming the argument."""
 
     @abstractmethod
-    def _solve(self, network: Network, callbacks: Sequence[Callback]) -> Result: ...
+    def prepare(self, network: Network) -> Engine:
+        """Return an engine ready to run; refuse models that it cannot serve, naming the node."""
+
+    @abstractmethod
+    def losses(self, network: Network) -> tuple[Loss, Loss]:
+        """Return the loss on own rows and the one across edges."""
+
+
+def _with_edges(graph: Graph, edges: Any) -> Graph:
+    return Graph(edges, graph.labels, graph.positions, graph.geographic)

@@ -38,11 +38,11 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 def check_rounds(settings: Any, network: Network) -> None:
     """Check the settings that every FedRelax solver has."""
     check_number("alpha", settings.alpha, least=0.0)
-    check_number("damping", settings.damping, least=0.0, below=1.0)
-    check_number("tol", settings.tol, least=0.0)
-    check_count("rounds", settings.rounds, least=0)
+    if settings.tol is not None:
+        check_number("tol", settings.tol, least=0.0)
+    if settings.rounds is not None:
+        check_count("rounds", settings.rounds, least=0)
     check_choice("objective", settings.objective, ("paper", "gtvmin"))
-    check_choice("order", settings.order, ("simultaneous", "sequential"))
     check_choice("weighting", settings.weighting, ("mean", "rows"))
     check_choice("first_exchange", settings.first_exchange, ("models", "zeros"))
     if settings.wiring is not None:

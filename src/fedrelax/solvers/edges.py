@@ -1,15 +1,13 @@
-"""What a run says of edges: discrepancies, and which were kept."""
+"""What a run says of edges."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from fedrelax.graph import Graph
 from fedrelax.typing import FloatArray, Label
-from fedrelax.wiring import Wiring
 
 
 class EdgeValues(Mapping[tuple[Label, Label], float]):
@@ -36,10 +34,3 @@ class EdgeValues(Mapping[tuple[Label, Label], float]):
 
     def __len__(self) -> int:
         return len(self._values)
-
-
-def kept_graph(given: Graph, edges: Any, wiring: Wiring | None) -> Graph | None:
-    """Return the rewired graph with the labels and places of the given one; None without wiring."""
-    if wiring is None:
-        return None
-    return Graph(edges, given.labels, given.positions, given.geographic)

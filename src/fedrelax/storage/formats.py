@@ -16,6 +16,8 @@ the types that a user has to trust first, and ``check_savable(model)`` refuses a
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -28,6 +30,8 @@ from fedrelax.models.incremental import SavedTree, is_incremental
 from fedrelax.models.keras import is_keras
 from fedrelax.typing import Label
 
+BOOSTED = "fedrelax.models.boost.files"
+
 
 @dataclass(frozen=True)
 class Format:
@@ -37,6 +41,11 @@ class Format:
     ending: str
     matches: Callable[[Any], bool]
     home: str
+
+    @property
+    def is_boosted(self) -> bool:
+        """Whether a library reads the file that may crash on a foreign one."""
+        return self.home == BOOSTED
 
     @property
     def module(self) -> Any:
@@ -51,13 +60,24 @@ class Packed:
     format: Format
     data: bytes
 
+    @property
+    def unpacked_size(self) -> int:
+        """How many bytes the file claims to become."""
+        if not zipfile.is_zipfile(io.BytesIO(self.data)):
+            return len(self.data)
+        try:
+            with zipfile.ZipFile(io.BytesIO(self.data)) as file:
+                return sum(entry.file_size for entry in file.infolist())
+        except (ValueError, OSError, zipfile.BadZipFile):  # the reader says what is wrong
+            return len(self.data)
+
 
 def _boosted(library: str) -> Format:
     return Format(
         library,
         f".{library}.zip",
         lambda model: library_of(model) == library,
-        "fedrelax.models.boost.files",
+        BOOSTED,
     )
 
 
@@ -90,7 +110,7 @@ def format_of(model: Any) -> Format:
 
 
 def format_named(name: str) -> Format:
-    """Return the format that a result names; results without a name are older, and skops."""
+    """Return the format that a result names."""
     for form in FORMATS:
         if form.name == name:
             return form

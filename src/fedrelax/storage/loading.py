@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +14,21 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, Task, adapt
+from fedrelax.models.archive import allowed
 from fedrelax.runtime import History, Record
+from fedrelax.runtime.history import TOTALS
 from fedrelax.solvers import Result
+from fedrelax.storage.checking import check_seal, damage, read_inside, reading
+from fedrelax.storage.child import try_files
+from fedrelax.storage.described import check_about, check_lines, read_frame, read_json
 from fedrelax.storage.formats import Packed, format_named, types_to_trust, unpack
 from fedrelax.storage.labels import by_text
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, Fitted
-from fedrelax.storage.trust import read_bytes, refusal
+from fedrelax.storage.trial import answers_one_row
+from fedrelax.storage.trust import refusal
 from fedrelax.typing import Label
-
-LABEL_COLUMNS = ("node", "source", "target")
-TEXT_COLUMNS = ("model", "wiring")
+from fedrelax.wiring import as_wiring
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,34 +51,59 @@ class SavedResult:
 
 
 def read_result(directory: str | Path) -> SavedResult:
-    """Read a result's numbers; no model is loaded, so nothing needs to be trusted."""
+    """Read a result's numbers; no model is loaded, so nothing needs to be trusted.
+
+    Every file must have the size and the checksum that were written down when it was saved.
+    """
     directory = Path(directory)
     if not is_result(directory):
         what = "is not a result of fedrelax" if directory.exists() else "does not exist"
         raise FedRelaxError(f"{directory} {what}; give a directory that fedrelax fit has written")
-    about = _json(directory / MARK)
+    about = read_json(read_inside(directory, MARK, None, MARK), MARK, dict)
     if about.get("format") != FORMAT:
         raise FedRelaxError(
             f"{directory} has the format {about.get('format')!r} and this version of fedrelax reads "
             f"{FORMAT}; install the version that wrote it ({about.get('versions')})"
         )
-    labels = by_text(about["graph_nodes"])
-    edges = _frame(directory / "edges.csv", labels)
-    chosen = directory / "alphas.csv"
+    check_seal(about, MARK)
+    check_about(about, MARK)
+    files, labels = _Files(directory, about["files"]), by_text(about["graph_nodes"])
+    edges = files.frame("edges.csv", labels)
+    models = read_json(files.read("models.json"), "models.json", list)
+    check_lines(models, about["graph_nodes"])
+    with reading("config.toml"):
+        config = tomllib.loads(files.read("config.toml").decode())
     return SavedResult(
         directory=directory,
         about=about,
-        models=_json(directory / "models.json"),
-        metrics=_json(directory / "metrics.json"),
-        config=tomllib.loads((directory / "config.toml").read_text(encoding="utf-8")),
-        nodes=_frame(directory / "nodes.csv", labels),
+        models=models,
+        metrics=read_json(files.read("metrics.json"), "metrics.json", dict),
+        config=config,
+        nodes=files.frame("nodes.csv", labels),
         edges=edges,
-        history=_frame(directory / "history.csv", labels),
-        history_nodes=_frame(directory / "history_nodes.csv", labels),
-        graph=_graph(directory, about, edges, labels),
+        history=files.frame("history.csv", labels),
+        history_nodes=files.frame("history_nodes.csv", labels),
+        graph=_graph(files, about, edges, labels),
         task=_task(about),
-        choice=_frame(chosen, labels) if chosen.is_file() else None,
+        choice=files.frame("alphas.csv", labels) if "alphas.csv" in files.said else None,
     )
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files beside ``result.json``, each with the size and checksum that it must have."""
+
+    directory: Path
+    said: dict[str, Any]
+
+    def read(self, name: str) -> bytes:
+        said = self.said.get(name)
+        if not isinstance(said, dict):
+            raise damage(MARK, f"gives no size and checksum of {name}")
+        return read_inside(self.directory, name, said, MARK)
+
+    def frame(self, name: str, labels: dict[str, Label]) -> Any:
+        return read_frame(self.read(name), name, labels)
 
 
 def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
@@ -85,34 +113,40 @@ def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
     it, models of foreign classes are refused with a sentence that lists their types.
     """
     saved = read_result(directory)
+    with reading("history_nodes.csv"):
+        history = history_of(saved, [line["node"] for line in saved.models])
     models = _load_models(saved, list(trust))
     about, task = saved.about, saved.task
     kind = FedRelaxClassifier if task.is_classification else FedRelaxRegressor
-    fitted: Fitted = kind(graph=saved.graph, alpha=about["alpha"], rounds=about["rounds"])
-    fitted.result_ = Result(
+    losses = about["losses"]
+    result = Result(
         local_models=models,
         alone={},
         task=task,
         graph=saved.graph.subgraph(list(models)),
         discrepancies=_discrepancies(saved.edges),
-        history=_history(saved, list(models)),
+        history=history,
         n_rounds=about["rounds"],
         reason=about["reason"],
         kept=_kept(saved, list(models)),
+        losses=None if losses is None else (losses["own_rows"], losses["edges"]),
+        engine=about["engine"],
     )
-    fitted.alpha_, fitted.wiring_ = about["alpha"], about["wiring"]
-    fitted.graph_, fitted.history_ = fitted.result_.graph, fitted.result_.history
-    fitted.models_, fitted.n_rounds_ = fitted.result_.models, about["rounds"]
-    fitted.node_column_ = about["node_column"] if about["features_by_name"] else None
-    fitted._whole_graph = saved.graph
-    fitted.n_features_in_ = len(about["feature_names"])
-    if about["features_by_name"]:
-        fitted.feature_names_in_ = np.asarray(about["feature_names"], dtype=object)
-    return fitted
+    by_name = about["features_by_name"]
+    return kind.from_result(
+        result,
+        saved.graph,
+        alpha=about["alpha"],
+        wiring=as_wiring(about["wiring"]),
+        n_features=len(about["feature_names"]),
+        feature_names=about["feature_names"] if by_name else None,
+        node_column=about["node_column"] if by_name else None,
+    )
 
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
     files = {line["node"]: _packed(saved, line) for line in saved.models}
+    _check_sizes(files)
     needed = {label: types_to_trust(label, packed) for label, packed in files.items()}
     refused = {label: [t for t in types if t not in trust] for label, types in needed.items()}
     refused = {label: types for label, types in refused.items() if types}
@@ -121,45 +155,40 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
         mistyped = [name for name in trust if did_you_mean(name, types)]
         hint = f" (--trust {mistyped[0]} is another name)" if mistyped else ""
         raise FedRelaxError(refusal(refused, types) + hint)
-    return {label: adapt(unpack(label, file, trust), saved.task) for label, file in files.items()}
+    boosted = {label: file.data for label, file in files.items() if file.format.is_boosted}
+    try_files(boosted, len(saved.about["feature_names"]))
+    models = {}
+    for line in saved.models:
+        with reading(line["file"]):
+            models[line["node"]] = _load_model(saved, line, files[line["node"]], trust)
+    return models
+
+
+def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: list[str]) -> Any:
+    """Return a node's model; one that answered a row of zeros when it was saved still does."""
+    label = line["node"]
+    model = adapt(unpack(label, file, trust), saved.task)
+    if line["answers"] and not answers_one_row(model, len(saved.about["feature_names"])):
+        raise FedRelaxError(
+            f"node {label!r}: its model does not predict {saved.task.n_outputs} finite "
+            f"number{'s' * (saved.task.n_outputs != 1)} from {len(saved.about['feature_names'])} "
+            "features"
+        )
+    return model
+
+
+def _check_sizes(files: dict[Label, Packed]) -> None:
+    """Refuse many small files that together would become a huge result."""
+    total = sum(file.unpacked_size for file in files.values())
+    most = allowed(sum(len(file.data) for file in files.values()))
+    if total > most:
+        raise damage("models", f"would become {total} bytes, and at most {most} are read")
 
 
 def _packed(saved: SavedResult, line: dict[str, Any]) -> Packed:
-    """Return a model's file; results from before there were formats hold skops files."""
-    form = format_named(line.get("format", "skops"))
-    return Packed(form, read_bytes(saved.directory / line["file"]))
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FedRelaxError(f"{path} cannot be read ({error}); run the fit again") from error
-
-
-def _frame(path: Path, labels: dict[str, Label]) -> Any:
-    """Read a CSV file of ours; the columns that hold nodes get their labels back."""
-    import pandas as pd
-
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise FedRelaxError(f"{path} cannot be read ({error}); run the fit again") from error
-    for column in frame.columns:
-        if column in LABEL_COLUMNS:
-            found = np.empty(len(frame), dtype=object)
-            found[:] = [labels.get(text, text) for text in frame[column]]
-            frame[column] = found
-        elif column not in TEXT_COLUMNS:
-            frame[column] = _numbers(frame[column].tolist())
-    return frame
-
-
-def _numbers(texts: list[str]) -> Any:
-    """Return whole numbers where all are, else floats that are exactly those written."""
-    if all(text.removeprefix("-").isdecimal() for text in texts):
-        return np.array([int(text) for text in texts], dtype=np.int64)
-    return np.array([float(text or "nan") for text in texts])
+    """Return a model's file as it was written."""
+    data = read_inside(saved.directory, line["file"], line, "models.json")
+    return Packed(format_named(line["format"]), data)
 
 
 def _task(about: dict[str, Any]) -> Task:
@@ -170,13 +199,18 @@ def _task(about: dict[str, Any]) -> Task:
     return Task(about["task"], about["outputs"], np.asarray(classes, dtype=dtype))
 
 
-def _graph(directory: Path, about: dict[str, Any], edges: Any, labels: dict[str, Label]) -> Graph:
-    rows = zip(edges["source"], edges["target"], edges["weight"].astype(float), strict=True)
-    graph = Graph.from_edges(list(rows), labels=about["graph_nodes"])
-    if not (directory / "positions.csv").exists():
+def _graph(files: _Files, about: dict[str, Any], edges: Any, labels: dict[str, Label]) -> Graph:
+    with reading("edges.csv"):
+        rows = zip(edges["source"], edges["target"], edges["weight"].astype(float), strict=True)
+        graph = Graph.from_edges(list(rows), labels=about["graph_nodes"])
+    if "positions.csv" not in files.said:
         return graph
-    places = _frame(directory / "positions.csv", labels).drop(columns="node").to_numpy(float)
-    return Graph(graph.adjacency, graph.labels, places, about["geographic"])
+    frame = files.frame("positions.csv", labels)
+    with reading("positions.csv"):
+        if frame["node"].tolist() != list(graph.labels):
+            raise FedRelaxError("its nodes are not those of the graph")
+        places = frame.drop(columns="node").to_numpy(float)
+        return Graph(graph.adjacency, graph.labels, places, about["geographic"])
 
 
 def _kept(saved: SavedResult, labels: list[Label]) -> Graph | None:
@@ -199,12 +233,18 @@ def _discrepancies(edges: Any) -> dict[tuple[Label, Label], float]:
     )
 
 
-def _history(saved: SavedResult, labels: list[Label]) -> History:
+def history_of(saved: SavedResult, labels: list[Label]) -> History:
+    """Return the rounds of a saved result."""
     history = History(tuple(labels))
     per_round = dict(iter(saved.history_nodes.groupby("round", sort=False)))
+    if list(per_round) != saved.history["round"].tolist():
+        raise FedRelaxError("its rounds are not those of history.csv")
     for line in saved.history.to_dict("records"):
         own = per_round[line["round"]]
+        if own["node"].tolist() != labels:
+            raise FedRelaxError(f"round {line['round']} does not have a line for each model")
         columns = ("local_loss", "gtv", "validation_loss")
         nodes = {f"node_{name}": own[name].to_numpy(float) for name in columns}
-        history.records.append(Record(**{**line, "round": int(line["round"])}, **nodes))
+        totals = {name: line[name] for name in TOTALS}
+        history.records.append(Record(**{**totals, "round": int(line["round"])}, **nodes))
     return history

@@ -1,21 +1,49 @@
-"""Where results go: whole or not at all."""
+"""Where results go: whole or not at all, and never in place of somebody's other files."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, listing
 
 MARK = "result.json"
 """The file by which a directory is known as a result."""
 
 MARKS = {"result": (MARK, "models.json"), "comparison": ("comparison.json", "comparison.csv")}
 """The files by which each kind of directory is known."""
+
+OWN = {
+    "result": {
+        *(MARK, "models.json", "metrics.json", "config.toml", "result.png", "report.html"),
+        *("nodes.csv", "edges.csv", "positions.csv", "history.csv", "history_nodes.csv"),
+        *("alphas.csv", "example.csv"),
+    },
+    "comparison": {
+        *("comparison.json", "comparison.csv", "comparison.png", "nodes.csv", "config.toml"),
+    },
+}
+"""Every file that a directory of each kind may hold beside ``models/``; all others are the user's."""
+
+MODELS, MODEL_FILE = "models", re.compile(r"\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+")
+"""Where models lie, and what ``labels.file_name`` calls their files."""
+
+NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
+"""What file managers leave in a directory by themselves."""
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+class NotWritten(FedRelaxError):  # noqa: N818 - what happened, in the past
+    """The disk refused what was ready to be written; nothing of it is to be seen."""
 
 
 def is_result(directory: Path, kind: str = "result") -> bool:
@@ -27,22 +55,50 @@ def check_directory(target: str | Path, overwrite: bool = False, kind: str = "re
     """Return the path if a result can be written there; say why not, before any work is done.
 
     Only a directory of the same kind (or an empty one) is ever replaced, never somebody's other
-    files, and trained models never by a comparison.
+    files, not even if they lie in a result, and trained models never by a comparison.
     """
     target = Path(target)
     if target.exists() or target.is_symlink():
-        replaceable = target.is_dir() and (is_result(target, kind) or not any(target.iterdir()))
-        if not replaceable:
-            raise FedRelaxError(
-                f"{target} exists and is not a {kind} of fedrelax, so it is never replaced; "
-                "choose another --out"
-            )
-        if not overwrite:
-            raise FedRelaxError(
-                f"{target} exists; choose another --out, or replace it with --overwrite"
-            )
+        reason = _why_kept(target, target, kind)
+        if reason is None and not overwrite:
+            reason = f"{target} exists; choose another directory, or replace it with overwrite=True"
+        if reason is not None:
+            raise FedRelaxError(reason)
     _try_parent(target)
     return target
+
+
+def _why_kept(directory: Path, given: Path, kind: str) -> str | None:
+    """Return why what was found at ``given``, and now is in ``directory``, must not be replaced."""
+    if not (directory.is_dir() and (is_result(directory, kind) or not any(directory.iterdir()))):
+        return (
+            f"{given} exists and is not a {kind} of fedrelax, so it is never replaced; choose "
+            "another directory"
+        )
+    others = _others(directory, kind)
+    if not others:
+        return None
+    return (
+        f"{given} holds {listing(others)}, which fedrelax has not written and will not delete; move "
+        "that elsewhere, or choose another directory"
+    )
+
+
+def _others(directory: Path, kind: str) -> list[str]:
+    """Return the names in a directory that no result of this kind has: they are the user's."""
+    found = []
+    for path in sorted(directory.iterdir()):
+        plain = path.is_file() and not path.is_symlink()
+        if path.name == MODELS and kind == "result" and path.is_dir() and not path.is_symlink():
+            found += [
+                f"{MODELS}/{inner.name}"
+                for inner in sorted(path.iterdir())
+                if inner.name not in NOBODYS
+                and (inner.is_dir() or not MODEL_FILE.fullmatch(inner.name))
+            ]
+        elif path.name not in NOBODYS and not (plain and path.name in OWN[kind]):
+            found.append(path.name)
+    return found
 
 
 def check_file(target: str | Path, endings: tuple[str, ...], overwrite: bool = False) -> Path:
@@ -50,14 +106,14 @@ def check_file(target: str | Path, endings: tuple[str, ...], overwrite: bool = F
     target = Path(target)
     if target.suffix.lower() not in endings:
         raise FedRelaxError(
-            f"--out {target} has the ending {target.suffix!r}, which is not known; "
+            f"{target} has the ending {target.suffix!r}, which is not known; "
             f"use one of {', '.join(endings)}"
         )
     if target.is_dir():
-        raise FedRelaxError(f"--out {target} is a directory; give the name of a file")
+        raise FedRelaxError(f"{target} is a directory; give the name of a file")
     if target.exists() and not overwrite:
         raise FedRelaxError(
-            f"{target} exists; choose another --out, or replace it with --overwrite"
+            f"{target} exists; choose another file, or replace it with overwrite=True"
         )
     _try_parent(target)
     return target
@@ -75,7 +131,7 @@ def _try_parent(target: Path) -> None:
     except OSError as error:
         raise FedRelaxError(
             f"{target} cannot be written: nothing can be made in {parent} "
-            f"({error.strerror or error}); choose another --out"
+            f"({error.strerror or error}); choose another place"
         ) from error
 
 
@@ -89,43 +145,125 @@ def whole_directory(
 ) -> Iterator[Path]:
     """Yield a hidden directory next to the target that takes its place when all has gone well.
 
-    If the process dies before that, no target appears, and a former one stays as it was.
+    If the process dies before that, no target appears, and a former one stays as it was (killed in
+    the instant between two renames, under a hidden name that ends in ``.former``). If the target
+    was written by someone else meanwhile, it stays, what was made here is kept under a free name
+    beside it, and an error says so.
     """
-    target = check_directory(target, overwrite, kind).absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    given = check_directory(target, overwrite, kind)
+    target = Path(os.path.realpath(given))  # a link to a result goes on leading to it
     draft = _sibling(target, "draft")
-    draft.mkdir()
     try:
-        yield draft
-        _put_in_place(draft, target)
-    except BaseException:
+        with _told(given):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft.mkdir()
+            yield draft
+            _put_in_place(draft, target, given, overwrite, kind)
+    finally:
         shutil.rmtree(draft, ignore_errors=True)
-        raise
 
 
-def _put_in_place(draft: Path, target: Path) -> None:
-    if not target.exists():
-        os.rename(draft, target)
-        return
-    former = _sibling(target, "former")
-    os.rename(target, former)
+def _put_in_place(draft: Path, target: Path, given: Path, overwrite: bool, kind: str) -> None:
+    """Move the draft to the target; ``os.rename`` never replaces a directory that holds anything."""
+    while not _moved(draft, target):
+        if not overwrite:
+            raise FedRelaxError(_came_late(given, _keep(draft, target, _moved)))
+        former = _sibling(target, "former")
+        try:
+            os.rename(target, former)
+        except FileNotFoundError:
+            continue  # another run has just moved it away for the same reason
+        try:
+            reason = _why_kept(former, given, kind)
+            placed = reason is None and _moved(draft, target)
+        except BaseException:
+            os.rename(former, target)
+            raise
+        if reason is not None:
+            if not _moved(former, target):
+                _keep(former, target, _moved)
+            kept = _keep(draft, target, _moved)
+            raise FedRelaxError(f"{reason}; what this run has made is in {kept}")
+        shutil.rmtree(former, ignore_errors=True)
+        if placed:
+            return
+
+
+def _moved(draft: Path, target: Path) -> bool:
+    """Rename a directory; False if something stands there already."""
     try:
         os.rename(draft, target)
-    except BaseException:
-        os.rename(former, target)
+    except OSError:
+        if target.exists() or target.is_symlink():
+            return False
         raise
-    shutil.rmtree(former, ignore_errors=True)
+    return True
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
-    """Yield a hidden file name next to the target that takes its place when all has gone well."""
-    target = target.absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
+def whole_file(target: str | Path, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a hidden file name next to the target that takes its place when all has gone well.
+
+    As with ``whole_directory``, a target that someone else has written meanwhile stays.
+    """
+    given = Path(target)
+    target = given.absolute()
     draft = _sibling(target, f"draft{target.suffix}")
     try:
-        yield draft
-        os.replace(draft, target)
-    except BaseException:
+        with _told(given):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            yield draft
+            if overwrite:
+                os.replace(draft, target)
+            elif not _linked(draft, target):
+                raise FedRelaxError(_came_late(given, _keep(draft, target, _linked)))
+    finally:
         draft.unlink(missing_ok=True)
-        raise
+
+
+def _linked(draft: Path, target: Path) -> bool:
+    """Give a file its name; False if the name is taken, which only one of many can avoid."""
+    try:
+        os.link(draft, target)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links: claim the name first
+        try:
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        os.replace(draft, target)
+    return True
+
+
+def _keep(draft: Path, target: Path, put: Callable[[Path, Path], bool]) -> Path:
+    """Put the draft under the first free name beside the target, and return that name."""
+    for number in count(2):
+        kept = target.with_name(f"{target.stem}-{number}{target.suffix}")
+        if not (kept.exists() or kept.is_symlink()) and put(draft, kept):
+            return kept
+    raise AssertionError("there is always a free name")
+
+
+def _came_late(given: Path, kept: Path) -> str:
+    return (
+        f"{given} was written by another run in the meantime and is left as it is; what this run "
+        f"has made is in {kept}"
+    )
+
+
+@contextmanager
+def _told(given: Path) -> Iterator[None]:
+    """Turn what the disk says into a sentence that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = "check the disk"
+        if error.errno in FULL:
+            advice = "make room there"
+        elif error.errno in CLOSED:
+            advice = f"allow writing in {given.absolute().parent}"
+        raise NotWritten(
+            f"{given} could not be written ({error.strerror or error}), and nothing of it was left; "
+            f"{advice}, or choose another place"
+        ) from error

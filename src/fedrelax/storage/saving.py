@@ -1,8 +1,9 @@
 """Saving a trained network as a directory that appears whole or not at all.
 
 ==================  =================================================================
-result.json         task, classes, features, the graph's nodes, alpha, rounds, versions
-models.json         the node, the file, its format and the kind of every model
+result.json         task, classes, features, the graph's nodes, alpha, rounds, versions, and the size
+                    and SHA-256 checksum of all files below but the models and reports
+models.json         the node, the file, its format, kind, size and checksum of every model
 models/             one file per node, in a format of ``storage.formats``
 metrics.json        the errors on the test rows and the verdict
 nodes.csv           a line per node: rows and errors
@@ -28,19 +29,21 @@ from typing import Any
 import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.evaluation import Evaluation
 from fedrelax.graph import Graph
-from fedrelax.losses import get_loss
+from fedrelax.models import LocalModel
 from fedrelax.models.criteria import last_step
-from fedrelax.selection import wiring_name
 from fedrelax.solvers import Result
+from fedrelax.storage.checking import fingerprint, sealed
 from fedrelax.storage.formats import Packed, pack, types_to_trust
 from fedrelax.storage.labels import check_labels, file_name
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.storage.toml import dump_toml
+from fedrelax.storage.trial import answers_one_row
 from fedrelax.typing import Label
-from fedrelax.wiring import as_wiring
+from fedrelax.wiring import wiring_name
 
-FORMAT = 1
+FORMAT = 2
 """The version of this layout; a reader refuses what it does not know."""
 
 FRAMEWORKS = ("torch", "keras", "xgboost", "lightgbm", "catboost", "river")
@@ -55,6 +58,7 @@ def save_result(
     *,
     nodes: Any = None,
     metrics: Mapping[str, Any] | None = None,
+    evaluation: Evaluation | None = None,
     config: Mapping[str, Any] | None = None,
     comment: str = "",
     feature_names: Sequence[str] | None = None,
@@ -65,16 +69,16 @@ def save_result(
 ) -> Path:
     """Write a fitted estimator and what is known about it to a new directory; return its path.
 
-    ``nodes`` is a DataFrame with a line per node (such as that of ``evaluation.compare``),
-    ``metrics`` and ``config`` are plain values. Each of ``more`` is called with the draft of the
-    directory and may add files before it appears.
+    ``evaluation`` is what ``fedrelax.evaluation.evaluate`` returns; ``nodes``, a DataFrame with a
+    line per node, may stand for its lines. ``metrics`` and ``config`` are plain values. Each of
+    ``more`` is called with the draft of the directory and may add files before it appears.
     """
     result: Result = fitted.result_
-    graph: Graph = fitted._whole_graph
+    graph: Graph = fitted.whole_graph_
     check_labels(graph.labels)
     models = {label: (m, pack(label, m)) for label, m in result.models.items()}
     with whole_directory(directory, overwrite) as draft:
-        _write_models(draft, models)
+        _write_models(draft, models, result.local_models, fitted.n_features_in_)
         about = {
             **_about(fitted, graph, feature_names),
             "node_column": node_column if node_column is not None else fitted.node_column_,
@@ -83,19 +87,23 @@ def save_result(
                 {t for label, (_, file) in models.items() for t in types_to_trust(label, file)}
             ),
         }
-        write_json(draft / MARK, about)
-        write_json(draft / "metrics.json", dict(metrics or {}))
+        measured = {} if evaluation is None else evaluation.to_dict()
+        write_json(draft / "metrics.json", {**(metrics or {}), **measured})
         (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
-        lines = _nodes_frame(result) if nodes is None else nodes
-        lines.to_csv(draft / "nodes.csv", index=False)
+        _nodes_frame(result, nodes, evaluation).to_csv(draft / "nodes.csv", index=False)
         result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
         result.history.to_frame().to_csv(draft / "history.csv", index=False)
         result.history.nodes_to_frame().to_csv(draft / "history_nodes.csv", index=False)
-        choice = getattr(fitted, "choice_", None)
-        if choice is not None:
-            choice.to_frame().to_csv(draft / "alphas.csv", index=False)
+        if fitted.choice_ is not None:
+            fitted.choice_.to_frame().to_csv(draft / "alphas.csv", index=False)
         if graph.positions is not None:
             _positions_frame(graph).to_csv(draft / "positions.csv", index=False)
+        about["files"] = {
+            path.name: fingerprint(path.read_bytes())
+            for path in sorted(draft.iterdir())
+            if path.is_file()
+        }
+        write_json(draft / MARK, sealed(plain(about)))
         for write in more:
             write(draft)
     return Path(directory)
@@ -148,24 +156,23 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "graph_nodes": list(graph.labels),
         "geographic": graph.geographic,
         "alpha": fitted.alpha_,
-        "wiring": "fixed" if result.kept is None else wiring_name(as_wiring(fitted.wiring_)),
+        "wiring": "fixed" if result.kept is None else wiring_name(fitted.wiring_),
         "rounds": result.n_rounds,
         "exchanges": len(result.history) if fitted.alpha_ > 0 else 0,
         "reason": result.reason,
         "public": {"how": fitted.public if drawn else "given", "rows": max(sizes)},
-        **_settings(fitted, task.kind),
+        **_settings(fitted),
     }
 
 
-def _settings(fitted: Fitted, task: str) -> dict[str, Any]:
+def _settings(fitted: Fitted) -> dict[str, Any]:
     """Return what a report says beyond what a reader of models needs."""
-    loss = get_loss(fitted.loss, task)
-    across = loss if fitted.discrepancy is None else get_loss(fitted.discrepancy, task)
-    seed, choice = fitted.random_state, getattr(fitted, "choice_", None)
+    seed, choice, losses = fitted.random_state, fitted.choice_, fitted.result_.losses
     return {
-        "losses": {"own_rows": loss.name, "edges": across.name},
+        "losses": None if losses is None else dict(zip(("own_rows", "edges"), losses, strict=True)),
+        "engine": fitted.result_.engine,
         "public_for_each_node": isinstance(fitted.public, Mapping),
-        "objective": fitted.objective,
+        "objective": fitted.settings().objective,
         "seed": int(seed) if isinstance(seed, int | np.integer) else None,
         "choice": None if choice is None else choice.reason,
     }
@@ -190,7 +197,12 @@ def versions() -> dict[str, str]:
     }
 
 
-def _write_models(draft: Path, models: Mapping[Label, tuple[Any, Packed]]) -> None:
+def _write_models(
+    draft: Path,
+    models: Mapping[Label, tuple[Any, Packed]],
+    local: Mapping[Label, LocalModel],
+    features: int,
+) -> None:
     (draft / "models").mkdir()
     index = []
     for number, (label, (model, packed)) in enumerate(models.items(), start=1):
@@ -203,16 +215,26 @@ def _write_models(draft: Path, models: Mapping[Label, tuple[Any, Packed]]) -> No
                 "file": file,
                 "format": packed.format.name,
                 "type": f"{kind.__module__}.{kind.__qualname__}",
+                "answers": answers_one_row(local[label], features),
+                **fingerprint(packed.data),
             }
         )
     write_json(draft / "models.json", index)
 
 
-def _nodes_frame(result: Result) -> Any:
+def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> Any:
     import pandas as pd
 
     names = {label: model.name for label, model in result.local_models.items()}
-    return pd.DataFrame({"node": list(names), "model": list(names.values())})
+    lines = pd.DataFrame({"node": list(names), "model": list(names.values())})
+    if nodes is not None:
+        lines = nodes
+    elif evaluation is not None:
+        lines = evaluation.nodes
+    groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
+    if not groups:
+        return lines
+    return lines.assign(cluster=[groups.get(label) for label in lines["node"]])
 
 
 def _positions_frame(graph: Graph) -> Any:

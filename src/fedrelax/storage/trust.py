@@ -1,24 +1,47 @@
 """Models on disk, written and read by skops: nothing is ever unpickled.
 
-A skops file names the types that it is made of, and loading makes objects of these types only. The
-estimators of scikit-learn are trusted by skops itself. We add classes that scikit-learn defines for
-their insides (trees, for instance) and our own models. Whatever else a file names is refused until
-the user trusts it by name.
+A skops file names the types that it is made of, and loading makes objects of these types only. Those
+of ``storage.types`` are trusted. Whatever else a file names is refused until the user trusts it by
+name. What is loaded is not the file itself but what has been read of it and checked.
 """
 
 from __future__ import annotations
 
-import importlib
+import json
 import zipfile
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fedrelax.errors import FedRelaxError, listing
+from fedrelax.models.archive import array_member, closed, json_member, opened
+from fedrelax.storage.insides import check_insides
+from fedrelax.storage.trees import check_tree, damaged
+from fedrelax.storage.types import GENERATORS, LOADERS, TYPES, UNCHECKED
 from fedrelax.typing import Label
 
-OURS = ("fedrelax.models.", "fedrelax.losses.", "sklearn.")
-NEVER = ("sklearn.externals.", "sklearn.utils._testing", "sklearn.conftest", "sklearn.datasets.")
+SCHEMA = "schema.json"
+FIRST_PROTOCOL = 1
+"""Before it, skops named functions in another way."""
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a skops file says: the description of its objects, and the arrays by name."""
+
+    schema: State
+    members: dict[str, bytes]
+
+    def states(self) -> list[State]:
+        """Return the description of every object in the file."""
+        return list(_states(self.schema))
+
+    def data(self) -> bytes:
+        """Return a skops file that holds this and nothing else."""
+        text = json.dumps(self.schema).encode()
+        return closed({**self.members, SCHEMA: text})
 
 
 def to_bytes(model: Any) -> bytes:
@@ -29,21 +52,23 @@ def to_bytes(model: Any) -> bytes:
 
 
 def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
-    """Return the model in a skops file; types that are neither ours nor in ``trust`` are refused."""
-    from skops.io import get_untrusted_types, loads
+    """Return the model in a skops file; types that are neither listed nor in ``trust`` are refused."""
+    from skops.io import loads
 
-    named = list(get_untrusted_types(data=data))
-    refused = [name for name in named if name not in trust and not _is_ours(name)]
+    contents = _read(data)
+    refused = [name for name in _untrusted(contents) if name not in trust]
     if refused:
-        raise FedRelaxError(f"its types are not trusted: {', '.join(sorted(refused))}")
-    return loads(data, trusted=named)
+        raise FedRelaxError(f"its types are not trusted: {', '.join(refused)}")
+    for state in contents.states():
+        _check_state(state, contents.members)
+    model = loads(contents.data(), trusted=[*TYPES, *trust])
+    check_insides(model)
+    return model
 
 
 def types_in(data: bytes) -> list[str]:
     """Return the types in a skops file that a user has to trust by name."""
-    from skops.io import get_untrusted_types
-
-    return sorted(name for name in get_untrusted_types(data=data) if not _is_ours(name))
+    return _untrusted(_read(data))
 
 
 def refusal(labels: Iterable[Label], types: Iterable[str]) -> str:
@@ -57,27 +82,75 @@ def refusal(labels: Iterable[Label], types: Iterable[str]) -> str:
     )
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a model's file."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FedRelaxError(
-            f"{path} cannot be read ({error.strerror or error}); the result is not whole, so run "
-            "the fit again"
-        ) from error
+def _read(data: bytes) -> Contents:
+    """Read a skops file.
 
-
-def _is_ours(name: str) -> bool:
-    """Tell whether a name means a class that we or scikit-learn define under just that name.
-
-    Functions are no part of it, nor classes of others that a module of ours happens to import.
+    The numbers by which it says that two objects are one are left out: with them a file could show
+    one description to a check and another to the loader.
     """
-    if not name.startswith(OURS) or name.startswith(NEVER):
-        return False
-    module_name, _, class_name = name.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name, None)
-    except Exception:
-        return False
-    return isinstance(found, type) and found.__module__ == module_name
+    members = opened(data)
+    schema = json_member(members, SCHEMA)
+    protocol = schema.get("protocol")
+    if isinstance(protocol, bool) or not isinstance(protocol, int) or protocol < FIRST_PROTOCOL:
+        raise FedRelaxError(f"its skops file has the protocol {protocol!r}, which is not read")
+    for state in _states(schema):
+        state.pop("__id__", None)
+    return Contents(schema, members)
+
+
+def _states(value: Any) -> Iterator[State]:
+    """Yield every description of an object, at whatever depth."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if "__loader__" in part or "__class__" in part or "__id__" in part:
+                yield part
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+
+
+def _untrusted(contents: Contents) -> list[str]:
+    """Return the names that neither skops nor our list trusts, or not under this loader."""
+    from skops.io import get_untrusted_types
+
+    found = {name for name in get_untrusted_types(data=contents.data()) if name not in TYPES}
+    for state in contents.states():
+        loader, name = state.get("__loader__"), _name(state)
+        if loader not in LOADERS or TYPES.get(name, loader) != loader or name in UNCHECKED:
+            found.add(name)
+    return sorted(found)
+
+
+def _name(state: State) -> str:
+    return f"{state.get('__module__')}.{state.get('__class__')}"
+
+
+def _check_state(state: State, members: dict[str, bytes]) -> None:
+    """Check what would be used before it can be looked at as an object."""
+    loader = state["__loader__"]
+    if loader == "NdArrayNode" and state.get("type") == "numpy":
+        array_member(members, state["file"])
+    elif loader == "TreeNode":
+        arguments, content = state["__reduce__"]["args"], state["content"]
+        check_tree(_plain(arguments, members), _plain(content, members))
+    elif loader == "RandomGeneratorNode":
+        name = _plain(state["content"]["bit_generator"], members).get("bit_generator")
+        if name not in GENERATORS:
+            raise FedRelaxError(f"its random generator is of the kind {name!r}, which is not known")
+
+
+def _plain(state: State, members: dict[str, bytes]) -> Any:
+    """Return numbers, texts, arrays and containers of them from their description."""
+    loader = state["__loader__"]
+    if loader == "JsonNode":
+        return json.loads(state["content"])
+    if loader in ("TupleNode", "ListNode"):
+        return tuple(_plain(item, members) for item in state["content"])
+    if loader == "DictNode":
+        return {key: _plain(item, members) for key, item in state["content"].items()}
+    if loader == "NdArrayNode" and state["type"] == "numpy":
+        found = array_member(members, state["file"])
+        return found if state["__class__"] == "ndarray" else found[()]
+    raise damaged(f"a part of it is a {_name(state)}")

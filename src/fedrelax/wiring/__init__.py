@@ -6,7 +6,7 @@ from fedrelax.wiring.discover import Discover
 from fedrelax.wiring.reweight import Reweight
 from fedrelax.wiring.rewire import Rewire
 
-__all__ = ["Discover", "Reweight", "Rewire", "View", "Wiring", "as_wiring"]
+__all__ = ["Discover", "Reweight", "Rewire", "View", "Wiring", "as_wiring", "wiring_name"]
 
 WIRINGS: dict[str, type[Wiring]] = {
     "rewire": Rewire,
@@ -15,15 +15,15 @@ WIRINGS: dict[str, type[Wiring]] = {
 }
 
 
-def as_wiring(given: str | Wiring) -> Wiring | None:
-    """Return the wiring of a name, or the object itself; None for "fixed".
+def as_wiring(given: str | Wiring | None) -> Wiring | None:
+    """Return the wiring of a name, or the object itself; None, too, for "fixed".
 
     >>> as_wiring("fixed"), as_wiring("rewire").name
     (None, 'rewire')
     """
     if isinstance(given, Wiring):
         return given
-    if given == "fixed":
+    if given is None or given == "fixed":
         return None
     if not isinstance(given, str) or given not in WIRINGS:
         known = ("fixed", *WIRINGS, "auto")
@@ -32,3 +32,9 @@ def as_wiring(given: str | Wiring) -> Wiring | None:
             f"{did_you_mean(given, known)}"
         )
     return WIRINGS[given]()
+
+
+def wiring_name(given: str | Wiring | None) -> str:
+    """Return how tables call a wiring."""
+    wiring = as_wiring(given)
+    return "fixed" if wiring is None else wiring.name

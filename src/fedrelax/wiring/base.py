@@ -22,13 +22,10 @@ USUAL = 2
 class View(Protocol):
     """What a wiring may see: the graph as given, and how far predictions are apart."""
 
-    @property
-    def given(self) -> Any:
-        """The graph that the user gave, a symmetric CSR matrix."""
-
-    @property
-    def edges(self) -> Any:
-        """The graph of the last rounds, the same kind of matrix."""
+    given: Any
+    """The graph that the user gave, a symmetric CSR matrix."""
+    edges: Any
+    """The graph of the last rounds, the same kind of matrix."""
 
     def discrepancies(self, edges: Any) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix: node i's own view of neighbour j."""

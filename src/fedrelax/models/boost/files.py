@@ -1,4 +1,7 @@
-"""Boosted models on disk: a zip of the library's own model file and JSON. Nothing runs on loading."""
+"""Boosted models on disk: a zip of the library's own model file and JSON. Nothing runs on loading.
+
+A library may crash on a file that is not its own; ``storage.child`` tries foreign files first.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
+from fedrelax.models.archive import json_member, member, opened
 from fedrelax.models.boost.classifier import BoostedClassifier, CodedClassifier
 from fedrelax.models.boost.libraries import package_of
 
@@ -67,8 +71,8 @@ def to_bytes(model: Any) -> bytes:
 
 def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
     """Return the model in a zip file."""
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        about, content = json.loads(file.read(ABOUT)), file.read(MODEL)
+    members = opened(data)
+    about, content = json_member(members, ABOUT), member(members, MODEL)
     package, name = about["library"], about["class"]
     if name not in KNOWN.get(package, ()):
         raise FedRelaxError(f"its file names {package}.{name}, which is no boosted model")

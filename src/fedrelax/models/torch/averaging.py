@@ -13,8 +13,9 @@ from fedrelax.models.torch.batching import batch_key
 from fedrelax.models.torch.description import TorchModel
 from fedrelax.models.torch.node import TorchNode
 from fedrelax.models.torch.stack import Stack, train_stack
-from fedrelax.models.torch.state import Trained, one_thread
+from fedrelax.models.torch.state import Trained
 from fedrelax.models.torch.training import started, train
+from fedrelax.threads import one_torch_thread
 from fedrelax.typing import FloatArray
 
 Tensor = Any
@@ -36,7 +37,7 @@ class Averaging:
         self._shares = self._shares.to(model.place())
         self._seed = seed
         self._fits = 0
-        with one_thread():
+        with one_torch_thread():
             self.nets = [started(model, task, rows, seed) for rows in problems]
         self._at_once = batch_key(model, problems[0].X, task) is not None and len(problems) > 1
         self._memory: dict[str, Any] = {}
@@ -56,7 +57,7 @@ class Averaging:
         self.nets = [net.without_optimizer() for net in trained]
 
     def _together(self, nets: list[Trained]) -> list[Trained]:
-        with one_thread():
+        with one_torch_thread():
             stack = replace(Stack.of(nets, self._task), fits=self._fits)
             after = train_stack(self._model, stack, self._problems, self._memory)
             return [after.trained(place) for place in range(after.n)]

@@ -13,8 +13,8 @@ from fedrelax.models.base import Task
 from fedrelax.models.torch.building import shaped_output
 from fedrelax.models.torch.description import TorchModel
 from fedrelax.models.torch.forward import forward_of
-from fedrelax.models.torch.state import one_thread
 from fedrelax.models.torch.training import new_module
+from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray
 
 Tensor = Any
@@ -69,7 +69,7 @@ def _decided(model: TorchModel, X: AnyArray, task: Task) -> Decision:
     known = _decisions.setdefault(model, {})
     asked = (id(module), common)
     if asked not in known:
-        with one_thread():
+        with one_torch_thread():
             net = new_module(model, task, X, seed=0)
             reason = _reason(model, net, X, task)
         key = None if reason else (structure(net), common)

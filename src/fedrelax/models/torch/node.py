@@ -12,8 +12,9 @@ from fedrelax.models.torch.building import name_of
 from fedrelax.models.torch.description import TorchModel
 from fedrelax.models.torch.packing import pack
 from fedrelax.models.torch.stack import Stack, train_stack
-from fedrelax.models.torch.state import Trained, one_thread
+from fedrelax.models.torch.state import Trained
 from fedrelax.models.torch.training import new_module, started, train
+from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray, FloatArray
 
 
@@ -110,7 +111,7 @@ class TorchNode(BatchedModel):
     ) -> list[TorchNode]:
         """Return all nets after one more fit, their weights in one stack."""
         model, task = models[0]._model, models[0].task
-        with one_thread():
+        with one_torch_thread():
             stack = _common_stack(models) if model.warm_start or continued else None
             if stack is None:
                 nets = [
@@ -131,7 +132,7 @@ class TorchNode(BatchedModel):
         """Return all answers of one forward pass."""
         stack = _common_stack(models)
         assert stack is not None
-        with one_thread():
+        with one_torch_thread():
             packed = pack(inputs, stack.scaling, stack.flat, memory, "asked")
             return packed.dealt(*stack.answers(packed))
 

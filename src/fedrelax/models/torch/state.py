@@ -17,6 +17,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import Task
 from fedrelax.models.torch.building import shaped_output
 from fedrelax.models.torch.scaling import Scaling
+from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray, FloatArray
 
 Tensor = Any
@@ -53,7 +54,7 @@ class Trained:
         like = next(self.module.parameters())
         rows = torch.as_tensor(np.asarray(X), dtype=like.dtype, device=like.device)
         self.module.eval()
-        with torch.no_grad(), one_thread():
+        with torch.no_grad(), one_torch_thread():
             parts = [
                 outputs(self.module, self.scaling, part, task) for part in rows.split(ROWS_AT_ONCE)
             ]
@@ -87,20 +88,6 @@ def keep_freed_memory() -> None:
     Other libraries have other rules, and lose nothing.
     """
     np.empty(31 * 2**20, dtype=np.uint8)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute with one thread: sums in another order would change the last digits."""
-    before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

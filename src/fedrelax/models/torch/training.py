@@ -18,7 +18,8 @@ from fedrelax.models.torch.building import tried
 from fedrelax.models.torch.description import TorchModel
 from fedrelax.models.torch.objective import weighted
 from fedrelax.models.torch.scaling import Scaling
-from fedrelax.models.torch.state import Trained, one_thread, outputs, seeded
+from fedrelax.models.torch.state import Trained, outputs, seeded
+from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray
 
 Tensor = Any
@@ -109,7 +110,7 @@ def train(
     model: TorchModel, task: Task, terms: Sequence[Rows], before: Trained | None, seed: int
 ) -> Trained:
     """Return the net after one more fit; ``before`` stays as it is."""
-    with one_thread():
+    with one_torch_thread():
         net = started(model, task, terms[0], seed) if before is None else before.copied()
         problem = Problem.of(terms, model)
         optimizer, schedule = resumed(model, net, net.module.parameters())

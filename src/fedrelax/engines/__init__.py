@@ -1,0 +1,21 @@
+"""Engines: ways to compute the same rounds, each for the networks that it serves."""
+
+from fedrelax.engines.base import Engine, Settings, Unsuited, losses_of
+from fedrelax.engines.dispatch import ENGINES, NAMES, engine_for, prepare
+from fedrelax.engines.linear.engine import LinearEngine
+from fedrelax.engines.sites.engine import SiteEngine
+from fedrelax.engines.softmax.engine import SoftmaxEngine
+
+__all__ = [
+    "ENGINES",
+    "NAMES",
+    "Engine",
+    "LinearEngine",
+    "Settings",
+    "SiteEngine",
+    "SoftmaxEngine",
+    "Unsuited",
+    "engine_for",
+    "losses_of",
+    "prepare",
+]

@@ -1,0 +1,109 @@
+"""The contract of an engine: a way to compute the rounds, for the networks that it serves."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, Protocol
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.losses import Loss, get_loss
+from fedrelax.models import LocalModel
+from fedrelax.network import Network
+from fedrelax.runtime import Distillation, Steps
+from fedrelax.typing import Label
+from fedrelax.wiring import Wiring
+
+
+class Settings(Protocol):
+    """What an engine reads of ``solvers.FedRelax``, where it is explained."""
+
+    alpha: float
+    loss: str | Loss | None
+    discrepancy: str | Loss | None
+    rounds: int | None
+    tol: float | None
+    patience: int | None
+    objective: str
+    order: str
+    damping: float
+    weighting: str
+    distillation: Distillation | None
+    continued: bool
+    collapse: bool
+    first_exchange: str
+    wiring: Wiring | None
+    n_jobs: int | None
+    random_state: int | None
+
+
+class Unsuited(FedRelaxError):  # noqa: N818 - a reason, not a fault
+    """An engine cannot serve this network, or not as exactly as the models themselves."""
+
+    def __init__(self, engine: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"the {engine} engine does not apply: {reason}; use engine='auto' or engine='sites'"
+        )
+
+
+class Engine(Steps):
+    """Holds the nodes of a network while the loop runs its rounds. All engines give the same result.
+
+    ``refusal`` is asked first and is cheap. What only shows when the arrays are there is refused by
+    ``of``, with ``Unsuited``.
+    """
+
+    name: ClassVar[str]
+    usual_rounds: ClassVar[int] = 20
+    """The most rounds where none are given."""
+    settles: ClassVar[bool] = False
+    """Whether rounds are cheap and lead to one point, wherever they start."""
+    at_rest = False
+
+    @classmethod
+    def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
+        """Return the part of ``refusal`` that can be told before there are rows.
+
+        ``kind`` is "regression" or "classification", ``models`` the nodes' unfitted models. A model
+        that many nodes share is looked at once.
+        """
+        return None
+
+    @classmethod
+    @abstractmethod
+    def refusal(cls, network: Network, settings: Settings) -> str | None:
+        """Return why this engine does not serve the network, naming the node, or None."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, network: Network, settings: Settings) -> Engine:
+        """Return an engine ready to run on a network that ``refusal`` has let pass."""
+
+    def working(self) -> AbstractContextManager[None]:
+        """Return a context in which rounds can run."""
+        return nullcontext()
+
+    @property
+    @abstractmethod
+    def local_models(self) -> Mapping[Label, LocalModel]:
+        """The present models."""
+
+    @property
+    @abstractmethod
+    def alone_models(self) -> Mapping[Label, LocalModel]:
+        """The models of nodes that were trained on their own rows only."""
+
+
+def losses_of(settings: Settings, kind: str) -> tuple[Loss, Loss]:
+    """Return the loss on own rows and the one across edges."""
+    loss = get_loss(settings.loss, kind)
+    if settings.discrepancy is None:
+        return loss, loss
+    return loss, get_loss(settings.discrepancy, kind, "discrepancy")
+
+
+def coupling_factor(settings: Settings) -> float:
+    """Return the factor of GTV in what the rounds minimise: alpha, or half of it for the paper's."""
+    return float(settings.alpha) * (1.0 if settings.objective == "gtvmin" else 0.5)

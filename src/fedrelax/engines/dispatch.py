@@ -1,0 +1,43 @@
+"""Which engine runs: the first that does not refuse."""
+
+from __future__ import annotations
+
+from fedrelax.engines.base import Engine, Settings, Unsuited
+from fedrelax.engines.linear.engine import LinearEngine
+from fedrelax.engines.sites.engine import SiteEngine
+from fedrelax.engines.softmax.engine import SoftmaxEngine
+from fedrelax.errors import FedRelaxError
+from fedrelax.network import Network
+
+ENGINES: tuple[type[Engine], ...] = (LinearEngine, SoftmaxEngine, SiteEngine)
+"""From the most special to the one that serves any models."""
+NAMES = ("auto", *(engine.name for engine in ENGINES))
+
+
+def engine_for(name: str, network: Network, settings: Settings) -> type[Engine]:
+    """Return the engine of this name, or with "auto" the first that does not refuse at first sight."""
+    for kind in ENGINES[:-1]:
+        if name in ("auto", kind.name) and kind.refusal(network, settings) is None:
+            return kind
+    return ENGINES[-1]
+
+
+def prepare(name: str, network: Network, settings: Settings) -> Engine:
+    """Return the engine of this name, or with "auto" the first that does not refuse.
+
+    All give the same result: the choice is one of time.
+    """
+    for kind in ENGINES:
+        if name not in ("auto", kind.name):
+            continue
+        reason = kind.refusal(network, settings)
+        if reason is None:
+            try:
+                return kind.of(network, settings)
+            except Unsuited as unsuited:
+                reason = unsuited.reason
+        if kind is ENGINES[-1]:
+            raise FedRelaxError(reason)
+        if name == kind.name:
+            raise Unsuited(name, reason)
+    raise AssertionError(f"no engine is called {name!r}")

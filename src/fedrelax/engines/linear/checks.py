@@ -1,0 +1,123 @@
+"""Does the linear engine apply? One sentence if it does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LinearRegression, Ridge
+
+from fedrelax.engines.base import Settings, losses_of
+from fedrelax.errors import FedRelaxError
+from fedrelax.losses import Squared
+from fedrelax.models import LinearModel, LocalModel, ScikitModel, SoftmaxModel, Task, adapt
+from fedrelax.models.linear import LinearNode
+from fedrelax.network import Network
+from fedrelax.typing import FloatArray, Label
+
+EXACT_SOLVERS = ("auto", "svd", "cholesky")
+"""Settings of ``Ridge(solver=)`` that do not stop early."""
+
+
+def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
+    """Return what in the settings or in which node's model is not linear least squares."""
+    if kind != "regression":
+        return f"the task is {kind}"
+    for name, loss in zip(("loss", "discrepancy"), losses_of(settings, kind), strict=True):
+        if not isinstance(loss, Squared):
+            return f"{name}={loss.name!r} is not squared"
+    if settings.distillation is not None:
+        return "distillation rows are drawn afresh in every round"
+    return reason_in_models(models)
+
+
+def reason_in_models(models: Mapping[Label, Any]) -> str | None:
+    """Return which node's model is not linear least squares, or unlike the others."""
+    seen: set[int] = set()
+    first: tuple[Label, bool] | None = None
+    for label, model in models.items():
+        if id(model) in seen:
+            continue
+        seen.add(id(model))
+        reason = _reason_in_model(model)
+        if reason is not None:
+            return f"node {label!r}: {reason}"
+        intercept = bool(model.fit_intercept)
+        if first is None:
+            first = label, intercept
+        elif intercept != first[1]:
+            return (
+                f"node {label!r} has fit_intercept={intercept} and node {first[0]!r} has "
+                f"fit_intercept={first[1]}"
+            )
+    return None
+
+
+def reason_in_rows(network: Network) -> str | None:
+    """Return which node's rows are not rows of features."""
+    for node in network:
+        if node.X.ndim != 2:
+            return f"node {node.label!r}: its rows have the shape {node.X.shape[1:]}"
+    return None
+
+
+def ridge_of(model: Any, features: int) -> FloatArray:
+    """Return the factor of each ``coef^2`` next to a sum over own rows of weight 1."""
+    if isinstance(model, LinearModel | SoftmaxModel):
+        return model.penalties(features)
+    return np.full(features, float(model.alpha) if isinstance(model, Ridge) else 0.0)
+
+
+def minimum_norm_of(model: Any) -> str | None:
+    """Return the norm that the model minimises where its rows leave weights open."""
+    if isinstance(model, LinearModel):
+        return "all" if model.fit_intercept else "coefficients"
+    return "coefficients" if isinstance(model, LinearRegression) else None
+
+
+def _reason_in_model(model: Any) -> str | None:
+    check = _CHECKS.get(type(model))
+    if check is None:
+        return f"{type(model).__name__} is not LinearRegression, Ridge or LinearModel"
+    try:
+        adapted: LocalModel = adapt(model, Task("regression", 1))
+    except FedRelaxError as error:
+        return str(error)
+    if type(adapted) not in (ScikitModel, LinearNode):
+        return f"{type(model).__name__} has an adapter of its own, {type(adapted).__name__}"
+    reason = check(model)
+    return None if reason is None else f"{type(model).__name__} has {reason}"
+
+
+def _least_squares(model: LinearRegression) -> str | None:
+    return "positive=True" if model.positive else None
+
+
+def _ridge(model: Ridge) -> str | None:
+    if model.positive:
+        return "positive=True"
+    if model.solver not in EXACT_SOLVERS:
+        return f"solver={model.solver!r}, which stops at a tolerance of its own"
+    return _penalty("alpha", model.alpha)
+
+
+def _ours(model: LinearModel) -> str | None:
+    if not (model.loss == "squared" or isinstance(model.loss, Squared)):
+        return f"loss={model.loss!r}"
+    return _penalty("ridge", model.ridge)
+
+
+def _penalty(name: str, value: Any) -> str | None:
+    if isinstance(value, Real) and 0 <= float(value) < math.inf:
+        return None
+    return f"{name}={value!r}, not one number of at least 0"
+
+
+_CHECKS: dict[type, Callable[[Any], str | None]] = {
+    LinearRegression: _least_squares,
+    Ridge: _ridge,
+    LinearModel: _ours,
+}

@@ -1,0 +1,228 @@
+"""The engine for networks of least-squares models: arrays over all nodes instead of sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from fedrelax.engines.base import Engine, Settings, coupling_factor
+from fedrelax.engines.linear.accelerate import solve_accelerated, solve_conjugate
+from fedrelax.engines.linear.checks import reason_in_rows, refusal_of
+from fedrelax.engines.linear.plain import SequentialRounds
+from fedrelax.engines.linear.preparation import Prepared
+from fedrelax.engines.linear.safety import check_safe
+from fedrelax.engines.linear.update import ExactUpdate
+from fedrelax.models import LocalModel
+from fedrelax.network import Network
+from fedrelax.runtime import NodeMeasures
+from fedrelax.typing import FloatArray, Label
+
+RESIDUAL = 1e-8
+"""``|b - K w| / |b|`` at which a run without a number of rounds is at rest, unless ``tol`` is given."""
+MOST_ROUNDS = 2000
+"""Accelerated rounds after which a run gives up."""
+
+
+class ArrayEngine(Engine):
+    """Models W and messages V, (n, d, q): what all engines of linear models share.
+
+    A node's message is its model, ``v <- (1 - damping) w + damping v``: predictions on public rows
+    are linear in it. ``factor`` is alpha, or alpha / 2 for the paper's objective.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        start: FloatArray,
+        factor: float,
+        *,
+        damping: float = 0.0,
+        zeros_first: bool = False,
+    ) -> None:
+        self.labels = prepared.network.labels
+        self.given = self.edges = prepared.measures.edges
+        self.W = start
+        self.V: FloatArray | None = None
+        self._prepared, self._factor = prepared, factor
+        self._damping, self._zeros_first = damping, zeros_first
+        self._measures = self._on_given = prepared.measures
+        self._change: FloatArray | None = None
+
+    def start(self) -> None:
+        """Begin with the models that were given."""
+
+    def share(self, round: int) -> None:
+        """Let every node send its model's predictions."""
+        old, new = self.V, self.W
+        if round == 0 and self._zeros_first:
+            new = np.zeros_like(new)
+        if old is not None and self._damping:
+            new = (1 - self._damping) * new + self._damping * old
+        self._change = None if old is None else new - old
+        self.V = new
+
+    def measure(self) -> NodeMeasures:
+        """Return the numbers of the present models."""
+        assert self.V is not None
+        return self._measures(self.W, self.V, self._factor, self._change)
+
+    def snapshot(self) -> tuple[Any, FloatArray]:
+        """Return the graph and the models."""
+        return self.edges, self.W
+
+    def restore(self, state: tuple[Any, FloatArray]) -> None:
+        """Take earlier models and their graph back and share their predictions."""
+        edges, self.W = state
+        if edges is not self.edges:
+            self.rewire(edges)
+        self.V = None
+        self.share(-1)
+
+    def settle(self, round: int) -> None:
+        """Go on: these models settle from wherever they are."""
+
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph."""
+        self.edges = edges
+        self._measures = self._measures.on(edges)
+
+    def embedding(self) -> FloatArray:
+        """Return every node's message so that squared distances are mean squared differences."""
+        assert self.V is not None
+        return self._measures.variation.embedding(self.V)
+
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return node i's loss on its own rows under neighbour j's model.
+
+        Answers on public rows determine a linear model, so i can know what j would say of its rows.
+        """
+        assert self.V is not None
+        return self._measures.losses_of_others(edges, self.V)
+
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
+        assert self.V is not None
+        measures = self._on_given if edges is self.given else self._measures.on(edges)
+        return measures.variation.edges(self.W, self.V)
+
+    @property
+    def weights(self) -> FloatArray:
+        """The present models (n, d, q) in the user's features, the intercept last."""
+        return self._prepared.coordinates.back(self.W)
+
+    @property
+    def local_models(self) -> Mapping[Label, LocalModel]:
+        """The present models, made when asked for."""
+        return self._prepared.network.fitted(self.weights)
+
+    @property
+    def alone_models(self) -> Mapping[Label, LocalModel]:
+        """Every node's model of its own rows, made when asked for."""
+        return self._prepared.network.fitted(self._prepared.coordinates.back(self._prepared.alone))
+
+
+class LinearEngine(ArrayEngine):
+    """``w_i <- (H_i + R_i + alpha S_i)^-1 (b_i + alpha sum_j A_ij Q_j v_j)`` for all nodes."""
+
+    name = "linear"
+    usual_rounds, settles = 200, True
+
+    def __init__(self, prepared: Prepared, exact: ExactUpdate, settings: Settings) -> None:
+        super().__init__(
+            prepared,
+            prepared.alone,
+            coupling_factor(settings),
+            damping=float(settings.damping),
+            zeros_first=settings.first_exchange == "zeros",
+        )
+        self._exact = exact
+        self._sequential = settings.order == "sequential"
+        self._passes: SequentialRounds | None = None
+
+    @classmethod
+    def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
+        """Serve squared error and models that minimise it exactly."""
+        return refusal_of(kind, models, settings)
+
+    @classmethod
+    def refusal(cls, network: Network, settings: Settings) -> str | None:
+        """Serve squared error, models that minimise it exactly, and rows of features."""
+        reason = cls.refusal_of(network.kind, network.distinct_models, settings)
+        return reason or reason_in_rows(network)
+
+    @classmethod
+    def of(cls, network: Network, settings: Settings) -> LinearEngine:
+        """Form and invert the nodes' matrices; refuse what would cost digits or memory."""
+        straight = goes_straight(settings)
+        prepared = Prepared.of(network, settings.weighting, system_of(settings), straight=straight)
+        exact = prepared.exact(float(settings.alpha), system_of(settings), fused=straight)
+        check_safe(prepared.network, prepared.coordinates, prepared.apart, exact)
+        kind = FixedPointEngine if straight else LinearEngine
+        return kind(prepared, exact, settings)
+
+    def rewire(self, edges: Any) -> None:
+        """Factorise anew for another graph."""
+        super().rewire(edges)
+        self._exact = self._exact.on(edges)
+        self._passes = None
+
+    def update(self, round: int) -> int:
+        """Take the argmin at every node, at once or one after the other; W is replaced."""
+        exact = self._exact
+        if exact.coupling.alpha == 0:
+            return 1
+        assert self.V is not None
+        if not self._sequential:
+            s = exact.coupling(self.V, np.empty_like(self.V), exact.problem.moment)
+            self.W = exact.models(s)
+            return 1
+        if self._passes is None:
+            self._passes = SequentialRounds(exact, self.V, damping=self._damping)
+        self._passes.step()
+        self.W = self._passes.models
+        return 1
+
+
+class FixedPointEngine(LinearEngine):
+    """One update goes to the fixed point: conjugate gradients, or an accelerated iteration."""
+
+    usual_rounds = MOST_ROUNDS
+
+    def __init__(self, prepared: Prepared, exact: ExactUpdate, settings: Settings) -> None:
+        super().__init__(prepared, exact, settings)
+        self._tol = RESIDUAL if settings.tol is None else float(settings.tol)
+
+    def update(self, round: int) -> int:
+        """Solve to a relative residual of ``tol``, from the messages of round 0.
+
+        Where the rows of all nodes together leave weights open, the fixed point depends on the start;
+        these methods and plain rounds keep the same part of it.
+        """
+        exact = self._exact
+        if exact.coupling.alpha == 0:
+            self.at_rest = True
+            return 1
+        symmetric = exact.problem.common is not None or exact.coupling.symmetric
+        solve = solve_conjugate if symmetric else solve_accelerated
+        found = solve(exact, self.V, tol=self._tol, max_rounds=MOST_ROUNDS)
+        self.W, self.at_rest = found.models, found.converged
+        return found.rounds
+
+
+def goes_straight(settings: Settings) -> bool:
+    """Tell whether only the fixed point is asked for: no number of rounds, nothing on the way."""
+    return (
+        settings.rounds is None
+        and settings.wiring is None
+        and settings.patience is None
+        and not settings.damping
+        and settings.order == "simultaneous"
+        and (settings.tol is None or settings.tol > 0)
+    )
+
+
+def system_of(settings: Any) -> Literal["paper", "symmetric"]:
+    """Return the system whose solution is the fixed point."""
+    return "symmetric" if settings.objective == "gtvmin" else "paper"

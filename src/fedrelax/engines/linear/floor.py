@@ -1,0 +1,64 @@
+"""How near a round comes to the memory limit: its time against a copy of the bytes it must move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrelax.engines.linear.plain import SimultaneousRounds
+from fedrelax.engines.linear.update import ExactUpdate
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Bytes that one round must move, and the median seconds of a round and of a copy of them."""
+
+    bytes_moved: int
+    round_seconds: float
+    copy_seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """Round time divided by copy time."""
+        return self.round_seconds / self.copy_seconds
+
+
+def round_bytes(update: ExactUpdate) -> int:
+    """Return the bytes that an exact round must move at least.
+
+    Read once: the nodes' matrices, the graph, b and the last round's vectors; written once: the new
+    vectors. Intermediate vectors are not counted.
+    """
+    problem = update.problem
+    matrices = update.inverse.nbytes if update.fused is None else update.fused.nbytes
+    if update.coupling.symmetric and problem.public is not None:
+        matrices += problem.public.nbytes
+    return int(matrices + update.coupling.exchange.nbytes + 3 * problem.moment.nbytes)
+
+
+def median_seconds(action: Callable[[], object], repeats: int) -> float:
+    """Return the median time of one call, after one call to warm up."""
+    action()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def copy_seconds(n_bytes: int, repeats: int = 7) -> float:
+    """Return the median time of one memcpy of ``n_bytes``, both arrays touched beforehand."""
+    source = np.ones(n_bytes, dtype=np.uint8)
+    target = np.zeros_like(source)
+    return median_seconds(lambda: np.copyto(target, source), repeats)
+
+
+def measure_floor(update: ExactUpdate, *, repeats: int = 7) -> Floor:
+    """Time exact simultaneous rounds and the memcpy floor in one run, one after the other."""
+    rounds = SimultaneousRounds(update)
+    moved = round_bytes(update)
+    return Floor(moved, median_seconds(rounds.step, repeats), copy_seconds(moved, repeats))

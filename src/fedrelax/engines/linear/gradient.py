@@ -1,0 +1,115 @@
+"""Gradient steps of all nodes at once: plain, and RMSprop with the paper's constants."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedrelax.engines.linear.problem import LinearProblem
+from fedrelax.engines.linear.rmsprop import RMSprop
+from fedrelax.engines.linear.update import NeighbourTerms, System, node_matrices
+from fedrelax.errors import FedRelaxError
+from fedrelax.typing import AnyArray
+
+
+class GradientRounds:
+    """One gradient step per node and round, from the neighbours' models of the last round.
+
+    paper: ``g_i = 2 [(H_i + R_i + alpha S_i) w_i - b_i - alpha sum_j A_ij Q_j w_j]``;
+    symmetric: the gradient of GTVMin.
+
+    rule "plain": ``w <- w - rate g``. rule "rmsprop": ``v <- c v + (1-c) g^2``,
+    ``w <- w - rate g / (sqrt(v) + eps)``, v zero at first. ``first_exchange`` "zeros" takes the
+    neighbours' predictions as zero in round one, as the authors' code does; "models" takes the
+    initial models' predictions, as the paper says.
+
+    With one common public set no d x d matrix per node is formed: ``alpha (L W) Q`` with the
+    Laplacian L of the graph does the coupling and ``H_i`` may stay in row form.
+    """
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        alpha: float,
+        initial: npt.ArrayLike | None = None,
+        *,
+        rule: Literal["rmsprop", "plain"] = "rmsprop",
+        rate: float = 0.01,
+        smoothing: float = 0.99,
+        epsilon: float = 1e-8,
+        first_exchange: Literal["models", "zeros"] = "models",
+        system: System = "paper",
+    ) -> None:
+        if rule not in ("rmsprop", "plain"):
+            raise FedRelaxError(f"rule: expected 'rmsprop' or 'plain', found {rule!r}")
+        if first_exchange not in ("models", "zeros"):
+            raise FedRelaxError(
+                f"first_exchange: expected 'models' or 'zeros', found {first_exchange!r}"
+            )
+        self.problem = problem
+        self.rate = rate
+        self.rounds = 0
+        self._silent = first_exchange == "zeros"
+        self.W = problem.stored(initial)
+        self._half, self._work = np.empty_like(self.W), np.empty_like(self.W)
+        self._rmsprop = None
+        if rule == "rmsprop":
+            self._rmsprop = RMSprop(self.W, rate, smoothing, epsilon)
+        self._join(NeighbourTerms(problem, alpha, system))
+        self._has_ridge = bool(problem.ridge.any())
+        self._ridge = problem.ridge[:, :, None]
+        if self._has_ridge:
+            self._ridge = self._ridge.astype(problem.dtype)
+
+    def _join(self, coupling: NeighbourTerms) -> None:
+        problem = self.problem = coupling.problem
+        self.coupling = coupling
+        self._matrix = None if problem.public is None else node_matrices(coupling)
+        self._degree = problem.degree.astype(problem.dtype)[:, None, None]
+
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph; models and the step rule's memory stay."""
+        old = self.coupling
+        self._join(NeighbourTerms(self.problem.on(edges), old.alpha, old.system))
+
+    def _half_gradient(self) -> AnyArray:
+        """Return ``g / 2``."""
+        problem, W, out, work = self.problem, self.W, self._half, self._work
+        silent, self._silent = self._silent, False
+        if self._matrix is not None:
+            if silent:
+                np.copyto(out, problem.moment)
+            else:
+                self.coupling(W, out, problem.moment)
+            np.matmul(self._matrix, W, out=work)
+            return np.subtract(work, out, out=out)
+        np.multiply(self._degree, W, out=work)
+        if not silent:
+            work -= self.coupling.exchange(W, out)
+        self.coupling.on_public(work, out)
+        out += problem.own.apply(W, work)
+        if self._has_ridge:
+            out += np.multiply(self._ridge, W, out=work)
+        out -= problem.moment
+        return out
+
+    def step(self) -> None:
+        """Run one round."""
+        half = self._half_gradient()
+        if self._rmsprop is not None:
+            self._rmsprop(self.W, half)
+        else:
+            half *= 2 * self.rate
+            self.W -= half
+        self.rounds += 1
+
+    def gradient(self) -> AnyArray:
+        """Return the gradient at the current models, in the given order of nodes."""
+        return self.problem.given(2 * self._half_gradient())
+
+    @property
+    def models(self) -> AnyArray:
+        """All models (n, d, q) in the given order of nodes."""
+        return self.problem.given(self.W)

@@ -1,0 +1,105 @@
+"""How much memory a network of linear models needs, asked before any of it is taken."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedrelax.errors import FedRelaxError
+
+Public = Literal["common", "per-node"]
+Method = Literal["rounds", "accelerated", "conjugate", "gradient"]
+BUFFERS = 64 << 20
+"""Room for the buffers in which products and inverses are formed."""
+_VECTORS: dict[str, int] = {"rounds": 4, "accelerated": 30, "conjugate": 8, "gradient": 5}
+
+
+def problem_bytes(
+    n: int,
+    d: int,
+    q: int,
+    n_edges: int,
+    *,
+    m: int | None = None,
+    m_pub: int | None = None,
+    dtype: npt.DTypeLike = np.float64,
+) -> int:
+    """Return the bytes of a stored problem; ``m_pub`` None means one common public set."""
+    size = np.dtype(dtype).itemsize
+    own = n * min(d, d if m is None else m) * d * size
+    public = d * d * 8 if m_pub is None else n * min(d, m_pub) * d * size
+    graph = 2 * n_edges * (size + 4) + 4 * n
+    return own + public + graph + n * d * q * size + n * (8 * q + 8 * d + 24)
+
+
+def estimate_bytes(
+    n: int,
+    d: int,
+    q: int,
+    n_edges: int,
+    *,
+    public: Public = "common",
+    m: int | None = None,
+    m_pub: int | None = None,
+    dtype: npt.DTypeLike = np.float64,
+    method: Method = "rounds",
+) -> int:
+    """Return the peak bytes of building and solving a problem, without the caller's own arrays.
+
+    ``n_edges`` counts each edge once, ``d`` includes the intercept; ``m`` and ``m_pub`` are the
+    most rows of a node, and None means "at least d". On top of the stored problem come one inverse
+    (n, d, d) for exact updates, a second operator of that size with per-node public sets, and the
+    iteration's vectors (n, d, q).
+
+    >>> round(estimate_bytes(1_000_000, 10, 1, 5_000_000, method="conjugate") / 1e9, 1)
+    2.6
+    """
+    size = np.dtype(dtype).itemsize
+    common = public == "common"
+    rows = None if common else (d if m_pub is None else m_pub)
+    total = problem_bytes(n, d, q, n_edges, m=m, m_pub=rows, dtype=dtype)
+    matrices = int(method != "gradient") + int(not common and method != "conjugate")
+    return total + n * d * d * size * matrices + _VECTORS[method] * n * d * q * size + BUFFERS
+
+
+def available_bytes() -> int | None:
+    """Return the memory this process may still take, or None where the system does not say."""
+    found: list[int] = []
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(int(line.split()[1]) * 1024)
+    group = Path("/sys/fs/cgroup")
+    with suppress(OSError, ValueError):
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            found.append(int(limit) - int((group / "memory.current").read_text()))
+    if not found:
+        try:
+            found.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, OSError, ValueError):
+            return None
+    return max(0, min(found))
+
+
+def require_memory(
+    needed: int, *, n: int, d: int, common: bool, available: int | None = None
+) -> None:
+    """Refuse a problem that does not fit, with the estimate and what would make it fit."""
+    room = available_bytes() if available is None else available
+    if room is None or needed <= room:
+        return
+    ways = []
+    if not common:
+        ways.append("one common public set (stores one matrix instead of one per node)")
+    fewer = max(1, int(d * (room / needed) ** 0.5))
+    ways.append(f"about {fewer} features instead of {d}, or {int(n * room / needed):,} nodes")
+    raise FedRelaxError(
+        f"memory: {n:,} nodes with {d} features need about {needed / 1e9:.2f} GB, "
+        f"{room / 1e9:.2f} GB are available; what would make it fit: {'; '.join(ways)}"
+    )

@@ -1,0 +1,161 @@
+"""Rounds of exact updates: all nodes at once, or one after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedrelax.engines.linear.update import ExactUpdate
+from fedrelax.engines.linear.vectors import norm, scale_of
+from fedrelax.errors import FedRelaxError
+from fedrelax.typing import AnyArray, IntArray
+
+
+class SimultaneousRounds:
+    """The paper's order: every node answers its neighbours' models of the last round.
+
+    ``damping`` keeps that share of the old models: ``w <- (1 - damping) argmin + damping w``.
+    The start is zero models, or ``initial`` in the given order of nodes.
+    """
+
+    def __init__(
+        self, update: ExactUpdate, initial: npt.ArrayLike | None = None, *, damping: float = 0.0
+    ) -> None:
+        self.update = update
+        self.damping = _checked(damping)
+        self.rounds = 0
+        start = update.problem.stored(initial)
+        self._first = None if initial is None else start
+        self.s = start if initial is None else update.sources(start)
+        self._next = np.empty_like(self.s)
+        self._scale = scale_of(update.problem.moment)
+
+    def step(self) -> None:
+        """Run one round without measuring it."""
+        self._advance()
+        if self.damping:
+            self._next *= 1 - self.damping
+            self.s *= self.damping
+            self._next += self.s
+        self.s, self._next = self._next, self.s
+
+    def measured_step(self) -> float:
+        """Run one round; return the relative residual ``|b - K w| / |b|`` of the models before."""
+        self._advance()
+        change = np.subtract(self._next, self.s, out=self._next)
+        residual = norm(change) / self._scale
+        change *= 1 - self.damping
+        self.s += change
+        return residual
+
+    def _advance(self) -> None:
+        if self._first is None:
+            self.update.advance(self.s, self._next)
+        else:
+            self.update.coupling(self._first, self._next, self.update.problem.moment)
+            self._first = None
+        self.rounds += 1
+
+    @property
+    def models(self) -> AnyArray:
+        """All models (n, d, q) in the given order of nodes."""
+        if self._first is not None:
+            return self.update.problem.given(self._first)
+        return self.update.problem.given(self.update.models(self.s))
+
+
+class SequentialRounds:
+    """Gauss-Seidel order: node 0, 1, 2, ... as given, each answering the newest messages.
+
+    A node sends its new model, or with ``damping`` ``(1 - damping) argmin + damping last message``.
+    Nodes that do not wait for each other are updated together; the result is that of one node after
+    the other. On the symmetric objective every undamped update can only decrease the objective.
+    """
+
+    def __init__(
+        self, update: ExactUpdate, initial: npt.ArrayLike | None = None, *, damping: float = 0.0
+    ) -> None:
+        problem = update.problem
+        self.update = update
+        self.damping = _checked(damping)
+        self.rounds = 0
+        self.messages = problem.stored(initial)
+        self.W = self.messages.copy()
+        self.s = np.zeros_like(self.W)
+        self._sent = update.coupling.on_public(self.messages, np.empty_like(self.W))
+        self._scale = scale_of(problem.moment)
+        graph = update.coupling.exchange.graph
+        self._levels = [(nodes, graph[nodes]) for nodes in levels(graph, problem.order)]
+
+    def step(self) -> None:
+        """Run one pass over all nodes."""
+        update, problem = self.update, self.update.problem
+        for nodes, graph in self._levels:
+            s = problem.moment[nodes] + _sums(graph, self._sent)
+            if update.coupling.symmetric:
+                s += self._on_public(nodes, _sums(graph, self.messages))
+            self.s[nodes] = s
+            self.W[nodes] = new = update.inverse[nodes] @ s
+            if self.damping:
+                new = (1 - self.damping) * new + self.damping * self.messages[nodes]
+            self.messages[nodes] = new
+            self._sent[nodes] = self._on_public(nodes, new)
+        self.rounds += 1
+
+    def measured_step(self) -> float:
+        """Run one pass; return the relative residual ``|b - K w| / |b|`` of the models after it."""
+        self.step()
+        problem = self.update.problem
+        change = self.update.coupling(self.W, np.empty_like(self.W), problem.moment)
+        return norm(np.subtract(change, self.s, out=change)) / self._scale
+
+    def _on_public(self, nodes: AnyArray, W: AnyArray) -> AnyArray:
+        coupling, public = self.update.coupling, self.update.problem.public
+        if coupling.common is not None:
+            return coupling.common @ W
+        assert public is not None
+        return public.dense(nodes) @ W
+
+    @property
+    def models(self) -> AnyArray:
+        """All models (n, d, q) in the given order of nodes."""
+        return self.update.problem.given(self.W)
+
+
+def _checked(damping: float) -> float:
+    if not 0 <= damping < 1:
+        raise FedRelaxError(f"damping: expected a number in [0, 1), found {damping}")
+    return damping
+
+
+def _sums(graph: Any, values: AnyArray) -> AnyArray:
+    """Return the neighbour sums of the nodes whose rows of the graph are given."""
+    flat = graph @ values.reshape(len(values), -1)
+    return np.asarray(flat).reshape(graph.shape[0], *values.shape[1:])
+
+
+def levels(adjacency: Any, order: IntArray) -> list[IntArray]:
+    """Group stored nodes: a node comes after all its neighbours of smaller given number.
+
+    ``order`` maps a stored place to the given number. Nodes of one group share no edge.
+    """
+    n = adjacency.shape[0]
+    rows = np.repeat(np.arange(n), np.diff(adjacency.indptr))
+    later = order[adjacency.indices] > order[rows]
+    starts = np.concatenate([[0], np.cumsum(later)])[adjacency.indptr]
+    targets = adjacency.indices[later]
+    waiting = np.diff(adjacency.indptr) - np.diff(starts)
+    found = []
+    front = np.flatnonzero(waiting == 0)
+    while front.size:
+        found.append(front)
+        sizes = starts[front + 1] - starts[front]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        released, times = np.unique(
+            targets[np.repeat(starts[front], sizes) + within], return_counts=True
+        )
+        waiting[released] -= times
+        front = released[waiting[released] == 0]
+    return found

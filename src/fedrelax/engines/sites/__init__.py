@@ -1,0 +1,1 @@
+"""The engine for any mix of models: every node a site of its own."""

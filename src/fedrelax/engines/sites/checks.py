@@ -1,0 +1,74 @@
+"""Can every node's model minimise what is asked of it? One sentence if not."""
+
+from __future__ import annotations
+
+import warnings
+
+from fedrelax.engines.base import Settings, losses_of
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, listing
+from fedrelax.losses import requirement
+from fedrelax.models import LocalModel, adapt
+from fedrelax.network import Network
+from fedrelax.runtime import Coupling
+
+
+def coupling_of(settings: Settings, kind: str) -> Coupling:
+    """Return the settings as what a node needs to know of them."""
+    loss, discrepancy = losses_of(settings, kind)
+    return Coupling(
+        alpha=float(settings.alpha),
+        loss=loss,
+        discrepancy=discrepancy,
+        symmetric=settings.objective == "gtvmin",
+        weighting=settings.weighting,
+        collapse=settings.collapse,
+        distillation=settings.distillation,
+        continued=settings.continued,
+        damping=float(settings.damping),
+    )
+
+
+def reason_in_models(network: Network, settings: Settings) -> str | None:
+    """Return which node's model cannot take its rows or cannot minimise the pair of losses."""
+    for label, given in network.distinct_models.items():
+        try:
+            model = adapt(given, network.task)
+            model.check(network.nodes[label].X)
+        except FedRelaxError as error:
+            return f"node {label!r}: {error}"
+        reason = _reason_in_model(model, settings, network.kind)
+        if reason is not None:
+            return f"node {label!r}: {reason}"
+    return None
+
+
+def _reason_in_model(model: LocalModel, settings: Settings, kind: str) -> str | None:
+    loss, discrepancy = losses_of(settings, kind)
+    mixed = requirement(loss, discrepancy) == "gradients" and settings.alpha > 0
+    if mixed and not model.gradients:
+        return (
+            f"loss={loss.name!r} with discrepancy={discrepancy.name!r} needs a model that minimises "
+            f"a sum of two losses by gradients, and {model.name} fits weighted rows under one; use "
+            "one loss for both, or fedrelax.models.LinearModel"
+        )
+    asked = settings.loss is not None or settings.discrepancy is not None
+    if asked and model.fits is not None and loss.name not in model.fits:
+        own = " or ".join(sorted(model.fits)) or "another loss"
+        return (
+            f"{model.name} as configured minimises {own}, not loss={loss.name!r}; configure the "
+            "model for it, or choose another model or loss"
+        )
+    return None
+
+
+def warn_of_resampling(network: Network, settings: Settings) -> None:
+    """Say once which models take no weights."""
+    models = [adapt(given, network.task) for given in network.distinct_models.values()]
+    resampled = {model.name: None for model in models if model.weights == "resampled"}
+    if resampled and settings.alpha > 0:
+        warnings.warn(
+            f"{listing(resampled)} take no sample weights: their rows are resampled in "
+            "proportion to the weights instead, with a fixed seed",
+            FedRelaxWarning,
+            stacklevel=5,
+        )

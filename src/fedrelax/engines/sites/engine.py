@@ -1,0 +1,237 @@
+"""All sites of a network in one process (with helpers): the engine for any mix of models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fedrelax.engines.base import Engine, Settings
+from fedrelax.engines.sites.checks import coupling_of, reason_in_models, warn_of_resampling
+from fedrelax.engines.sites.refits import Answers, Refit, Refits
+from fedrelax.models import LocalModel, Rows, adapt
+from fedrelax.network import Network
+from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, Workers
+from fedrelax.typing import FloatArray, Label
+from fedrelax.wiring.smoother import Smoother
+
+
+class SiteEngine(Engine):
+    """Runs rounds over sites that meet only through an exchange.
+
+    ``order`` is "simultaneous" (all nodes refit to the last round's predictions) or "sequential"
+    (one after the other, each hearing the newest).
+    """
+
+    name = "sites"
+
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        exchange: Exchange,
+        workers: Workers,
+        order: str = "simultaneous",
+        first_exchange: str = "models",
+    ) -> None:
+        self.sites = list(sites)
+        self.labels = tuple(site.label for site in sites)
+        self._exchange = exchange
+        self._workers = workers
+        self._order = order
+        self.alone: dict[Label, LocalModel] = {}
+        self._first: list[Answers] = []
+        self._place = {label: place for place, label in enumerate(self.labels)}
+        self.given = self.edges = _edges_of(self.sites, self._place)
+        self._zeros_first = first_exchange == "zeros"
+
+    @classmethod
+    def refusal(cls, network: Network, settings: Settings) -> str | None:
+        """Serve any models that can minimise what is asked of them."""
+        return reason_in_models(network, settings)
+
+    @classmethod
+    def of(cls, network: Network, settings: Settings) -> SiteEngine:
+        """Set up a site for every node."""
+        warn_of_resampling(network, settings)
+        task, public, graph = network.task, network.public, network.graph
+        coupling = coupling_of(settings, network.kind)
+        seeds = np.random.SeedSequence(settings.random_state).generate_state(len(network)) >> 1
+        sites = [
+            Site(
+                node=node,
+                task=task,
+                model=adapt(node.model, task),
+                public=public,
+                neighbours=graph.neighbours(node.label),
+                coupling=coupling,
+                seed=int(seed),
+            )
+            for node, seed in zip(network, seeds, strict=True)
+        ]
+        workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
+        return cls(sites, LocalExchange(), workers, settings.order, settings.first_exchange)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Have workers at hand."""
+        with self._workers.open() as mapped:
+            self._refits = Refits(mapped)
+            yield
+
+    def start(self) -> None:
+        """Train every node alone."""
+        self._refit(self.sites, [site.local_problem() for site in self.sites])
+        self.alone = {site.label: site.model for site in self.sites}
+        self._first = [site.answers for site in self.sites]
+
+    def share(self, round: int) -> None:
+        """Post and collect the messages of this round."""
+        for site in self.sites:
+            self._exchange.post(site.share(round, zeros=self._zeros_first and round == 0))
+        for site in self.sites:
+            self._hear(site)
+
+    def update(self, round: int) -> int:
+        """Refit all nodes, at once or one after the other."""
+        if self._order == "simultaneous":
+            self._refit(self.sites, [site.problem(round) for site in self.sites])
+            return 1
+        for site in self.sites:
+            self._hear(site)
+            self._refit([site], [site.problem(round)])
+            before = dict(site.shared)
+            self._exchange.post(site.share(round))
+            site.shared = before  # Change and damping are told from round to round.
+        return 1
+
+    def _hear(self, site: Site) -> None:
+        site.receive(self._exchange.collect(site.label, site.neighbours))
+
+    def _refit(self, sites: list[Site], problems: list[list[Rows]]) -> None:
+        tasks = [
+            Refit(site.label, site.model, terms, site.inputs(), site.seed, site.coupling.continued)
+            for site, terms in zip(sites, problems, strict=True)
+        ]
+        for site, (model, answers) in zip(sites, self._refits(tasks), strict=True):
+            site.adopt(model, answers)
+
+    def measure(self) -> NodeMeasures:
+        """Gather the numbers that the sites report."""
+        parts = [site.measure() for site in self.sites]
+        coupling = self.sites[0].coupling
+        factor = coupling.alpha * (1.0 if coupling.symmetric else 0.5)
+
+        def column(name: str) -> FloatArray:
+            return np.array([getattr(part, name) for part in parts], dtype=float)
+
+        return NodeMeasures(
+            local_loss=column("local_loss"),
+            gtv=column("gtv"),
+            pull=factor * column("pull"),
+            validation_loss=column("validation_loss"),
+            validation_rows=column("validation_rows"),
+            change=column("change"),
+            size=column("size"),
+        )
+
+    @property
+    def local_models(self) -> Mapping[Label, LocalModel]:
+        """The present models."""
+        return {site.label: site.model for site in self.sites}
+
+    @property
+    def alone_models(self) -> Mapping[Label, LocalModel]:
+        """The models of round 0."""
+        return self.alone
+
+    # Wiring
+
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry, each computed by site i from what it has heard."""
+        found = []
+        for i, site in enumerate(self.sites):
+            others = [self.labels[j] for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]]
+            strangers = [j for j in others if (j, j) not in site.received]
+            if strangers:
+                site.receive(self._exchange.collect(site.label, strangers))
+            values = site.discrepancies(others)
+            found += [values.get(j, np.inf) for j in others]
+        return np.array(found)
+
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return site i's loss on its own rows if it took neighbour j's answers for them.
+
+        Neighbours answer for public rows only, so a smoother carries their answers over.
+        """
+        public = self.sites[0].public
+        one = Smoother(public.common) if public.common is not None else None
+        smoothers = [one or Smoother(public.of(label)) for label in self.labels]
+        told = [
+            smoother.coefficients(site.shared[site.label])
+            for smoother, site in zip(smoothers, self.sites, strict=True)
+        ]
+        found = []
+        for i, site in enumerate(self.sites):
+            weights = None if one is None else one.weights(site.node.X)
+            for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
+                K = smoothers[j].weights(site.node.X) if weights is None else weights
+                guess = site.task.plausible(K @ told[j])
+                found.append(site.coupling.loss.mean(site.target, guess))
+        return np.array(found)
+
+    def embedding(self) -> FloatArray:
+        """Return every site's predictions on the common public rows as one row."""
+        return np.stack([site.shared[site.label].ravel() for site in self.sites])
+
+    def rewire(self, edges: Any) -> None:
+        """Tell every site whom to heed from now on; given neighbours are still heard."""
+        for i, site in enumerate(self.sites):
+            part = slice(edges.indptr[i], edges.indptr[i + 1])
+            names = (self.labels[j] for j in edges.indices[part])
+            kept = dict(zip(names, edges.data[part].tolist(), strict=True))
+            given = self.given.indices[self.given.indptr[i] : self.given.indptr[i + 1]]
+            site.neighbours = {**{self.labels[j]: 0.0 for j in given}, **kept}
+            self._hear(site)
+        self.edges = edges
+
+    def settle(self, round: int) -> None:
+        """Start anew from the models trained alone, unless all settle anyway.
+
+        A tree that is refitted to refitted trees keeps what it took from neighbours that it has left
+        since, and loses detail every round. The graph is what the rounds so far were for.
+        """
+        if all(site.model.settles for site in self.sites):
+            return
+        for site, answers in zip(self.sites, self._first, strict=True):
+            site.adopt(self.alone[site.label], answers)
+            site.shared.clear()
+        self.share(round)
+
+    def snapshot(self) -> tuple[Any, list[tuple[LocalModel, Answers]]]:
+        """Return the graph, and models with their answers; models are never changed in place."""
+        return self.edges, [(site.model, site.answers) for site in self.sites]
+
+    def restore(self, state: tuple[Any, list[tuple[LocalModel, Answers]]]) -> None:
+        """Take earlier models and their graph back and share their predictions."""
+        edges, models = state
+        for site, (model, answers) in zip(self.sites, models, strict=True):
+            site.adopt(model, answers)
+            site.shared.clear()
+        if edges is not self.edges:
+            self.rewire(edges)
+        self.share(-1)
+
+
+def _edges_of(sites: Sequence[Site], place: dict[Label, int]) -> Any:
+    """Return the graph that the sites know of, as a CSR matrix."""
+    ends = [[place[j] for j in site.neighbours] for site in sites]
+    weights = [list(site.neighbours.values()) for site in sites]
+    rows = np.repeat(np.arange(len(sites)), [len(part) for part in ends])
+    columns = np.array([j for part in ends for j in part], dtype=np.int64)
+    data = np.array([a for part in weights for a in part], dtype=float)
+    matrix = sparse.csr_array((data, (rows, columns)), shape=(len(sites), len(sites)))
+    matrix.sort_indices()
+    return matrix

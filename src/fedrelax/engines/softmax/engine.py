@@ -1,0 +1,229 @@
+"""The engine for networks of softmax models on one common public set: arrays instead of sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import xlogy
+
+from fedrelax.engines.base import Engine, Settings, Unsuited
+from fedrelax.engines.linear.memory import require_memory
+from fedrelax.engines.linear.neighbours import NeighbourSums
+from fedrelax.engines.linear.rows import BUFFER_NUMBERS
+from fedrelax.engines.linear.stacked import LinearNetwork
+from fedrelax.engines.softmax.checks import reason_in_rows, refusal_of
+from fedrelax.engines.softmax.groups import LOSS, Group, groups_of
+from fedrelax.errors import FedRelaxError
+from fedrelax.losses.classification import SMALLEST
+from fedrelax.models import LocalModel
+from fedrelax.models.newton import SoftmaxNodes, minimise, nodes_at_once, softmax
+from fedrelax.network import Network
+from fedrelax.runtime import NodeMeasures
+from fedrelax.typing import FloatArray, Label
+
+
+class SoftmaxEngine(Engine):
+    """Weights W (n, d, K), probabilities ``p_i(x) = softmax(W_i' x)``, updates of all nodes at once.
+
+    ``min sum_r CE(y_r, p_i(x_r)) + ridge_i |coef|^2 + alpha deg_i m_i / m_pub sum_x CE(t_i(x), p_i(x))``
+    from the last weights, with t_i the weighted mean of the messages of i's neighbours. A message is
+    ``v <- (1 - damping) p + damping v`` on the public rows.
+    """
+
+    name = "softmax"
+
+    def __init__(self, network: LinearNetwork, alpha: float, damping: float) -> None:
+        d, K = network.n_weights, network.task.n_outputs
+        self.labels = network.labels
+        start = np.stack([model.last_weights((d, K)) for model in network.models])
+        self.W = self.alone = start
+        self._network, self._alpha, self._damping = network, alpha, damping
+        self.given = network.graph.adjacency
+        self._width = len(network.public) * K
+        self._join(self.given)
+        self._public = network.public
+        if network.intercept:
+            self._public = np.column_stack([network.public, np.ones(len(network.public))])
+        self._ridge = np.zeros(start.shape[:2])
+        self._ridge[:, : network.public.shape[1]] = network.ridge
+        self._counts = network.own.counts
+        most = nodes_at_once(d, K, int(self._counts.max()) + len(self._public))
+        self._own = groups_of(network.own, network.intercept, most)
+        held = network.validation
+        self._held = [] if held is None else groups_of(held, network.intercept, most)
+        self._held_rows = np.zeros(len(start)) if held is None else held.counts.astype(float)
+        self._messages: FloatArray | None = None
+        self._moved = np.full(len(start), np.inf)
+
+    @classmethod
+    def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
+        """Serve the log loss and ``SoftmaxModel``."""
+        return refusal_of(kind, models, settings)
+
+    @classmethod
+    def refusal(cls, network: Network, settings: Settings) -> str | None:
+        """Serve the log loss, ``SoftmaxModel``, few features and one common public set."""
+        reason = cls.refusal_of(network.kind, network.distinct_models, settings)
+        return reason or reason_in_rows(network)
+
+    @classmethod
+    def of(cls, network: Network, settings: Settings) -> SoftmaxEngine:
+        """Stack the nodes' rows, if there is room for them."""
+        stacked = LinearNetwork.of(network)
+        _check_memory(stacked)
+        return cls(stacked, float(settings.alpha), float(settings.damping))
+
+    def start(self) -> None:
+        """Train every node alone."""
+        self._refit(None)
+        self.alone = self.W
+
+    def share(self, round: int) -> None:
+        """Let every node send its probabilities on the public rows."""
+        old = self._messages
+        self._answers = new = softmax(np.matmul(self._public, self.W))
+        if old is not None and self._damping:
+            new = (1 - self._damping) * new + self._damping * old
+        self._moved = np.full(len(new), np.inf) if old is None else _mean_square(new - old)
+        self._messages = new
+        self._heard = self._exchange(new, np.empty_like(new))
+
+    def measure(self) -> NodeMeasures:
+        """Return the numbers of the present models."""
+        assert self._messages is not None
+        gtv = self._variations(self._messages)
+        return NodeMeasures(
+            local_loss=self._losses(self._own),
+            gtv=gtv,
+            pull=self._alpha / 2 * gtv,
+            validation_loss=self._losses(self._held),
+            validation_rows=self._held_rows,
+            change=self._moved,
+            size=_mean_square(self._messages),
+        )
+
+    def update(self, round: int) -> int:
+        """Minimise at every node; W is replaced, never changed in place."""
+        taught = None
+        if self._alpha > 0:
+            taught = self._heard / np.where(self._degree > 0, self._degree, 1.0)[:, None, None]
+        self._refit(taught)
+        return 1
+
+    def snapshot(self) -> tuple[Any, FloatArray]:
+        """Return the graph and the models."""
+        return self.edges, self.W
+
+    def restore(self, state: tuple[Any, FloatArray]) -> None:
+        """Take earlier models and their graph back and share their predictions."""
+        edges, self.W = state
+        self._join(edges)
+        self._messages = None
+        self.share(-1)
+
+    def _join(self, edges: Any) -> None:
+        self.edges = edges
+        self._degree = np.asarray(edges.sum(axis=1), dtype=float).reshape(-1)
+        self._exchange = NeighbourSums(edges, self._width)
+
+    def settle(self, round: int) -> None:
+        """Go on: these models settle from wherever they are."""
+
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph."""
+        assert self._messages is not None
+        self._join(edges)
+        self._heard = self._exchange(self._messages, np.empty_like(self._messages))
+
+    def embedding(self) -> FloatArray:
+        """Return every node's messages as one row."""
+        assert self._messages is not None
+        return self._messages.reshape(len(self._messages), -1)
+
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return node i's log loss on its own rows under neighbour j's model.
+
+        Answers on public rows determine a softmax model, so i can know what j would say of its rows.
+        """
+        values = np.empty(edges.nnz)
+        for group in self._own:
+            for k, i in enumerate(group.nodes):
+                part = slice(edges.indptr[i], edges.indptr[i + 1])
+                scores = softmax(group.rows[k] @ self.W[edges.indices[part]])
+                losses = LOSS.per_row(group.labels[k], scores)
+                values[part] = (losses * group.mask[k]).sum(axis=-1) / group.mask[k].sum()
+        return values
+
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
+        assert self._messages is not None
+        A, V = edges, self._messages
+        learners = np.repeat(np.arange(len(V)), np.diff(A.indptr))
+        values = np.empty(len(learners))
+        most = max(1, BUFFER_NUMBERS // V[0].size)
+        for lo in range(0, len(values), most):
+            part = slice(lo, lo + most)
+            losses = LOSS.per_row(V[A.indices[part]], self._answers[learners[part]])
+            values[part] = losses.mean(axis=1)
+        return values
+
+    def _variations(self, V: FloatArray) -> FloatArray:
+        """Return ``sum_j A_ij mean_x [v_j' log v_j] - mean_x [(sum_j A_ij v_j)' log p_i]``."""
+        entropy = xlogy(V, V).sum(axis=2).mean(axis=1)
+        likely = np.log(np.clip(self._answers, SMALLEST, 1.0))
+        cross = (self._heard * likely).sum(axis=2).mean(axis=1)
+        return np.asarray(np.maximum(self.edges @ entropy - cross, 0.0))
+
+    def _losses(self, groups: list[Group]) -> FloatArray:
+        losses = np.full(len(self.W), np.nan)
+        for group in groups:
+            losses[group.nodes] = group.losses(self.W)
+        return losses
+
+    def _refit(self, taught: FloatArray | None) -> None:
+        """Minimise against the neighbours' mean answers, or alone."""
+        W = np.empty_like(self.W)
+        public = self._public if taught is not None else self._public[:0]
+        strength = self._alpha * self._degree * self._counts / len(self._public)
+        for group in self._own:
+            nodes = group.nodes
+            heard = np.zeros((len(nodes), 0, W.shape[2])) if taught is None else taught[nodes]
+            data = SoftmaxNodes(
+                rows=group.rows,
+                labels=group.labels,
+                weights=group.mask,
+                public=public,
+                taught=heard,
+                strength=strength[nodes],
+                ridge=self._ridge[nodes],
+            )
+            W[nodes] = minimise(data, self.W[nodes])
+        self.W = W
+
+    @property
+    def local_models(self) -> Mapping[Label, LocalModel]:
+        """The present models, made when asked for."""
+        return self._network.fitted(self.W)
+
+    @property
+    def alone_models(self) -> Mapping[Label, LocalModel]:
+        """The models of round 0, made when asked for."""
+        return self._network.fitted(self.alone)
+
+
+def _mean_square(values: FloatArray) -> FloatArray:
+    return np.asarray(np.square(values).mean(axis=(1, 2)))
+
+
+def _check_memory(network: LinearNetwork) -> None:
+    """Refuse a problem that will not fit before any of it is built."""
+    n, d, K = len(network.labels), network.n_weights, network.task.n_outputs
+    held = 0 if network.validation is None else len(network.validation.X)
+    rows = 2 * (len(network.own.X) + held)  # Padding at most doubles them.
+    numbers = rows * (d + K) + 8 * n * len(network.public) * K + 6 * n * d * K
+    try:
+        require_memory(8 * numbers, n=n, d=d, common=True)
+    except FedRelaxError as error:
+        raise Unsuited("softmax", str(error)) from None

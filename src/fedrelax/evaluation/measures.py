@@ -1,0 +1,177 @@
+"""Measures of error: how a row is scored, and how the numbers are written. A new one is a class here.
+
+A measure is an error: 0 is perfect, and lower is better. What counts upwards, such as accuracy, is
+measured by what is missing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.models import Task
+from fedrelax.typing import AnyArray, FloatArray
+
+
+class Measure(ABC):
+    """How errors are counted and written."""
+
+    name: ClassVar[str]
+    task: ClassVar[str]
+    """"regression" or "classification"."""
+    most: ClassVar[float] = np.inf
+    """No error is larger."""
+    scale: ClassVar[float] = 1.0
+    """What a number is multiplied by before it is shown."""
+    unit: ClassVar[str] = ""
+    """Written after an error that is shown, and after a difference."""
+    gap_unit: ClassVar[str] = ""
+
+    @abstractmethod
+    def per_row(self, task: Task, y: AnyArray, prediction: FloatArray) -> FloatArray:
+        """Return a number per row; ``of_rows`` makes an error of any of them."""
+
+    def of_rows(self, per_row: FloatArray) -> float:
+        """Return the error over rows; NaN without any."""
+        return float(np.mean(per_row)) if len(per_row) else float("nan")
+
+    def least_variance(self, mean: float, rows: int) -> float:
+        """Return the least variance that a mean error, or difference of errors, can have."""
+        return 0.0
+
+    @abstractmethod
+    def axis(self, target: str) -> str:
+        """Return the label of an axis of errors."""
+
+    def gap_axis(self, target: str) -> str:
+        """Return the unit of an axis of differences."""
+        return f"units of {target}"
+
+    def show(self, error: float) -> str:
+        """Return an error for reading, "-" for none.
+
+        >>> ErrorRate().show(0.125), RMSE().show(3.0712), RMSE().show(float("nan"))
+        ('12.5 %', '3.07', '-')
+        """
+        return f"{self._digits(error)}{self.unit}" if np.isfinite(error) else "-"
+
+    def gap(self, difference: float) -> str:
+        """Return a difference of errors with its sign.
+
+        >>> ErrorRate().gap(0.0123), RMSE().gap(-3.0712), RMSE().gap(0.0)
+        ('+1.2 points', '-3.07', '0')
+        """
+        return f"{self._digits(difference, '+')}{self.gap_unit}"
+
+    def between(self, low: float, high: float, sign: str = "+") -> str:
+        """Return the ends of an interval of differences, with the unit once.
+
+        >>> ErrorRate().between(-0.01, 0.02), RMSE().between(0.5, 1.0, sign="")
+        ('-1.0 to +2.0 points', '0.5 to 1')
+        """
+        return f"{self._digits(low, sign)} to {self._digits(high, sign)}{self.gap_unit}"
+
+    def size(self, difference: float) -> str:
+        """Return a difference without its sign."""
+        return f"{self._digits(abs(difference))}{self.gap_unit}"
+
+    def _digits(self, value: float, sign: str = "") -> str:
+        if value == 0:
+            return "0"
+        return f"{value:{sign}.0f}" if abs(value) >= 1000 else f"{value:{sign}.3g}"
+
+    def decimals(self, usual: float | None, digits: int = 3) -> int:
+        """Return how many decimals show so many digits of shown errors of a usual size.
+
+        >>> [RMSE().decimals(usual) for usual in (3.09, 0.0123, 2500.0, None)]
+        [2, 4, 0, 0]
+        """
+        if usual is None or not np.isfinite(usual) or usual <= 0:
+            return 0
+        return int(min(max(digits - 1 - np.floor(np.log10(usual)), 0), 12))
+
+
+class RMSE(Measure):
+    """The root of the mean square difference between target and prediction."""
+
+    name, task = "RMSE", "regression"
+
+    def per_row(self, task: Task, y: AnyArray, prediction: FloatArray) -> FloatArray:
+        """Return the square difference, mean over outputs."""
+        return np.asarray(np.mean((task.encode(y) - prediction) ** 2, axis=1))
+
+    def of_rows(self, per_row: FloatArray) -> float:
+        """Return the root of the mean."""
+        return float(np.sqrt(super().of_rows(per_row)))
+
+    def axis(self, target: str) -> str:
+        """Return the label of an axis of errors."""
+        return f"error (RMSE, units of {target})"
+
+
+class ErrorRate(Measure):
+    """The share of wrong labels, shown in percent."""
+
+    name, task = "error rate", "classification"
+    most, scale, unit, gap_unit = 1.0, 100.0, " %", " points"
+
+    def per_row(self, task: Task, y: AnyArray, prediction: FloatArray) -> FloatArray:
+        """Return 1 for a wrong label."""
+        return np.asarray(task.decode(prediction) != y, dtype=float)
+
+    def least_variance(self, mean: float, rows: int) -> float:
+        """Return |d| (1 - |d|) / rows for a mean, or difference of means, d.
+
+        A difference d of two shares comes from at least |d| rows in one on which one is right and the
+        other wrong. A few splits of a few rows can happen to give the same difference each; that does
+        not make it certain.
+
+        >>> ErrorRate().least_variance(-0.5, 10), ErrorRate().least_variance(0.0, 10)
+        (0.025, 0.0)
+        """
+        return abs(mean) * (1.0 - abs(mean)) / rows
+
+    def axis(self, target: str) -> str:
+        """Return the label of an axis of errors."""
+        return "error rate (% of test rows)"
+
+    def gap_axis(self, target: str) -> str:
+        """Return the unit of an axis of differences."""
+        return "percentage points"
+
+    def _digits(self, value: float, sign: str = "") -> str:
+        return f"{100 * value:{sign}.1f}"
+
+    def decimals(self, usual: float | None, digits: int = 3) -> int:
+        """Return one: a tenth of a percent."""
+        return 1
+
+
+MEASURES: dict[str, Measure] = {measure.name: measure for measure in (RMSE(), ErrorRate())}
+"""By name; the first one of a task is its usual one."""
+
+
+def measure_named(name: str) -> Measure:
+    """Return a measure by its name."""
+    if name not in MEASURES:
+        raise FedRelaxError(
+            f"measure={name!r} must be one of {', '.join(MEASURES)}{did_you_mean(name, MEASURES)}"
+        )
+    return MEASURES[name]
+
+
+def get_measure(given: str | Measure | None, task: str) -> Measure:
+    """Return a measure for a task: the usual one, a named one, or one that was made elsewhere.
+
+    >>> get_measure(None, "classification").name
+    'error rate'
+    """
+    if given is None:
+        return next(measure for measure in MEASURES.values() if measure.task == task)
+    found = measure_named(given) if isinstance(given, str) else given
+    if found.task != task:
+        raise FedRelaxError(f"measure={found.name!r} is for {found.task}, and the task is {task}")
+    return found

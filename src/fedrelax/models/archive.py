@@ -1,0 +1,113 @@
+"""Model files that are zip files, read within bounds: a small file cannot become a huge one."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+
+MEGABYTE = 2**20
+FREE = 64 * MEGABYTE
+"""What any file may hold, however well it is compressed."""
+
+TIMES = 100
+"""How many times its own size a larger file may hold; models compress 2 to 20 times."""
+
+MOST = 2**31
+"""The most that one file may hold."""
+
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def allowed(size: int) -> int:
+    """Return how many bytes may come out of a compressed file of this size.
+
+    >>> allowed(4 * MEGABYTE) // MEGABYTE, allowed(100) // MEGABYTE
+    (400, 64)
+    """
+    return min(max(FREE, TIMES * size), MOST)
+
+
+def opened(data: bytes) -> dict[str, bytes]:
+    """Return the members of a zip file by name, or say why it is not read."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            entries = file.infolist()
+            _check_entries(entries, allowed(len(data)))
+            return {entry.filename: file.read(entry) for entry in entries}
+    except FedRelaxError:
+        raise
+    except Exception as error:  # zlib, struct and zipfile have errors of their own
+        text = " ".join(str(error).split())
+        raise FedRelaxError(f"its file is not a whole zip file ({text})") from error
+
+
+def closed(members: Mapping[str, bytes]) -> bytes:
+    """Return members as a zip file, uncompressed."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name, content in members.items():
+            file.writestr(zipfile.ZipInfo(name), content)
+    return buffer.getvalue()
+
+
+def member(members: Mapping[str, bytes], name: str) -> bytes:
+    """Return one member, or say that the file has none of this name."""
+    if name not in members:
+        raise FedRelaxError(f"its file has no part {name!r}")
+    return members[name]
+
+
+def json_member(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    """Return a member that is a JSON object."""
+    try:
+        found = json.loads(member(members, name))
+    except (ValueError, RecursionError) as error:
+        raise FedRelaxError(f"the part {name!r} of its file is not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise FedRelaxError(
+            f"the part {name!r} of its file is a {type(found).__name__}, not a dict"
+        )
+    return found
+
+
+def array_member(members: Mapping[str, bytes], name: str) -> Any:
+    """Return a member that is a numpy array; its header may not claim more than there is."""
+    content = member(members, name)
+    buffer = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(buffer)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, _, dtype = read(buffer)
+        claimed = math.prod(shape) * dtype.itemsize
+    except Exception as error:  # a damaged header can fail in many ways
+        raise FedRelaxError(f"the part {name!r} of its file is not an array") from error
+    if dtype.hasobject or any(n < 0 for n in shape) or claimed != len(content) - buffer.tell():
+        raise FedRelaxError(f"the part {name!r} of its file is not the array that it claims to be")
+    buffer.seek(0)
+    return np.load(buffer, allow_pickle=False)
+
+
+def _check_entries(entries: list[zipfile.ZipInfo], most: int) -> None:
+    names = {entry.filename for entry in entries}
+    if len(names) != len(entries):
+        raise FedRelaxError("its file has two parts of one name")
+    for entry in entries:
+        if entry.flag_bits & 1 or entry.compress_type not in METHODS:
+            raise FedRelaxError(f"the part {entry.filename!r} of its file is encrypted or unknown")
+    total = sum(entry.file_size for entry in entries)
+    if total > most:
+        raise FedRelaxError(
+            f"its file would become {total // MEGABYTE} MB, and a file of its size may become at most "
+            f"{most // MEGABYTE} MB"
+        )

@@ -1,0 +1,82 @@
+"""The columns of the tables of nodes, on the page and in the terminal. A new one is a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedrelax.evaluation import WAYS
+from fedrelax.report.data.report_data import ReportData
+from fedrelax.report.data.rounding import numbers
+from fedrelax.report.data.sharing import BYTES
+
+
+@dataclass(frozen=True)
+class Column:
+    """``values`` gives one per node of the graph (None: not known), or None to leave it out.
+
+    ``kind`` says how they are written: "name", "text", "count", "error", "gain" or "size" (bytes).
+    """
+
+    key: str
+    title: str
+    kind: str
+    values: Callable[[ReportData], Sequence[Any] | None]
+    in_terminal: str | None = None
+    """The heading there; None leaves the column to the page."""
+
+    def to_list(self, data: ReportData) -> list[Any] | None:
+        """Return the values as the page's script reads them."""
+        found = self.values(data)
+        if found is None or self.kind in ("name", "text"):
+            return None if found is None else list(found)
+        return numbers([float("nan") if value is None else value for value in found])
+
+
+def _saved(key: str) -> Callable[[ReportData], list[Any] | None]:
+    return lambda data: data.column(key)
+
+
+def _groups(data: ReportData) -> list[Any] | None:
+    return [data.groups.get(label) for label in data.graph.labels] if data.groups else None
+
+
+def _sent(count: Callable[[Any, Any], Any]) -> Callable[[ReportData], list[Any] | None]:
+    """Return a column of what left a node; nodes without a model sent nothing."""
+
+    def values(data: ReportData) -> list[Any] | None:
+        if data.sharing is None:
+            return None
+        shared, own = data.sharing, data.models
+        return [count(shared, label) if label in own else None for label in data.graph.labels]
+
+    return values
+
+
+def _names(data: ReportData) -> list[str]:
+    return [str(label) for label in data.graph.labels]
+
+
+NODES = (
+    Column("name", "node", "name", _names, "node"),
+    Column("model", "model", "text", lambda data: [data.models.get(k) for k in data.graph.labels],
+           "model"),
+    Column("cluster", "group", "count", _groups),
+    Column("rows", "rows", "count", _saved("rows"), "rows"),
+    Column("test", "test rows", "count", _saved("test_rows"), "test"),
+    *(Column(way, way, "error", _saved(way), way) for way in WAYS),
+    Column("gain", "gain", "gain", _saved("gain"), "gain"),
+)  # fmt: skip
+"""What each node has and gained."""
+SENT = (
+    NODES[0],
+    Column("private", "rows and labels sent", "count", _sent(lambda shared, label: 0)),
+    Column("neighbours", "neighbours", "count",
+           _sent(lambda shared, label: shared.neighbours[label])),
+    Column("predictions", "predictions sent", "count",
+           _sent(lambda shared, label: shared.numbers(label))),
+    Column("sent", "size", "size", _sent(lambda shared, label: BYTES * shared.numbers(label))),
+    Column("noise", "noise", "text", _sent(lambda shared, label: "none")),
+)  # fmt: skip
+"""What left each node."""

@@ -1,0 +1,54 @@
+"""Shorter names, fewer digits and fewer rounds, where a page or a picture cannot show more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def short(name: object, longest: int = 40) -> str:
+    """Return a name in one line that fits into a sentence, or elsewhere into so many letters.
+
+    >>> short("a  name\\n"), short("a longer name", longest=8), short("")
+    ('a name', 'a longe…', '(no name)')
+    """
+    text = " ".join(str(name).split()) or "(no name)"
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def count_of(number: int, what: str) -> str:
+    """Return a number of things.
+
+    >>> count_of(1, "round"), count_of(2000, "node")
+    ('1 round', '2,000 nodes')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def numbers(values: Any) -> list[float | int | None]:
+    """Return plain numbers of five digits; what is not finite becomes None.
+
+    >>> numbers([1 / 3, 2.0, float("nan")])
+    [0.33333, 2, None]
+    """
+    found: list[float | int | None] = []
+    for value in np.asarray(values, dtype=float).tolist():
+        rounded = float(f"{value:.5g}")
+        if not np.isfinite(rounded):
+            found.append(None)
+        else:
+            found.append(int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded)
+    return found
+
+
+def thinned(count: int, most: int) -> Any:
+    """Return which of ``count`` rounds to show: all, or ``most`` with both ends, more of the first.
+
+    >>> thinned(4, 10).tolist(), thinned(1000, 5).tolist()
+    ([0, 1, 2, 3], [0, 62, 250, 562, 999])
+    """
+    if count <= most:
+        return np.arange(count)
+    spaced = (count - 1) * np.linspace(0.0, 1.0, most) ** 2
+    return np.unique(np.round(spaced).astype(np.int64))

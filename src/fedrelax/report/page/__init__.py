@@ -1,0 +1,5 @@
+"""The report as one HTML page: Python says what stands on it, ``static/`` draws it."""
+
+from fedrelax.report.page.assembly import REPORT, report_html, write_report
+
+__all__ = ["REPORT", "report_html", "write_report"]

@@ -1,0 +1,176 @@
+"""The three answers at the top of the page: did it help, where, and what left each node. Plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedrelax.evaluation import ALONE, POOLED, Evaluation, Gap
+from fedrelax.evaluation.evaluation import NAMES, percent
+from fedrelax.report.data.rounding import count_of, short
+from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
+from fedrelax.storage import SavedResult
+from fedrelax.wiring.discover import SMALL
+
+UNMEASURED = "No rows were kept for testing, so whether it helped was not measured."
+MOST_NAMED = 3
+
+
+def did_it_help(found: Evaluation | None) -> list[str]:
+    """Return the verdict in sentences, with intervals over nodes."""
+    if found is None:
+        return [UNMEASURED]
+    return [found.verdict, *(_compared(found, way) for way in (ALONE, POOLED))]
+
+
+def _compared(found: Evaluation, way: str) -> str:
+    gap = found.against(way)
+    counts = f"better at {gap.better}, worse at {gap.worse}, equal at {gap.equal}"
+    return f"Against {NAMES[way]}: {counts} of {gap.nodes} nodes{_mean(found, gap)}."
+
+
+def _mean(found: Evaluation, gap: Gap) -> str:
+    mean = gap.interval
+    if mean is None:
+        return ""
+    sure = "" if mean.above_zero or mean.below_zero else ", which includes no difference"
+    side, seen = ("lower", mean) if mean.mean >= 0 else ("higher", -mean)
+    ends = found.measure.between(seen.low, seen.high, sign="")
+    size = found.measure.size(mean.mean)
+    return f"; on average over nodes the error is {size} {side} (95 % interval {ends}{sure})"
+
+
+def where(found: Evaluation | None, group_sizes: list[int]) -> list[str]:
+    """Say which nodes and which kinds of models gained and which lost, and which groups there are."""
+    groups = _groups(group_sizes)
+    if found is None:
+        return [
+            "The nodes and their graph are below; there are no test errors to compare.",
+            *groups,
+        ]
+    ranked = found.ranked()
+    best = ranked[ranked["gain"] > 0].head(MOST_NAMED)
+    worst = ranked[ranked["gain"] < 0][::-1].head(MOST_NAMED)
+    lines = [f"The largest gains: {_names(best)}."] if len(best) else []
+    if len(worst):
+        count = found.against(ALONE).worse
+        lost = "1 node has" if count == 1 else f"{count} nodes have"
+        which = "It is" if count == 1 else "The largest losses are at"
+        lines.append(f"{lost} a larger error than alone. {which} {_names(worst)}.")
+    else:
+        lines.append("No node has a larger error than alone.")
+    kinds = found.by_kind()
+    if len(kinds) > 1:
+        (most, *_, gain), (least, *_, other) = kinds[0], kinds[-1]
+        lines.append(
+            f"Of the kinds of models, {short(most)} gained most ({percent(gain)}) and "
+            f"{short(least)} least ({percent(other)})."
+        )
+    return lines + groups
+
+
+def _groups(sizes: list[int]) -> list[str]:
+    if not sizes:
+        return []
+    shown = ", ".join(f"{size:,}" for size in sizes[:8]) + (", ..." if len(sizes) > 8 else "")
+    return [f"The nodes sorted themselves into {count_of(len(sizes), 'group')}, of {shown} nodes."]
+
+
+def _names(lines: Any) -> str:
+    return ", ".join(
+        f"{short(line['node'])} ({percent(line['gain'])})" for line in lines.to_dict("records")
+    )
+
+
+def what_left(shared: Sharing) -> list[str]:
+    """Say in brief what every node gave away."""
+    if shared.exchanges == 0:
+        return [
+            "Nothing in the run that was kept: each node trained alone." + _also_trials(shared),
+            "No row, label or parameter is ever sent.",
+        ]
+    size = size_text(BYTES * shared.per_neighbour)
+    return [
+        f"Predictions on {shared.public_rows:,} public rows, {shared.exchanges} times: {size} from "
+        f"each node to each neighbour. No row, label or parameter is sent, and no noise was added.",
+        NOT_PRIVATE,
+    ]
+
+
+def _also_trials(shared: Sharing) -> str:
+    return " Trials were exchanged while alpha was chosen." if shared.trials else ""
+
+
+def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]]:
+    """Return the full account, as (name, sentence) pairs."""
+    outputs = "one number" if shared.outputs == 1 else f"{shared.outputs} class probabilities"
+    if shared.outputs > 1 and not saved.task.is_classification:
+        outputs = f"{shared.outputs} numbers"
+    sets = " for the public rows of both ends" if shared.sets == 2 else ""
+    kept = [
+        ("Rows, labels, parameters", "0. None of them is in any message."),
+        ("Predictions", _predictions(shared, outputs, sets)),
+        ("To candidates", _to_candidates(saved)),
+        ("While alpha was chosen", _in_trials(shared)),
+        ("Public rows", f"{_drawn(shared.how)}. They reveal {shared.reveals}."),
+        (
+            "To whoever runs the rounds",
+            "Each node reports its losses, its disagreement with its neighbours and the number of its "
+            "validation rows after every round.",
+        ),
+        ("Noise", "None was added, so there is no formal (differential) privacy guarantee."),
+        ("Privacy", f"{NOT_PRIVATE} If the rows are secret, treat the predictions as secret too."),
+        (
+            "This run",
+            "It was computed in one process that held all nodes' rows; the sizes are those that would "
+            "cross between sites. The pooled model used everybody's rows, for comparison only.",
+        ),
+        (
+            "This page",
+            "It shows every node's name, row counts, errors and losses, and no model. Models in the "
+            "result directory may hold more: nearest neighbours, support vectors and Gaussian "
+            "processes contain training rows.",
+        ),
+    ]
+    return [(name, text) for name, text in kept if text]
+
+
+def _predictions(shared: Sharing, outputs: str, sets: str) -> str:
+    if shared.exchanges == 0:
+        return "None in the run that was kept: alpha is 0, so nobody listens."
+    counts = sorted(shared.neighbours.values())
+    spread = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] != counts[-1] else f"{counts[0]:,}"
+    total = sum(counts) * shared.per_neighbour
+    per = shared.per_neighbour
+    return (
+        f"{shared.public_rows:,} public rows x {outputs}{sets} x {shared.exchanges:,} exchanges (the "
+        f"first models, then every round) = {per:,} numbers of {BYTES} bytes, "
+        f"{size_text(BYTES * per)}, from each node to each neighbour. With {spread} neighbours, all "
+        f"nodes together sent {size_text(BYTES * total)}."
+    )
+
+
+def _to_candidates(saved: SavedResult) -> str:
+    """Say what the table of edges cannot: beyond so many nodes only the found ones are in it."""
+    if saved.about["wiring"] != "discover" or len(saved.graph) <= SMALL:
+        return ""
+    return (
+        "While neighbours were searched for, predictions also went to candidates that did not become "
+        "neighbours; these are not counted."
+    )
+
+
+def _in_trials(shared: Sharing) -> str:
+    if not shared.trials:
+        return ""
+    size = size_text(BYTES * shared.per_neighbour_in_trials)
+    return (
+        f"{shared.trials} candidates ran up to {shared.trial_exchanges:,} exchanges each, on every "
+        f"held-out part of the rows (usually three parts): at most {size} more to each neighbour and "
+        "part, of models that trained on the other parts."
+    )
+
+
+def _drawn(how: str) -> str:
+    if how == "given":
+        return "Given by the user"
+    return f"Drawn from all nodes' inputs ({how})" if how != "standard" else "Drawn from N(0, I)"

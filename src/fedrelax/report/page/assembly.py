@@ -1,0 +1,190 @@
+"""The report: one HTML file that needs nothing else, made from a saved result.
+
+Everything that a user named (nodes, columns, models) is text: escaped where it stands in the page, and
+data where the script reads it. The page's policy allows exactly its own scripts, known by their hashes,
+and no request to anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.evaluation import WAYS, Evaluation
+from fedrelax.evaluation.evaluation import HELPED, HURT, percent
+from fedrelax.report import palette
+from fedrelax.report.data import ReportData, report_data
+from fedrelax.report.data.report_data import target_of
+from fedrelax.report.page.answers import did_it_help, sharing_details, what_left, where
+from fedrelax.report.page.run_settings import again, command, settings
+from fedrelax.report.page.script_data import script_data
+from fedrelax.report.page.section_leads import choice_lead, grid_lead, nodes_lead, rounds_lead
+from fedrelax.storage import SavedResult, read_result
+from fedrelax.storage.places import whole_file
+
+REPORT = "report.html"
+OWN = ("colours", "text", "table", "paint", "grid", "card", "legend", "main")
+TONES = {HELPED: "good", HURT: "bad"}
+UNSURE = (
+    "The intervals are Student's, over nodes, from one split of the rows. They say how far the mean "
+    "would move with other nodes like these. Nodes that learn from each other are not independent, "
+    "so the intervals may be too narrow; fedrelax compare repeats the split."
+)
+NO_PLOTLY = (
+    "the report needs plotly, which is not installed; pip install 'fedrelax[report]' brings it"
+)
+
+
+def write_report(
+    result: SavedResult | str | Path, path: str | Path | None = None, overwrite: bool = True
+) -> Path:
+    """Write the report of a saved result and return its path; without ``path``, into the result.
+
+    The page is made from what the directory holds and nothing else, so that it is the same, byte for
+    byte, whenever it is made. No model is loaded. Needs plotly (the extra ``report``).
+    """
+    saved = result if isinstance(result, SavedResult) else read_result(result)
+    target = saved.directory / REPORT if path is None else Path(path)
+    page = report_html(saved)
+    with whole_file(target, overwrite) as draft:
+        draft.write_text(page, encoding="utf-8", newline="\n")
+    return target
+
+
+def report_html(saved: SavedResult) -> str:
+    """Return the report of a saved result as the text of an HTML page."""
+    data = report_data(saved)
+    scripts = {
+        "theme": part("theme.js"),
+        "script": palette.script() + "\n".join(part(f"{name}.js") for name in OWN),
+        "plotly": _plotly(),
+        "charts": part("charts.js"),
+    }
+    values = {"data": safe_json(script_data(data)), **_texts(saved, data)}
+    return assemble(part("page.html"), part("page.css"), scripts, values)[0]
+
+
+def assemble(
+    template: str, style: str, scripts: Mapping[str, str], values: Mapping[str, str]
+) -> tuple[str, str]:
+    """Return a page of the common colours, and the policy that allows its own scripts alone."""
+    safe = {name: text.replace("</script", "<\\/script") for name, text in scripts.items()}
+    rules = policy(safe.values())
+    css = palette.css() + style
+    return fill(template, {"css": css, "policy": rules, **safe, **values}), rules
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Put values in place of {{names}}, once: what looks like a name inside a value stays.
+
+    >>> fill("<p>{{a}}</p>", {"a": "{{a}}"})
+    '<p>{{a}}</p>'
+    """
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
+
+
+def policy(scripts: Iterable[str]) -> str:
+    """Return the content security policy: these scripts, inline styles, and nothing from anywhere."""
+    digests = (hashlib.sha256(text.encode()).digest() for text in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def safe_json(value: object) -> str:
+    """Return JSON that no HTML parser can take for a tag.
+
+    >>> print(safe_json({"name": "</script>"}))
+    {"name":"\\u003c/script\\u003e"}
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def part(name: str) -> str:
+    """Return the text of one of the page's files."""
+    return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise FedRelaxError(NO_PLOTLY) from None
+    return str(get_plotlyjs())
+
+
+def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
+    """Return every sentence of the page, escaped."""
+    found, about, shared = data.evaluation, saved.about, data.sharing
+    assert shared is not None
+    title = "Not measured" if found is None else found.headline
+    helped = did_it_help(found)
+    target, nodes = target_of(saved), len(data.models)
+    made = str(about["made"])[:16].replace("T", " ")
+    version = about["versions"].get("fedrelax", "")
+    plain = {
+        "title": f"{title}: {target} at {nodes} nodes - fedrelax report",
+        "eyebrow": f"fedrelax report · predicting {target} at {nodes:,} nodes · {made} UTC",
+        "headline": title,
+        "tone": TONES.get(title, ""),
+        "intervals_alt": " ".join(helped[1:]),
+        "unsure": UNSURE,
+        "nodes_lead": nodes_lead(found),
+        "grid_lead": grid_lead(saved),
+        "rounds_lead": rounds_lead(saved),
+        "choice_lead": choice_lead(saved),
+        "again": again(saved),
+        "footer": f"Made by fedrelax {version} from the files of the result, and complete in itself: "
+        "this page loads nothing and sends nothing.",
+    }
+    return {
+        **{name: html.escape(text) for name, text in plain.items()},
+        "help": _paragraphs(helped),
+        "where": _paragraphs(where(found, saved.metrics.get("clusters", []))),
+        "left": _paragraphs(what_left(shared)),
+        "tiles": _pairs([*_error_tiles(found), *_run_tiles(saved)], boxed=True),
+        "sharing": _pairs(sharing_details(saved, shared)),
+        "command": f"<pre>{html.escape(command(saved))}</pre>" if command(saved) else "",
+        "settings": _pairs(settings(saved)),
+    }
+
+
+def _error_tiles(found: Evaluation | None) -> list[tuple[str, str]]:
+    if found is None:
+        return []
+    name = found.measure.name
+    errors = [(f"{name} {way}", found.measure.show(found.errors[way])) for way in WAYS]
+    return [*errors, ("gain against alone", percent(found.gain))]
+
+
+def _run_tiles(saved: SavedResult) -> list[tuple[str, str]]:
+    return [
+        ("nodes", f"{len(saved.models):,}"),
+        ("edges", f"{len(saved.edges):,}"),
+        ("alpha", f"{saved.about['alpha']:.3g}"),
+        ("rounds", f"{saved.about['rounds']:,}"),
+    ]
+
+
+def _paragraphs(texts: Iterable[str]) -> str:
+    return "".join(f"<p>{html.escape(text).replace(' %', '&nbsp;%')}</p>" for text in texts)
+
+
+def _pairs(pairs: Iterable[tuple[str, str]], boxed: bool = False) -> str:
+    start, end = ("<div>", "</div>") if boxed else ("", "")
+    return "".join(
+        f"{start}<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>{end}"
+        for name, text in pairs
+    )

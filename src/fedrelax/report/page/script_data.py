@@ -1,0 +1,116 @@
+"""What the page's script reads: lists by column, nodes as numbers, and numbers of five digits.
+
+Five digits are more than a picture shows, and make a third of the file's size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedrelax.evaluation import ALONE, POOLED, TOGETHER
+from fedrelax.evaluation.evaluation import NAMES
+from fedrelax.report.data import ReportData
+from fedrelax.report.data.columns import NODES, SENT
+from fedrelax.report.data.edges import MOST_EDGES
+from fedrelax.report.data.layout import Places
+from fedrelax.report.data.rounding import numbers, thinned
+from fedrelax.report.palette import CURVES
+
+MOST_POINTS = 200_000
+"""Points of the nodes' own curves; with more, some rounds are left out."""
+MOST_ROUNDS = 400
+
+
+def script_data(data: ReportData) -> dict[str, Any]:
+    """Return everything that the page draws."""
+    edges, measure = data.edges(MOST_EDGES), data.measure
+    usual = None if data.evaluation is None else data.evaluation.errors[TOGETHER]
+    values = {column.key: column.to_list(data) for column in (*NODES, *SENT)}
+    known = {key: column for key, column in values.items() if column is not None}
+    tables = {
+        name: [[c.key, c.title, c.kind] for c in columns if c.key in known]
+        for name, columns in (("nodes", NODES), ("sent", SENT))
+    }
+    return {
+        "measure": {
+            "scale": measure.scale,
+            "unit": measure.unit,
+            "decimals": measure.decimals(usual),
+        },
+        "labels": data.labels,
+        "tables": tables,
+        "nodes": {**known, **place_columns(data.places(edges))},
+        "edges": edges.to_dict(),
+        "wired": data.rewired,
+        "rounds": _rounds(data),
+        "curves": _curves(data),
+        "kept": data.n_rounds,
+        "intervals": _intervals(data),
+        "choice": _choice(data),
+    }
+
+
+def place_columns(stand: Places) -> dict[str, Any]:
+    """Return where the nodes stand, and what the distances between them mean."""
+    x, y = (axis.tolist() for axis in np.round(stand.points, 4).T)
+    unit = None if stand.unit is None else float(f"{stand.unit:.5g}")
+    return {"x": x, "y": y, "place": stand.kind, "unit": unit}
+
+
+def _intervals(data: ReportData) -> list[dict[str, Any]]:
+    """Return by how much the error together is lower than alone and pooled, over nodes."""
+    if data.evaluation is None:
+        return []
+    found = []
+    for way in (ALONE, POOLED):
+        gap = data.evaluation.against(way).interval
+        if gap is not None:
+            mean, low, high = numbers([gap.mean, gap.low, gap.high])
+            found.append({"name": f"against {NAMES[way]}", "mean": mean, "low": low, "high": high})
+    return found
+
+
+def _rounds(data: ReportData) -> dict[str, Any]:
+    """Return the totals of every round, thinned where there are very many."""
+    keep = thinned(len(data.history), MOST_ROUNDS)
+    return {name: numbers(data.history[name][keep]) for name in ("round", *CURVES)}
+
+
+def _curves(data: ReportData) -> dict[str, Any]:
+    """Return each node's own curves, in the order of the graph's nodes."""
+    history = data.history
+    keep = thinned(len(history), max(20, MOST_POINTS // max(len(history.labels), 1)))
+    found: dict[str, Any] = {"round": history["round"][keep].tolist(), "rounds": len(history)}
+    for name in CURVES:
+        if name == "objective":
+            continue
+        values = history[f"node_{name}"][keep].T
+        if np.isfinite(values).any():
+            own = dict(zip(history.labels, map(numbers, values), strict=True))
+            found[name] = [own.get(label) for label in data.graph.labels]
+    return found
+
+
+def _choice(data: ReportData) -> dict[str, Any] | None:
+    """Return the validation loss of every candidate after every round, and which was chosen."""
+    if not data.candidates:
+        return None
+    lines = []
+    for one in data.candidates:
+        keep = thinned(len(one.losses), MOST_ROUNDS)
+        least, last = numbers([one.least, one.losses[-1]])
+        lines.append(
+            {
+                "wiring": one.wiring,
+                "alpha": float(f"{one.alpha:.5g}"),
+                "round": keep.tolist(),
+                "loss": numbers(one.losses[keep]),
+                "last": last,
+                "best": least,
+                "bestRound": one.best_round,
+                "chosen": one.chosen,
+            }
+        )
+    return {"candidates": lines}

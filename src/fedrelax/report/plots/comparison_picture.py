@@ -1,0 +1,56 @@
+"""A comparison of ways as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.comparison import Comparison
+from fedrelax.evaluation import TOGETHER
+from fedrelax.report.palette import LIGHT, OTHER, WAYS
+from fedrelax.report.plots.axes import saved_figure, tidy
+from fedrelax.typing import FloatArray
+
+MARKS = {"alone": "o", "together": "D", "pooled": "s"}
+
+
+def save_comparison_picture(path: Path, found: Comparison) -> None:
+    """Draw the ways below each other: errors on the left, differences to together on the right.
+
+    The differences decide: errors of all ways go up and down together from split to split, so
+    their intervals may overlap where the differences are clear. Needs matplotlib (the extra
+    ``report``).
+    """
+    lines, measure = found.lines()[::-1], found.measure
+    with saved_figure(path, (11, 1.7 + 0.42 * len(lines))) as figure:
+        left, right = figure.subplots(1, 2, sharey=True)
+        ours = found.errors[:, found.ways.index(TOGETHER)]
+        for place, line in enumerate(lines):
+            errors = found.errors[:, found.ways.index(line["way"])]
+            _draw_line(left, place, line, "error", measure.scale, errors)
+            _draw_line(right, place, line, "difference", measure.scale, errors - ours)
+        left.set_yticks(range(len(lines)), [line["way"] for line in lines])
+        left.set_ylim(-0.7, len(lines) - 0.4)
+        left.set_xlabel(measure.axis("the target"))
+        right.set_xlabel(f"{measure.name} minus that together ({measure.gap_axis('the target')})")
+        right.axvline(0.0, color=LIGHT["ink"], linewidth=1, zorder=0)
+        right.set_title("left of the line: better than together", fontsize=9, loc="left")
+        for axes in (left, right):
+            tidy(axes, grid="x")
+        words = f"Mean of {found.splits} random splits with 95 % intervals; single splits in grey"
+        figure.suptitle(words, fontsize=11)
+
+
+def _draw_line(
+    axes: Any, place: int, line: Mapping[str, Any], name: str, scale: float, splits: FloatArray
+) -> None:
+    """Draw a way's mean and interval, and the single splits a little below."""
+    colour, marker = WAYS.get(line["way"], OTHER), MARKS.get(line["way"], "v")
+    ends = [scale * line[f"{name}_low"], scale * line[f"{name}_high"]]
+    axes.plot(ends, [place, place], color=colour, linewidth=2, zorder=2)
+    axes.scatter(scale * line[name], place, s=52, color=colour, marker=marker, zorder=3)
+    below = np.full(len(splits), place - 0.25)
+    axes.scatter(scale * splits, below, s=14, color=LIGHT["line"], linewidths=0, zorder=1)

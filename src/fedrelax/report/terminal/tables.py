@@ -1,0 +1,126 @@
+"""The errors of a run as tables, and facts in two columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fedrelax.evaluation import ALONE, POOLED, WAYS, Evaluation
+from fedrelax.evaluation.evaluation import percent
+from fedrelax.report.data import ReportData
+from fedrelax.report.data.columns import NODES
+from fedrelax.report.data.rounding import short
+
+MOST_LINES = 20
+LONGEST_NAME = 25
+
+
+def plain_table(title: str) -> Table:
+    """Return an empty table in the common form."""
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+
+
+def add_numbers(table: Table, *names: str) -> None:
+    """Add columns of numbers."""
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+
+
+def evaluation_report(data: ReportData) -> Group:
+    """Return the nodes, the errors over all rows, and the verdict."""
+    assert data.evaluation is not None
+    words = Text(data.evaluation.verdict, style="bold")
+    return Group(node_table(data), "", total_table(data.evaluation), "", words)
+
+
+def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
+    """Return a line per node, the largest gains first; of many nodes, the best and the worst."""
+    found = data.evaluation
+    assert found is not None
+    table = plain_table(f"{found.measure.name} on the test rows of each node")
+    writers = []
+    for column in NODES:
+        values = column.values(data) if column.in_terminal is not None else None
+        if values is not None:
+            words = column.kind in ("name", "text")
+            name = column.in_terminal or ""
+            table.add_column(name, overflow="fold") if words else add_numbers(table, name)
+            writers.append((values, _written(column.kind, found)))
+    place = {label: k for k, label in enumerate(data.graph.labels)}
+    lines = [place[label] for label in found.ranked()["node"]]
+    tested = lines[: int(found.nodes["gain"].notna().sum())]
+    few = len(lines) <= most
+    head = lines if few else tested[: most // 2]
+    tail = [] if few else tested[most // 2 :][-(most - most // 2) :]
+    for k in head:
+        table.add_row(*(write(values[k]) for values, write in writers))
+    left = len(lines) - len(head) - len(tail)
+    if left:
+        rest = f"... {left} more" if tail else f"... {left} without test rows"
+        table.add_row(Text(rest, style="dim"))
+    for k in tail:
+        table.add_row(*(write(values[k]) for values, write in writers))
+    return table
+
+
+def _written(kind: str, found: Evaluation) -> Callable[[Any], Text]:
+    """Return how a column writes its values."""
+    if kind in ("name", "text"):
+        return lambda value: Text(short(value, LONGEST_NAME))
+    if kind == "error":
+        return lambda value: Text(found.measure.show(value))
+    return _gain if kind == "gain" else lambda value: Text(str(value))
+
+
+def _gain(gain: float) -> Text:
+    return Text(percent(gain), style="green" if gain > 0 else "red" if gain < 0 else "")
+
+
+def total_table(found: Evaluation) -> Table:
+    """Return the errors over all test rows and the wins and losses per node."""
+    table = plain_table("Over all test rows")
+    table.add_column("")
+    add_numbers(table, *WAYS)
+    table.add_row(found.measure.name, *(found.measure.show(found.errors[way]) for way in WAYS))
+    against = [found.against(way).counts for way in (ALONE, POOLED)]
+    for word, text in (
+        ("better", "nodes better together"),
+        ("worse", "nodes worse together"),
+        ("equal", "nodes equal"),
+    ):
+        table.add_row(text, *(str(counts[word]) for counts in against), "")
+    return table
+
+
+def kind_table(found: Evaluation) -> Table:
+    """Return a line per kind of model, the largest gain first: who learned most from the others."""
+    table = plain_table("By kind of model")
+    table.add_column("model")
+    add_numbers(table, "nodes", "alone", "together", "gain")
+    for kind, nodes, alone, ours, gain in found.by_kind():
+        errors = (found.measure.show(alone), found.measure.show(ours))
+        table.add_row(escape(kind), str(nodes), *errors, _gain(gain))
+    return table
+
+
+def fact_table(facts: dict[str, str]) -> Table:
+    """Return what is known as two columns: the name and the value."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, escape(value))
+    return table

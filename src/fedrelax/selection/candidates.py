@@ -1,0 +1,111 @@
+"""What "auto" chooses among: the one place that says which strengths and wirings are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard, cast
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.graph import Graph
+from fedrelax.network import Network
+from fedrelax.solvers import FedRelax
+from fedrelax.solvers.checks import check_number
+from fedrelax.wiring import Discover, Rewire, Wiring, as_wiring
+
+STRENGTHS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""alpha times the mean degree: how much the neighbours count together against a node's own rows."""
+
+Alphas = float | str | Sequence[float]
+"""A number, several to choose among, or "auto" for the usual ones."""
+Wirings = str | Wiring | None | Sequence[str | Wiring | None]
+"""A wiring, several to choose among, or "auto" for those that suit the graph."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings that can be chosen; a wiring of None is the fixed graph."""
+
+    alpha: float
+    wiring: Wiring | None = None
+
+    def settings(self, settings: FedRelax, rounds: int, patience: int | None = None) -> FedRelax:
+        """Return a solver's settings with these, run for so many rounds."""
+        return replace(
+            settings, alpha=self.alpha, wiring=self.wiring, rounds=rounds, patience=patience
+        )
+
+
+def is_open(alpha: Alphas, wiring: Wirings) -> bool:
+    """Tell whether there is anything to choose."""
+    return not isinstance(alpha, int | float | np.number) or not _is_one(wiring)
+
+
+def given(alpha: Alphas, wiring: Wirings) -> Candidate:
+    """Return what is not open; an alpha that is open stands as 0, a wiring as the fixed graph."""
+    check_alpha(alpha)
+    return Candidate(
+        float(alpha) if isinstance(alpha, int | float | np.number) else 0.0,
+        as_wiring(wiring) if _is_one(wiring) else None,
+    )
+
+
+def candidates(
+    network: Network, alpha: Alphas = "auto", wiring: Wirings = "fixed", *, rounds: int
+) -> list[Candidate]:
+    """Return what to try on a network, for runs of so many rounds: fixed graphs first, weak ones first."""
+    alphas, wirings = alphas_for(network.graph, alpha), wirings_for(network, wiring)
+    paced = [way if way is None else way.paced(rounds) for way in wirings]
+    found = [Candidate(0.0)] if 0.0 in alphas and None not in paced else []
+    found += [Candidate(a, way) for way in paced for a in alphas if a > 0 or way is None]
+    return found
+
+
+def alphas_for(graph: Graph, alpha: Alphas = "auto") -> tuple[float, ...]:
+    """Return the alphas to try; the usual ones are in proportion to 1 / mean degree.
+
+    A graph without edges has its neighbours still to be found, so the degree is that of discovery.
+
+    >>> [round(alpha, 2) for alpha in alphas_for(Graph.from_edges([("a", "b")]))]
+    [0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]
+    """
+    if alpha == "auto":
+        degree = float(np.mean(graph.degrees)) if graph.n_edges else float(Discover().candidates)
+        return tuple(strength / degree for strength in STRENGTHS)
+    check_alpha(alpha)
+    return tuple(map(float, alpha if isinstance(alpha, Iterable) else (alpha,)))
+
+
+def wirings_for(network: Network, wiring: Wirings) -> list[Wiring | None]:
+    """Return the wirings to try; None is the fixed graph.
+
+    A complete graph of equal weights says nothing about who is near, and one without edges leaves
+    all of it to be found: there neighbours are discovered, if all speak of the same public rows. Any
+    other graph is rewired.
+    """
+    if wiring == "auto":
+        graph, common = network.graph, network.public.common is not None
+        if common and len(graph) > 1 and not graph.n_edges:
+            return [Discover()]
+        return [None, Discover() if common and graph.is_uniform else Rewire()]
+    if _is_one(wiring):
+        return [as_wiring(wiring)]
+    return [as_wiring(way) for way in cast(Sequence[Any], wiring)]
+
+
+def check_alpha(alpha: Alphas) -> None:
+    """Refuse what is neither numbers nor "auto"."""
+    values = [] if alpha == "auto" else list(alpha) if isinstance(alpha, Iterable) else [alpha]
+    bad = [value for value in values if not isinstance(value, int | float | np.number)]
+    if bad or (isinstance(alpha, str) and alpha != "auto") or (alpha != "auto" and not values):
+        raise FedRelaxError(
+            f"alpha={alpha!r} must be a finite number of at least 0, several of them, or 'auto'"
+        )
+    for value in values:
+        check_number("alpha", value, least=0.0)
+
+
+def _is_one(wiring: Wirings) -> TypeGuard[str | Wiring | None]:
+    return wiring != "auto" and (wiring is None or isinstance(wiring, str | Wiring))

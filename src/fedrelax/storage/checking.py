@@ -1,0 +1,131 @@
+"""The files of a result: inside its directory, of the size and checksum that were written down.
+
+A result may come from anywhere. Its files name each other, and a name may be a path to somewhere
+else, a device that never ends or a pipe that never answers: only regular files inside are opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fedrelax.errors import FedRelaxError
+
+MOST = 2**31
+"""The largest file that is read, in bytes."""
+
+CHUNK = 2**20
+
+
+def damage(file: str, what: str) -> FedRelaxError:
+    """Return the sentence about a file that is not as it was written."""
+    return FedRelaxError(
+        f"this result is damaged: {file} {what}; run the fit again, or copy the result again from "
+        "where it is whole"
+    )
+
+
+def fingerprint(content: bytes) -> dict[str, Any]:
+    """Return what a file is known by.
+
+    >>> fingerprint(b"")["size"], fingerprint(b"")["sha256"][:8]
+    (0, 'e3b0c442')
+    """
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def sealed(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain values with the checksum of all of them."""
+    return {**about, "sha256": _checksum(about)}
+
+
+def check_seal(about: Mapping[str, Any], file: str) -> None:
+    """Refuse values that are not those of which the checksum was taken."""
+    inside = {key: value for key, value in about.items() if key != "sha256"}
+    if about.get("sha256") != _checksum(inside):
+        raise damage(file, "does not have the checksum that it gives")
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_inside(directory: Path, name: Any, said: Mapping[str, Any] | None, where: str) -> bytes:
+    """Return a file of a result, which must be as the file ``where`` says: ``size``, ``sha256``."""
+    path = _inside(directory, name, where)
+    if said is not None and not _is_fingerprint(said):
+        raise damage(where, f"gives no size and checksum of {name}")
+    most = MOST if said is None else int(said["size"])
+    content = _read(path, str(name), most)
+    if said is None:
+        return content
+    if len(content) != said["size"]:
+        raise damage(
+            str(name), f"has {len(content)} bytes and {where} says that it has {said['size']}"
+        )
+    if fingerprint(content)["sha256"] != said["sha256"]:
+        raise damage(str(name), f"does not have the checksum that {where} gives")
+    return content
+
+
+@contextmanager
+def reading(file: str) -> Iterator[None]:
+    """Within, whatever goes wrong is said of this file."""
+    try:
+        yield
+    except FedRelaxError as error:
+        if str(error).startswith("this result is damaged"):
+            raise
+        raise damage(file, f"cannot be used ({error})") from error
+    except Exception as error:  # values of another kind fail in many ways
+        text = " ".join(str(error).split())
+        raise damage(file, f"cannot be read ({type(error).__name__}: {text})") from error
+
+
+def _inside(directory: Path, name: Any, where: str) -> Path:
+    """Return the path of a file that lies in the directory, also where links lead."""
+    plain = isinstance(name, str) and "\\" not in name and "\0" not in name and ":" not in name
+    parts = PurePosixPath(name).parts if plain else ()
+    if not parts or name.startswith("/") or ".." in parts:
+        raise damage(where, f"names the file {name!r}, which is not inside the result")
+    path = directory.joinpath(*parts)
+    try:
+        found = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "it leads in a circle"
+        raise damage(str(name), f"cannot be opened ({reason})") from error
+    if not found.is_relative_to(directory.resolve()):
+        raise damage(str(name), "is a link to a file outside of the result")
+    return found
+
+
+def _read(path: Path, name: str, most: int) -> bytes:
+    if most > MOST:
+        raise damage(name, f"would have {most} bytes, and at most {MOST} are read")
+    try:
+        # Without O_NONBLOCK, opening a pipe would wait for somebody to write.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        with open(path, "rb", opener=lambda file, _: os.open(file, flags)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise damage(name, "is not a regular file")
+            content = bytearray()
+            while len(content) <= most and (chunk := file.read(CHUNK)):
+                content += chunk
+    except OSError as error:
+        raise damage(name, f"cannot be read ({error.strerror or error})") from error
+    if len(content) > most:
+        raise damage(name, f"has more than the {most} bytes that were written")
+    return bytes(content)
+
+
+def _is_fingerprint(said: Mapping[str, Any]) -> bool:
+    size, checksum = said.get("size"), said.get("sha256")
+    whole = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    return whole and isinstance(checksum, str)

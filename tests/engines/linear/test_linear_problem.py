@@ -1,0 +1,273 @@
+"""What goes in, in which form, and what is refused."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LinearRegression, Ridge
+
+from fedrelax.engines.linear import (
+    ExactUpdate,
+    GradientRounds,
+    LinearProblem,
+    SequentialRounds,
+    SimultaneousRounds,
+    estimate_bytes,
+    local_losses,
+    measure_floor,
+    require_memory,
+    round_bytes,
+    solve_accelerated,
+    solve_conjugate,
+)
+from fedrelax.engines.linear.memory import available_bytes
+from fedrelax.engines.linear.ordering import spread
+from fedrelax.errors import FedRelaxError
+
+from .linear_networks import dense_solution, random_net
+
+
+def grid(side, rng):
+    """A square grid whose nodes are numbered at random."""
+    line = sparse.diags_array([np.ones(side - 1), np.ones(side - 1)], offsets=[1, -1])
+    A = sparse.kronsum(line, line).tocsr()
+    mix = rng.permutation(side * side)
+    return sparse.csr_array(A)[mix][:, mix]
+
+
+def test_stacked_and_ragged_rows_give_the_same_problem():
+    rng = np.random.default_rng(0)
+    X, y, P = rng.normal(size=(4, 5, 3)), rng.normal(size=(4, 5)), rng.normal(size=(4, 6, 3))
+    A = sparse.csr_array(np.ones((4, 4)) - np.eye(4))
+    stacked = LinearProblem(X, y, A, P)
+    ragged = LinearProblem(
+        X.reshape(20, 3),
+        y.reshape(20),
+        A,
+        P.reshape(24, 3),
+        offsets=np.arange(5) * 5,
+        public_offsets=np.arange(5) * 6,
+    )
+    np.testing.assert_array_equal(stacked.own.array, ragged.own.array)
+    np.testing.assert_array_equal(stacked.moment, ragged.moment)
+    np.testing.assert_array_equal(stacked.public.array, ragged.public.array)
+
+
+def test_few_rows_are_kept_as_rows_and_many_as_products():
+    net = random_net(0, features=6, most_rows=4, most_public=30, n=5)
+    net.P = [np.random.default_rng(1).normal(size=(30, 6)) for _ in range(5)]
+    problem = net.problem()
+    assert problem.own.low_rank and problem.own.array.shape == (5, max(map(len, net.X)), 6)
+    assert not problem.public.low_rank and problem.public.array.shape == (5, 6, 6)
+    for i in range(5):
+        np.testing.assert_allclose(
+            problem.own.dense(slice(i, i + 1))[0], net.X[i].T @ net.X[i] / len(net.X[i])
+        )
+
+
+def test_progress_counts_nodes():
+    seen = []
+    random_net(0).problem(progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (16, 16)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    done = []
+    ExactUpdate(random_net(0).problem(), 1.0, progress=lambda k, n: done.append((k, n)))
+    assert done == [(8, 8)]
+
+
+@pytest.mark.parametrize("common", [False, True])
+def test_reordering_changes_no_result(common):
+    rng = np.random.default_rng(0)
+    A = grid(12, rng)
+    n = A.shape[0]
+    X, y = rng.normal(size=(n, 5, 3)), rng.normal(size=(n, 5))
+    public = rng.normal(size=(9, 3)) if common else rng.normal(size=(n, 9, 3))
+    start = rng.normal(size=(n, 3))
+    found = []
+    for reorder in (False, True):
+        problem = LinearProblem(X, y, A, public, reorder=reorder)
+        assert problem.reordered is reorder
+        update = ExactUpdate(problem, 0.5)
+        gradient = GradientRounds(problem, 0.5, start)
+        simultaneous, sequential = (
+            SimultaneousRounds(update, start),
+            SequentialRounds(update, start),
+        )
+        for _ in range(3):
+            gradient.step()
+            simultaneous.step()
+            sequential.step()
+        found.append(
+            np.stack(
+                [
+                    gradient.models[:, :, 0],
+                    simultaneous.models[:, :, 0],
+                    sequential.models[:, :, 0],
+                    solve_accelerated(update, start, tol=1e-12).models[:, :, 0],
+                    np.broadcast_to(local_losses(problem, start)[:, None], (n, 3)),
+                ]
+            )
+        )
+    assert spread(problem.adjacency) < spread(A) / 3
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-9)
+
+
+def test_nodes_are_reordered_only_where_it_pays():
+    rng = np.random.default_rng(0)
+
+    def reordered(A):
+        n = A.shape[0]
+        X = np.zeros((n, 1, 40))
+        return LinearProblem(X, np.zeros((n, 1)), A, np.ones((1, 40))).reordered
+
+    assert reordered(grid(150, rng))
+    assert not reordered(grid(20, rng))
+    ends = rng.integers(0, 22_500, (2, 112_500))
+    ends = ends[:, ends[0] != ends[1]]
+    B = sparse.csr_array((np.ones(ends.shape[1]), ends), shape=(22_500, 22_500))
+    assert not reordered(sparse.csr_array(B + B.T))
+
+
+@pytest.mark.parametrize("common", [False, True])
+def test_float32_is_close_to_float64(common):
+    net = random_net(7, common=common, least_rows=6, most_rows=9, q=2, intercept=True)
+    exact = dense_solution(net, 0.3, "paper")
+    problem = net.problem(dtype=np.float32)
+    assert problem.moment.dtype == problem.own.array.dtype == np.float32
+    update = ExactUpdate(problem, 0.3)
+    found = solve_accelerated(update, tol=1e-6)
+    assert found.models.dtype == np.float32
+    np.testing.assert_allclose(found.models, exact, atol=1e-3 * np.abs(exact).max())
+    rounds = GradientRounds(problem, 0.3)
+    other = GradientRounds(net.problem(), 0.3)
+    for _ in range(50):
+        rounds.step()
+        other.step()
+    np.testing.assert_allclose(rounds.models, other.models, atol=1e-3)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("ridge", [0.0, 0.7])
+def test_alone_a_node_fits_like_scikit_learn_even_when_rank_deficient(intercept, ridge):
+    net = random_net(3, features=5, most_rows=4, n=6, q=2, intercept=intercept, ridge=ridge)
+    W = solve_accelerated(ExactUpdate(net.problem(), 0.0)).models
+    for i in range(net.n):
+        model = LinearRegression(fit_intercept=intercept)
+        if ridge:
+            model = Ridge(alpha=net.ridge[i] * len(net.X[i]), fit_intercept=intercept)
+        model.fit(net.X[i], net.y[i])
+        np.testing.assert_allclose(W[i][:5], model.coef_.T, rtol=1e-7, atol=1e-9)
+        if intercept:
+            np.testing.assert_allclose(W[i][5], model.intercept_, rtol=1e-7, atol=1e-9)
+
+
+def test_minimum_norm_over_all_entries_is_the_pseudo_inverse():
+    net = random_net(3, features=5, most_rows=3, n=4, intercept=True)
+    W = solve_accelerated(ExactUpdate(net.problem(), 0.0, minimum_norm="all")).models
+    for i in range(net.n):
+        expected = np.linalg.pinv(net.rows(net.X[i])) @ net.y[i]
+        np.testing.assert_allclose(W[i], expected, rtol=1e-7, atol=1e-9)
+
+
+def test_a_node_without_rows_follows_its_neighbours():
+    net = random_net(6, common=True, least_rows=6, most_rows=8, isolated=0, density=1.0)
+    net.X[2], net.y[2] = net.X[2][:0], net.y[2][:0]
+    W = solve_conjugate(ExactUpdate(net.problem(), 0.5), tol=1e-12).models
+    np.testing.assert_allclose(W, dense_solution(net, 0.5, "paper"), rtol=1e-8, atol=1e-9)
+
+
+def test_overwrite_gives_the_same_update_and_spends_the_problem():
+    net = random_net(0, least_rows=6, most_rows=9)
+    kept, spent = net.problem(), net.problem()
+    one, other = ExactUpdate(kept, 0.5), ExactUpdate(spent, 0.5, overwrite=True)
+    np.testing.assert_array_equal(one.inverse, other.inverse)
+    np.testing.assert_array_equal(solve_accelerated(one).models, solve_accelerated(other).models)
+    with pytest.raises(FedRelaxError, match="overwrite"):
+        ExactUpdate(spent, 0.1)
+
+
+def test_the_estimate_covers_what_is_stored():
+    rng = np.random.default_rng(0)
+    A = grid(40, rng)
+    for public in (rng.normal(size=(9, 6)), rng.normal(size=(1600, 9, 6))):
+        problem = LinearProblem(
+            rng.normal(size=(1600, 8, 6)), rng.normal(size=(1600, 8)), A, public
+        )
+        update = ExactUpdate(problem, 1.0)
+        kind = "common" if public.ndim == 2 else "per-node"
+        estimate = estimate_bytes(1600, 6, 1, A.nnz // 2, public=kind, m=8, m_pub=9)
+        stored = problem.nbytes + update.nbytes
+        assert stored <= estimate <= 1.2 * stored + (64 << 20)
+
+
+def test_a_too_large_problem_is_refused_with_what_would_make_it_fit(monkeypatch):
+    with pytest.raises(FedRelaxError) as error:
+        require_memory(8 * 10**9, n=10**6, d=40, common=False, available=2 * 10**9)
+    message = str(error.value)
+    for part in ("8.00 GB", "2.00 GB", "common public set", "20 features"):
+        assert part in message
+    monkeypatch.setattr("fedrelax.engines.linear.memory.available_bytes", lambda: 1000)
+    with pytest.raises(FedRelaxError, match="memory: 8 nodes with 3 features"):
+        random_net(0).problem()
+    monkeypatch.setattr("fedrelax.engines.linear.memory.available_bytes", lambda: None)
+    random_net(0).problem()
+
+
+def test_available_memory_is_known_here():
+    assert (available_bytes() or 1) > 0
+
+
+def test_the_floor_counts_matrices_graph_and_vectors():
+    net = random_net(0, n=30, density=0.1)
+    update = ExactUpdate(net.problem(), 1.0)
+    graph = np.count_nonzero(net.A) * 12 + 31 * 4
+    assert round_bytes(update) == 30 * 9 * 8 + graph + 3 * 30 * 3 * 8
+    floor = measure_floor(update, repeats=2)
+    assert floor.ratio == floor.round_seconds / floor.copy_seconds > 0
+
+
+X, Y, P = np.ones((3, 4, 2)), np.ones((3, 4)), np.ones((5, 2))
+LINE = sparse.csr_array(np.eye(3, k=1) + np.eye(3, k=-1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((X[0], Y, LINE, P), {}, "stacked rows"),
+        ((X, Y, LINE[:2][:, :2], P), {}, "3 nodes have rows"),
+        ((X, Y, sparse.csr_array(np.eye(3)), P), {}, "own neighbour"),
+        ((X, Y, sparse.csr_array(np.eye(3, k=1)), P), {}, "undirected"),
+        ((X, Y, -LINE, P), {}, ">= 0"),
+        ((X, Y, LINE, P[:, :1]), {}, "2 features"),
+        ((X, Y, LINE, np.ones((2, 5, 2))), {}, "2 sets for 3 nodes"),
+        ((X, Y, LINE, P), {"ridge": [1.0, 2.0]}, "ridge"),
+        ((X, Y, LINE, P), {"ridge": -1.0}, "ridge"),
+        ((X, Y, LINE, P), {"dtype": np.int64}, "dtype"),
+        ((np.where(np.arange(3)[:, None, None] == 1, np.nan, X), Y, LINE, P), {}, "node 1 "),
+        ((X, Y, LINE, np.full((5, 2), np.inf)), {}, "common set"),
+        ((X.reshape(12, 2), Y.ravel(), LINE, P), {"offsets": [0, 4, 8, 11]}, "from 0 to"),
+        ((X.reshape(12, 2), Y.ravel(), LINE, P), {"offsets": [0, 8, 4, 12]}, "decrease"),
+        ((X, Y, LINE, P), {"public_offsets": [0, 5, 5, 5]}, "no public rows"),
+        ((X, Y[:2], LINE, P), {}, "y: "),
+    ],
+)
+def test_bad_input_is_named(arguments, options, message):
+    with pytest.raises(FedRelaxError, match=message):
+        LinearProblem(*arguments, **options)
+
+
+def test_bad_settings_are_named():
+    problem = LinearProblem(X, Y, LINE, P)
+    with pytest.raises(FedRelaxError, match="alpha"):
+        ExactUpdate(problem, -1.0)
+    with pytest.raises(FedRelaxError, match="system"):
+        ExactUpdate(problem, 1.0, system="other")
+    with pytest.raises(FedRelaxError, match="damping"):
+        SimultaneousRounds(ExactUpdate(problem, 1.0), damping=1.0)
+    with pytest.raises(FedRelaxError, match="rule"):
+        GradientRounds(problem, 1.0, rule="adam")
+    with pytest.raises(FedRelaxError, match="first_exchange"):
+        GradientRounds(problem, 1.0, first_exchange="none")
+    with pytest.raises(FedRelaxError, match="initial models"):
+        GradientRounds(problem, 1.0, np.zeros((3, 5)))
+    with pytest.raises(FedRelaxError, match="tol"):
+        solve_accelerated(ExactUpdate(problem, 1.0), tol=0)

@@ -1,0 +1,165 @@
+"""Which engine is taken, and why not the linear one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxRegressor, Graph, LinearModel, Network
+from fedrelax.baselines.objectives import reason_not_linear
+from fedrelax.engines import LinearEngine
+from fedrelax.engines.linear.fitted import FittedLinear
+from fedrelax.errors import FedRelaxError
+from fedrelax.runtime import Distillation
+from fedrelax.solvers import GradientFedRelax
+from tests.conftest import classification_network, refused, regression_network
+
+
+def network_of(model) -> Network:
+    """Five nodes; number 3 has the odd model."""
+    return regression_network(
+        np.random.default_rng(0), lambda i: model if i == 3 else LinearRegression()
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (DecisionTreeRegressor(), "DecisionTreeRegressor is not LinearRegression, Ridge or"),
+        (Lasso(), "Lasso is not"),
+        (LinearRegression(positive=True), "LinearRegression has positive=True"),
+        (LinearRegression(fit_intercept=False), "fit_intercept=False and node 0 has"),
+        (Ridge(positive=True), "Ridge has positive=True"),
+        (Ridge(solver="sag"), "Ridge has solver='sag', which stops at a tolerance"),
+        (Ridge(alpha=np.ones(3)), "not one number"),
+        (LinearModel(loss="huber"), "LinearModel has loss='huber'"),
+        (LinearModel(ridge=-1.0), "LinearModel has ridge=-1.0"),
+    ],
+)
+def test_a_model_that_needs_the_general_path_is_named_with_its_node(model, reason):
+    network = network_of(model)
+    found = refused("linear", network, FedRelax())
+    assert found is not None and found.startswith("node 3") and reason in found
+    with pytest.raises(FedRelaxError, match="node 3.*use engine='auto'"):
+        FedRelax(engine="linear").solve(network)
+    assert LinearEngine.refusal(network, FedRelax()) == found
+    models = {node.label: node.model for node in network}
+    assert LinearEngine.refusal_of("regression", models, FedRelax()) == found
+    assert not FedRelaxRegressor(models).is_linear(list(models))
+    assert reason_not_linear(network) == found
+    with pytest.raises(FedRelaxError, match="node 3"):
+        GradientFedRelax().solve(network)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"loss": "absolute"}, "loss='absolute' is not squared"),
+        ({"loss": "squared", "discrepancy": "huber"}, "discrepancy='huber' is not squared"),
+        ({"distillation": Distillation()}, "distillation"),
+    ],
+)
+def test_settings_that_need_the_general_path(settings, reason):
+    network = regression_network(np.random.default_rng(0), LinearModel())
+    assert reason in refused("linear", network, FedRelax(**settings))
+    assert FedRelax(engine="auto", rounds=1, **settings).solve(network).engine == "sites"
+    with pytest.raises(FedRelaxError, match=reason):
+        FedRelax(engine="linear", **settings).solve(network)
+
+
+def test_a_subclass_and_an_adapter_of_its_own_take_the_general_path():
+    class MyRidge(Ridge):
+        pass
+
+    assert "MyRidge is not" in refused("linear", network_of(MyRidge()), FedRelax())
+
+
+def test_open_weights_under_two_norms_take_the_general_path():
+    rng = np.random.default_rng(0)
+    network = Network(Graph.from_edges([("a", "b")]), public=rng.normal(size=(9, 4)))
+    network.add("a", rng.normal(size=(2, 4)), rng.normal(size=2), LinearModel())
+    network.add("b", rng.normal(size=(9, 4)), rng.normal(size=9), LinearRegression())
+    reason = refused("linear", network, FedRelax())
+    assert reason.startswith("node 'a'") and "leave weights open" in reason
+    assert FedRelax(engine="auto", rounds=1).solve(network).engine == "sites"
+
+
+def test_nearly_open_weights_take_the_general_path():
+    rng = np.random.default_rng(0)
+    network = Network(Graph.from_edges([("a", "b")]), public=rng.normal(size=(9, 2)))
+    X = rng.normal(size=(9, 2))
+    X[:, 1] = X[:, 0] + 3e-7 * X[:, 1]
+    network.add("a", X, rng.normal(size=9), LinearRegression())
+    network.add("b", rng.normal(size=(9, 2)), rng.normal(size=9), LinearRegression())
+    reason = refused("linear", network, FedRelax())
+    assert reason.startswith("node 'a'") and "condition number" in reason
+    assert FedRelax(engine="auto", rounds=1).solve(network).engine == "sites"
+
+
+def test_a_too_large_network_is_refused_before_work(monkeypatch):
+    monkeypatch.setattr("fedrelax.engines.linear.memory.available_bytes", lambda: 1000)
+    network = regression_network(np.random.default_rng(0), Ridge())
+    with pytest.raises(FedRelaxError, match="memory: 5 nodes with 4 features need"):
+        FedRelax(engine="linear").solve(network)
+    assert FedRelax(engine="auto", rounds=1).solve(network).engine == "sites"
+
+
+def rows_of(n: int = 4, rows: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(n * rows, 3))
+    return X, X @ [1.0, 2.0, 0.5] + rng.normal(size=n * rows), np.repeat(np.arange(n), rows)
+
+
+def test_estimators_take_the_linear_engine_on_their_own():
+    X, y, nodes = rows_of()
+    fits = {
+        engine: FedRelaxRegressor(alpha=0.3, solver=FedRelax(engine=engine)).fit(X, y, nodes)
+        for engine in ("auto", "sites")
+    }
+    assert fits["auto"].result_.engine == "linear"
+    assert isinstance(fits["auto"].result_.local_models[0], FittedLinear)
+    assert fits["sites"].result_.engine == "sites"
+    gap = np.abs(fits["auto"].predict(X, nodes) - fits["sites"].predict(X, nodes)).max()
+    assert gap < 1e-10
+    assert fits["auto"].history_["change"] == pytest.approx(fits["sites"].history_["change"])
+
+
+def test_estimators_take_the_general_path_for_other_models_and_say_so_when_forced():
+    X, y, nodes = rows_of()
+    models = {0: Ridge(), 1: DecisionTreeRegressor(), 2: Ridge(), 3: LinearRegression()}
+    fit = FedRelaxRegressor(models, rounds=2).fit(X, y, nodes)
+    assert fit.result_.engine == "sites"
+    with pytest.raises(FedRelaxError, match="node 1: DecisionTreeRegressor"):
+        FedRelaxRegressor(models, solver=FedRelax(engine="linear")).fit(X, y, nodes)
+    with pytest.raises(
+        FedRelaxError, match="engine='fast' must be one of auto, linear, softmax, sites"
+    ):
+        FedRelaxRegressor(solver=FedRelax(engine="fast")).fit(X, y, nodes)
+    labels = np.where(y > 0, "up", "down")
+    with pytest.raises(FedRelaxError, match="the task is classification"):
+        FedRelaxClassifier(solver=FedRelax(engine="linear")).fit(X, labels, nodes)
+
+
+def test_classification_is_refused_by_gradient_steps():
+    network = classification_network(np.random.default_rng(0), LogisticRegression())
+    with pytest.raises(FedRelaxError, match="the task is classification"):
+        GradientFedRelax().solve(network)
+
+
+def test_wrong_settings_read_the_same_on_both_paths():
+    network = regression_network(np.random.default_rng(0), Ridge())
+    for wrong in (
+        {"alpha": -1.0},
+        {"alpha": "much"},
+        {"rounds": 1.5},
+        {"order": "random"},
+        {"patience": 3},
+    ):
+        said = []
+        for engine in ("sites", "auto", "linear"):
+            with pytest.raises(FedRelaxError) as error:
+                FedRelax(engine=engine, **wrong).solve(network)
+            said.append(str(error.value))
+        assert said[0] == said[1] == said[2]
