@@ -53,6 +53,11 @@ class TreeNode(ScikitModel, BatchedModel):
             self._grown = None
         return super().estimator
 
+    def __copy__(self) -> TreeNode:
+        new = object.__new__(TreeNode)
+        new.__dict__.update(self.__dict__)
+        return new
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_fitted": self.estimator, "_grown": None}
 
@@ -130,7 +135,7 @@ class TreeNode(ScikitModel, BatchedModel):
             share = rows.target * rows.weight[:, None]
             seen = share.any(axis=0)
             if seen.sum() == 1:
-                return super().fit(grown.terms, seed=grown.seed).estimator
+                return self.fit(grown.terms, seed=grown.seed).estimator
             weight = share[share > 0]
         forest, features = is_forest(self._template), rows.X.shape[1]
         rules = self._rules(features)
