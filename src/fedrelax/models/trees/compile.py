@@ -42,8 +42,7 @@ def source_mark() -> int:
     return mark
 
 
-@intrinsic
-def _bare(typing: Any, array: Any) -> Any:
+def _without_owner(typing: Any, array: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, given[0])
         view.meminfo = view.meminfo.type(None)
@@ -53,7 +52,7 @@ def _bare(typing: Any, array: Any) -> Any:
     return array(array), build
 
 
-bare = cast(Callable[[AnyArray], AnyArray], _bare)
+bare = cast(Callable[[AnyArray], AnyArray], intrinsic(_without_owner))
 """Returns an array without its owner, so that nobody counts references to it.
 
 Counting takes longer than the work at a small node. The owner has to outlive what is bare.
