@@ -20,16 +20,14 @@ import numpy as np
 from fedrelax.datasets import SyntheticNetwork, clustered
 from fedrelax.extras import need
 from fedrelax.models.incremental import IncrementalModel
-from fedrelax.network import Network
 from fedrelax.paper.cells import ROWS, VALIDATION_ROWS
-from fedrelax.paper.trees import DEPTH, ROUNDS
+from fedrelax.paper.trees import DEPTH, DISTILLATION, ROUNDS, decision_tree, tree_network
 from fedrelax.runtime import Distillation
 from fedrelax.solvers import FedRelax
 from fedrelax.typing import FloatArray
 
 FEATURES = 10
 ALPHAS = (0.0, 0.001, 1.0)
-ECHO = Distillation(100, draw="standard")
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,6 @@ class Way:
 
     tree: Callable[[], Any]
     echo: Distillation | None = None
-
-
-def _batch() -> Any:
-    from sklearn.tree import DecisionTreeRegressor
-
-    return DecisionTreeRegressor(max_depth=DEPTH)
 
 
 def _hoeffding(learn_on: bool) -> IncrementalModel:
@@ -57,8 +49,8 @@ def _hoeffding(learn_on: bool) -> IncrementalModel:
 
 
 WAYS: dict[str, Way] = {
-    "decision tree, self-distillation": Way(_batch, ECHO),
-    "decision tree": Way(_batch),
+    "decision tree, self-distillation": Way(decision_tree, DISTILLATION),
+    "decision tree": Way(decision_tree),
     "Hoeffding tree, learns on": Way(lambda: _hoeffding(True)),
     "Hoeffding tree, afresh": Way(lambda: _hoeffding(False)),
 }
@@ -75,14 +67,8 @@ def curve(name: str, alpha: float, seed: int, each: int) -> FloatArray:
     Trees that no longer change end the rounds; their error stays what it is.
     """
     way, data = WAYS[name], draw(seed, each)
-    network = Network(data.graph)
-    for i, label in enumerate(data.graph.labels):
-        validation = (data.X_val[i], data.y_val[i])
-        network.add(
-            label, data.X[i], data.y[i], way.tree(), public=data.public[i], validation=validation
-        )
     solver = FedRelax(alpha=alpha, rounds=ROUNDS, tol=0.0, weighting="rows", distillation=way.echo)
-    errors = np.asarray(solver.solve(network).history["validation_loss"])
+    errors = np.asarray(solver.solve(tree_network(data, way.tree)).history["validation_loss"])
     return np.pad(errors, (0, ROUNDS + 1 - len(errors)), mode="edge")
 
 

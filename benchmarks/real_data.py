@@ -47,22 +47,15 @@ def chosen(task: RealTask, nodes: Any, alphas: Sequence[float] | None, rounds: i
 
 def errors(task: RealTask) -> dict[str, float]:
     """Return the test errors alone, pooled and together."""
-    X, y, nodes = task.test
+    X, _, nodes = task.test
     one = np.zeros(len(task.train[1]), dtype=int)
     alone = chosen(task, task.train[2], ALONE, rounds=1)
     pooled = chosen(task, one, ALONE, rounds=1)
     together = chosen(task, task.train[2], None, ROUNDS[task.kind])
-
-    def measured(fitted: Any, labels: Any) -> float:
-        answer = fitted.predict(X, nodes=labels)
-        if task.kind == "classification":
-            return float(np.mean(answer != y))
-        return float(np.sqrt(np.mean((answer - y) ** 2)))
-
     return {
-        "alone": measured(alone, nodes),
-        "pooled": measured(pooled, np.zeros(len(X), dtype=int)),
-        "together": measured(together, nodes),
+        "alone": task.error(alone.predict(X, nodes=nodes)),
+        "pooled": task.error(pooled.predict(X, nodes=np.zeros(len(X), dtype=int))),
+        "together": task.error(together.predict(X, nodes=nodes)),
     }
 
 

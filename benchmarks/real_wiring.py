@@ -34,11 +34,8 @@ def error(task: RealTask, graph: bool = True, **settings: Any) -> tuple[float, A
         estimator = FedRelaxClassifier(SoftmaxModel(RIDGE), given, rounds=ROUNDS, **settings)
     X, y, nodes = task.train
     estimator.fit(X, y, nodes=nodes)
-    X, y, nodes = task.test
-    answer = estimator.predict(X, nodes=nodes)
-    if task.kind == "classification":
-        return float(np.mean(answer != y)), estimator
-    return float(np.sqrt(np.mean((answer - y) ** 2))), estimator
+    X, _, nodes = task.test
+    return task.error(estimator.predict(X, nodes=nodes)), estimator
 
 
 def measure(task: RealTask) -> dict[str, float]:

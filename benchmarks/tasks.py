@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedrelax.datasets import digits_by_writer, labelled_split, load_weather
 from fedrelax.graph import Graph
 from fedrelax.typing import AnyArray, FloatArray
@@ -24,6 +26,12 @@ class RealTask:
     graph: Graph
     train: tuple[FloatArray, AnyArray, AnyArray]
     test: tuple[FloatArray, AnyArray, AnyArray]
+
+    def error(self, answer: AnyArray) -> float:
+        """Return the share of wrong answers on the test rows, or the root mean squared error."""
+        if self.kind == "classification":
+            return float(np.mean(answer != self.test[1]))
+        return float(np.sqrt(np.mean((answer - self.test[1]) ** 2)))
 
 
 def digits_task(split: int, labelled: int = LABELLED_DIGITS) -> RealTask:

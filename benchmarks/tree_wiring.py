@@ -19,12 +19,11 @@ import numpy as np
 from fedrelax.datasets import SyntheticNetwork
 from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.paper.cells import Cell
-from fedrelax.paper.trees import DEPTH, tree_curve, tree_network
-from fedrelax.runtime import Distillation
+from fedrelax.paper.trees import DEPTH, DISTILLATION, tree_curve, tree_network
 from fedrelax.solvers import FedRelax
 
 CELL = Cell("clustered", "tree", "fedrelax", "MSE_val", 10, 0.0, 0.8, 1.0)
-PAPERS = {"alpha": 1.0, "weighting": "rows", "distillation": Distillation(100, draw="standard")}
+PAPERS = {"alpha": 1.0, "weighting": "rows", "distillation": DISTILLATION}
 PUBLIC_ROWS = 2000
 DEEPER = 12
 

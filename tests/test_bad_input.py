@@ -7,7 +7,16 @@ import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph, Network
+from fedrelax import (
+    FedRelax,
+    FedRelaxClassifier,
+    FedRelaxCV,
+    FedRelaxError,
+    FedRelaxRegressor,
+    Graph,
+    Network,
+)
+from fedrelax.runtime import Callback
 
 PAIR = Graph.from_edges([("a", "b")])
 X, Y = np.arange(12.0).reshape(6, 2) % 5, np.arange(6.0)
@@ -192,3 +201,85 @@ def test_predict_needs_nodes_and_a_fit():
         FedRelaxError, match="the network has 2 nodes; say which one each row belongs to"
     ):
         model.fit(X, Y, nodes=NODES).predict(X)
+
+
+# Arguments of another kind
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("callbacks", [1], r"callbacks\[0\] is int, not a fedrelax.runtime.Callback"),
+        ("callbacks", [Callback], r"callbacks\[0\] is the class Callback"),
+        ("callbacks", Callback(), "callbacks is a Callback; give a list"),
+        ("callbacks", None, "callbacks is a NoneType; give a list"),
+        ("distillation", "x", "distillation='x' must be None or a fedrelax.runtime.Distillation"),
+        ("distillation", 100, "distillation=100 must be None or"),
+        ("n_jobs", "a", "n_jobs='a' must be None, a whole number of workers, or -1"),
+        ("n_jobs", 0, "n_jobs=0 must be"),
+        ("n_jobs", 2.5, "n_jobs=2.5 must be"),
+        ("n_jobs", True, "n_jobs=True must be"),
+        ("continued", "no", "continued='no' must be True or False"),
+        ("alone", 1, "alone=1 must be a list of nodes"),
+        ("alone", "a", "alone='a' must be a list of nodes"),
+        ("random_state", -1, "random_state=-1 must be a whole number of at least 0"),
+        ("alpha", 10**400, "alpha=1000.* must be a finite number"),
+    ],
+)
+@pytest.mark.parametrize("linear", [False, True])
+def test_arguments_of_another_kind(name, value, sentence, linear):
+    refused(sentence, **{name: value}, estimator=Ridge() if linear else Tripwire())
+    refused(sentence, **{"alpha": "auto", name: value})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sentence"),
+    [
+        (dict(enumerate("aaabbb")), "nodes is a dict; pass one label per row"),
+        (set("ab"), "nodes is a set"),
+        (7, "nodes is a int"),
+        ([["a"]] * 6, "nodes holds a label that cannot name a node"),
+    ],
+)
+def test_nodes_of_another_kind(nodes, sentence):
+    for graph in (PAIR, None):
+        refused(sentence, graph=graph, fit={"nodes": nodes})
+        with pytest.raises(FedRelaxError, match=sentence):
+            FedRelaxCV(FedRelaxRegressor(Tripwire(), graph)).fit(X, Y, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"estimator": Ridge()}, "estimator is a Ridge; give a FedRelaxRegressor or"),
+        ({"alphas": 1}, "alphas=1 must be a list"),
+        ({"alphas": []}, "alphas is empty"),
+        ({"alphas": [0.1, "x"]}, "alpha='x' must be a finite number"),
+        ({"wirings": 1}, "wirings=1 must be a list"),
+        ({"wirings": "fixed"}, "wirings='fixed' must be a list"),
+        ({"folds": "x"}, "folds='x' must be a whole number"),
+        ({"estimator": FedRelaxRegressor(n_jobs=0)}, "n_jobs=0"),
+    ],
+)
+def test_a_search_with_arguments_of_another_kind(settings, sentence):
+    given = {"estimator": FedRelaxRegressor(Tripwire(), PAIR)} | settings
+    with pytest.raises(FedRelaxError, match=sentence):
+        FedRelaxCV(**given).fit(X, Y, nodes=NODES)
+
+
+def test_a_solver_with_arguments_of_another_kind():
+    network = Network(PAIR, public=PUBLIC)
+    network.add("a", X[:3], Y[:3], Tripwire())
+    network.add("b", X[3:], Y[3:], Tripwire())
+    for settings, sentence in [
+        ({"wiring": "rewire"}, "wiring='rewire' must be None or a fedrelax.wiring object"),
+        ({"collapse": "x"}, "collapse='x' must be True or False"),
+        ({"random_state": 2.5}, "random_state=2.5 must be a whole number"),
+        ({"n_jobs": 0}, "n_jobs=0"),
+    ]:
+        with pytest.raises(FedRelaxError, match=sentence):
+            FedRelax(**settings).solve(network)
+    with pytest.raises(FedRelaxError, match=r"callbacks\[0\] is int"):
+        FedRelax().solve(network, [1])
+    with pytest.raises(FedRelaxError, match="network is a list, not a fedrelax.Network"):
+        FedRelax().solve([1])

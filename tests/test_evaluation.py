@@ -108,5 +108,6 @@ def test_numbers_are_written_with_their_unit(name):
     measure = get_measure(name, MEASURES[name].task)
     assert measure.show(float("nan")) == "-"
     assert measure.show(0.125).endswith(measure.unit)
-    assert measure.gap(-0.125).startswith("-") and not measure.size(-0.125).startswith("-")
-    assert measure.between(-0.25, 0.5).count(measure.gap_unit or "to") == 1
+    assert measure.gap(0.125).startswith("+") and measure.gap(0.125, sign="")[0].isdigit()
+    low, high = measure.between(-0.25, 0.5).split(" to ")
+    assert low == measure.gap(-0.25).split()[0] and high == measure.gap(0.5)

@@ -1,37 +1,26 @@
-"""Data flows one way: a lower layer never imports a higher one."""
+"""Data flows one way: what stands lower never imports what stands higher."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import fedrelax
 
 ROOT = Path(fedrelax.__file__).parent
-LAYERS = [
-    {"errors", "typing", "views"},
-    {"extras", "graph", "losses", "splits", "threads"},
-    {"theory", "wiring"},
-    {"models", "public", "datasets"},
-    {"network"},
-    {"runtime"},
-    {"engines"},
-    {"solvers"},
-    {"selection"},
-    {"estimators"},
-    {"baselines", "cv", "learned"},
-    {"evaluation"},
-    {"comparison"},
-    {"storage"},
-    {"report"},
-    {"live"},
-    {"paper", "bench"},
-    {"cli"},
-    {"__main__"},
-]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+STRATA = {
+    "foundation": {"errors", "typing", "views", "extras", "members", "threads", "splits"},
+    "parts": {"graph", "losses", "wiring", "models", "public", "datasets", "theory", "network"},
+    "machinery": {"runtime", "engines", "solvers"},
+    "learning": {"selection", "estimators", "baselines", "learned"},
+    "judging": {"evaluation", "comparison", "storage"},
+    "showing": {"report", "live", "paper", "bench", "cli", "__main__"},
+}
+"""From the bottom to the top; CONTRIBUTING.md has the picture."""
+HEIGHT = {name: height for height, names in enumerate(STRATA.values()) for name in names}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -44,17 +33,37 @@ def imports_of(path: Path) -> set[str]:
     return {name.split(".")[1] for name in found if name.startswith("fedrelax.")}
 
 
-def test_every_module_has_a_layer_and_imports_only_lower_ones() -> None:
-    wrong = []
+def needs() -> dict[str, set[str]]:
+    """Return what every part of the package imports of the others."""
+    found: dict[str, set[str]] = {}
     for path in ROOT.rglob("*.py"):
-        layer = path.relative_to(ROOT).parts[0].removesuffix(".py")
-        if layer == "__init__":
-            continue
-        assert layer in RANK, f"{layer} has no place in LAYERS"
-        for other in imports_of(path):
-            if other != layer and RANK[other] >= RANK[layer]:
-                wrong.append(f"{path.relative_to(ROOT)} imports {other}")
+        part = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if part != "__init__":
+            found.setdefault(part, set()).update(imports_of(path) - {part})
+    return found
+
+
+def test_every_part_has_a_stratum_and_imports_nothing_above_it() -> None:
+    found = needs()
+    assert set(found) == set(HEIGHT)
+    wrong = [
+        f"{part} imports {other}"
+        for part, others in found.items()
+        for other in others
+        if HEIGHT[other] > HEIGHT[part]
+    ]
     assert wrong == []
+
+
+def test_no_part_imports_one_that_needs_it() -> None:
+    TopologicalSorter(needs()).prepare()  # raises CycleError
+
+
+def test_the_picture_has_the_same_strata() -> None:
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    for name, parts in STRATA.items():
+        line = next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
+        assert {part.strip(" `") for part in line.split("|")[2].split(",")} == parts
 
 
 def test_import_is_light() -> None:
@@ -67,6 +76,7 @@ def test_import_is_light() -> None:
         "keras",
         "xgboost",
         "lightgbm",
+        "numba",
         "flwr",
         "matplotlib",
         "plotly",

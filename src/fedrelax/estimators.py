@@ -21,8 +21,8 @@ from fedrelax.runtime import Callback
 from fedrelax.selection import FOLDS, Choice, candidates, choose, fold_rows, is_open
 from fedrelax.selection.candidates import Alphas, Wirings, given
 from fedrelax.solvers import FedRelax, Result
-from fedrelax.solvers.checks import check_number
-from fedrelax.splits import as_seed, group_rows, hold_out
+from fedrelax.solvers.checks import check_alone, check_callbacks, check_number, check_running
+from fedrelax.splits import RowGroups, as_seed, group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Wiring
@@ -83,8 +83,11 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         then not a feature). Without it all rows belong to one node, which learns alone.
         """
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
+        check_callbacks(self.callbacks)
+        check_alone(self.alone)
         seed = as_seed(self.random_state)
         settings = self.settings(seed)
+        check_running(settings)
         X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         X, y = validate_data(
             self,
@@ -101,11 +104,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         if unknown:
             hint = did_you_mean(unknown[0], rows)
             raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
-        rng = np.random.default_rng(seed)
-        train, held = {}, {}
-        for label, index in rows.items():
-            kept, out = hold_out(len(index), self.validation_share, rng)
-            train[label], held[label] = index[kept], index[out]
+        train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
         network = self.network_of(X, y, train, held, seed)
         choice, alone = None, tuple(self.alone)
         if is_open(self.alpha, self.wiring):
@@ -161,31 +160,25 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
     ) -> Network:
         """Return the network to train: row numbers by node, held-out ones beside."""
-        graph, models = self._graph_for(list(rows)), self.models_for(list(rows))
-        common, own = None, {}
-        if isinstance(self.public, Mapping):
-            own = dict(self.public)
-            missing = [label for label in rows if label not in own]
+        graph, groups = self._graph_for(list(rows)), RowGroups.of(rows)
+        public: Any = self.public
+        if isinstance(public, str):
+            rng = np.random.default_rng([seed, PUBLIC_STREAM])
+            public = draw_public(public, [groups.take(X)], self.public_rows, rng)
+        elif isinstance(public, Mapping):
+            missing = [label for label in rows if label not in public]
             if missing:
                 raise FedRelaxError(f"public has no rows for node {listing(missing)}")
-        elif isinstance(self.public, str):
-            inputs = [X[index] for index in rows.values()]
-            rng = np.random.default_rng([seed, PUBLIC_STREAM])
-            common = draw_public(self.public, inputs, self.public_rows, rng)
-        else:
-            common = np.asarray(self.public)
-        network = Network(graph, self._kind, common)
-        for label, index in rows.items():
-            out = held.get(label, ())
-            network.add(
-                label,
-                X[index],
-                y[index],
-                models[label],
-                public=own.get(label),
-                validation=(X[out], y[out]) if len(out) else None,
-            )
-        return network
+        return Network.from_rows(
+            graph,
+            self._kind,
+            X,
+            y,
+            groups,
+            self.models_for(list(rows)),
+            public=public,
+            held=RowGroups.of(held, groups.labels),
+        )
 
     def models_for(self, labels: list[Label]) -> dict[Label, Any]:
         """Return the unfitted model of every node."""
@@ -226,7 +219,9 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
                 f"graph is a {type(self.graph).__name__}; make a fedrelax.Graph of it with "
                 "Graph.from_matrix, from_edges, from_networkx or from_coordinates"
             )
-        unknown = [label for label in labels if label not in self.graph]
+        unknown = []
+        if tuple(labels) != self.graph.labels:
+            unknown = [label for label in labels if label not in self.graph]
         if unknown:
             hint = did_you_mean(unknown[0], self.graph.labels)
             raise FedRelaxError(

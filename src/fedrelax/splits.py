@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -95,25 +95,89 @@ def as_seed(random_state: Any) -> int:
     )
 
 
-def group_rows(nodes: Any, n_rows: int) -> dict[Label, AnyArray]:
+class RowGroups(Mapping[Label, IntArray]):
+    """The row numbers of every node: node i has ``order[offsets[i]:offsets[i + 1]]``.
+
+    >>> groups = group_rows(["a", "b", "a"], 3)
+    >>> groups["a"].tolist(), groups.take(np.array([5, 6, 7])).tolist()
+    ([0, 2], [5, 7, 6])
+    """
+
+    def __init__(self, labels: tuple[Label, ...], order: IntArray, offsets: IntArray) -> None:
+        self.labels, self.order, self.offsets = labels, order, offsets
+        self._place: dict[Label, int] | None = None
+
+    @classmethod
+    def of(
+        cls, rows: Mapping[Label, AnyArray], labels: tuple[Label, ...] | None = None
+    ) -> RowGroups:
+        """Return row numbers by node in this form, for given ``labels``: none where a node has none."""
+        if isinstance(rows, RowGroups) and labels in (None, rows.labels):
+            return rows
+        names, none = tuple(rows) if labels is None else labels, np.arange(0)
+        parts = [np.asarray(rows.get(name, none), dtype=np.int64) for name in names]
+        offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        return cls(names, np.concatenate(parts) if parts else none, offsets)
+
+    def take(self, values: AnyArray) -> AnyArray:
+        """Return the rows of an array, one node after the other; itself if they are so already."""
+        if len(self.order) == len(values) and (np.diff(self.order) == 1).all():
+            return values
+        return values[self.order]
+
+    def held_out(self, share: float, rng: np.random.Generator) -> tuple[RowGroups, RowGroups]:
+        """Return the row numbers to train on and those to hold out, a share of every node's."""
+        if share <= 0:
+            empty = np.zeros(len(self.labels) + 1, dtype=np.int64)
+            return self, RowGroups(self.labels, self.order[:0], empty)
+        train, held = {}, {}
+        for label, index in self.items():
+            kept, out = hold_out(len(index), share, rng)
+            train[label], held[label] = index[kept], index[out]
+        return RowGroups.of(train), RowGroups.of(held)
+
+    def __getitem__(self, label: Label) -> IntArray:
+        if self._place is None:
+            self._place = {name: place for place, name in enumerate(self.labels)}
+        i = self._place[label]
+        return self.order[self.offsets[i] : self.offsets[i + 1]]
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self.labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def group_rows(nodes: Any, n_rows: int) -> RowGroups:
     """Return the row numbers of every node, nodes in the order of their first row."""
     import pandas as pd
 
+    if isinstance(nodes, Mapping | Set | str | bytes) or not isinstance(nodes, Iterable):
+        raise FedRelaxError(
+            f"nodes is a {type(nodes).__name__}; pass one label per row, in the order of the rows"
+        )
     if hasattr(nodes, "to_numpy"):
         labels = nodes.to_numpy()
     elif isinstance(nodes, np.ndarray):
-        labels = nodes.astype(object)
+        labels = nodes if nodes.dtype.kind in "iu" else nodes.astype(object)
     else:
         labels = np.fromiter(nodes, dtype=object)  # Labels that are tuples stay whole.
     if labels.ndim != 1 or len(labels) != n_rows:
         raise FedRelaxError(f"nodes has shape {labels.shape}, but X has {n_rows} rows")
-    codes, names = pd.factorize(labels)
+    try:
+        codes, names = pd.factorize(labels)
+    except TypeError as error:
+        raise FedRelaxError(
+            f"nodes holds a label that cannot name a node ({error}); use text or numbers"
+        ) from None
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         raise FedRelaxError(f"nodes has a missing label in row {row}; every row needs a node")
     order = np.argsort(codes, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(names)))[:-1])
-    return {
-        (name.item() if isinstance(name, np.generic) else name): part
-        for name, part in zip(names, parts, strict=True)
-    }
+    counts = np.bincount(codes, minlength=len(names))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    plain = names.tolist() if isinstance(names, np.ndarray) else list(names)
+    if labels.dtype.kind not in "iu":
+        plain = [name.item() if isinstance(name, np.generic) else name for name in plain]
+    return RowGroups(tuple(plain), order, offsets)

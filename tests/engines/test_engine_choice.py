@@ -115,7 +115,9 @@ def rows_of(n: int = 4, rows: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def test_estimators_take_the_linear_engine_on_their_own():
     X, y, nodes = rows_of()
     fits = {
-        engine: FedRelaxRegressor(alpha=0.3, solver=FedRelax(engine=engine)).fit(X, y, nodes)
+        engine: FedRelaxRegressor(
+            alpha=0.3, rounds=200, solver=FedRelax(engine=engine, tol=1e-6)
+        ).fit(X, y, nodes)
         for engine in ("auto", "sites")
     }
     assert fits["auto"].result_.engine == "linear"
@@ -124,6 +126,9 @@ def test_estimators_take_the_linear_engine_on_their_own():
     gap = np.abs(fits["auto"].predict(X, nodes) - fits["sites"].predict(X, nodes)).max()
     assert gap < 1e-10
     assert fits["auto"].history_["change"] == pytest.approx(fits["sites"].history_["change"])
+    straight = FedRelaxRegressor(alpha=0.3).fit(X, y, nodes)
+    assert straight.result_.engine == "linear" and len(straight.history_) == 2
+    assert np.abs(straight.predict(X, nodes) - fits["sites"].predict(X, nodes)).max() < 1e-5
 
 
 def test_estimators_take_the_general_path_for_other_models_and_say_so_when_forced():

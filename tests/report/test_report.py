@@ -13,7 +13,7 @@ from fedrelax import Graph
 from fedrelax.evaluation import MEASURES, Evaluation
 from fedrelax.models import Task
 from fedrelax.report import report_data
-from fedrelax.report.terminal.tables import evaluation_report, fact_table, kind_table, node_table
+from fedrelax.report.terminal import evaluation_report, fact_table, kind_table, node_table
 from fedrelax.runtime import History, Record
 from fedrelax.solvers import Result
 

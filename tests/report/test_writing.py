@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,12 +16,14 @@ from scipy import stats
 
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.evaluation import MEASURES, Evaluation, student_interval
-from fedrelax.report import report_data, report_html, write_report
+from fedrelax.report import palette, report_data, report_html, write_report
+from fedrelax.report.data.columns import NODES, Column
 from fedrelax.report.data.edges import strongest
 from fedrelax.report.data.layout import places, project, spread
 from fedrelax.report.data.sharing import sharing_of
 from fedrelax.report.page.answers import did_it_help, sharing_details, where
 from fedrelax.report.page.run_settings import command
+from fedrelax.report.terminal import node_table
 from fedrelax.runtime import LocalExchange
 from fedrelax.storage import read_result, save_result
 
@@ -84,15 +88,37 @@ def test_a_result_without_test_rows_has_a_page_too(tmp_path):
     assert command(saved) == ""
 
 
-def test_a_result_saved_before_there_were_reports_has_a_page_too(small, tmp_path):
+def test_a_result_without_the_settings_that_only_reports_read_has_a_page_too(small):
     pytest.importorskip("plotly")
-    shutil.copytree(small, tmp_path / "old")
-    about = json.loads((small / "result.json").read_text())
-    for name in ("losses", "public_for_each_node", "objective", "seed", "choice"):
-        del about[name]
-    (tmp_path / "old" / "result.json").write_text(json.dumps(about))
-    page = report_html(read_result(tmp_path / "old"))
+    saved = read_result(small)
+    unread = ("losses", "public_for_each_node", "objective", "seed", "choice")
+    about = {name: value for name, value in saved.about.items() if name not in unread}
+    page = report_html(dataclasses.replace(saved, about=about))
     assert "squared error" in page and "not known" in page
+
+
+def test_a_new_column_needs_one_line(small, monkeypatch):
+    """It is then on the page and in the terminal's table."""
+    pytest.importorskip("plotly")
+    share = Column(
+        "share", "share that tests", "count", lambda data: data.column("test_rows"), "share"
+    )
+    monkeypatch.setattr("fedrelax.report.data.columns.NODES", (*NODES, share))
+    saved = read_result(small)
+    data = data_of(report_html(saved))
+    assert data["tables"]["nodes"][-1] == ["share", "share that tests", "count"]
+    assert data["nodes"]["share"] == data["nodes"]["test"]
+    table = node_table(report_data(saved))
+    assert table.columns[-1].header == "share" and next(iter(table.columns[-1].cells)).plain == "6"
+
+
+def test_colours_are_defined_once():
+    """Whatever draws takes them from the palette."""
+    package = Path(palette.__file__).parent
+    files = [*package.rglob("*.*"), *(package.parent / "live").rglob("*.*")]
+    texts = {f: f.read_text() for f in files if f.suffix in {".py", ".js", ".css", ".html"}}
+    found = {f.name for f, text in texts.items() if re.search(r"#[0-9a-fA-F]{6}\b", text)}
+    assert len(texts) > 30 and found == {"palette.py"}
 
 
 # Where nodes stand

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 from fedrelax.cli.app import app
 from fedrelax.errors import FedRelaxError
 from fedrelax.paper import linear, store
-from fedrelax.paper.catalog import MAKERS, Choice, figures
+from fedrelax.paper.catalog import FIGURES, Choice, figures
 from fedrelax.paper.cells import Cell
 from fedrelax.paper.reproduce import draw_figures, reproduce
-from fedrelax.paper.statements import Comparison, judge
 from fedrelax.paper.store import Finished, Store
 from fedrelax.paper.tables import ratio_curve
 from fedrelax.paper.targets import against_targets, read_targets
+from fedrelax.paper.verdicts import Comparison, judge
 
 SMALL = Choice(features=(2,), noise=(1.0,), alpha=(0.0, 0.05))
 
@@ -95,7 +95,7 @@ def test_figures_share_the_cells_that_they_have_in_common():
     a, b = figures(["fig1a", "fig1b"], Choice())
     shared = set(a.cells) & set(b.cells)
     assert {(cell.d, cell.sigma) for cell in shared} == {(10, 0.0)}
-    assert [figure.name for figure in figures(["all"], Choice())] == list(MAKERS)
+    assert [figure.name for figure in figures(["all"], Choice())] == list(FIGURES)
 
 
 def test_every_figure_follows_what_was_asked_for():
@@ -168,8 +168,8 @@ def test_statements_are_confirmed_refuted_or_left_open():
     assert Comparison("", high, low).verdict == "refuted"
     assert Comparison("", low, same).verdict == "not decided"
     both = [Comparison("", low, high), Comparison("", high, low)]
-    assert judge("fig1a", "", both).verdict == "refuted in part"
-    assert judge("fig1a", "", []).verdict == "not tested"
+    assert judge(both).verdict == "refuted in part"
+    assert judge([]).verdict == "not tested"
 
 
 def test_the_settings_of_a_further_baseline_are_chosen_on_validation_rows(monkeypatch):

@@ -11,8 +11,12 @@ from fedrelax.baselines.ifca import IFCA
 from fedrelax.baselines.network_lasso import NetworkLasso
 from fedrelax.baselines.oracle import Oracle
 from fedrelax.baselines.pooled import Pooled
+from fedrelax.members import members
+
+BASELINES: dict[str, type[Baseline]] = members(__name__, Baseline)
 
 __all__ = [
+    "BASELINES",
     "IFCA",
     "Alone",
     "Baseline",

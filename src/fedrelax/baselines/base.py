@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -47,6 +47,14 @@ class Baseline(ABC):
 
     name: ClassVar[str]
     """How tables call it."""
+
+    @classmethod
+    def usual(cls, rounds: int) -> Self | None:
+        """Return this way as it is compared by default, or None if it has to be told something.
+
+        ``rounds`` is what FedRelax may use for models that have no number of their own.
+        """
+        return cls()
 
     def refusal(self, network: Network) -> str | None:
         """Return why this way cannot learn on the network, or None."""

@@ -18,6 +18,8 @@ from fedrelax.baselines.objectives import LocalObjectives
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray
 
+PATIENCE = 10
+
 
 @dataclass(frozen=True)
 class FedAvg(Descent):
@@ -38,6 +40,11 @@ class FedAvg(Descent):
 
     local_steps: int | None = None
     patience: int | None = None
+
+    @classmethod
+    def usual(cls, rounds: int) -> FedAvg:
+        """Stop nets early: they have no safe number of rounds, and each of them takes long."""
+        return cls(patience=PATIENCE)
 
     def refusal(self, network: Network) -> str | None:
         """Return why the nodes' models are neither one linear model nor one net."""

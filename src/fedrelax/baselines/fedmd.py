@@ -32,6 +32,11 @@ class FedMD(Baseline):
     weight: float = 1.0
     rounds: int = 10
 
+    @classmethod
+    def usual(cls, rounds: int) -> FedMD:
+        """Go in the same kind of rounds as FedRelax, in as many."""
+        return cls(rounds=rounds)
+
     def too_large(self, network: Network) -> str | None:
         """Return a reason for very many nodes: the complete graph has too many edges."""
         if len(network) <= MOST_NODES:

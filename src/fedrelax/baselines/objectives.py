@@ -15,11 +15,11 @@ from sklearn.preprocessing import StandardScaler
 
 from fedrelax.engines.linear.checks import reason_in_models, reason_in_rows
 from fedrelax.engines.linear.rows import NodeRows, build_blocks
-from fedrelax.engines.linear.stacked import Coordinates, LinearNetwork, StackedRows
+from fedrelax.engines.linear.stacked import Coordinates, LinearNetwork
 from fedrelax.engines.softmax.groups import Group, groups_of
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.models.newton import softmax
-from fedrelax.network import Network
+from fedrelax.network import Network, StackedRows
 from fedrelax.typing import FloatArray, Label
 
 POWER_STEPS = 20

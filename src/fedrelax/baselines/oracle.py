@@ -29,6 +29,11 @@ class Oracle(Grouped):
     clusters: Mapping[Label, Hashable] = field(default_factory=dict)
     rate: float = 0.01
 
+    @classmethod
+    def usual(cls, rounds: int) -> None:
+        """Leave it out: it has to be told the clusters."""
+        return None
+
     def refusal(self, network: Network) -> str | None:
         """Return which nodes have no known cluster."""
         missing = [label for label in network.nodes if label not in self.clusters]

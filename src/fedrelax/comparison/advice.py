@@ -66,10 +66,9 @@ def gap_text(
             f"The splits cannot tell {first} from {second}: the {measure.name} is {a} against {b} "
             f"(difference {measure.gap(gap.mean)}, 95 % interval {ends})."
         )
-    near, far = sorted((abs(gap.low), abs(gap.high)))
-    ends = measure.between(near, far, sign="")
-    side = "lower" if gap.mean < 0 else "higher"
+    side, size = ("lower", -gap) if gap.mean < 0 else ("higher", gap)
+    ends = measure.between(size.low, size.high, sign="")
     return (
         f"{start} has a {side} {measure.name} than {second}: {a} against {b} "
-        f"(by {measure.size(gap.mean)}, 95 % interval {ends})."
+        f"(by {measure.gap(size.mean, sign='')}, 95 % interval {ends})."
     )

@@ -50,8 +50,10 @@ class Comparison:
         return int(self.rows[:, 1].sum())
 
     def error(self, way: str) -> Interval:
-        """Return the mean error of a way over the splits."""
-        return self._interval(self._of(way))
+        """Return the mean error of a way over the splits; no error is below 0, no share above 1."""
+        found = self._interval(self._of(way))
+        most = 1.0 if self.measure.share else np.inf
+        return Interval(found.mean, max(found.low, 0.0), min(found.high, most))
 
     def difference(self, way: str, other: str = TOGETHER) -> Interval:
         """Return the mean of a way's error minus another's, split by split."""
@@ -90,14 +92,6 @@ class Comparison:
         return pd.DataFrame(lines, columns=["way", *columns]).sort_values(
             "error", kind="stable", ignore_index=True
         )
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Return the table's lines to show; no error is below zero or above the most there can be."""
-        found: list[dict[str, Any]] = self.table.to_dict("records")
-        for line in found:
-            line["error_low"] = max(line["error_low"], 0.0)
-            line["error_high"] = min(line["error_high"], self.measure.most)
-        return found
 
     def to_frame(self) -> Any:
         """Return a DataFrame with a line per split and way: error and chosen settings."""

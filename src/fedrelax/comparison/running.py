@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def compare_ways(
     kept = [way for way in asked if reasons[way.name] is None]
     if network.task.is_classification:
         _check_classes(masks, table.y)
-    done: list[_Split] = []
+    done: list[list[Measured]] = []
 
     def tell(finished: int, name: str) -> None:
         if progress is not None:
@@ -96,9 +96,9 @@ def compare_ways(
     return Comparison(
         measure=counted,
         ways=tuple(way.name for way in kept),
-        errors=np.array([split.errors for split in done]),
-        node_errors=np.array([split.node_errors for split in done]),
-        settings=[split.settings for split in done],
+        errors=np.array([[one.error for one in split] for split in done]),
+        node_errors=np.array([[one.by_node for one in split] for split in done]),
+        settings=[[one.settings for one in split] for split in done],
         nodes=tuple(rows),
         rows=np.array([(masks[0][i].sum(), (~masks[0][i]).sum()) for i in rows.values()]),
         refused={name: reason for name, reason in reasons.items() if reason is not None},
@@ -106,13 +106,12 @@ def compare_ways(
     )
 
 
-@dataclass(frozen=True)
-class _Split:
-    """The errors and settings of every way on one split."""
+class Measured(NamedTuple):
+    """One way on one split."""
 
-    errors: list[float]
-    node_errors: list[list[float]]
-    settings: list[dict[str, Any]]
+    error: float
+    by_node: list[float]
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +141,7 @@ class _Table:
         number: int,
         n_jobs: int | None,
         tell: Callable[[int, str], None],
-    ) -> _Split:
+    ) -> list[Measured]:
         """Let every way choose, train and predict the test rows of one split."""
         train, test = self.part(mask), self.part(~mask)
         seed = self.seed + number  # each split draws public rows and folds of its own
@@ -150,15 +149,13 @@ class _Table:
         network = estimator.network_of(self.X, self.y, train, {}, seed)
         parts = fold_rows(train, self.folds, np.random.default_rng([seed, FOLD_STREAM]))
         folds = [estimator.network_of(self.X, self.y, *part, seed) for part in parts]
-        found = _Split([], [], [])
+        found = []
         for finished, way in enumerate(ways):
             tell(finished, way.name)
             chosen = way.choose(network, folds, seed=seed, n_jobs=n_jobs)
             models = chosen.run(network, seed=seed, n_jobs=n_jobs).models
             total, by_node = errors_of(measure, network.task, models, self.X, self.y, test)
-            found.errors.append(total)
-            found.node_errors.append(list(by_node.values()))
-            found.settings.append(chosen.settings())
+            found.append(Measured(total, list(by_node.values()), chosen.settings()))
         tell(len(ways), "done")
         return found
 

@@ -4,49 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fedrelax.baselines import (
-    IFCA,
-    Alone,
-    Baseline,
-    Ditto,
-    FedAvg,
-    FedMD,
-    FedProx,
-    NetworkLasso,
-    Pooled,
-)
+from fedrelax.baselines import BASELINES, Alone, Baseline, Pooled
 from fedrelax.comparison.together import Together
 from fedrelax.engines import SiteEngine
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 
-AVERAGING_PATIENCE = 10
-"""Nets have no safe number of rounds, and each of them takes long."""
-
 
 def usual_ways(
     estimator: FedRelaxRegressor | FedRelaxClassifier, alpha: float | None = None
 ) -> list[Baseline]:
-    """Return all ways, FedRelax with the estimator's settings and a given or chosen alpha.
-
-    FedMD goes in the same kind of rounds as FedRelax and may use as many.
-    """
-    return [
-        Alone(),
-        Pooled(),
-        Together.of(estimator, alpha),
-        FedMD(rounds=SiteEngine.usual_rounds if estimator.rounds is None else estimator.rounds),
-        FedAvg(patience=AVERAGING_PATIENCE),
-        FedProx(),
-        Ditto(),
-        IFCA(),
-        NetworkLasso(),
-    ]
+    """Return all ways, FedRelax with the estimator's settings and a given or chosen alpha."""
+    rounds = SiteEngine.usual_rounds if estimator.rounds is None else estimator.rounds
+    usual = {name: kind.usual(rounds) for name, kind in BASELINES.items()}
+    simple = [usual.pop(Alone.name), usual.pop(Pooled.name), Together.of(estimator, alpha)]
+    return [way for way in (*simple, *usual.values()) if way is not None]
 
 
 def ways_by_name(names: Iterable[str], ways: Sequence[Baseline]) -> list[Baseline]:
     """Return the named ones of ``ways``; small letters, and hyphens for blanks, will do.
 
+    >>> from fedrelax.baselines import FedMD, NetworkLasso
     >>> [way.name for way in ways_by_name(["fedmd", "network-lasso"], [FedMD(), NetworkLasso()])]
     ['FedMD', 'network Lasso']
     """

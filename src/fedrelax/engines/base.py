@@ -29,6 +29,7 @@ class Settings(Protocol):
     order: str
     damping: float
     weighting: str
+    level: float
     distillation: Distillation | None
     continued: bool
     collapse: bool
@@ -56,6 +57,8 @@ class Engine(Steps):
     """
 
     name: ClassVar[str]
+    rank: ClassVar[int]
+    """Engines are asked in this order: from the most special to the one that serves any models."""
     usual_rounds: ClassVar[int] = 20
     """The most rounds where none are given."""
     settles: ClassVar[bool] = False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fedrelax.engines.base import Engine, Settings, Unsuited
-from fedrelax.engines.linear.engine import LinearEngine
-from fedrelax.engines.sites.engine import SiteEngine
-from fedrelax.engines.softmax.engine import SoftmaxEngine
 from fedrelax.errors import FedRelaxError
+from fedrelax.members import members
 from fedrelax.network import Network
 
-ENGINES: tuple[type[Engine], ...] = (LinearEngine, SoftmaxEngine, SiteEngine)
+ENGINES: tuple[type[Engine], ...] = tuple(
+    sorted(members("fedrelax.engines", Engine).values(), key=lambda kind: kind.rank)
+)
 """From the most special to the one that serves any models."""
 NAMES = ("auto", *(engine.name for engine in ENGINES))
 

@@ -17,38 +17,47 @@ from fedrelax.typing import AnyArray, FloatArray
 
 
 class Measure(ABC):
-    """How errors are counted and written."""
+    """How errors are counted and written: as numbers, or as shares in percent."""
 
     name: ClassVar[str]
     task: ClassVar[str]
     """"regression" or "classification"."""
-    most: ClassVar[float] = np.inf
-    """No error is larger."""
-    scale: ClassVar[float] = 1.0
-    """What a number is multiplied by before it is shown."""
-    unit: ClassVar[str] = ""
-    """Written after an error that is shown, and after a difference."""
-    gap_unit: ClassVar[str] = ""
+    share: ClassVar[bool] = False
+    """Whether an error is a share of the rows."""
 
     @abstractmethod
     def per_row(self, task: Task, y: AnyArray, prediction: FloatArray) -> FloatArray:
         """Return a number per row; ``of_rows`` makes an error of any of them."""
+
+    @abstractmethod
+    def axis(self, target: str) -> str:
+        """Return the label of an axis of errors."""
 
     def of_rows(self, per_row: FloatArray) -> float:
         """Return the error over rows; NaN without any."""
         return float(np.mean(per_row)) if len(per_row) else float("nan")
 
     def least_variance(self, mean: float, rows: int) -> float:
-        """Return the least variance that a mean error, or difference of errors, can have."""
-        return 0.0
+        """Return the least variance that a mean error, or difference of errors, d can have.
 
-    @abstractmethod
-    def axis(self, target: str) -> str:
-        """Return the label of an axis of errors."""
+        A difference d of two shares comes from at least |d| of the rows, on which one is right and
+        the other wrong, so its variance is |d| (1 - |d|) / rows or more. A few splits of a few rows
+        can happen to give the same difference each; that does not make it certain.
 
-    def gap_axis(self, target: str) -> str:
-        """Return the unit of an axis of differences."""
-        return f"units of {target}"
+        >>> ErrorRate().least_variance(-0.5, 10), RMSE().least_variance(-0.5, 10)
+        (0.025, 0.0)
+        """
+        return abs(mean) * (1.0 - abs(mean)) / rows if self.share else 0.0
+
+    @property
+    def scale(self) -> float:
+        """What a number is multiplied by before it is shown."""
+        return 100.0 if self.share else 1.0
+
+    @property
+    def unit(self) -> str:
+        """What is written after an error."""
+        return " %" if self.share else ""
 
     def show(self, error: float) -> str:
         """Return an error for reading, "-" for none.
@@ -58,13 +67,13 @@ class Measure(ABC):
         """
         return f"{self._digits(error)}{self.unit}" if np.isfinite(error) else "-"
 
-    def gap(self, difference: float) -> str:
-        """Return a difference of errors with its sign.
+    def gap(self, difference: float, sign: str = "+") -> str:
+        """Return a difference of errors, with its sign unless ``sign`` is empty.
 
-        >>> ErrorRate().gap(0.0123), RMSE().gap(-3.0712), RMSE().gap(0.0)
-        ('+1.2 points', '-3.07', '0')
+        >>> ErrorRate().gap(0.0123), RMSE().gap(-3.0712), RMSE().gap(0.5, sign="")
+        ('+1.2 points', '-3.07', '0.5')
         """
-        return f"{self._digits(difference, '+')}{self.gap_unit}"
+        return f"{self._digits(difference, sign)}{' points' * self.share}"
 
     def between(self, low: float, high: float, sign: str = "+") -> str:
         """Return the ends of an interval of differences, with the unit once.
@@ -72,26 +81,30 @@ class Measure(ABC):
         >>> ErrorRate().between(-0.01, 0.02), RMSE().between(0.5, 1.0, sign="")
         ('-1.0 to +2.0 points', '0.5 to 1')
         """
-        return f"{self._digits(low, sign)} to {self._digits(high, sign)}{self.gap_unit}"
+        return f"{self._digits(low, sign)} to {self.gap(high, sign)}"
 
-    def size(self, difference: float) -> str:
-        """Return a difference without its sign."""
-        return f"{self._digits(abs(difference))}{self.gap_unit}"
-
-    def _digits(self, value: float, sign: str = "") -> str:
-        if value == 0:
-            return "0"
-        return f"{value:{sign}.0f}" if abs(value) >= 1000 else f"{value:{sign}.3g}"
+    def gap_axis(self, target: str) -> str:
+        """Return the unit of an axis of differences."""
+        return "percentage points" if self.share else f"units of {target}"
 
     def decimals(self, usual: float | None, digits: int = 3) -> int:
-        """Return how many decimals show so many digits of shown errors of a usual size.
+        """Return how many decimals show so many digits of errors of a usual size.
 
         >>> [RMSE().decimals(usual) for usual in (3.09, 0.0123, 2500.0, None)]
         [2, 4, 0, 0]
         """
+        if self.share:
+            return 1
         if usual is None or not np.isfinite(usual) or usual <= 0:
             return 0
         return int(min(max(digits - 1 - np.floor(np.log10(usual)), 0), 12))
+
+    def _digits(self, value: float, sign: str = "") -> str:
+        if self.share:
+            return f"{100 * value:{sign}.1f}"
+        if value == 0:
+            return "0"
+        return f"{value:{sign}.0f}" if abs(value) >= 1000 else f"{value:{sign}.3g}"
 
 
 class RMSE(Measure):
@@ -113,41 +126,17 @@ class RMSE(Measure):
 
 
 class ErrorRate(Measure):
-    """The share of wrong labels, shown in percent."""
+    """The share of wrong labels."""
 
-    name, task = "error rate", "classification"
-    most, scale, unit, gap_unit = 1.0, 100.0, " %", " points"
+    name, task, share = "error rate", "classification", True
 
     def per_row(self, task: Task, y: AnyArray, prediction: FloatArray) -> FloatArray:
         """Return 1 for a wrong label."""
         return np.asarray(task.decode(prediction) != y, dtype=float)
 
-    def least_variance(self, mean: float, rows: int) -> float:
-        """Return |d| (1 - |d|) / rows for a mean, or difference of means, d.
-
-        A difference d of two shares comes from at least |d| rows in one on which one is right and the
-        other wrong. A few splits of a few rows can happen to give the same difference each; that does
-        not make it certain.
-
-        >>> ErrorRate().least_variance(-0.5, 10), ErrorRate().least_variance(0.0, 10)
-        (0.025, 0.0)
-        """
-        return abs(mean) * (1.0 - abs(mean)) / rows
-
     def axis(self, target: str) -> str:
         """Return the label of an axis of errors."""
         return "error rate (% of test rows)"
-
-    def gap_axis(self, target: str) -> str:
-        """Return the unit of an axis of differences."""
-        return "percentage points"
-
-    def _digits(self, value: float, sign: str = "") -> str:
-        return f"{100 * value:{sign}.1f}"
-
-    def decimals(self, usual: float | None, digits: int = 3) -> int:
-        """Return one: a tenth of a percent."""
-        return 1
 
 
 MEASURES: dict[str, Measure] = {measure.name: measure for measure in (RMSE(), ErrorRate())}

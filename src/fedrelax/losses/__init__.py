@@ -6,10 +6,11 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.losses.base import Loss
 from fedrelax.losses.classification import Log
 from fedrelax.losses.regression import Absolute, Huber, Squared
+from fedrelax.members import members
 
 __all__ = ["Absolute", "Huber", "Log", "Loss", "Squared", "get_loss", "requirement", "usual_loss"]
 
-LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Squared, Absolute, Huber, Log)}
+LOSSES: dict[str, type[Loss]] = members(__name__, Loss)
 
 
 def usual_loss(task: str) -> Loss:

@@ -24,6 +24,11 @@ from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
 from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.newton import MOST_WEIGHTS, SoftmaxNodes
 from fedrelax.models.newton import minimise as newton
+from fedrelax.models.truncated_newton import (
+    MANY_CLASSES,
+    MOST_FEATURES,
+    softmax_truncated_newton,
+)
 from fedrelax.typing import AnyArray, FloatArray
 
 RESTARTS = 3
@@ -183,11 +188,16 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
     ) -> FloatArray:
         shape = (design[0].shape[1], terms[0].target.shape[1])
         start = self.last_weights(shape)
-        if start.size > MOST_WEIGHTS or not all(isinstance(term.loss, Log) for term in terms):
+        many = shape[1] >= MANY_CLASSES and shape[0] <= MOST_FEATURES
+        large = start.size > MOST_WEIGHTS
+        if (large and not many) or not all(isinstance(term.loss, Log) for term in terms):
             return _descend(terms, design, penalty, start, link=softmax)
         target = np.concatenate([term.target for term in terms])
         weight = np.concatenate([term.weight for term in terms])
-        node = SoftmaxNodes.of_one(np.concatenate(design), target, weight, penalty)
+        rows = np.concatenate(design)
+        if large:
+            return softmax_truncated_newton(rows, target, weight, penalty, start)
+        node = SoftmaxNodes.of_one(rows, target, weight, penalty)
         found: FloatArray = newton(node, start[None])[0]
         return found
 

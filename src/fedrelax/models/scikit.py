@@ -12,6 +12,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.criteria import criterion_of, last_step
+from fedrelax.models.many_classes import fit_soft, is_served
 from fedrelax.models.weights import resample, weight_argument
 from fedrelax.typing import AnyArray, FloatArray
 
@@ -34,6 +35,7 @@ class ScikitModel(LocalModel):
 
     Regression fits the stacked rows. Classification against soft labels fits K copies of a row,
     copy c labelled c with the row's weight times the probability of c: exactly the cross-entropy.
+    ``LogisticRegression`` with many classes takes them without copies, to the same result.
     """
 
     def __init__(self, estimator: Any, task: Task) -> None:
@@ -93,6 +95,12 @@ class ScikitModel(LocalModel):
         else:
             target = rows.target if self.takes_soft_labels else hardened(rows.target)
             share = target * rows.weight[:, None]
+            if not continued and is_served(self._template, share):
+                fitted = copy.copy(self)
+                fitted._fitted = fit_soft(
+                    fresh(self._template, seed), rows.X, share, self.task.classes
+                )
+                return fitted
             row, label = np.nonzero(share)
             X, y, weight = rows.X[row], self.task.classes[label], share[row, label]
         fitted = copy.copy(self)

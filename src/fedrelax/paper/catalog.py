@@ -13,8 +13,6 @@ from fedrelax.paper.linear import AUTO, FURTHER
 Numbers = tuple[float, ...]
 LINEAR, TREES, OURS = "linear", "tree", "fedrelax"
 ALPHA, SIGMA = r"$\alpha$", r"$\sigma$"
-VARIATION = r"variation: sum of $|w_i - \overline{w}|^2$"
-P_IN = (0.2, 0.6, 1.0)
 BASELINES = ("oracle", "ifca5", "ifca2", "fedavg")
 NAMES = {
     "oracle": "Oracle",
@@ -94,28 +92,79 @@ class Choice:
     """Whether fig1c has its panel with what the paper does not have."""
 
 
-def fig1a(ask: Choice) -> Figure:
-    """Clustered nodes, linear models, by d/m."""
+@dataclass(frozen=True)
+class Sweep:
+    """A figure with a panel per alpha and a line per value of one setting."""
 
-    def line(d: int, alpha: float) -> Line:
-        cell = Cell("clustered", LINEAR, OURS, "MSE_w", d, 0.0, 0.8, alpha, ask.first_exchange)
-        return Line(_ratio(d), cell, "1a clustered d/m")
+    title: str
+    sheet: str
+    by: str
+    """The setting: "d", "sigma" or "p_in"."""
+    values: Numbers
+    alphas: Numbers
+    data: str = "clustered"
+    model: str = LINEAR
+    sigma: float = 0.0
+    """Where the figure is not by noise."""
+    log: bool = False
 
-    title = "Clustered nodes, linear models: by features per row d/m (no noise)"
-    panels = _panels(ask.alpha or (0.0, 0.01, 0.05), ask.features or (2, 10, 50), line)
-    return Figure("fig1a", title, "MSE of the weights", panels)
+    def figure(self, name: str, ask: Choice) -> Figure:
+        """Return the figure with the settings that were asked for."""
+        values = {"d": ask.features, "sigma": ask.noise}.get(self.by) or self.values
+        panels = _panels(ask.alpha or self.alphas, values, lambda *at: self._line(ask, *at))
+        _, ylabel = METRICS[self.data, self.model]
+        return Figure(name, self.title, ylabel, panels, log=self.log)
+
+    def _line(self, ask: Choice, value: Any, alpha: float) -> Line:
+        metric, _ = METRICS[self.data, self.model]
+        setting = {"d": 10, "sigma": self.sigma, "p_in": 0.8, self.by: value}
+        cell = Cell(
+            self.data, self.model, OURS, metric, **setting,
+            alpha=alpha, first_exchange=ask.first_exchange,
+        )  # fmt: skip
+        line = Line(_label(self.by, value), cell, self.sheet)
+        # What has no neighbours' answers has no first exchange: it is computed once.
+        if self.model == TREES:
+            oracle = replace(cell, method="oracle", alpha=None, first_exchange="models")
+            return replace(line, by_local=replace(cell, alpha=0.0), by_oracle=oracle)
+        if self.data == "single" and alpha > 0:
+            return replace(line, bound=replace(cell, metric="bound", first_exchange="models"))
+        return line
 
 
-def fig1b(ask: Choice) -> Figure:
-    """Clustered nodes, linear models, by noise."""
-
-    def line(sigma: float, alpha: float) -> Line:
-        cell = Cell("clustered", LINEAR, OURS, "MSE_w", 10, sigma, 0.8, alpha, ask.first_exchange)
-        return Line(_noise(sigma), cell, "1b clustered noise")
-
-    title = rf"Clustered nodes, linear models: by noise {SIGMA} (d/m = 1)"
-    panels = _panels(ask.alpha or (0.0, 0.01, 0.05), ask.noise or (0.0, 1.0, 5.0), line)
-    return Figure("fig1b", title, "MSE of the weights", panels, log=True)
+METRICS = {
+    ("clustered", LINEAR): ("MSE_w", "MSE of the weights"),
+    ("clustered", TREES): ("MSE_val", "validation MSE / oracle's"),
+    ("single", LINEAR): ("variation", r"variation: sum of $|w_i - \overline{w}|^2$"),
+}
+FEATURES, NOISE = (2, 10, 50), (0.0, 1.0, 5.0)
+WEAK, TREE_ALPHAS, BOUND_ALPHAS = (0.0, 0.01, 0.05), (0.0, 0.001, 1.0), (0.0001, 0.01, 0.1)
+SWEEPS = {
+    "fig1a": Sweep(
+        "Clustered nodes, linear models: by features per row d/m (no noise)",
+        "1a clustered d/m", "d", FEATURES, WEAK,
+    ),
+    "fig1b": Sweep(
+        rf"Clustered nodes, linear models: by noise {SIGMA} (d/m = 1)",
+        "1b clustered noise", "sigma", NOISE, WEAK, log=True,
+    ),
+    "fig2a": Sweep(
+        "Clustered nodes, decision trees: by features per row d/m (no noise)",
+        "2a DT clustered d/m", "d", FEATURES, TREE_ALPHAS, model=TREES, log=True,
+    ),
+    "fig2b": Sweep(
+        rf"Clustered nodes, decision trees: by noise {SIGMA} (d/m = 1)",
+        "2b DT clustered noise", "sigma", NOISE, TREE_ALPHAS, model=TREES,
+    ),
+    "fig5a": Sweep(
+        rf"Variation within one cluster and its bound (thin dots), by noise {SIGMA}",
+        "5a variation noise", "sigma", (0.1, 1.0, 5.0), BOUND_ALPHAS, "single", log=True,
+    ),
+    "fig5b": Sweep(
+        r"Variation within one cluster and its bound (thin dots), by connectivity $p_{in}$",
+        "5b variation p_in", "p_in", (0.2, 0.6, 1.0), BOUND_ALPHAS, "single", sigma=0.1, log=True,
+    ),
+}  # fmt: skip
 
 
 def fig1c(ask: Choice) -> Figure:
@@ -130,43 +179,13 @@ def fig1c(ask: Choice) -> Figure:
     def other(method: str) -> Line:
         return Line(NAMES[method], Cell("benchmark", LINEAR, method, "MSE_w", 50), sheet, method)
 
-    ours = [line(alpha) for alpha in ask.alpha or (0.0, 0.01, 0.05)]
+    ours = [line(alpha) for alpha in ask.alpha or WEAK]
     panels = [Panel(one.label, [one, *map(other, BASELINES)]) for one in ours]
     if ask.beyond:
         more = [ours[len(ours) // 2], *map(other, (AUTO, *FURTHER))]
         panels.append(Panel("beyond the paper", more))
     title = "Benchmark: 5 clusters of 30 nodes, d/m = 5, no noise"
     return Figure("fig1c", title, "MSE of the weights", panels)
-
-
-def fig2a(ask: Choice) -> Figure:
-    """Clustered nodes, decision trees, by d/m."""
-
-    def line(d: int, alpha: float) -> Line:
-        return _clustered_trees(_ratio(d), "2a DT clustered d/m", d, 0.0, alpha, ask)
-
-    title = "Clustered nodes, decision trees: by features per row d/m (no noise)"
-    panels = _panels(ask.alpha or (0.0, 0.001, 1.0), ask.features or (2, 10, 50), line)
-    return Figure("fig2a", title, "validation MSE / oracle's", panels, log=True)
-
-
-def fig2b(ask: Choice) -> Figure:
-    """Clustered nodes, decision trees, by noise."""
-
-    def line(sigma: float, alpha: float) -> Line:
-        return _clustered_trees(_noise(sigma), "2b DT clustered noise", 10, sigma, alpha, ask)
-
-    title = rf"Clustered nodes, decision trees: by noise {SIGMA} (d/m = 1)"
-    panels = _panels(ask.alpha or (0.0, 0.001, 1.0), ask.noise or (0.0, 1.0, 5.0), line)
-    return Figure("fig2b", title, "validation MSE / oracle's", panels)
-
-
-def _clustered_trees(
-    label: str, sheet: str, d: int, sigma: float, alpha: float, ask: Choice
-) -> Line:
-    ours = Cell("clustered", TREES, OURS, "MSE_val", d, sigma, 0.8, alpha, ask.first_exchange)
-    oracle = replace(ours, method="oracle", alpha=None, first_exchange="models")
-    return Line(label, ours, sheet, by_local=replace(ours, alpha=0.0), by_oracle=oracle)
 
 
 def fig3(ask: Choice) -> Figure:
@@ -193,17 +212,17 @@ def _mixtures(
         if not alphas:
             raise FedRelaxError(f"{name} compares with alpha = 0; add a larger alpha")
         noisy = alphas[0]
-    features, noise = ask.features or (2, 10, 50), ask.noise or (0.0, 1.0, 5.0)
+    features, noise = ask.features or FEATURES, ask.noise or NOISE
 
     def line(label: str, sheet: str, d: int, sigma: float, alpha: float) -> Line:
         cell = Cell("mixture", model, OURS, "MSE_val", d, sigma, 0.8, alpha, ask.first_exchange)
         return Line(label, cell, sheet, by_local=replace(cell, alpha=0.0))
 
     def by_features(d: int, alpha: float) -> Line:
-        return line(_ratio(d), f"{tag} d/m", d, 0.0, alpha)
+        return line(_label("d", d), f"{tag} d/m", d, 0.0, alpha)
 
     def by_noise(sigma: float, alpha: float) -> Line:
-        return line(_noise(sigma), f"{tag} noise", 10, sigma, alpha)
+        return line(_label("sigma", sigma), f"{tag} noise", 10, sigma, alpha)
 
     panels = _panels(alphas, features, by_features)
     panels.append(
@@ -212,37 +231,6 @@ def _mixtures(
     alone = [by_features(d, 0.0) for d in features] + [by_noise(sigma, 0.0) for sigma in noise]
     label = "validation MSE / alone"
     return Figure(name, title, label, panels, log=model == TREES, hidden=alone)
-
-
-def fig5a(ask: Choice) -> Figure:
-    """One cluster: variation of the models and its bound, by noise."""
-
-    def line(sigma: float, alpha: float) -> Line:
-        return _variation(_noise(sigma), "5a variation noise", sigma, 0.8, alpha, ask)
-
-    title = rf"Variation within one cluster and its bound (thin dots), by noise {SIGMA}"
-    panels = _panels(ask.alpha or (0.0001, 0.01, 0.1), ask.noise or (0.1, 1.0, 5.0), line)
-    return Figure("fig5a", title, VARIATION, panels, log=True)
-
-
-def fig5b(ask: Choice) -> Figure:
-    """One cluster: variation of the models and its bound, by connectivity."""
-
-    def line(p_in: float, alpha: float) -> Line:
-        label = rf"$p_{{in}}$ = {p_in:g}"
-        return _variation(label, "5b variation p_in", 0.1, p_in, alpha, ask)
-
-    title = r"Variation within one cluster and its bound (thin dots), by connectivity $p_{in}$"
-    panels = _panels(ask.alpha or (0.0001, 0.01, 0.1), P_IN, line)
-    return Figure("fig5b", title, VARIATION, panels, log=True)
-
-
-def _variation(
-    label: str, sheet: str, sigma: float, p_in: float, alpha: float, ask: Choice
-) -> Line:
-    cell = Cell("single", LINEAR, OURS, "variation", 10, sigma, p_in, alpha, ask.first_exchange)
-    bound = replace(cell, metric="bound", first_exchange="models") if alpha > 0 else None
-    return Line(label, cell, sheet, bound=bound)
 
 
 def _panels(
@@ -254,25 +242,14 @@ def _panels(
     ]
 
 
-def _ratio(d: int) -> str:
-    return f"d/m = {d / ROWS:g}"
+def _label(setting: str, value: float) -> str:
+    if setting == "d":
+        return f"d/m = {value / ROWS:g}"
+    return rf"{SIGMA if setting == 'sigma' else '$p_{in}$'} = {value:g}"
 
 
-def _noise(sigma: float) -> str:
-    return rf"{SIGMA} = {sigma:g}"
-
-
-MAKERS = {
-    "fig1a": fig1a,
-    "fig1b": fig1b,
-    "fig1c": fig1c,
-    "fig2a": fig2a,
-    "fig2b": fig2b,
-    "fig3": fig3,
-    "fig4": fig4,
-    "fig5a": fig5a,
-    "fig5b": fig5b,
-}
+OTHERS = {"fig1c": fig1c, "fig3": fig3, "fig4": fig4}
+FIGURES = tuple(sorted([*SWEEPS, *OTHERS]))
 USES = {
     "features": ("fig1a", "fig2a", "fig3", "fig4"),
     "noise": ("fig1b", "fig2b", "fig3", "fig4", "fig5a"),
@@ -284,9 +261,11 @@ def figures(names: Sequence[str], ask: Choice) -> list[Figure]:
     """Return the figures by name; "all" is every one of them."""
     wanted: dict[str, None] = {}
     for name in names:
-        if name != "all" and name not in MAKERS:
-            known = (*MAKERS, "all")
+        if name != "all" and name not in FIGURES:
+            known = (*FIGURES, "all")
             hint = did_you_mean(name, known) or f"; use {', '.join(known)}"
             raise FedRelaxError(f"there is no figure {name!r}{hint}")
-        wanted |= dict.fromkeys(MAKERS if name == "all" else (name,))
-    return [MAKERS[name](ask) for name in wanted]
+        wanted |= dict.fromkeys(FIGURES if name == "all" else (name,))
+    return [
+        SWEEPS[name].figure(name, ask) if name in SWEEPS else OTHERS[name](ask) for name in wanted
+    ]

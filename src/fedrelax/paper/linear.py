@@ -17,8 +17,7 @@ from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.models import LinearModel
 from fedrelax.paper.cells import Cell
-from fedrelax.runtime import Callback, Record, Stopping, run
-from fedrelax.solvers.base import USUAL_TOL
+from fedrelax.runtime import Callback, Record, run
 from fedrelax.splits import group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 from fedrelax.typing import FloatArray
@@ -73,7 +72,7 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
         def after_round(self, record: Record) -> None:
             curve.append(measure(engine.weights))
 
-    run(engine, Stopping(choice.rounds, solver.tol or USUAL_TOL), [Watch()], solver.wiring)
+    run(engine, solver.stopping(engine), [Watch()], solver.wiring)
     return np.concatenate([curve, np.full(ITERATIONS, curve[-1])])[:ITERATIONS]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from fedrelax.baselines import Oracle
@@ -14,19 +17,25 @@ from fedrelax.typing import FloatArray
 
 DEPTH = 5
 ROUNDS = 4
+DISTILLATION = Distillation(100, draw="standard")
 
 
-def tree_network(data: SyntheticNetwork) -> Network:
-    """Return the nodes of a synthetic network with a decision tree each."""
+def decision_tree() -> Any:
+    """Return the paper's local model."""
     from sklearn.tree import DecisionTreeRegressor
 
+    return DecisionTreeRegressor(max_depth=DEPTH)
+
+
+def tree_network(data: SyntheticNetwork, tree: Callable[[], Any] = decision_tree) -> Network:
+    """Return the nodes of a synthetic network with a tree each."""
     network = Network(data.graph)
     for i, label in enumerate(data.graph.labels):
         network.add(
             label,
             data.X[i],
             data.y[i],
-            DecisionTreeRegressor(max_depth=DEPTH),
+            tree(),
             public=data.public[i],
             validation=(data.X_val[i], data.y_val[i]),
         )
@@ -53,7 +62,7 @@ def tree_curve(cell: Cell, seed: int) -> FloatArray:
         rounds=ROUNDS,
         tol=0.0,
         weighting="rows",
-        distillation=Distillation(100, draw="standard"),
+        distillation=DISTILLATION,
         first_exchange=cell.first_exchange,
     )
     return np.asarray(solver.solve(network).history["validation_loss"])

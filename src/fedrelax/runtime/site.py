@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedrelax.losses import Loss
+from fedrelax.losses import Loss, Squared
 from fedrelax.models import LocalModel, Rows, Task
 from fedrelax.network import Node
 from fedrelax.public import PublicRows, draw_like
+from fedrelax.runtime.level import level_gap, levelled
 from fedrelax.runtime.messages import Message
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -39,6 +40,7 @@ class Coupling:
     discrepancy: Loss
     symmetric: bool = False
     weighting: str = "mean"
+    level: float = 1.0
     collapse: bool = True
     distillation: Distillation | None = None
     continued: bool = False
@@ -162,28 +164,35 @@ class Site:
         weights = [a for _, a in heard]
         if self.public.common is not None:
             factor = 2.0 if self.coupling.symmetric else 1.0
-            return self._terms_on(self.public.common, answers, [factor * a for a in weights])
+            return self._terms_on(self.label, answers, [factor * a for a in weights])
         terms: list[Rows] = []
         for (j, a), answer in zip(heard, answers, strict=True):
-            terms += self._terms_on(self.public.of(j), [answer], [a])
+            terms += self._terms_on(j, [answer], [a])
         if self.coupling.symmetric:
             on_mine = [(j, a) for j, a in heard if (j, self.label) in self.received]
             answers = [self.received[j, self.label] for j, _ in on_mine]
-            terms += self._terms_on(self.public.of(self.label), answers, [a for _, a in on_mine])
+            terms += self._terms_on(self.label, answers, [a for _, a in on_mine])
         return terms
 
-    def _terms_on(self, X: AnyArray, answers: list[FloatArray], weights: list[float]) -> list[Rows]:
-        """Return pseudo-rows for several answers on the same public rows, collapsed if possible."""
+    def _terms_on(
+        self, owner: Label, answers: list[FloatArray], weights: list[float]
+    ) -> list[Rows]:
+        """Return pseudo-rows for several answers on one set of public rows, collapsed if possible."""
         if not answers:
             return []
-        loss = self.coupling.discrepancy
+        X, loss = self.public.of(owner), self.coupling.discrepancy
         if self.coupling.collapse and loss.collapses and len(answers) > 1:
             answers, weights = [_mean(answers, weights)], [float(np.sum(weights))]
         scale = self.coupling.alpha * self._scale(len(X))
         return [
-            Rows(X, answer, np.full(len(X), scale * a), loss)
+            Rows(X, self._levelled(answer, owner), np.full(len(X), scale * a), loss)
             for answer, a in zip(answers, weights, strict=True)
         ]
+
+    def _levelled(self, answer: FloatArray, owner: Label) -> FloatArray:
+        """Return answers on someone's public rows with a share of this node's own level."""
+        own = self.answer(owner)
+        return levelled(answer, own, self.coupling.level, self.task.is_classification)
 
     def _scale(self, m_pub: int) -> float:
         return len(self.target) / m_pub if self.coupling.weighting == "mean" else 1.0
@@ -222,12 +231,22 @@ class Site:
         """Return d(i, j) for each j that the node has heard: on j's public rows, against j's answers."""
         loss = self.coupling.discrepancy
         heard = [j for j in others if (j, j) in self.received]
+        if self.coupling.level < 1.0:
+            return {j: self._shape_discrepancy(self.received[j, j], j) for j in heard}
         if self.public.common is not None and heard:
             theirs = np.array([self.received[j, j] for j in heard])
             losses = loss.per_row(theirs, self.answer(self.label)[None])
             values = losses.sum(axis=1) / losses.shape[1]
             return dict(zip(heard, values.tolist(), strict=True))
         return {j: loss.mean(self.received[j, j], self.answer(j)) for j in heard}
+
+    def _shape_discrepancy(self, answer: FloatArray, owner: Label) -> float:
+        """Return d_l: of numbers under the squared loss ``l s^2 + v``, else the loss once levelled."""
+        loss, own = self.coupling.discrepancy, self.answer(owner)
+        if isinstance(loss, Squared) and not self.task.is_classification:
+            gap = float(level_gap(answer, own, self.coupling.level))
+            return max(loss.mean(answer, own) - gap, 0.0)
+        return loss.mean(self._levelled(answer, owner), own)
 
 
 # ``np.mean`` and ``np.average`` check more than these sums cost.

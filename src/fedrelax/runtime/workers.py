@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.threads import one_thread
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Refuse what is no number of workers."""
+    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and not (whole and n_jobs != 0 and abs(n_jobs) < 2**31):
+        raise FedRelaxError(
+            f"n_jobs={n_jobs!r} must be None, a whole number of workers, or -1 for all cores"
+        )
 
 
 class Workers:
@@ -19,6 +30,7 @@ class Workers:
     """
 
     def __init__(self, n_jobs: int | None, threads: bool) -> None:
+        check_jobs(n_jobs)
         self.n_jobs = int(effective_n_jobs(n_jobs))
         self.backend = "threading" if threads else "loky"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,7 +25,7 @@ STRONGER = 2
 """Where runs are dear, a wiring is tried with the fixed graph's best alpha and so many above it."""
 
 
-def fold_rows(rows: dict[Label, AnyArray], folds: int, rng: np.random.Generator) -> list[Part]:
+def fold_rows(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -> list[Part]:
     """Deal every node's rows into parts; return those that are held out in turn, with the rest.
 
     Five parts rather than three: a network that finds its clusters with ten rows a node may not find

@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fedrelax.engines import Engine
+from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.losses import Loss
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History, Stopping, run
+from fedrelax.solvers.checks import check_callbacks
 from fedrelax.solvers.edges import EdgeValues
 from fedrelax.typing import Label
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
 
+MANY = 20
+"""More models than these are counted, not listed."""
 USUAL_TOL = 1e-4
 """The change of predictions that counts as rest where ``tol`` is not given."""
+
+
+class Estimators(Mapping[Label, Any]):
+    """The plain estimators of local models, made when asked for where the models are."""
+
+    def __init__(self, local_models: Mapping[Label, LocalModel]) -> None:
+        self._local_models = local_models
+
+    def __getitem__(self, label: Label) -> Any:
+        return self._local_models[label].estimator
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._local_models)
+
+    def __len__(self) -> int:
+        return len(self._local_models)
+
+    def __repr__(self) -> str:
+        return f"<the models of {len(self):,} nodes>" if len(self) > MANY else repr(dict(self))
 
 
 @dataclass(frozen=True)
@@ -45,9 +68,9 @@ class Result:
     """The name of the engine that computed it."""
 
     @property
-    def models(self) -> dict[Label, Any]:
+    def models(self) -> Mapping[Label, Any]:
         """The plain fitted estimator of every node, to take home."""
-        return {label: model.estimator for label, model in self.local_models.items()}
+        return Estimators(self.local_models)
 
     def with_alone(self, labels: Iterable[Label]) -> Result:
         """Return this result with the models of round 0 at these nodes."""
@@ -108,13 +131,14 @@ class Solver(ABC):
 
     def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
         """Train the network."""
+        if not isinstance(network, Network):
+            raise FedRelaxError(f"network is a {type(network).__name__}, not a fedrelax.Network")
+        check_callbacks(callbacks)
         network.check()
         self.check(network)
         engine, losses = self.prepare(network), self.losses(network)
-        rounds = engine.usual_rounds if self.rounds is None else int(self.rounds)
-        tol = USUAL_TOL if self.tol is None else float(self.tol)
         with engine.working():
-            outcome = run(engine, Stopping(rounds, tol, self.patience), callbacks, self.wiring)
+            outcome = run(engine, self.stopping(engine), callbacks, self.wiring)
         graph = network.graph
         return Result(
             local_models=engine.local_models,
@@ -129,6 +153,12 @@ class Solver(ABC):
             losses=(losses[0].name, losses[1].name),
             engine=engine.name,
         )
+
+    def stopping(self, engine: Engine) -> Stopping:
+        """Return when to stop: what was given, or what is usual with the engine."""
+        rounds = engine.usual_rounds if self.rounds is None else int(self.rounds)
+        tol = USUAL_TOL if self.tol is None else float(self.tol)
+        return Stopping(rounds, tol, self.patience)
 
     @abstractmethod
     def check(self, network: Network) -> None:

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.network import Network
+from fedrelax.runtime import Distillation
+from fedrelax.runtime.workers import check_jobs
+from fedrelax.wiring import Wiring
+
+HOOKS = ("begin", "wired", "after_round", "end")
+"""What a callback is asked."""
 
 
 def check_number(name: str, value: Any, least: float, below: float = math.inf) -> None:
     """Refuse what is not a finite number in [least, below)."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not least <= float(value) < below:
+    if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, least, below):
         upper = "" if below == math.inf else f" and less than {below:g}"
         raise FedRelaxError(
             f"{name}={value!r} must be a finite number of at least {least:g}{upper}"
         )
+
+
+def _within(value: Real, least: float, below: float) -> bool:
+    try:
+        return least <= float(value) < below
+    except OverflowError:
+        return False
 
 
 def check_count(name: str, value: Any, least: int) -> None:
@@ -35,6 +50,47 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
         )
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise FedRelaxError(f"{name}={value!r} must be True or False")
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Refuse what is not a sequence of objects with the hooks of ``Callback``."""
+    if isinstance(callbacks, Mapping | str | bytes) or not isinstance(callbacks, Iterable):
+        raise FedRelaxError(
+            f"callbacks is a {type(callbacks).__name__}; give a list of fedrelax.runtime.Callback "
+            "objects"
+        )
+    for number, callback in enumerate(callbacks):
+        if isinstance(callback, type) or not all(hasattr(callback, hook) for hook in HOOKS):
+            found = callback if isinstance(callback, type) else type(callback)
+            raise FedRelaxError(
+                f"callbacks[{number}] is {'the class ' * isinstance(callback, type)}"
+                f"{found.__name__}, not a fedrelax.runtime.Callback object"
+            )
+
+
+def check_alone(alone: Any) -> None:
+    """Refuse what is not a sequence of nodes."""
+    if isinstance(alone, Mapping | str | bytes) or not isinstance(alone, Iterable):
+        raise FedRelaxError(f"alone={alone!r} must be a list of nodes")
+
+
+def check_running(settings: Any) -> None:
+    """Check what a solver is told beside the method itself."""
+    check_jobs(settings.n_jobs)
+    check_flag("continued", settings.continued)
+    distillation = settings.distillation
+    if distillation is not None and not isinstance(distillation, Distillation):
+        raise FedRelaxError(
+            f"distillation={distillation!r} must be None or a fedrelax.runtime.Distillation"
+        )
+    if settings.random_state is not None:
+        check_count("random_state", settings.random_state, least=0)
+
+
 def check_rounds(settings: Any, network: Network) -> None:
     """Check the settings that every FedRelax solver has."""
     check_number("alpha", settings.alpha, least=0.0)
@@ -46,6 +102,10 @@ def check_rounds(settings: Any, network: Network) -> None:
     check_choice("weighting", settings.weighting, ("mean", "rows"))
     check_choice("first_exchange", settings.first_exchange, ("models", "zeros"))
     if settings.wiring is not None:
+        if not isinstance(settings.wiring, Wiring):
+            raise FedRelaxError(
+                f"wiring={settings.wiring!r} must be None or a fedrelax.wiring object"
+            )
         settings.wiring.check()
         if settings.wiring.needs_common and network.public.common is None:
             raise FedRelaxError(

@@ -11,7 +11,14 @@ from fedrelax.network import Network
 from fedrelax.public import DRAWS
 from fedrelax.runtime import Distillation
 from fedrelax.solvers.base import Solver
-from fedrelax.solvers.checks import check_choice, check_count, check_number, check_rounds
+from fedrelax.solvers.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    check_rounds,
+    check_running,
+)
 from fedrelax.wiring import Wiring
 
 
@@ -31,6 +38,10 @@ class FedRelax(Solver):
         and does not move the fixed point.
     weighting : "mean" normalises by row counts as in the formula; "rows" weighs every own row 1 and
         every pseudo-row alpha A_ij, as the paper's tree experiment does.
+    level : share of the pull that also holds for the level, in [0, 1]. 1 is the paper's: level and shape
+        are coupled alike. 0 leaves every node its own level and lets it learn only the shape; see
+        ``runtime.level``. All engines have the same fixed point; on the way there the linear one, which
+        knows the level in closed form, takes a longer step in a round.
     distillation : rows labelled by the node's own last model, for models without memory.
     continued : let models that can (warm start, partial_fit) train on instead of starting afresh.
     collapse : average the neighbours' answers on a common public set first, which is exact and
@@ -57,6 +68,7 @@ class FedRelax(Solver):
     order: str = "simultaneous"
     damping: float = 0.0
     weighting: str = "mean"
+    level: float = 1.0
     distillation: Distillation | None = None
     continued: bool = False
     collapse: bool = True
@@ -72,6 +84,11 @@ class FedRelax(Solver):
         check_rounds(self, network)
         check_number("damping", self.damping, least=0.0, below=1.0)
         check_choice("order", self.order, ("simultaneous", "sequential"))
+        check_running(self)
+        check_number("level", self.level, least=0.0)
+        if self.level > 1:
+            raise FedRelaxError(f"level={self.level!r} must be a share, from 0 to 1")
+        check_flag("collapse", self.collapse)
         if self.distillation is not None:
             check_count("distillation.rows", self.distillation.rows, least=1)
             check_choice("distillation.draw", self.distillation.draw, tuple(DRAWS))

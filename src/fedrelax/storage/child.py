@@ -1,8 +1,9 @@
 """Files of the boosting libraries, tried in a process of their own before they are loaded here.
 
 These libraries follow the indices in a file without looking: a damaged or hostile one can end the
-process, or never end. A child with little memory and time loads each file, looks at the trees as the
-library understood them, and predicts some rows. Only what it has survived is loaded by its parent.
+process, or never end. One child starts for all files of a result. For each it makes a copy of itself
+that has little memory and time: it loads the file, looks at the trees as the library understood them,
+and predicts some rows. Only what has been survived there is loaded here.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from importlib import import_module
+from typing import BinaryIO, TextIO
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.models.boost.files import library_in
 from fedrelax.typing import Label
 
 SECONDS = 10
@@ -29,26 +32,27 @@ MEMORY = 4 * 2**30
 """Bytes of address space; the libraries alone take about one gigabyte."""
 
 ROWS = 64
+LONGEST = 1000
+
+FINE = "fine"
+ENDED = "its saved model ended the process that tried it, so it is not loaded"
+ENDLESS = "its saved model never ended its first predictions, so it is not loaded"
 
 
 def try_files(files: Mapping[Label, bytes], features: int, seconds: float = SECONDS) -> None:
-    """Refuse files that a child process does not survive; all of them go to one child."""
+    """Refuse files that are not survived; all of them go to one child."""
     if not files:
         return
-    answers, ending = _ask(list(files.values()), features, seconds)
-    for number, label in enumerate(files):
-        if number >= len(answers):
+    for label, answer in zip(files, _ask(list(files.values()), features, seconds), strict=True):
+        if answer:
             raise FedRelaxError(
-                f"this result is damaged: the model of node {label!r} {ending} the process that "
-                "tried it, so it is not loaded; run the fit again, or copy the result again from "
-                "where it is whole"
+                f"this result is damaged: node {label!r}: {answer}; run the fit again, or copy the "
+                "result again from where it is whole"
             )
-        if answers[number]:
-            raise FedRelaxError(f"this result is damaged: node {label!r}: {answers[number]}")
 
 
-def _ask(files: list[bytes], features: int, seconds: float) -> tuple[list[str], str]:
-    """Return what the child says of each file, as far as it came, and how it ended."""
+def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
+    """Return what is wrong with each file, or an empty text."""
     header = json.dumps({"features": features, "seconds": seconds, "sizes": [*map(len, files)]})
     command = [sys.executable, "-P", "-m", "fedrelax.storage.child"]
     places = os.pathsep.join(place for place in sys.path if place)
@@ -64,39 +68,56 @@ def _ask(files: list[bytes], features: int, seconds: float) -> tuple[list[str], 
             timeout=limit,
             check=False,
         )
+        output = done.stdout
     except subprocess.TimeoutExpired as error:
-        return _lines(error.stdout or b""), "never ended"
+        output = error.stdout or b""
     except OSError as error:
         raise FedRelaxError(
             f"boosted models are tried in a process of their own, which cannot be started "
             f"({error.strerror or error})"
         ) from error
-    late = {-int(getattr(signal, name)) for name in ("SIGPROF", "SIGXCPU") if hasattr(signal, name)}
-    return _lines(done.stdout), "never ended" if done.returncode in late else "ended"
+    whole = output.decode(errors="replace").split("\n")[:-1]
+    answers = ["" if line == FINE else line for line in whole]
+    return answers + [ENDED] * (len(files) - len(answers))
 
 
 def _seconds(data: bytes, seconds: float) -> float:
     return seconds + len(data) / 2**20
 
 
-def _lines(output: bytes) -> list[str]:
-    """Return the whole lines of an output; a file that is fine has the word "fine"."""
-    whole = output.decode(errors="replace").split("\n")[:-1]
-    return ["" if line == "fine" else line for line in whole]
-
-
 # In the child
 
 
-def main(source: BinaryIO, answer: Any) -> None:
+def main(source: BinaryIO, answer: TextIO) -> None:
     """Read files, try each, and say a line of each."""
     header = json.loads(source.readline())
     files = [source.read(size) for size in header["sizes"]]
-    _limit_memory(sum(header["sizes"]))
+    for library in {library_in(data) for data in files} - {None}:
+        with contextlib.suppress(Exception):  # whoever loads a file says it better
+            import_module(str(library))
     for data in files:
-        with _limited(_seconds(data, header["seconds"])):
-            verdict = _tried(data, header["features"])
-        print(verdict or "fine", file=answer, flush=True)
+        verdict = _apart(data, header["features"], _seconds(data, header["seconds"]))
+        print(verdict or FINE, file=answer, flush=True)
+
+
+def _apart(data: bytes, features: int, seconds: float) -> str:
+    """Try a file in a copy of this process, so that one file does not end the trial of the others."""
+    if not hasattr(os, "fork"):
+        return _tried(data, features)
+    reads, writes = os.pipe()
+    copy = os.fork()
+    if copy == 0:
+        _limit(len(data), seconds)
+        os.write(writes, _tried(data, features)[:LONGEST].encode() or FINE.encode())
+        os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as pipe:
+        told = pipe.read().decode(errors="replace")
+    _, status = os.waitpid(copy, 0)
+    if told:
+        return "" if told == FINE else told
+    late = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU)
+    return ENDLESS if late else ENDED
 
 
 def _tried(data: bytes, features: int) -> str:
@@ -110,32 +131,23 @@ def _tried(data: bytes, features: int) -> str:
     except FedRelaxError as error:
         return " ".join(str(error).split())
     except Exception as error:  # the libraries raise whatever they like
-        text = " ".join(str(error).split())[:300]
+        text = " ".join(str(error).split())[:200]
         return f"its saved model cannot be loaded ({type(error).__name__}: {text})"
     return ""
 
 
-def _limit_memory(size: int) -> None:
-    with contextlib.suppress(ImportError):  # Windows has no such limits
-        import resource
+def _limit(size: int, seconds: float) -> None:
+    """End this process when it takes too much memory or time, also in the middle of native code."""
+    import resource
 
-        most = MEMORY + 20 * size
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        if hard != resource.RLIM_INFINITY:
-            most = min(most, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-@contextlib.contextmanager
-def _limited(seconds: float) -> Any:
-    """Within, the process ends after so much processor time, also in the middle of native code."""
-    timer = getattr(signal, "ITIMER_PROF", None)
-    if timer is not None:
-        signal.setitimer(timer, seconds)
-    yield
-    if timer is not None:
-        signal.setitimer(timer, 0)
+    most = MEMORY + 20 * size
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
     if refused:
         types = {t for found in refused.values() for t in found}
         mistyped = [name for name in trust if did_you_mean(name, types)]
-        hint = f" (--trust {mistyped[0]} is another name)" if mistyped else ""
+        hint = f" ({mistyped[0]!r}, which is trusted, is another name)" if mistyped else ""
         raise FedRelaxError(refusal(refused, types) + hint)
     boosted = {label: file.data for label, file in files.items() if file.format.is_boosted}
     try_files(boosted, len(saved.about["feature_names"]))

@@ -74,11 +74,10 @@ def types_in(data: bytes) -> list[str]:
 def refusal(labels: Iterable[Label], types: Iterable[str]) -> str:
     """Return the sentence that refuses types which nobody has trusted yet."""
     names = sorted(set(types))
-    flags = " ".join(f"--trust {name}" for name in names)
     return (
         f"the model of node {listing(labels, most=3)} is made of types that are not trusted: "
         f"{', '.join(names)}; if you know who wrote this result and trust these packages, say so "
-        f"with {flags}"
+        f"with trust={names!r}"
     )
 
 

@@ -1,6 +1,7 @@
 """Wiring: graphs that change while the nodes learn, and graphs learned before they do."""
 
 from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.members import members
 from fedrelax.wiring.base import View, Wiring
 from fedrelax.wiring.discover import Discover
 from fedrelax.wiring.reweight import Reweight
@@ -8,11 +9,7 @@ from fedrelax.wiring.rewire import Rewire
 
 __all__ = ["Discover", "Reweight", "Rewire", "View", "Wiring", "as_wiring", "wiring_name"]
 
-WIRINGS: dict[str, type[Wiring]] = {
-    "rewire": Rewire,
-    "reweight": Reweight,
-    "discover": Discover,
-}
+WIRINGS: dict[str, type[Wiring]] = members(__name__, Wiring)
 
 
 def as_wiring(given: str | Wiring | None) -> Wiring | None:

@@ -6,6 +6,7 @@ from fedrelax.engines.linear.accelerate import (
     solve_conjugate,
     solve_rounds,
 )
+from fedrelax.engines.linear.engine import LinearEngine
 from fedrelax.engines.linear.floor import Floor, copy_seconds, measure_floor, round_bytes
 from fedrelax.engines.linear.gradient import GradientRounds
 from fedrelax.engines.linear.memory import available_bytes, estimate_bytes, require_memory
@@ -20,6 +21,7 @@ __all__ = [
     "ExactUpdate",
     "Floor",
     "GradientRounds",
+    "LinearEngine",
     "LinearProblem",
     "RowResiduals",
     "SequentialRounds",

@@ -57,10 +57,10 @@ def reason_in_models(models: Mapping[Label, Any]) -> str | None:
 
 
 def reason_in_rows(network: Network) -> str | None:
-    """Return which node's rows are not rows of features."""
-    for node in network:
-        if node.X.ndim != 2:
-            return f"node {node.label!r}: its rows have the shape {node.X.shape[1:]}"
+    """Return that the rows are not rows of features; they are alike at all nodes."""
+    first = next(iter(network))
+    if first.X.ndim != 2:
+        return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
     return None
 
 

@@ -126,7 +126,7 @@ class ArrayEngine(Engine):
 class LinearEngine(ArrayEngine):
     """``w_i <- (H_i + R_i + alpha S_i)^-1 (b_i + alpha sum_j A_ij Q_j v_j)`` for all nodes."""
 
-    name = "linear"
+    name, rank = "linear", 1
     usual_rounds, settles = 200, True
 
     def __init__(self, prepared: Prepared, exact: ExactUpdate, settings: Settings) -> None:
@@ -150,15 +150,29 @@ class LinearEngine(ArrayEngine):
     def refusal(cls, network: Network, settings: Settings) -> str | None:
         """Serve squared error, models that minimise it exactly, and rows of features."""
         reason = cls.refusal_of(network.kind, network.distinct_models, settings)
+        if reason is None and settings.level < 1 and network.public.common is None:
+            reason = f"level={settings.level!r} needs one common set of public rows there"
         return reason or reason_in_rows(network)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> LinearEngine:
         """Form and invert the nodes' matrices; refuse what would cost digits or memory."""
         straight = goes_straight(settings)
-        prepared = Prepared.of(network, settings.weighting, system_of(settings), straight=straight)
+        prepared = Prepared.of(
+            network,
+            settings.weighting,
+            system_of(settings),
+            level=float(settings.level),
+            straight=straight,
+        )
         exact = prepared.exact(float(settings.alpha), system_of(settings), fused=straight)
-        check_safe(prepared.network, prepared.coordinates, prepared.apart, exact)
+        check_safe(
+            prepared.network,
+            prepared.coordinates,
+            prepared.apart,
+            exact,
+            prepared.weighting,
+        )
         kind = FixedPointEngine if straight else LinearEngine
         return kind(prepared, exact, settings)
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 
 class FittedLinear(LocalModel):
@@ -42,32 +42,39 @@ class FittedLinear(LocalModel):
 
 
 class FittedModels(Mapping[Label, LocalModel]):
-    """The models of all nodes from their weights (n, d, q), the intercept last if there is one."""
+    """The models of all nodes from their weights (n, d, q), the intercept last if there is one.
+
+    Node i's model is like ``kinds[codes[i]]``.
+    """
 
     def __init__(
-        self, labels: Sequence[Label], templates: Sequence[Any], task: Task, weights: FloatArray
+        self,
+        labels: tuple[Label, ...],
+        kinds: Sequence[Any],
+        codes: IntArray,
+        task: Task,
+        weights: FloatArray,
     ) -> None:
-        self._place = {label: place for place, label in enumerate(labels)}
-        settings: dict[int, tuple[type, dict[str, Any]]] = {}
-        for template in templates:
-            if id(template) not in settings:
-                settings[id(template)] = type(template), template.get_params(deep=False)
-        self._settings = [settings[id(template)] for template in templates]
+        self._labels, self._codes = labels, codes
+        self._place: dict[Label, int] | None = None
+        self._settings = [(type(kind), kind.get_params(deep=False)) for kind in kinds]
         self._task, self._weights = task, weights
         self._made: dict[Label, LocalModel] = {}
 
     def __getitem__(self, label: Label) -> LocalModel:
         if label not in self._made:
+            if self._place is None:
+                self._place = {name: place for place, name in enumerate(self._labels)}
             place = self._place[label]
-            kind, parameters = self._settings[place]
+            kind, parameters = self._settings[self._codes[place]]
             self._made[label] = _fitted(kind(**parameters), self._weights[place], self._task)
         return self._made[label]
 
     def __iter__(self) -> Iterator[Label]:
-        return iter(self._place)
+        return iter(self._labels)
 
     def __len__(self) -> int:
-        return len(self._place)
+        return len(self._labels)
 
 
 def _fitted(estimator: Any, weights: FloatArray, task: Task) -> LocalModel:

@@ -32,13 +32,19 @@ class Prepared:
 
     @classmethod
     def of(
-        cls, network: Network, weighting: str, system: System, *, straight: bool = False
+        cls,
+        network: Network,
+        weighting: str,
+        system: System,
+        *,
+        level: float = 1.0,
+        straight: bool = False,
     ) -> Prepared:
         """Return the network in standardised coordinates, if it fits into memory."""
         stacked = LinearNetwork.of(network)
         _check_memory(stacked, system, straight)
         coordinates = Coordinates.standard(stacked.own.X, stacked.intercept)
-        problem = stacked.problem(coordinates, weighting)
+        problem = stacked.problem(coordinates, weighting, level)
         residuals = _residuals(stacked, coordinates)
         alone, apart = train_alone(stacked, coordinates, problem, residuals, weighting)
         measures = Measures(stacked, coordinates, problem, residuals, alone, weighting)

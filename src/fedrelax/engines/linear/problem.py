@@ -34,6 +34,8 @@ class LinearProblem:
     ridge : one number, one per node, or one per node and feature; in the units of H_i, that is
         already divided by the node's number of rows when ``scaling`` is "mean".
     scaling : "mean" as above; "rows" leaves out the divisions by m_i and m_pub(j).
+    level : share of the coupling that also holds for the level: ``Q - (1 - level) x x'`` takes the place
+        of Q, with x the mean public row; for a common set.
     reorder : True, False, or None to store nodes in reverse Cuthill-McKee order where it pays.
         Arrays of this class are in stored order; ``stored`` and ``given`` translate.
     progress : called as ``progress(nodes_done, nodes_total)`` while products are formed.
@@ -51,6 +53,7 @@ class LinearProblem:
         intercept: bool = False,
         ridge: npt.ArrayLike = 0.0,
         scaling: Literal["mean", "rows"] = "mean",
+        level: float = 1.0,
         dtype: npt.DTypeLike = np.float64,
         reorder: bool | None = None,
         progress: Progress | None = None,
@@ -63,7 +66,7 @@ class LinearProblem:
         rows = NodeRows(X, offsets, name="X")
         targets = _targets(y, rows)
         self.n, self.d, self.q = rows.n, rows.d + bool(intercept), targets.shape[1]
-        self.intercept = bool(intercept)
+        self.intercept, self.level = bool(intercept), float(level)
         graph = check_adjacency(adjacency, self.n)
         shared = np.asarray(public)
         is_common = shared.ndim == 2 and public_offsets is None
@@ -104,9 +107,14 @@ class LinearProblem:
         )
         self.spent = False
         self.common: FloatArray | None = None
+        self.whole: FloatArray | None = None
+        """Q itself, where ``common`` has a share of the level only."""
         self.public: Blocks | None = None
         if public_rows is None:
-            self.common = _common(shared, self.intercept, scaling)
+            self.common, self.mean = _common(shared, self.intercept, scaling)
+            self.whole = self.common
+            if level < 1.0:
+                self.common = self.whole - (1.0 - level) * np.outer(self.mean, self.mean)
         else:
             if (public_rows.counts == 0).any():
                 node = int(np.flatnonzero(public_rows.counts == 0)[0])
@@ -247,12 +255,12 @@ def _check_public(flat: AnyArray, features: int) -> None:
         )
 
 
-def _common(rows: AnyArray, intercept: bool, scaling: str) -> FloatArray:
-    """Return ``Q = P'P/m_pub`` of the one public set, or ``P'P``."""
+def _common(rows: AnyArray, intercept: bool, scaling: str) -> tuple[FloatArray, FloatArray]:
+    """Return ``Q = P'P/m_pub`` of the one public set, or ``P'P``, and its mean row x in the same units."""
     P = np.asarray(rows, dtype=np.float64)
     if intercept:
         P = np.column_stack([P, np.ones(len(P))])
     if not np.isfinite(P).all():
         raise FedRelaxError("public: the common set holds a value that is not a finite number")
     Q: FloatArray = P.T @ P / (len(P) if scaling == "mean" else 1)
-    return Q
+    return Q, P.mean(axis=0) * (1.0 if scaling == "mean" else np.sqrt(len(P)))

@@ -21,9 +21,18 @@ LEAST_SPREAD = 1e-6
 OWN_SPREAD, OWN_RESOLVED = 1e-12, 1.5e-7
 """``LinearModel`` goes down to rounding; what a Gram matrix still resolves is the root of that."""
 
+MOST_LOST = 1e-6
+"""Rounding times the square of how unlike the features' sizes are, where open weights are filled in."""
+CLEARLY_ZERO = 0.3
+"""The share of the cut of ``LinearModel`` itself below which a singular value is zero for sure."""
+
 
 def check_safe(
-    network: LinearNetwork, coordinates: Coordinates, apart: ExactUpdate, together: ExactUpdate
+    network: LinearNetwork,
+    coordinates: Coordinates,
+    apart: ExactUpdate,
+    together: ExactUpdate,
+    weighting: str,
 ) -> None:
     """Refuse nodes whose weights hang by a thread, or are open in a way that models fill unlike."""
     for exact, most in ((apart, APART_CONDITION), (together, TOGETHER_CONDITION)):
@@ -36,15 +45,27 @@ def check_safe(
             )
     norm = network.minimum_norm
     singular = np.minimum(apart.rank, together.rank) < network.n_weights
-    for i in np.flatnonzero(singular):
-        if minimum_norm_of(network.models[i]) != norm:
+    for i in np.flatnonzero(singular).tolist():
+        if minimum_norm_of(network.model(i)) != norm:
             raise Unsuited(
                 "linear",
                 f"node {network.labels[i]!r}: its rows leave weights open, and the models of the "
                 "network fill them in differently",
             )
+    if singular.any():
+        sizes = np.linalg.svd(coordinates.least(norm), compute_uv=False)
+        lost = np.finfo(float).eps * (sizes[0] / sizes[-1]) ** 2
+        lost = lost * np.maximum(apart.condition, together.condition) * singular
+        worst = int(np.argmax(lost))
+        if not lost[worst] <= MOST_LOST:
+            raise Unsuited(
+                "linear",
+                f"node {network.labels[worst]!r}: its rows leave weights open, and its features "
+                "differ too much in size to fill them in exactly from Gram matrices",
+            )
     for exact in (apart, together):
         _check_spreads(network, coordinates, exact)
+        _check_open(network, exact, weighting)
 
 
 def _check_spreads(network: LinearNetwork, coordinates: Coordinates, exact: ExactUpdate) -> None:
@@ -57,22 +78,77 @@ def _check_spreads(network: LinearNetwork, coordinates: Coordinates, exact: Exac
             return OWN_SPREAD * stretch * offset
         return 2 * _tolerance(model) * stretch if isinstance(model, LinearRegression) else 0.0
 
-    limits = np.array([limit(model) for model in network.models])
+    limits = network.per_node(limit)
     is_open = exact.rank < network.n_weights
     nodes = np.flatnonzero((limits > 0) & (is_open | (limits * np.sqrt(exact.condition) > 1)))
     if not nodes.size:
         return
     matrices = node_matrices(exact.coupling)[nodes]
     ranks = exact.rank[nodes]
-    for i, M, rank in zip(nodes, matrices, ranks, strict=True):
-        raw, least = _raw(M, coordinates, network.models[i])
+    for i, M, rank in zip(nodes.tolist(), matrices, ranks, strict=True):
+        raw, least = _raw(M, coordinates, network.model(i))
         values = np.linalg.eigvalsh(raw)
         if (values > (2 * least) ** 2 * values[-1]).sum() != rank - (len(M) - len(raw)):
             raise Unsuited(
                 "linear",
                 f"node {network.labels[i]!r}: its features differ so much in size that "
-                f"{type(network.models[i]).__name__} may take some for constant",
+                f"{type(network.model(i)).__name__} may take some for constant",
             )
+
+
+def _check_open(network: LinearNetwork, exact: ExactUpdate, weighting: str) -> None:
+    """Refuse nodes of ``LinearModel`` with weights that look open in a Gram matrix and are not.
+
+    What the rows determine by less than the root of rounding, the Gram matrix cannot tell from zero,
+    and the rows themselves can: their singular values have to be clearly there or clearly zero.
+    """
+    for i in np.flatnonzero(exact.rank < network.n_weights):
+        if not isinstance(network.model(int(i)), LinearModel):
+            continue
+        rows = _weighted_rows(network, exact, int(i), weighting)
+        sizes = np.linalg.svd(rows, compute_uv=False)
+        zero = CLEARLY_ZERO * max(rows.shape) * np.finfo(float).eps
+        if ((sizes > zero * sizes[0]) & (sizes < 2 * OWN_RESOLVED * sizes[0])).any():
+            raise Unsuited(
+                "linear",
+                f"node {network.labels[i]!r}: its rows nearly leave a weight open, so nearly that "
+                "the linear engine would take it for open",
+            )
+
+
+def _weighted_rows(
+    network: LinearNetwork, exact: ExactUpdate, i: int, weighting: str
+) -> FloatArray:
+    """Return the rows of node i's fit, own and public, times the roots of their weights."""
+    coupling, own = exact.coupling, network.own
+    mean = weighting == "mean"
+    start, end = own.offsets[i : i + 2]
+    parts = [(own.X[start:end], 1 / (end - start) if mean else 1.0)]
+    line = coupling.problem.adjacency[[i]].tocoo()
+    sent = dict(zip(line.col.tolist(), line.data.tolist(), strict=True))
+    if coupling.system == "symmetric":
+        sent[i] = sent.get(i, 0.0) + sum(sent.values())
+    if network.public_offsets is None:
+        parts.append((network.public, coupling.alpha * sum(sent.values())))
+    else:
+        offsets = network.public_offsets
+        parts += [
+            (network.public[offsets[j] : offsets[j + 1]], coupling.alpha * weight)
+            for j, weight in sent.items()
+        ]
+    scaled = []
+    for number, (X, weight) in enumerate(parts):
+        rows = _with_constant(X, network.intercept)
+        if number:
+            rows = rows - (1 - np.sqrt(coupling.problem.level)) * rows.mean(axis=0)
+        scaled.append(np.sqrt(weight / (len(X) if mean and number else 1)) * rows)
+    penalty = np.zeros((network.own.X.shape[1], network.n_weights))
+    np.fill_diagonal(penalty, np.sqrt(network.ridge[i] / ((end - start) if mean else 1.0)))
+    return np.vstack([*scaled, penalty])
+
+
+def _with_constant(X: AnyArray, intercept: bool) -> FloatArray:
+    return np.hstack([X, np.ones((len(X), int(intercept)))])
 
 
 def _raw(M: AnyArray, coordinates: Coordinates, model: Any) -> tuple[FloatArray, float]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,22 +14,8 @@ from fedrelax.engines.linear.fitted import FittedModels
 from fedrelax.engines.linear.problem import LinearProblem
 from fedrelax.graph import Graph
 from fedrelax.models import Task
-from fedrelax.network import Network
+from fedrelax.network import Network, StackedRows
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
-
-
-@dataclass(frozen=True)
-class StackedRows:
-    """Rows of all nodes, one node after the other: node i owns offsets[i]:offsets[i + 1]."""
-
-    X: FloatArray
-    y: FloatArray
-    offsets: IntArray
-
-    @property
-    def counts(self) -> IntArray:
-        """The number of rows of every node."""
-        return np.diff(self.offsets)
 
 
 @dataclass(frozen=True)
@@ -98,40 +84,60 @@ class LinearNetwork:
     labels: tuple[Label, ...]
     graph: Graph
     task: Task
-    models: list[Any]
+    kinds: list[Any]
+    """The model objects, each once."""
+    codes: IntArray
+    """The number of every node's model among them."""
     own: StackedRows
     validation: StackedRows | None
     public: FloatArray
     public_offsets: IntArray | None
-    intercept: bool
-    ridge: FloatArray
 
     @classmethod
     def of(cls, network: Network) -> LinearNetwork:
-        """StackedRows the nodes' rows in their order."""
-        nodes, task, public = list(network), network.task, network.public
-        held = [node.validation for node in nodes]
-        validation = None
-        if any(part is not None for part in held):
-            none = (nodes[0].X[:0], nodes[0].y[:0])
-            pairs = [none if part is None else part for part in held]
-            validation = _stack([X for X, _ in pairs], [y for _, y in pairs], task)
+        """Stack the nodes' rows in their order."""
+        task, public = network.task, network.public
         shared, public_offsets = public.common, None
         if shared is None:
-            sets = [public.of(node.label) for node in nodes]
-            shared, public_offsets = np.concatenate(sets), _offsets(sets)
+            sets = [public.of(label) for label in network.labels]
+            shared = np.concatenate(sets)
+            public_offsets = np.cumsum([0, *map(len, sets)], dtype=np.int64)
+        kinds, models = list(network.distinct_models.values()), network.models
+        codes = np.zeros(len(models), dtype=np.int64)
+        if len(kinds) > 1:
+            number = {id(kind): k for k, kind in enumerate(kinds)}
+            codes = np.array([number[id(model)] for model in models])
+        held = network.validation_rows
         return cls(
-            labels=tuple(node.label for node in nodes),
+            labels=network.labels,
             graph=network.graph,
             task=task,
-            models=[node.model for node in nodes],
-            own=_stack([node.X for node in nodes], [node.y for node in nodes], task),
-            validation=validation,
+            kinds=kinds,
+            codes=codes,
+            own=_encoded(network.own_rows, task),
+            validation=None if held is None else _encoded(held, task),
             public=shared,
             public_offsets=public_offsets,
-            intercept=bool(nodes[0].model.fit_intercept),
-            ridge=np.array([ridge_of(node.model, nodes[0].X.shape[1]) for node in nodes]),
         )
+
+    def model(self, i: int) -> Any:
+        """Return the unfitted model of node number i."""
+        return self.kinds[self.codes[i]]
+
+    def per_node(self, value: Callable[[Any], Any]) -> AnyArray:
+        """Return a number or an array for every node that depends on its model only."""
+        return np.array([value(kind) for kind in self.kinds])[self.codes]
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the models, which are alike in this, have an intercept."""
+        return bool(self.kinds[0].fit_intercept)
+
+    @cached_property
+    def ridge(self) -> FloatArray:
+        """The factor of each squared coefficient, (n, features)."""
+        features = self.own.X.shape[1]
+        return self.per_node(lambda model: ridge_of(model, features))
 
     @property
     def n_weights(self) -> int:
@@ -141,7 +147,7 @@ class LinearNetwork:
     @cached_property
     def minimum_norm(self) -> str:
         """The norm to minimise where rows leave weights open."""
-        norms = {minimum_norm_of(model) for model in self.models}
+        norms = {minimum_norm_of(kind) for kind in self.kinds}
         return "all" if norms == {"all"} else "coefficients"
 
     @property
@@ -153,9 +159,11 @@ class LinearNetwork:
 
     def fitted(self, weights: FloatArray) -> FittedModels:
         """Return models with these weights (n, d, q), made when asked for."""
-        return FittedModels(self.labels, self.models, self.task, weights)
+        return FittedModels(self.labels, self.kinds, self.codes, self.task, weights)
 
-    def problem(self, coordinates: Coordinates, weighting: str) -> LinearProblem:
+    def problem(
+        self, coordinates: Coordinates, weighting: str, level: float = 1.0
+    ) -> LinearProblem:
         """Return Gram matrices; the penalty ``ridge |coef|^2`` is in the same units as own rows."""
         penalty = self.ridge / coordinates.scale**2
         if weighting == "mean":
@@ -170,13 +178,10 @@ class LinearNetwork:
             intercept=self.intercept,
             ridge=penalty,
             scaling="mean" if weighting == "mean" else "rows",
+            level=level,
             reorder=False,
         )
 
 
-def _offsets(parts: Sequence[AnyArray]) -> IntArray:
-    return np.cumsum([0, *map(len, parts)], dtype=np.int64)
-
-
-def _stack(X: Sequence[AnyArray], y: Sequence[AnyArray], task: Task) -> StackedRows:
-    return StackedRows(np.concatenate(X), task.encode(np.concatenate(y)), _offsets(X))
+def _encoded(rows: StackedRows, task: Task) -> StackedRows:
+    return replace(rows, y=task.encode(rows.y))

@@ -28,12 +28,15 @@ class Variation:
         self._learner = np.repeat(np.arange(problem.n), np.diff(self._graph.indptr))
         self._counts = np.broadcast_to(np.asarray(counts, dtype=np.float64), problem.n)
         self._root: FloatArray | None = None
+        self._whole: FloatArray | None = None
         self._near: AnyArray | None = None
         graph = self._graph
         if problem.common is not None:
-            values, vectors = np.linalg.eigh(problem.common / self._counts[0])
-            values[values < problem.d * np.finfo(float).eps * values[-1]] = 0.0
-            self._root = np.ascontiguousarray(vectors * np.sqrt(values))
+            assert problem.whole is not None
+            self._root = _root(problem.common / self._counts[0])
+            self._whole = self._root
+            if problem.whole is not problem.common:
+                self._whole = _root(problem.whole / self._counts[0])
         else:
             weights = graph.data / self._counts[graph.indices]
             graph = sparse.csr_array((weights, graph.indices, graph.indptr), shape=graph.shape)
@@ -41,8 +44,8 @@ class Variation:
 
     def own(self, D: AnyArray) -> FloatArray:
         """Return ``D_i' Q_i D_i`` per node: the mean squared predictions on its own public rows."""
-        if self._root is not None:
-            return _squares(self._rooted(D))
+        if self._whole is not None:
+            return _squares(_times(self._whole, D))
         public = self.problem.public
         assert public is not None
         return public.squares(D) / self._counts
@@ -121,11 +124,22 @@ class Variation:
 
     def _rooted(self, W: AnyArray) -> FloatArray:
         assert self._root is not None
-        if W.shape[2] > 1:
-            return np.asarray(np.matmul(self._root.T, W))
-        out = np.empty(W.shape)
-        rows_times(np.ascontiguousarray(W[:, :, 0]), self._root, out[:, :, 0])
-        return out
+        return _times(self._root, W)
+
+
+def _root(Q: FloatArray) -> FloatArray:
+    """Return C with ``C C' = Q``."""
+    values, vectors = np.linalg.eigh(Q)
+    values[values < len(Q) * np.finfo(float).eps * values[-1]] = 0.0
+    return np.ascontiguousarray(vectors * np.sqrt(values))
+
+
+def _times(root: FloatArray, W: AnyArray) -> FloatArray:
+    if W.shape[2] > 1:
+        return np.asarray(np.matmul(root.T, W))
+    out = np.empty(W.shape)
+    rows_times(np.ascontiguousarray(W[:, :, 0]), root, out[:, :, 0])
+    return out
 
 
 def _inner(X: AnyArray, Y: AnyArray) -> FloatArray:

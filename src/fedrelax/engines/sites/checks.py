@@ -21,6 +21,7 @@ def coupling_of(settings: Settings, kind: str) -> Coupling:
         discrepancy=discrepancy,
         symmetric=settings.objective == "gtvmin",
         weighting=settings.weighting,
+        level=float(settings.level),
         collapse=settings.collapse,
         distillation=settings.distillation,
         continued=settings.continued,
@@ -70,5 +71,5 @@ def warn_of_resampling(network: Network, settings: Settings) -> None:
             f"{listing(resampled)} take no sample weights: their rows are resampled in "
             "proportion to the weights instead, with a fixed seed",
             FedRelaxWarning,
-            stacklevel=5,
+            stacklevel=6,
         )

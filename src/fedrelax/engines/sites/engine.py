@@ -26,7 +26,7 @@ class SiteEngine(Engine):
     (one after the other, each hearing the newest).
     """
 
-    name = "sites"
+    name, rank = "sites", 9
 
     def __init__(
         self,

@@ -42,14 +42,13 @@ def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> st
 
 
 def reason_in_rows(network: Network) -> str | None:
-    """Return what in the nodes' rows or in the public ones the engine does not serve."""
-    outputs = network.task.n_outputs
-    for node in network:
-        if node.X.ndim != 2:
-            return f"node {node.label!r}: its rows have the shape {node.X.shape[1:]}"
-        weights = (node.X.shape[1] + bool(node.model.fit_intercept)) * outputs
-        if weights > MOST_WEIGHTS:
-            return f"node {node.label!r}: a model has {weights} weights, more than {MOST_WEIGHTS}"
+    """Return what in the nodes' rows, which are alike, or in the public ones the engine does not serve."""
+    first = next(iter(network))
+    if first.X.ndim != 2:
+        return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
+    weights = (first.X.shape[1] + bool(first.model.fit_intercept)) * network.task.n_outputs
+    if weights > MOST_WEIGHTS:
+        return f"node {first.label!r}: a model has {weights} weights, more than {MOST_WEIGHTS}"
     if network.public.common is None:
         return "softmax models at once need one common set of public rows"
     return None

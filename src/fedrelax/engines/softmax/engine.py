@@ -21,6 +21,7 @@ from fedrelax.models import LocalModel
 from fedrelax.models.newton import SoftmaxNodes, minimise, nodes_at_once, softmax
 from fedrelax.network import Network
 from fedrelax.runtime import NodeMeasures
+from fedrelax.runtime.level import levelled
 from fedrelax.typing import FloatArray, Label
 
 
@@ -32,14 +33,17 @@ class SoftmaxEngine(Engine):
     ``v <- (1 - damping) p + damping v`` on the public rows.
     """
 
-    name = "softmax"
+    name, rank = "softmax", 2
 
-    def __init__(self, network: LinearNetwork, alpha: float, damping: float) -> None:
+    def __init__(
+        self, network: LinearNetwork, alpha: float, damping: float = 0.0, level: float = 1.0
+    ) -> None:
         d, K = network.n_weights, network.task.n_outputs
         self.labels = network.labels
-        start = np.stack([model.last_weights((d, K)) for model in network.models])
+        start = network.per_node(lambda model: model.last_weights((d, K)))
         self.W = self.alone = start
         self._network, self._alpha, self._damping = network, alpha, damping
+        self._level = level
         self.given = network.graph.adjacency
         self._width = len(network.public) * K
         self._join(self.given)
@@ -73,7 +77,7 @@ class SoftmaxEngine(Engine):
         """Stack the nodes' rows, if there is room for them."""
         stacked = LinearNetwork.of(network)
         _check_memory(stacked)
-        return cls(stacked, float(settings.alpha), float(settings.damping))
+        return cls(stacked, float(settings.alpha), float(settings.damping), float(settings.level))
 
     def start(self) -> None:
         """Train every node alone."""
@@ -109,6 +113,7 @@ class SoftmaxEngine(Engine):
         taught = None
         if self._alpha > 0:
             taught = self._heard / np.where(self._degree > 0, self._degree, 1.0)[:, None, None]
+            taught = levelled(taught, self._answers, self._level, classes=True)
         self._refit(taught)
         return 1
 
@@ -165,12 +170,22 @@ class SoftmaxEngine(Engine):
         most = max(1, BUFFER_NUMBERS // V[0].size)
         for lo in range(0, len(values), most):
             part = slice(lo, lo + most)
-            losses = LOSS.per_row(V[A.indices[part]], self._answers[learners[part]])
+            own = self._answers[learners[part]]
+            theirs = levelled(V[A.indices[part]], own, self._level, classes=True)
+            losses = LOSS.per_row(theirs, own)
             values[part] = losses.mean(axis=1)
         return values
 
     def _variations(self, V: FloatArray) -> FloatArray:
-        """Return ``sum_j A_ij mean_x [v_j' log v_j] - mean_x [(sum_j A_ij v_j)' log p_i]``."""
+        """Return ``sum_j A_ij mean_x [v_j' log v_j] - mean_x [(sum_j A_ij v_j)' log p_i]``.
+
+        With a share of the level only, answers differ from edge to edge, and so each is looked at.
+        """
+        if self._level < 1.0:
+            edges = self.edges
+            values = edges.data * self.discrepancies(edges)
+            learners = np.repeat(np.arange(len(V)), np.diff(edges.indptr))
+            return np.bincount(learners, values, len(V)).astype(np.float64)
         entropy = xlogy(V, V).sum(axis=2).mean(axis=1)
         likely = np.log(np.clip(self._answers, SMALLEST, 1.0))
         cross = (self._heard * likely).sum(axis=2).mean(axis=1)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrelax.engines.linear.rows import NodeRows
-from fedrelax.engines.linear.stacked import StackedRows
 from fedrelax.losses import Log
 from fedrelax.models.newton import softmax
+from fedrelax.network import StackedRows
 from fedrelax.typing import AnyArray, FloatArray
 
 LOSS = Log()

@@ -54,6 +54,10 @@ class SavedTree(BaseEstimator):  # type: ignore[misc]
     def _leaves(self, X: AnyArray) -> IntArray:
         X = np.asarray(X, dtype=float).reshape(len(X), -1)
         feature, threshold = np.asarray(self.feature), np.asarray(self.threshold)
+        if feature.max() >= X.shape[1]:
+            raise FedRelaxError(
+                f"this tree asks for feature {feature.max()}, and the rows have {X.shape[1]}"
+            )
         left, right = np.asarray(self.left), np.asarray(self.right)
         at = np.zeros(len(X), dtype=np.int64)
         inner = feature[at] >= 0
@@ -106,14 +110,30 @@ def to_bytes(tree: Any) -> bytes:
 def from_bytes(data: bytes, trust: Sequence[str]) -> SavedTree:
     """Return the tree in a file."""
     fields = json.loads(data)
-    tree = SavedTree(**{name: fields[name] for name in (*FIELDS, "classes")})
-    sizes = {len(fields[name]) for name in FIELDS}
-    inner = [k for k, feature in enumerate(fields["feature"]) if feature >= 0]
-    # Children come after their parents, so no walk can go round in a circle.
-    ordered = all(k < fields[side][k] < max(sizes) for k in inner for side in ("left", "right"))
-    if len(sizes) != 1 or not ordered:
-        raise FedRelaxError("its tree is damaged; run the fit again")
-    return tree
+    try:
+        _check_fields(fields)
+    except FedRelaxError:
+        raise
+    except Exception as error:  # something is missing or of another kind
+        raise FedRelaxError(f"its tree is damaged ({error}); run the fit again") from error
+    return SavedTree(**{name: fields[name] for name in (*FIELDS, "classes")})
+
+
+def _check_fields(fields: dict[str, Any]) -> None:
+    """Children come after their parents, so no walk can go round in a circle."""
+    feature, left, right = (np.asarray(fields[name]) for name in ("feature", "left", "right"))
+    threshold, value = (np.asarray(fields[name], dtype=float) for name in ("threshold", "value"))
+    classes, n = fields["classes"], len(feature)
+    wide = 1 if classes is None else len(classes)
+    whole = all(array.dtype.kind == "i" and array.shape == (n,) for array in (feature, left, right))
+    if not whole or n == 0 or threshold.shape != (n,) or value.shape != (n, wide):
+        raise FedRelaxError("its tree is damaged: its parts do not fit; run the fit again")
+    if not (np.isfinite(threshold).all() and np.isfinite(value).all()):
+        raise FedRelaxError("its tree is damaged: a number is not finite; run the fit again")
+    inner = np.flatnonzero(feature >= 0)
+    for side in (left, right):
+        if (side[inner] <= inner).any() or (side[inner] >= n).any():
+            raise FedRelaxError("its tree is damaged: it goes round in a circle; run the fit again")
 
 
 def frozen(tree: Any) -> SavedTree:

@@ -107,24 +107,25 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
             raise FedRelaxError("this KerasModel predicts numbers; use predict")
         return self.outputs_for(np.asarray(X))
 
-    # Processes and copies get the network as a file: Keras objects do not travel by themselves.
+    # Between a program and its own workers Keras's models pickle themselves; a state holds no file.
 
     def __getstate__(self) -> dict[str, Any]:
-        keras = load_keras()
-        state = {k: v for k, v in vars(self).items() if k != "_network"}
-        if isinstance(self.model, keras.Model):
-            from fedrelax.models.keras.files import network_to_bytes
-
-            state["model"] = network_to_bytes(self.model)
-        return {**state, "_backend": keras.backend.backend()}
+        backend = Backend(load_keras().backend.backend())
+        return {"_backend": backend} | {k: v for k, v in vars(self).items() if k != "_network"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        load_keras(state["_backend"])
-        if isinstance(state["model"], bytes):
-            from fedrelax.models.keras.files import network_from_bytes
-
-            state["model"] = network_from_bytes(state["model"], safe=False)
         self.__dict__.update({k: v for k, v in state.items() if k != "_backend"})
+
+
+class Backend:
+    """Keras's backend, to travel ahead of a model: where it arrives, Keras is imported with it."""
+
+    def __init__(self, name: str) -> None:
+        load_keras(name)
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[Backend], tuple[str]]:
+        return Backend, (self.name,)
 
 
 def check_model(model: Any) -> None:

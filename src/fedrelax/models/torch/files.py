@@ -86,6 +86,8 @@ def _loaded(tensors: dict[str, Any], about: dict[str, Any], trust: Sequence[str]
     model = TorchModel(maker, **_settings_from(about["settings"], trust))
     model.check()
     module = built(maker, tuple(about["input_shape"]), task.n_outputs).to(model.number)
+    if not all(value.isfinite().all() for value in state.values()):
+        raise FedRelaxError("a number of the saved net is not finite")
     module.load_state_dict(state)
     if recipe["kind"] == "layers":
         model.module = module

@@ -17,6 +17,45 @@ from fedrelax.models.torch.architectures import MLP, Linear
 from fedrelax.models.torch.building import name_of
 
 OURS: dict[str, Any] = {"mlp": MLP, "linear": Linear}
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+LAYERS = _names(
+    """
+    Sequential Linear Bilinear Identity Flatten Unflatten
+    Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
+    MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d
+    AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
+    AdaptiveMaxPool3d ZeroPad1d ZeroPad2d ZeroPad3d ConstantPad1d ConstantPad2d ConstantPad3d
+    ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d
+    CircularPad1d CircularPad2d CircularPad3d
+    BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d GroupNorm
+    LayerNorm LocalResponseNorm RMSNorm
+    Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout
+    CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish
+    PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmin Softplus Softshrink Softsign Tanh
+    Tanhshrink Threshold
+    Embedding ChannelShuffle PixelShuffle PixelUnshuffle Upsample Fold Unfold CosineSimilarity
+    """
+)
+"""The layers of ``torch.nn`` that a file may name; a net of others is known by its import."""
+
+OPTIMIZERS = _names(
+    """
+    Adadelta Adafactor Adagrad Adam AdamW Adamax ASGD LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam
+    """
+)
+SCHEDULES = _names(
+    """
+    ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LinearLR
+    MultiStepLR OneCycleLR PolynomialLR StepLR
+    """
+)
+"""The optimizers and schedules of ``torch.optim`` that a file may name."""
+
 Plain = dict[str, Any]
 
 
@@ -49,7 +88,7 @@ def made(recipe: Plain, trust: Sequence[str]) -> Any:
 def _layers(module: Any) -> Plain | None:
     """Return a layer of ``torch.nn``, or a chain of them, as plain values; None if it is another."""
     kind = type(module)
-    if getattr(nn, kind.__name__, None) is not kind:
+    if kind.__name__ not in LAYERS or getattr(nn, kind.__name__, None) is not kind:
         return None
     if kind is nn.Sequential:
         inside = {name: _layers(child) for name, child in module.named_children()}
@@ -72,9 +111,11 @@ def _layers(module: Any) -> Plain | None:
 
 
 def _built_layers(layers: Plain) -> Any:
-    kind = getattr(nn, str(layers["type"]), None)
-    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
-        raise FedRelaxError(f"the saved net names a layer {layers['type']!r} that torch.nn has not")
+    kind = getattr(nn, str(layers["type"]), None) if str(layers["type"]) in LAYERS else None
+    if kind is None:
+        raise FedRelaxError(
+            f"the saved net names a layer {layers['type']!r}, which is not one that a file may name"
+        )
     if kind is nn.Sequential:
         inside = ((name, _built_layers(child)) for name, child in layers["layers"].items())
         return nn.Sequential(OrderedDict(inside))
@@ -111,7 +152,7 @@ def imported(recipe: Plain, trust: Sequence[str], trusted: type | tuple[type, ..
     if name not in trust and not is_one_of(name, trusted):
         raise FedRelaxError(
             f"the saved net is made by code that is not trusted: {name}; if you know who wrote this "
-            f"result and trust this package, say so with --trust {name}"
+            f"result and trust this package, say so with trust={[name]!r}"
         )
     thing = _found(name)
     if thing is None:
@@ -125,6 +166,8 @@ def imported(recipe: Plain, trust: Sequence[str], trusted: type | tuple[type, ..
 def is_one_of(name: str, trusted: type | tuple[type, ...]) -> bool:
     """Tell whether a name means an optimizer or schedule of PyTorch itself."""
     if not name.startswith(("torch.optim:", "torch.optim.")):
+        return False
+    if name.rpartition(":")[2] not in OPTIMIZERS | SCHEDULES:
         return False
     thing = _found(name)
     return isinstance(thing, type) and issubclass(thing, trusted)

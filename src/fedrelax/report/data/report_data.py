@@ -42,7 +42,6 @@ class ReportData:
     history: History
     n_rounds: int
     """The round whose models were kept."""
-    reason: str
     rewired: bool
     labels: Mapping[str, str]
     """The label of every axis."""
@@ -110,7 +109,6 @@ def report_data(
         models={label: model.name for label, model in source.local_models.items()},
         history=source.history,
         n_rounds=source.n_rounds,
-        reason=source.reason,
         rewired=source.kept is not None,
         labels=_labels(losses, "target", measure),
         measure=measure,
@@ -120,9 +118,7 @@ def report_data(
         stayed=source.stayed,
         sharing=None,
         edge_frame=source.edges_to_frame,
-        find_groups=lambda: {
-            label: k for k, group in enumerate(source.clusters, start=1) for label in group
-        },
+        find_groups=lambda: {k: n for n, group in enumerate(source.clusters, 1) for k in group},
     )
 
 
@@ -133,12 +129,11 @@ def _of_saved(saved: SavedResult) -> ReportData:
     measure = get_measure(None, saved.task.kind) if evaluation is None else evaluation.measure
     own = [line["node"] for line in saved.models]
     kinds = dict(zip(saved.nodes["node"], saved.nodes["model"], strict=True))
-    data = ReportData(
+    return ReportData(
         graph=saved.graph,
         models={label: str(kinds[label]) for label in own},
         history=history_of(saved, own),
         n_rounds=about["rounds"],
-        reason=about["reason"],
         rewired=about["wiring"] != "fixed",
         labels=_labels((losses["own_rows"], losses["edges"]), target_of(saved), measure),
         measure=measure,
@@ -148,13 +143,10 @@ def _of_saved(saved: SavedResult) -> ReportData:
         stayed=saved.metrics.get("stayed_alone", ()),
         sharing=sharing_of(saved),
         edge_frame=lambda: saved.edges,
-        find_groups=lambda: (
-            dict(zip(saved.nodes["node"], saved.nodes["cluster"], strict=True))
-            if "cluster" in saved.nodes
-            else {}
+        find_groups=lambda: dict(
+            zip(saved.nodes["node"], saved.nodes.get("cluster", ()), strict=False)
         ),
     )
-    return data
 
 
 def target_of(saved: SavedResult) -> str:

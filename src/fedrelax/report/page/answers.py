@@ -35,7 +35,7 @@ def _mean(found: Evaluation, gap: Gap) -> str:
     sure = "" if mean.above_zero or mean.below_zero else ", which includes no difference"
     side, seen = ("lower", mean) if mean.mean >= 0 else ("higher", -mean)
     ends = found.measure.between(seen.low, seen.high, sign="")
-    size = found.measure.size(mean.mean)
+    size = found.measure.gap(seen.mean, sign="")
     return f"; on average over nodes the error is {size} {side} (95 % interval {ends}{sure})"
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER
 from fedrelax.evaluation.evaluation import NAMES
-from fedrelax.report.data import ReportData
-from fedrelax.report.data.columns import NODES, SENT
+from fedrelax.report.data import ReportData, columns
 from fedrelax.report.data.edges import MOST_EDGES
 from fedrelax.report.data.layout import Places
 from fedrelax.report.data.rounding import numbers, thinned
@@ -27,11 +26,11 @@ def script_data(data: ReportData) -> dict[str, Any]:
     """Return everything that the page draws."""
     edges, measure = data.edges(MOST_EDGES), data.measure
     usual = None if data.evaluation is None else data.evaluation.errors[TOGETHER]
-    values = {column.key: column.to_list(data) for column in (*NODES, *SENT)}
+    values = {column.key: column.to_list(data) for column in (*columns.NODES, *columns.SENT)}
     known = {key: column for key, column in values.items() if column is not None}
     tables = {
-        name: [[c.key, c.title, c.kind] for c in columns if c.key in known]
-        for name, columns in (("nodes", NODES), ("sent", SENT))
+        name: [[one.key, one.title, one.kind] for one in table if one.key in known]
+        for name, table in (("nodes", columns.NODES), ("sent", columns.SENT))
     }
     return {
         "measure": {

@@ -11,7 +11,9 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.models import Task
+from fedrelax.network.rows import StackedRows, numbers_of, public_rows_of, width_of
 from fedrelax.public import PublicRows
+from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label
 from fedrelax.views import view
 
@@ -54,8 +56,9 @@ class Network:
             raise FedRelaxError(f"task={task!r} must be one of {', '.join(TASKS)}")
         self.kind = task
         self._given_graph = graph
-        self._common = None if public is None else _public_rows(public, "the common set")
+        self._common = None if public is None else public_rows_of(public, "the common set")
         self._nodes: dict[Label, Node] = {}
+        self._graph: Graph | None = None
 
     def add(
         self,
@@ -82,20 +85,20 @@ class Network:
         X, y = self._own_rows(label, X, y, "")
         if validation is not None:
             validation = self._own_rows(label, *validation, "validation ")
-        shared = None if public is None else _public_rows(public, f"node {label!r}")
+        shared = None if public is None else public_rows_of(public, f"node {label!r}")
         self._nodes[label] = Node(label, X, y, model, shared, validation)
         return self
 
     def _own_rows(self, label: Label, X: Any, y: Any, which: str) -> tuple[AnyArray, AnyArray]:
         """Return checked arrays of one node's rows."""
-        rows = _numbers(X, f"node {label!r}: {which}X")
+        rows = numbers_of(X, f"node {label!r}: {which}X")
         if rows.ndim < 2:
             raise FedRelaxError(
                 f"node {label!r}: {which}X has shape {rows.shape}; rows x features is needed"
             )
         target = np.asarray(y)
         if self.kind == "regression":
-            target = _numbers(y, f"node {label!r}: {which}y")
+            target = numbers_of(y, f"node {label!r}: {which}y")
         if len(rows) != len(target):
             raise FedRelaxError(
                 f"node {label!r}: {which}X has {len(rows)} rows but y has {len(target)}"
@@ -111,23 +114,77 @@ class Network:
             )
         return rows, target
 
+    @classmethod
+    def from_rows(
+        cls,
+        graph: Graph,
+        task: str,
+        X: AnyArray,
+        y: AnyArray,
+        rows: RowGroups,
+        models: Any,
+        *,
+        public: AnyArray | Mapping[Label, AnyArray],
+        held: RowGroups | None = None,
+    ) -> Network:
+        """Make a network of one table: node i has the rows numbered ``rows[i]`` of X and y.
+
+        ``models`` is one for all nodes, or a dict node -> model; ``public`` one array, or a dict node
+        -> array; ``held`` are the numbers of validation rows. The rows are kept as one array, which
+        makes a million nodes a matter of seconds; nothing can be added to such a network.
+        """
+        from fedrelax.network.stacked import StackedNetwork
+
+        return StackedNetwork(graph, task, X, y, rows, models, public, held)
+
     @property
     def nodes(self) -> Mapping[Label, Node]:
         """The nodes in the order in which they were added."""
         return self._nodes
 
     @property
+    def labels(self) -> tuple[Label, ...]:
+        """The nodes' names, in their order."""
+        return tuple(self._nodes)
+
+    @property
+    def models(self) -> list[Any]:
+        """The nodes' unfitted models, in their order."""
+        return [node.model for node in self]
+
+    @property
+    def own_rows(self) -> StackedRows:
+        """The nodes' own rows, one node after the other."""
+        return StackedRows.of([node.X for node in self], [node.y for node in self])
+
+    @property
+    def validation_rows(self) -> StackedRows | None:
+        """The nodes' validation rows, one node after the other; None if no node has any."""
+        held = [node.validation for node in self]
+        if not any(held):
+            return None
+        first = next(iter(self))
+        none = (first.X[:0], first.y[:0])
+        pairs = [none if part is None else part for part in held]
+        return StackedRows.of([X for X, _ in pairs], [y for _, y in pairs])
+
+    @property
     def distinct_models(self) -> dict[Label, Any]:
         """The model objects, each once, under the first node that has it."""
         first: dict[int, tuple[Label, Any]] = {}
-        for node in self._nodes.values():
-            first.setdefault(id(node.model), (node.label, node.model))
+        for label, model in zip(self.labels, self.models, strict=True):
+            first.setdefault(id(model), (label, model))
         return dict(first.values())
 
     @property
     def graph(self) -> Graph:
         """The graph among the nodes that hold data, in the order of the nodes."""
-        return self._given_graph.subgraph(list(self._nodes))
+        if self._graph is None or len(self._graph) != len(self):
+            same = self._given_graph.labels == self.labels
+            self._graph = self._given_graph
+            if not same:
+                self._graph = self._given_graph.subgraph(self.labels)
+        return self._graph
 
     @property
     def public(self) -> PublicRows:
@@ -146,16 +203,19 @@ class Network:
     @property
     def task(self) -> Task:
         """What the nodes predict; the classes are the union over all nodes."""
-        labels = [node.y for node in self._nodes.values()]
+        targets = [node.y for node in self]
+        targets += [node.validation[1] for node in self if node.validation]
+        return self._task_of(targets)
+
+    def _task_of(self, targets: list[AnyArray]) -> Task:
         if self.kind == "classification":
-            labels += [node.validation[1] for node in self._nodes.values() if node.validation]
-            classes = np.unique(np.concatenate(labels))
+            classes = np.unique(np.concatenate(targets))
             if len(classes) < 2:
                 raise FedRelaxError(
                     f"all rows of all nodes have one class, {classes.tolist()[0]!r}: nothing to learn"
                 )
             return Task("classification", len(classes), classes)
-        return Task("regression", 1 if labels[0].ndim == 1 else labels[0].shape[1])
+        return Task("regression", 1 if targets[0].ndim == 1 else targets[0].shape[1])
 
     def check(self) -> None:
         """Refuse what cannot be trained, before any work starts."""
@@ -165,8 +225,8 @@ class Network:
         for node in self:
             if node.X.shape[1:] != first.X.shape[1:]:
                 raise FedRelaxError(
-                    f"node {node.label!r} has {_width(node.X)} features but node {first.label!r} "
-                    f"has {_width(first.X)}; all nodes need the same features"
+                    f"node {node.label!r} has {width_of(node.X)} features but node {first.label!r} "
+                    f"has {width_of(first.X)}; all nodes need the same features"
                 )
             if node.y.ndim != first.y.ndim or node.y.shape[1:] != first.y.shape[1:]:
                 raise FedRelaxError(
@@ -176,13 +236,13 @@ class Network:
             rows = public.of(node.label)
             if rows.shape[1:] != first.X.shape[1:]:
                 raise FedRelaxError(
-                    f"the public rows of node {node.label!r} have {_width(rows)} features but the "
-                    f"nodes have {_width(first.X)}"
+                    f"the public rows of node {node.label!r} have {width_of(rows)} features but the "
+                    f"nodes have {width_of(first.X)}"
                 )
             if node.validation and node.validation[0].shape[1:] != first.X.shape[1:]:
                 raise FedRelaxError(
-                    f"node {node.label!r}: validation X has {_width(node.validation[0])} features "
-                    f"but X has {_width(first.X)}"
+                    f"node {node.label!r}: validation X has {width_of(node.validation[0])} features "
+                    f"but X has {width_of(first.X)}"
                 )
 
     def __iter__(self) -> Iterator[Node]:
@@ -192,7 +252,7 @@ class Network:
         return len(self._nodes)
 
     def __repr__(self) -> str:
-        edges = self.graph.n_edges if self._nodes else 0
+        edges = self.graph.n_edges if len(self) else 0
         return (
             f"Network({self.kind}, {len(self)} node{'s' * (len(self) != 1)}, "
             f"{edges} edge{'s' * (edges != 1)})"
@@ -201,33 +261,3 @@ class Network:
     def _repr_html_(self) -> str:
         text: str = view("notebook").network_html(self)
         return text
-
-
-def _width(X: AnyArray) -> str:
-    return str(X.shape[1]) if X.ndim == 2 else f"shape {X.shape[1:]}"
-
-
-def _numbers(values: Any, what: str) -> AnyArray:
-    """Return a float array without NaN or infinity."""
-    try:
-        array = np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise FedRelaxError(f"{what} holds something that is not a number ({error})") from error
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        row = int(bad[0][0]) if array.ndim else 0
-        raise FedRelaxError(
-            f"{what} holds {len(bad)} NaN or infinite value{'s' * (len(bad) != 1)}, the first in "
-            f"row {row}; fill them in or leave out the rows"
-        )
-    return array
-
-
-def _public_rows(values: Any, what: str) -> AnyArray:
-    rows = _numbers(values, f"public rows of {what}")
-    if rows.ndim < 2 or len(rows) == 0:
-        raise FedRelaxError(
-            f"the public rows of {what} have shape {rows.shape}; at least one row is needed "
-            "(rows x features)"
-        )
-    return rows

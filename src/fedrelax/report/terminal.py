@@ -1,8 +1,8 @@
-"""The errors of a run as tables, and facts in two columns."""
+"""The tables that the command line prints: from data to renderables, nothing is printed here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich import box
@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from fedrelax.evaluation import ALONE, POOLED, WAYS, Evaluation
+from fedrelax.comparison import Comparison
+from fedrelax.evaluation import ALONE, POOLED, TOGETHER, WAYS, Evaluation
 from fedrelax.evaluation.evaluation import percent
-from fedrelax.report.data import ReportData
-from fedrelax.report.data.columns import NODES
+from fedrelax.report.data import ReportData, columns
 from fedrelax.report.data.rounding import short
 
 MOST_LINES = 20
@@ -52,7 +52,7 @@ def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
     assert found is not None
     table = plain_table(f"{found.measure.name} on the test rows of each node")
     writers = []
-    for column in NODES:
+    for column in columns.NODES:
         values = column.values(data) if column.in_terminal is not None else None
         if values is not None:
             words = column.kind in ("name", "text")
@@ -124,3 +124,57 @@ def fact_table(facts: dict[str, str]) -> Table:
     for name, value in facts.items():
         table.add_row(name, escape(value))
     return table
+
+
+def comparison_report(found: Comparison) -> Group:
+    """Return the table of the ways, those that were left out, and the advice."""
+    parts: list[Any] = [way_table(found), ""]
+    for names, reason in left_out(found.refused):
+        parts.append(Text(f"Not compared: {names}: {reason}.", style="dim"))
+    if found.refused:
+        parts.append("")
+    if found.splits < found.planned:
+        words = f"Only {found.splits} of {found.planned} splits were measured before the stop."
+        parts += [Text(words), ""]
+    return Group(*parts, Text(found.advice, style="bold"))
+
+
+def way_table(found: Comparison) -> Table:
+    """Return a line per way, the least error first, with intervals and one number of decimals."""
+    measure = found.measure
+    decimals = measure.decimals(float(found.errors.mean(axis=0).max()), digits=4)
+    unit = f",{measure.unit}" if measure.unit else ""
+    table = plain_table(
+        f"{measure.name} on test rows: mean of {found.splits} splits, 95 % intervals"
+    )
+    table.add_column("way", no_wrap=True)
+    add_numbers(table, f"error{unit}", "interval", "minus\ntogether", "interval", "")
+
+    def cells(line: Mapping[str, Any], name: str, sign: str) -> tuple[str, str]:
+        mean, low, high = (
+            f"{measure.scale * line[name + end]:{sign}.{decimals}f}"
+            for end in ("", "_low", "_high")
+        )
+        return mean, f"{low} to {high}"
+
+    for line in found.table.to_dict("records"):
+        errors = cells(line, "error", "")
+        if line["way"] == TOGETHER:
+            table.add_row(line["way"], *errors, "", "", "", style="bold")
+            continue
+        better, worse = line["difference_high"] < 0, line["difference_low"] > 0
+        verdict = Text("better", style="green") if better else Text("worse" * worse, style="red")
+        table.add_row(line["way"], *errors, *cells(line, "difference", "+"), verdict)
+    return table
+
+
+def left_out(refused: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the ways that share a reason together: their names and the reason.
+
+    >>> left_out({"FedAvg": "trees", "Ditto": "trees", "FedMD": "too big"})
+    [('FedAvg, Ditto', 'trees'), ('FedMD', 'too big')]
+    """
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in refused.items():
+        by_reason.setdefault(reason, []).append(name)
+    return [(", ".join(names), reason) for reason, names in by_reason.items()]

@@ -1,0 +1,68 @@
+"""Rows of one node, and of all nodes one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.typing import AnyArray, IntArray
+
+
+@dataclass(frozen=True)
+class StackedRows:
+    """Rows of all nodes, one node after the other: node i owns offsets[i]:offsets[i + 1]."""
+
+    X: AnyArray
+    y: AnyArray
+    offsets: IntArray
+
+    @classmethod
+    def of(cls, X: list[AnyArray], y: list[AnyArray]) -> StackedRows:
+        """Stack the nodes' own arrays."""
+        offsets = np.cumsum([0, *map(len, X)], dtype=np.int64)
+        return cls(np.concatenate(X), np.concatenate(y), offsets)
+
+    @property
+    def counts(self) -> IntArray:
+        """The number of rows of every node."""
+        return np.diff(self.offsets)
+
+    def part(self, i: int) -> tuple[AnyArray, AnyArray]:
+        """Return the rows of node number i, without a copy."""
+        own = slice(self.offsets[i], self.offsets[i + 1])
+        return self.X[own], self.y[own]
+
+
+def width_of(X: AnyArray) -> str:
+    """Return the number of features as messages tell it."""
+    return str(X.shape[1]) if X.ndim == 2 else f"shape {X.shape[1:]}"
+
+
+def numbers_of(values: Any, what: str) -> AnyArray:
+    """Return a float array without NaN or infinity."""
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise FedRelaxError(f"{what} holds something that is not a number ({error})") from error
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        row = int(bad[0][0]) if array.ndim else 0
+        raise FedRelaxError(
+            f"{what} holds {len(bad)} NaN or infinite value{'s' * (len(bad) != 1)}, the first in "
+            f"row {row}; fill them in or leave out the rows"
+        )
+    return array
+
+
+def public_rows_of(values: Any, what: str) -> AnyArray:
+    """Return public rows as numbers, at least one."""
+    rows = numbers_of(values, f"public rows of {what}")
+    if rows.ndim < 2 or len(rows) == 0:
+        raise FedRelaxError(
+            f"the public rows of {what} have shape {rows.shape}; at least one row is needed "
+            "(rows x features)"
+        )
+    return rows

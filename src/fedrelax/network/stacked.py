@@ -1,0 +1,182 @@
+"""A network of one table: all nodes' rows as one array, and nodes made when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Never
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.graph import Graph
+from fedrelax.models import Task
+from fedrelax.network.base import Network, Node
+from fedrelax.network.rows import StackedRows, public_rows_of, width_of
+from fedrelax.public import PublicRows
+from fedrelax.splits import RowGroups
+from fedrelax.typing import AnyArray, Label
+
+
+class StackedNetwork(Network):
+    """What ``Network.from_rows`` makes."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        task: str,
+        X: AnyArray,
+        y: AnyArray,
+        rows: RowGroups,
+        models: Any,
+        public: AnyArray | Mapping[Label, AnyArray],
+        held: RowGroups | None,
+    ) -> None:
+        super().__init__(graph, task, None if isinstance(public, Mapping) else public)
+        self._rows = rows
+        self._models = models
+        if isinstance(models, Mapping):
+            first = models[rows.labels[0]]
+            if all(models[label] is first for label in rows.labels):
+                self._models = first
+        self._own = _taken(X, y, rows, task, "")
+        self._held = None
+        if held is not None and len(held.order):
+            self._held = _taken(X, y, held, task, "validation ")
+        self._public: PublicRows | None = None
+        if isinstance(public, Mapping):
+            self._public = _apart(public, rows.labels)
+        self._task: Task | None = None
+        if rows.labels != graph.labels:
+            strangers = [label for label in rows.labels if label not in graph]
+            if strangers:
+                raise FedRelaxError(f"node {listing(strangers)} is not in the graph; add it")
+
+    def add(self, label: Label, *rest: Any, **more: Any) -> Never:
+        """Refuse: the rows are one table."""
+        raise FedRelaxError(
+            f"node {label!r}: a network of one table takes no further nodes; use Network() and add()"
+        )
+
+    @property
+    def nodes(self) -> Mapping[Label, Node]:
+        """The nodes, made when asked for."""
+        return Nodes(self)
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The nodes' names."""
+        return self._rows.labels
+
+    @property
+    def models(self) -> list[Any]:
+        """The nodes' unfitted models."""
+        if isinstance(self._models, Mapping):
+            return [self._models[label] for label in self.labels]
+        return [self._models] * len(self)
+
+    @property
+    def distinct_models(self) -> dict[Label, Any]:
+        """The model objects, each once, under the first node that has it."""
+        if isinstance(self._models, Mapping):
+            return super().distinct_models
+        return {self.labels[0]: self._models}
+
+    @property
+    def own_rows(self) -> StackedRows:
+        """The nodes' own rows."""
+        return self._own
+
+    @property
+    def validation_rows(self) -> StackedRows | None:
+        """The nodes' validation rows; None if no node has any."""
+        return self._held
+
+    @property
+    def public(self) -> PublicRows:
+        """The public rows of every node."""
+        return super().public if self._public is None else self._public
+
+    @property
+    def task(self) -> Task:
+        """What the nodes predict; the classes are the union over all nodes."""
+        if self._task is None:
+            targets = [self._own.y] + ([] if self._held is None else [self._held.y])
+            self._task = self._task_of(targets)
+        return self._task
+
+    def check(self) -> None:
+        """Refuse public rows of other features."""
+        features, public = self._own.X.shape[1:], self.public
+        shared = self.labels[:1] if public.common is not None else self.labels
+        for label in shared:
+            rows = public.of(label)
+            if rows.shape[1:] != features:
+                raise FedRelaxError(
+                    f"the public rows of node {label!r} have {width_of(rows)} features but the "
+                    f"nodes have {width_of(self._own.X)}"
+                )
+
+    def node(self, i: int) -> Node:
+        """Return node number i."""
+        label = self.labels[i]
+        model = self._models[label] if isinstance(self._models, Mapping) else self._models
+        public = None if self._public is None else self._public.of(label)
+        held = None
+        if self._held is not None and self._held.offsets[i + 1] > self._held.offsets[i]:
+            held = self._held.part(i)
+        return Node(label, *self._own.part(i), model, public, held)
+
+    def __iter__(self) -> Iterator[Node]:
+        return map(self.node, range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._rows.labels)
+
+
+class Nodes(Mapping[Label, Node]):
+    """The nodes of a network of one table."""
+
+    def __init__(self, network: StackedNetwork) -> None:
+        self._network = network
+        self._place: dict[Label, int] | None = None
+
+    def __getitem__(self, label: Label) -> Node:
+        if self._place is None:
+            self._place = {name: place for place, name in enumerate(self._network.labels)}
+        return self._network.node(self._place[label])
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._network.labels)
+
+    def __len__(self) -> int:
+        return len(self._network)
+
+
+def _taken(X: AnyArray, y: AnyArray, rows: RowGroups, task: str, which: str) -> StackedRows:
+    """Return the nodes' rows as one array, checked."""
+    stacked = StackedRows(rows.take(X), rows.take(y), rows.offsets)
+    numeric = [("X", stacked.X)] + ([("y", stacked.y)] if task == "regression" else [])
+    for name, values in numeric:
+        sound = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        if not sound.all():
+            row = int(np.argmin(sound))
+            node = int(np.searchsorted(rows.offsets, row, side="right")) - 1
+            raise FedRelaxError(
+                f"node {rows.labels[node]!r}: {which}{name} holds a NaN or infinite value in row "
+                f"{row - int(rows.offsets[node])}; fill it in or leave out the row"
+            )
+    if not which and (stacked.counts == 0).any():
+        label = rows.labels[int(np.argmin(stacked.counts))]
+        raise FedRelaxError(
+            f"node {label!r} has no rows; leave it out (a node that is only in the graph is "
+            "predicted by the mean of its neighbours)"
+        )
+    return stacked
+
+
+def _apart(public: Mapping[Label, AnyArray], labels: tuple[Label, ...]) -> PublicRows:
+    missing = [label for label in labels if label not in public]
+    if missing:
+        raise FedRelaxError(f"public has no rows for node {listing(missing)}")
+    sets = {label: public_rows_of(public[label], f"node {label!r}") for label in labels}
+    return PublicRows(per_node=sets)

@@ -1,0 +1,90 @@
+"""Many classes cost no copies of rows, and the models are those that copies would give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+from fedrelax import FedRelaxClassifier
+from fedrelax.losses import Log
+from fedrelax.models import many_classes
+from fedrelax.models.base import Rows, Task
+from fedrelax.models.newton import softmax_newton, softmax_truncated_newton
+from fedrelax.models.scikit import ScikitModel
+
+
+def soft_rows(classes: int, rows: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and their soft labels: the first half soft, the others one class each, of any weight."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 5))
+    scores = np.exp(2 * X @ rng.normal(size=(5, classes)))
+    target = scores / scores.sum(axis=1, keepdims=True)
+    target[rows // 2 :] = np.eye(classes)[target[rows // 2 :].argmax(axis=1)]
+    return X, target
+
+
+@pytest.mark.parametrize("settings", [{}, {"C": 50.0}, {"C": 0.02}, {"fit_intercept": False}])
+def test_logistic_regression_without_copies_is_that_with_copies(settings, monkeypatch):
+    X, target = soft_rows(30)
+    weight = np.random.default_rng(1).uniform(0.01, 1, len(X))
+    task = Task("classification", 30, np.arange(100, 130))
+    model = ScikitModel(LogisticRegression(max_iter=1000, **settings), task)
+    terms = [Rows(X, target, weight, Log())]
+    copied = model.fit(terms, seed=0)
+    monkeypatch.setattr(many_classes, "MANY_NUMBERS", 0)
+    soft = model.fit(terms, seed=0)
+    assert soft.estimator.n_iter_[0] == copied.estimator.n_iter_[0]
+    assert np.array_equal(soft.estimator.classes_, copied.estimator.classes_)
+    assert soft.estimator.coef_ == pytest.approx(copied.estimator.coef_, abs=1e-9)
+    assert soft.predict(X) == pytest.approx(copied.predict(X), abs=1e-10)
+    assert np.array_equal(soft.estimator.predict(X), copied.estimator.predict(X))
+
+
+def test_what_is_not_known_exactly_is_copied():
+    share = np.full((300, 100), 0.01)
+    assert many_classes.is_served(LogisticRegression(), share)
+    assert not many_classes.is_served(LogisticRegression(), share[:10, :10])
+    for other in (
+        LogisticRegression(solver="saga"),
+        LogisticRegression(class_weight="balanced"),
+        LogisticRegression(warm_start=True),
+        StandardScaler(),
+    ):
+        assert not many_classes.is_served(other, share)
+    assert not many_classes.is_served(LogisticRegression(), np.eye(1500))
+
+
+def test_a_whole_run_is_the_same_without_copies(monkeypatch):
+    rng = np.random.default_rng(3)
+    X, nodes = rng.normal(size=(240, 3)), np.arange(240) % 3
+    y = (X @ rng.normal(size=(3, 25)) + rng.gumbel(size=(240, 25))).argmax(axis=1)
+    model = FedRelaxClassifier(rounds=2, tol=0.0, public_rows=40)
+    copied = model.fit(X, y, nodes).predict_proba(X, nodes)
+    monkeypatch.setattr(many_classes, "MANY_NUMBERS", 0)
+    assert model.fit(X, y, nodes).predict_proba(X, nodes) == pytest.approx(copied, abs=1e-8)
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 1e-1])
+@pytest.mark.parametrize("classes", [12, 40])
+def test_truncated_newton_finds_what_newton_finds(classes, ridge):
+    X, target = soft_rows(classes)
+    X = np.hstack([X, np.ones((len(X), 1))])
+    weight, penalty = np.full(len(X), 1 / len(X)), np.append(np.full(5, ridge), 0.0)
+    start = np.zeros((6, classes))
+    exact = softmax_newton(X, target, weight, penalty, start)
+    found = softmax_truncated_newton(X, target, weight, penalty, start)
+    shares = [np.exp(X @ W) / np.exp(X @ W).sum(axis=1, keepdims=True) for W in (exact, found)]
+    assert shares[1] == pytest.approx(shares[0], abs=1e-7)
+
+
+def test_truncated_newton_ends_where_no_slope_is_left():
+    X, target = soft_rows(200, rows=80)
+    weight, penalty = np.ones(len(X)), np.full(5, 1e-3)
+    W = softmax_truncated_newton(X, target, weight, penalty, np.zeros((5, 200)))
+    scores = np.exp(X @ W - (X @ W).max(axis=1, keepdims=True))
+    pull = scores / scores.sum(axis=1, keepdims=True) - target
+    slope = X.T @ pull + 2 * penalty[:, None] * W
+    start = X.T @ (1 / 200 - target)
+    assert np.abs(slope).max() < 1e-4 * np.abs(start).max()

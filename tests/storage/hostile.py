@@ -1,0 +1,29 @@
+"""What somebody can do who may write any file of a result, checksums included."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+
+def resign(directory: Path) -> None:
+    """Give all files of a result checksums that fit, as a hostile author would."""
+    lines = json.loads((directory / "models.json").read_text())
+    if isinstance(lines, list):
+        for line in lines:
+            if isinstance(line, dict) and (directory / str(line.get("file"))).is_file():
+                line |= _known_by((directory / line["file"]).read_bytes())
+        (directory / "models.json").write_text(json.dumps(lines))
+    about = json.loads((directory / "result.json").read_text())
+    for name in about.get("files", {}):
+        if (directory / name).is_file():
+            about["files"][name] = _known_by((directory / name).read_bytes())
+    inside = {key: value for key, value in about.items() if key != "sha256"}
+    text = json.dumps(inside, sort_keys=True, separators=(",", ":"))
+    inside["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (directory / "result.json").write_text(json.dumps(inside))
+
+
+def _known_by(content: bytes) -> dict:
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}

@@ -1,0 +1,99 @@
+"""120 changed files of each kind: a clear sentence or a model that predicts, and nothing else."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+from conftest import skip_without_packages
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.svm import SVR
+
+from fedrelax import FedRelaxError, FedRelaxRegressor
+from fedrelax.models import adapt
+from fedrelax.models.names import model_by_name
+from fedrelax.storage.formats import Packed, pack, unpack
+
+NUMBER = 120
+MODELS = {
+    "ridge": Ridge(),
+    "forest": RandomForestRegressor(n_estimators=3, max_depth=4),
+    "histogram": HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=3),
+    "neighbours": KNeighborsRegressor(leaf_size=4, algorithm="kd_tree"),
+    "support vectors": SVR(),
+    "torch-mlp": None,
+    "hoeffding": None,
+}
+
+
+def changed(content, rng):
+    """Return bytes of which some are others."""
+    array = np.frombuffer(content, dtype=np.uint8).copy()
+    at = rng.integers(0, len(array), size=rng.integers(1, 5))
+    array[at] = rng.integers(0, 256, size=len(at))
+    return array.tobytes()
+
+
+def mutated(data, rng):
+    """Change a file; of a zip file a part, so that its own checksums fit."""
+    if not data.startswith(b"PK"):
+        return changed(data, rng)
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    arrays = [name for name in members if name.endswith(".npy")]
+    name = str(rng.choice(arrays)) if arrays and rng.random() < 0.7 else "schema.json"
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for key, content in members.items():
+            file.writestr(key, changed(content, rng) if key == name else content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_changed_file_is_refused_or_predicts(name):
+    skip_without_packages(name)
+    given = MODELS[name]
+    model = model_by_name(name, "regression") if given is None else given
+    rng = np.random.default_rng(0)
+    X, nodes = rng.normal(size=(80, 3)), np.repeat(["a", "b"], 40)
+    fitted = FedRelaxRegressor(model, alpha=0.0, rounds=0).fit(X, X[:, 0], nodes=nodes)
+    file, task = pack("a", fitted.models_["a"]), fitted.result_.task
+    refused, fine = 0, 0
+    for _ in range(NUMBER):
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                loaded = unpack("a", Packed(file.format, mutated(file.data, rng)))
+            except FedRelaxError as error:
+                assert "node 'a'" in str(error)
+                refused += 1
+                continue
+            try:
+                adapt(loaded, task).predict(X)
+                fine += 1
+            except Exception:  # loading a whole result asks a row, and says it in a sentence
+                refused += 1
+    assert refused + fine == NUMBER and refused > 0
+
+
+def test_a_tree_of_river_that_does_not_fit_is_refused():
+    skip_without_packages("hoeffding")
+    from fedrelax.models.incremental.saved import from_bytes
+
+    whole = {"feature": [0, -1, -1], "threshold": [0.5, 0.0, 0.0], "left": [1, -1, -1],
+             "right": [2, -1, -1], "value": [[0.0], [1.0], [2.0]], "classes": None}  # fmt: skip
+    assert from_bytes(json.dumps(whole).encode(), ()).predict([[0.0], [1.0]]).tolist() == [1.0, 2.0]
+    wrong = [{"left": [0, -1, -1]}, {"right": [9, -1, -1]}, {"value": [[0.0], [1.0]]}, {"left": 3},
+             {"threshold": [float("nan"), 0, 0]}, {"feature": [0.5, -1, -1]}, {"classes": 7}]  # fmt: skip
+    for change in wrong:
+        with pytest.raises(FedRelaxError, match="its tree is damaged"):
+            from_bytes(json.dumps(whole | change).encode(), ())
+    far = from_bytes(json.dumps(whole | {"feature": [7, -1, -1]}).encode(), ())
+    with pytest.raises(FedRelaxError, match="asks for feature 7, and the rows have 1"):
+        far.predict([[0.0]])
