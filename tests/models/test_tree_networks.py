@@ -45,7 +45,7 @@ TREE, FOREST = DecisionTreeRegressor(max_depth=4), RandomForestRegressor(4)
         ([FOREST] * 5, {"alpha": 0.3}),
         ([TREE, Ridge(), TREE, FOREST, FOREST, Ridge()], {"damping": 0.2}),
         ([TREE] * 5, {"distillation": Distillation(rows=9), "weighting": "rows"}),
-        ([TREE] * 5, {"collapse": False, "objective": "gtvmin"}),
+        ([TREE] * 5, {"objective": "gtvmin"}),
         ([TREE] * 4, {"order": "sequential"}),
         ([ExtraTreesClassifier(3, criterion="entropy")] * 5, {"alpha": 0.0}),
     ],
