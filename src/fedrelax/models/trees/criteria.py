@@ -49,6 +49,21 @@ def sum_left(
     left: FloatArray,
 ) -> float:
     """Add up ``samples[:place]`` into ``left`` from the nearer end; return their weight."""
+    if left.size == 1:
+        only = 0.0
+        if place <= samples.size - place:
+            weight = 0.0
+            for i in samples[:place]:
+                only += rows.part[i, 0]
+                weight += rows.weight[i]
+        else:
+            only = total[0]
+            for p in range(samples.size - 1, place - 1, -1):
+                i = samples[p]
+                only -= rows.part[i, 0]
+                weight -= rows.weight[i]
+        left[0] = only
+        return weight
     if place <= samples.size - place:
         for k in range(left.size):
             left[k] = 0.0
