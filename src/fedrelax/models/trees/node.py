@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fedrelax.models.base import BatchedModel, Rows, Task, stack
 from fedrelax.models.scikit import ScikitModel, fresh
 from fedrelax.models.trees.rules import Rules
-from fedrelax.models.trees.settings import MODULES, is_forest, rules_of, why_not
+from fedrelax.models.trees.settings import MODULES, is_forest, known_rules
 from fedrelax.typing import AnyArray, FloatArray
 
 
@@ -43,7 +43,6 @@ class TreeNode(ScikitModel, BatchedModel):
     def __init__(self, estimator: Any, task: Task) -> None:
         super().__init__(estimator, task)
         self._grown: Grown | None = None
-        self._served: bool | None = None
 
     @property
     def estimator(self) -> Any:
@@ -72,15 +71,16 @@ class TreeNode(ScikitModel, BatchedModel):
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
         """Return the rules and shapes that trees of a batch share, or None without the loop."""
-        if self._served is None:
-            self._served = has_numba() and why_not(self._template) is None
-        shape = terms[0].X.shape
-        if not self._served or len(shape) != 2 or shape[1] == 0:
+        features = terms[0].X.shape[1]
+        rules = known_rules(self._template, features) if has_numba() else None
+        if rules is None or features == 0:
             return None
-        return "trees", self._rules(shape[1]), shape[1], self.task.kind, self.task.n_outputs
+        return "trees", rules, is_forest(self._template), features, self.task.n_outputs
 
     def _rules(self, features: int) -> Rules:
-        return rules_of(self._template, features)
+        rules = known_rules(self._template, features)
+        assert rules is not None
+        return rules
 
     def _seed(self, seed: int) -> int:
         given = self._template.random_state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Hashable
 from numbers import Integral
 from typing import Any
 
@@ -18,6 +19,8 @@ CRITERIA = {
 }
 NO_LIMIT = 2**31 - 1
 MODULES = ("sklearn.tree._classes", "sklearn.ensemble._forest")
+KEPT = 1000
+_known: dict[Hashable, Rules | None] = {}
 LEFT_OUT = {
     "ccp_alpha": 0.0,
     "monotonic_cst": None,
@@ -67,6 +70,24 @@ def _draws_by_weight() -> bool:
     from sklearn.ensemble import _forest
 
     return "sample_weight" in inspect.signature(_forest._generate_sample_indices).parameters
+
+
+def known_rules(estimator: Any, features: int) -> Rules | None:
+    """Return the rules, or None where ``why_not`` has a reason.
+
+    Asked for every node in every round, so the answer is kept, by all settings and their types.
+    """
+    settings = tuple((name, type(value), value) for name, value in vars(estimator).items())
+    try:
+        key = type(estimator), features, settings
+        known = key in _known
+    except TypeError:  # a list or an array among the settings
+        return None if why_not(estimator) else rules_of(estimator, features)
+    if not known:
+        if len(_known) >= KEPT:
+            _known.clear()
+        _known[key] = None if why_not(estimator) else rules_of(estimator, features)
+    return _known[key]
 
 
 def rules_of(estimator: Any, features: int) -> Rules:
