@@ -147,3 +147,28 @@ def nets(
             if sizes:
                 found["scaling"] = scaling_table(sizes, steps, progress=show)
         _print(talk, found, as_json)
+
+
+@bench.command("trees")
+def trees(
+    nodes: Annotated[int, typer.Option(min=2, help="How many nodes.")] = 300,
+    scaling: Annotated[
+        str, typer.Option(help="Sizes for the scaling table, trees of depth 5; empty: none.")
+    ] = "300,3000,30000",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Trees and forests of all nodes at once against a loop over scikit-learn's, in one run.
+
+    Every node has 20 rows of its own and 200 public ones, of 10 features.
+    """
+    with speaking(debug, quiet=as_json) as talk:
+        from fedrelax.bench.trees import measure
+        from fedrelax.bench.trees import scaling as scaling_table
+
+        sizes = _sizes(scaling)
+        with _progress(talk) as show:
+            found: dict[str, Any] = measure(nodes, progress=show)
+            if sizes:
+                found["scaling"] = scaling_table(sizes, progress=show)
+        _print(talk, found, as_json)

@@ -16,6 +16,7 @@ from fedrelax.models.incremental import IncrementalNode, is_incremental
 from fedrelax.models.keras import KerasNode, is_keras
 from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
 from fedrelax.models.scikit import ScikitModel
+from fedrelax.models.trees import TreeNode, is_tree
 
 Matches = Callable[[Any], bool]
 Builds = Callable[[Any, Task], LocalModel]
@@ -71,6 +72,7 @@ OURS: tuple[tuple[Matches, Builds], ...] = (
     (is_boosted, BoostModel),
     (is_incremental, IncrementalNode),
     (is_net, _net),
+    (is_tree, TreeNode),
 )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,6 +28,8 @@ MARGIN_LEARNERS = (
     "PassiveAggressiveClassifier",
     "SupportVectorClassifier",
 )
+PLAIN = (type(None), bool, int, float, str)
+"""Settings that a copy may share with its original."""
 RELEASING_MODULES = ("sklearn.tree", "sklearn.ensemble")
 
 
@@ -43,6 +46,7 @@ class ScikitModel(LocalModel):
         self._template = estimator
         self._fitted: Any = None
         self._weight_argument = weight_argument(estimator)
+        self._unfitted: tuple[int, Any] | None = None
 
     @property
     def estimator(self) -> Any:
@@ -108,21 +112,30 @@ class ScikitModel(LocalModel):
         if self.task.classes is not None and not incremental and len(np.unique(y)) == 1:
             fitted._fitted = _constant_classifier(X[:1], y[:1])
         else:
-            fitted._fitted = self._fit_estimator(X, y, weight, seed, continued)
+            fitted._fitted = fitted._fit_estimator(X, y, weight, seed, continued)
         return fitted
+
+    def _fresh(self, seed: int) -> Any:
+        """Return what ``fresh`` does; parameters are inspected once, as every round has the same."""
+        if self._unfitted is None or self._unfitted[0] != seed:
+            self._unfitted = seed, fresh(self._template, seed)
+        ready = self._unfitted[1]
+        if not all(isinstance(value, PLAIN) for value in vars(ready).values()):
+            return fresh(ready, seed)
+        estimator = object.__new__(type(ready))
+        estimator.__dict__.update(ready.__dict__)
+        return estimator
 
     def _fit_estimator(
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
     ) -> Any:
-        import sklearn
-
         # Weights are passed by name; an outer search may have turned metadata routing on.
-        with sklearn.config_context(enable_metadata_routing=False):
+        with unrouted():
             if continued and learns_on(self._template):
                 return self._learn_on(X, y, weight, seed)
             estimator = self._restart(y) if continued else None
             if estimator is None:
-                estimator = fresh(self._template, seed)
+                estimator = self._fresh(seed)
             if (weight == 1.0).all():
                 return estimator.fit(X, y)
             return self._fit_weighted(estimator, X, y, weight, seed)
@@ -198,6 +211,17 @@ def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
     if not np.isfinite(prediction).all():
         raise FedRelaxError("predicted NaN or infinity; the training probably diverged")
     return prediction.reshape(rows, outputs)
+
+
+def unrouted() -> AbstractContextManager[None]:
+    """Return a context in which scikit-learn takes metadata as it is given."""
+    import sklearn
+
+    if sklearn.get_config()["enable_metadata_routing"]:
+        return cast(
+            AbstractContextManager[None], sklearn.config_context(enable_metadata_routing=False)
+        )
+    return nullcontext()
 
 
 def fresh(template: Any, seed: int) -> Any:

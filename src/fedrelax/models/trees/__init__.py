@@ -1,0 +1,14 @@
+"""Trees and forests of scikit-learn, grown for all nodes at once.
+
+``TreeNode`` is the local model. Where numba is installed (extra ``fast``), the trees of all nodes
+are grown in one compiled loop over columns that are sorted once; otherwise, and wherever
+``why_not`` gives a reason, scikit-learn fits them one by one. Both give the same trees: sums run in
+the same order and random numbers are the same. They can differ where several splits are equally
+good and values of a feature occur more than once, because scikit-learn then adds in the order of
+an unstable sort; of equal splits the loop takes the first feature drawn and the lowest threshold.
+"""
+
+from fedrelax.models.trees.node import TreeNode, is_tree
+from fedrelax.models.trees.settings import why_not
+
+__all__ = ["TreeNode", "is_tree", "why_not"]

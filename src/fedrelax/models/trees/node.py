@@ -1,0 +1,163 @@
+"""A tree or forest at a node: the local model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from fedrelax.models.base import BatchedModel, Rows, Task, stack
+from fedrelax.models.scikit import ScikitModel, fresh
+from fedrelax.models.trees.rules import Rules
+from fedrelax.models.trees.settings import MODULES, is_forest, known_rules
+from fedrelax.typing import AnyArray, FloatArray
+
+
+class Grown(NamedTuple):
+    """What a tree was grown on in a batch: enough to grow the very same one again."""
+
+    terms: Sequence[Rows]
+    seed: int
+
+
+@cache
+def has_numba() -> bool:
+    """Whether trees can be grown in the compiled loop."""
+    return find_spec("numba") is not None
+
+
+def is_tree(estimator: Any) -> bool:
+    """Whether this is a tree or a forest of scikit-learn itself."""
+    return type(estimator).__module__ in MODULES
+
+
+class TreeNode(ScikitModel, BatchedModel):
+    """A tree or forest of scikit-learn, which many nodes can grow at once.
+
+    A batch answers for the rows that a round needs, and keeps no trees. The estimator is made when
+    someone asks for it.
+    """
+
+    def __init__(self, estimator: Any, task: Task) -> None:
+        super().__init__(estimator, task)
+        self._grown: Grown | None = None
+
+    @property
+    def estimator(self) -> Any:
+        """The fitted estimator, or the template before the first fit."""
+        if self._grown is not None:
+            self._fitted = self._built(self._grown)
+            self._grown = None
+        return super().estimator
+
+    def __copy__(self) -> TreeNode:
+        new = object.__new__(TreeNode)
+        new.__dict__.update(self.__dict__)
+        return new
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fitted": self.estimator, "_grown": None}
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> ScikitModel:
+        """Return a model whose estimator scikit-learn has fitted to the stacked rows."""
+        fitted = super().fit(terms, seed=seed, continued=continued)
+        assert isinstance(fitted, TreeNode)
+        fitted._grown = None
+        return fitted
+
+    # All at once
+
+    def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
+        """Return the rules and shapes that trees of a batch share, or None without the loop."""
+        features = terms[0].X.shape[1]
+        rules = known_rules(self._template, features) if has_numba() else None
+        if rules is None or features == 0:
+            return None
+        return "trees", rules, is_forest(self._template), features, self.task.n_outputs
+
+    def _rules(self, features: int) -> Rules:
+        rules = known_rules(self._template, features)
+        assert rules is not None
+        return rules
+
+    def _seed(self, seed: int) -> int:
+        given = self._template.random_state
+        return seed if given is None else int(given)
+
+    @classmethod
+    def fit_many(
+        cls,
+        models: Sequence[TreeNode],
+        problems: Sequence[Sequence[Rows]],
+        *,
+        seeds: Sequence[int],
+        continued: bool,
+        memory: dict[str, Any],
+    ) -> list[TreeNode]:
+        """Return models that know what they are grown on; ``predict_many`` grows them."""
+        fitted = []
+        for model, terms, seed in zip(models, problems, seeds, strict=True):
+            new = copy.copy(model)
+            new._fitted, new._grown = None, Grown(terms, model._seed(seed))
+            fitted.append(new)
+        return fitted
+
+    @classmethod
+    def predict_many(
+        cls,
+        models: Sequence[TreeNode],
+        inputs: Sequence[Sequence[AnyArray]],
+        memory: dict[str, Any],
+    ) -> list[list[FloatArray]]:
+        """Grow all trees and return their answers."""
+        from fedrelax.models.trees.batch import answers
+        from fedrelax.models.trees.blocks import Sorted
+
+        first = models[0]
+        problems = [
+            _problem(model._grown, asked) for model, asked in zip(models, inputs, strict=True)
+        ]
+        rules = first._rules(problems[0].X[0].shape[1])
+        known = memory.setdefault("sorted", Sorted())
+        return answers(rules, is_forest(first._template), problems, known)
+
+    def _built(self, grown: Grown) -> Any:
+        """Return the estimator of the tree that a batch has grown."""
+        from fedrelax.models.trees.batch import grown as grow
+        from fedrelax.models.trees.building import fitted_forest, fitted_tree
+
+        classes, weight, rows = self.task.classes, None, stack(grown.terms)
+        if classes is None:
+            weight = rows.weight
+        else:
+            share = rows.target * rows.weight[:, None]
+            seen = share.any(axis=0)
+            if seen.sum() == 1:
+                return self.fit(grown.terms, seed=grown.seed).estimator
+            weight = share[share > 0]
+        forest, features = is_forest(self._template), rows.X.shape[1]
+        rules = self._rules(features)
+        trees = grow(rules, forest, _problem(grown, ()))
+        if classes is not None:
+            classes = classes[seen]
+            trees = [tree._replace(value=tree.value[:, seen]) for tree in trees]
+        empty = fresh(self._template, grown.seed)
+        if forest:
+            return fitted_forest(empty, rules, trees, features, classes, weight)
+        return fitted_tree(empty, rules, trees[0], features, classes)
+
+
+def _problem(grown: Grown | None, asked: Sequence[AnyArray]) -> Any:
+    from fedrelax.models.trees.batch import Problem
+
+    assert grown is not None
+    terms = grown.terms
+    return Problem(
+        [term.X for term in terms],
+        [term.target for term in terms],
+        [term.weight for term in terms],
+        grown.seed,
+        asked,
+    )

@@ -1,0 +1,158 @@
+"""What the compiled functions hand to one another: rules, rows, nodes and room to work in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedrelax.models.trees.compile import bare, called, compiled
+from fedrelax.models.trees.draws import WORDS
+from fedrelax.typing import AnyArray, FloatArray
+
+
+class Limits(NamedTuple):
+    """The rules that depend on the number and weight of a tree's rows."""
+
+    min_split: int
+    min_leaf: int
+    min_weight: float
+    weight: float
+
+
+class TreeRows(NamedTuple):
+    """The rows of one tree, as the criterion sees them.
+
+    ``part[i, k]`` is weight times target k, or the weight of class k; ``square`` is weight times
+    squared target, and ``copies`` the number of labelled copies that the row stands for.
+    """
+
+    x: AnyArray
+    part: FloatArray
+    weight: FloatArray
+    square: FloatArray
+    copies: AnyArray
+
+
+class Nodes(NamedTuple):
+    """The nodes of one tree; ``span`` and ``below`` serve the growth only."""
+
+    link: AnyArray
+    """left child, right child, feature, number of rows"""
+    number: FloatArray
+    """threshold, impurity, weight"""
+    missing: AnyArray
+    value: FloatArray
+    span: AnyArray
+    """start, place of the split, end, depth, constant features, whether it is a leaf"""
+    below: FloatArray
+    """impurity on the left and on the right, improvement"""
+
+
+class Room(NamedTuple):
+    """Room to work in, for one thread."""
+
+    orders: AnyArray
+    """TreeRows sorted by each feature; the rows of a node lie together."""
+    samples: AnyArray
+    spare: AnyArray
+    goes_left: AnyArray
+    features: AnyArray
+    constants: AnyArray
+    stack: AnyArray
+    frontier: AnyArray
+    leaf: AnyArray
+    total: FloatArray
+    left: FloatArray
+    state: AnyArray
+    twister: AnyArray
+
+
+@called
+def new_rows(features: int, rows: int, outputs: int) -> TreeRows:
+    """Return room for the rows of a tree."""
+    return TreeRows(
+        np.empty((features, rows), np.float32),
+        np.empty((rows, outputs)),
+        np.empty(rows),
+        np.empty(rows),
+        np.empty(rows, np.int64),
+    )
+
+
+@called
+def new_nodes(capacity: int, outputs: int) -> Nodes:
+    """Return room for the nodes of a tree."""
+    return Nodes(
+        np.empty((capacity, 4), np.int64),
+        np.empty((capacity, 3)),
+        np.empty(capacity, np.uint8),
+        np.empty((capacity, outputs)),
+        np.empty((capacity, 6), np.int64),
+        np.empty((capacity, 3)),
+    )
+
+
+@called
+def new_room(features: int, rows: int, outputs: int) -> Room:
+    """Return room to grow a tree in."""
+    return Room(
+        np.empty((features, rows), np.uint32),
+        np.empty(rows, np.uint32),
+        np.empty(rows, np.uint32),
+        np.empty(rows, np.uint8),
+        np.empty(features, np.int64),
+        np.empty(features, np.int64),
+        np.empty(2 * rows + 2, np.int64),
+        np.empty(2 * rows + 2, np.int64),
+        np.empty(rows, np.int64),
+        np.empty(outputs),
+        np.empty(outputs),
+        np.empty(1, np.int64),
+        np.empty(WORDS + 1, np.int64),
+    )
+
+
+@compiled
+def bare_rows(rows: TreeRows) -> TreeRows:
+    """Return the arrays without their owner."""
+    return TreeRows(
+        bare(rows.x),
+        bare(rows.part),
+        bare(rows.weight),
+        bare(rows.square),
+        bare(rows.copies),
+    )
+
+
+@compiled
+def bare_nodes(nodes: Nodes) -> Nodes:
+    """Return the arrays without their owner."""
+    return Nodes(
+        bare(nodes.link),
+        bare(nodes.number),
+        bare(nodes.missing),
+        bare(nodes.value),
+        bare(nodes.span),
+        bare(nodes.below),
+    )
+
+
+@compiled
+def bare_room(room: Room) -> Room:
+    """Return the arrays without their owner."""
+    return Room(
+        bare(room.orders),
+        bare(room.samples),
+        bare(room.spare),
+        bare(room.goes_left),
+        bare(room.features),
+        bare(room.constants),
+        bare(room.stack),
+        bare(room.frontier),
+        bare(room.leaf),
+        bare(room.total),
+        bare(room.left),
+        bare(room.state),
+        bare(room.twister),
+    )
