@@ -127,6 +127,8 @@ def how_it_went(outcome: Any) -> str:
             f" Node {listing(result.stayed, most=5)} did clearly better alone in validation and "
             "kept its own model."
         )
+    if result.engine == "whole":
+        return f"Found from the training rows: {choice.reason}."
     if choice is not None:
         return f"Used {alpha} and {rounds}, chosen by cross-validation on the training rows only.{wired}"
     return f"Used {alpha} and {rounds} ({result.reason}).{wired}"

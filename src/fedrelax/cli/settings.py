@@ -131,7 +131,8 @@ class LearningConfig:
         str | None,
         Flag(
             MODELS,
-            "ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an extra: "
+            "auto (ridge or logistic, with curves, all settings found from the rows), ridge, linear, "
+            "logistic, tree, forest, boosting, mlp, svm, knn; with an extra: "
             "torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or package.module:name "
             "of a class, or of a function that returns a model. Default: ridge for numbers, logistic "
             "for classes.",
