@@ -116,7 +116,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         network = self.network_of(X, y, train, held, seed)
         choice, alone = None, tuple(self.alone)
         solver: Solver = settings
-        if self._finds_all(network):
+        if self.finds_all and self.alpha == "auto" and WholeNetwork.refusal(network) is None:
             choice, solver = choose_whole(network)
             settings = replace(settings, alpha=choice.alpha)
         elif is_open(self.alpha, self.wiring):
@@ -128,11 +128,12 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         result = solver.solve(network, tuple(self.callbacks)).with_alone(alone)
         return self._adopt(result, self._graph_for(list(rows)), choice, settings)
 
-    def _finds_all(self, network: Network) -> bool:
-        """Tell whether model, penalty, coupling and level are all to be found, and can be."""
-        everything = self.estimator == "auto" and self.alpha == "auto" and self.solver is None
+    @property
+    def finds_all(self) -> bool:
+        """Whether penalty, coupling, level and curves are to be found, where the network allows it."""
+        models = isinstance(self.estimator, str) and self.estimator == "auto"
         fixed = self.wiring in ("fixed", "auto") and self.rounds is None
-        return everything and fixed and WholeNetwork.refusal(network) is None
+        return models and fixed and self.solver is None
 
     def choose(self, network: Network, folds: Sequence[Network], settings: FedRelax) -> Choice:
         """Choose what is open, on folds of the network; callbacks hear how far it is."""

@@ -14,7 +14,7 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
 from fedrelax.selection import candidates, choose, is_open
 from fedrelax.selection.candidates import Alphas, Wirings, given
-from fedrelax.solvers import FedRelax
+from fedrelax.solvers import FedRelax, WholeNetwork
 from fedrelax.typing import Label
 from fedrelax.wiring import Wiring, wiring_name
 
@@ -29,6 +29,7 @@ class Together(Baseline):
     rounds : the most of them; None takes as many as suit the models.
     solver : all other settings, such as ``tol`` and ``objective``.
     alone : nodes that were found to do better alone.
+    finds_all : find every setting from the rows where the network allows it, as ``estimator="auto"`` does.
     """
 
     name = "together"
@@ -38,19 +39,21 @@ class Together(Baseline):
     wiring: Wirings = "fixed"
     solver: FedRelax = field(default_factory=FedRelax, repr=False)
     alone: tuple[Label, ...] = ()
+    finds_all: bool = False
 
     @classmethod
     def of(cls, estimator: Estimator, alpha: Alphas | None = None) -> Together:
         """Return this way with the estimator's settings; without an alpha, it is chosen."""
         alpha = "auto" if alpha is None else alpha
-        solver = estimator.settings()
-        return cls(alpha, solver.rounds, estimator.wiring, solver, tuple(estimator.alone))
+        solver, alone = estimator.settings(), tuple(estimator.alone)
+        finds_all = estimator.finds_all and alpha == "auto"
+        return cls(alpha, solver.rounds, estimator.wiring, solver, alone, finds_all)
 
     def choose(
         self, network: Network, folds: Sequence[Network], *, seed: int, n_jobs: int | None
     ) -> Together:
         """Choose as the estimators do, so that ``fit`` gives what was compared."""
-        if not is_open(self.alpha, self.wiring):
+        if self._whole(network) or not is_open(self.alpha, self.wiring):
             return self
         settings = replace(self.solver, rounds=self.rounds, n_jobs=n_jobs, random_state=seed)
         rounds = settings.rounds_for(network)
@@ -64,8 +67,14 @@ class Together(Baseline):
             alone=tuple(dict.fromkeys((*self.alone, *choice.alone))),
         )
 
+    def _whole(self, network: Network) -> bool:
+        return self.finds_all and WholeNetwork.refusal(network) is None
+
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds."""
+        if self._whole(network):
+            result = WholeNetwork().solve(network).with_alone(self.alone)
+            return Run(result.local_models, result.history["validation_loss"][-1:])
         if is_open(self.alpha, self.wiring):
             raise FedRelaxError(
                 f"FedRelax has alpha={self.alpha!r} and wiring={self.wiring!r}, which are still to be "

@@ -8,9 +8,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 
 from fedrelax import Callback, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.baselines import Alone
+from fedrelax.comparison import compare_ways
 from fedrelax.models.curves import CurveColumns
 from fedrelax.report import report_html
 from fedrelax.solvers import WholeNetwork
+from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 from fedrelax.storage import load_result, read_result, save_result
 
 N = 12
@@ -111,3 +114,14 @@ def test_curves_of_columns_are_a_transformer_of_scikit_learn():
     far = columns.transform(np.full((1, 2), 1e6))[:, 2:]
     edge = columns.transform(X.max(axis=0, keepdims=True))[:, 2:]
     np.testing.assert_allclose(far, edge)
+
+
+def test_compare_measures_what_fit_gives():
+    X, y, nodes = table(rows=10)
+    model = FedRelaxRegressor("auto", alpha="auto")
+    found = compare_ways(model, X, y, nodes, ways=[Alone()], splits=2, seed=3)
+    rng = np.random.default_rng([3, TEST_STREAM])
+    mask = training_mask(group_rows(nodes, len(X)), 0.2, rng)
+    fitted = model.fit(X[mask], y[mask], nodes=nodes[mask])
+    error = np.sqrt(np.mean((fitted.predict(X[~mask], nodes[~mask]) - y[~mask]) ** 2))
+    assert found.errors[0, found.ways.index("together")] == pytest.approx(error)
