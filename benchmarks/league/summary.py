@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.league.ours import AUTO
 from benchmarks.league.tables import Table
 from benchmarks.league.usual import CLASSES, REGRESSION
 
@@ -26,10 +27,10 @@ def ratios(paths: Iterable[Path], tables: Iterable[Table], unequal: bool) -> pd.
         means = own.mean()
         line = means / means[usual].min()
         line["of mixed slopes"] = np.nan
-        if "core" in means:
-            line["of alone or pooled"] = means["core"] / means[["local", "pooled"]].min()
+        if AUTO in means:
+            line["of alone or pooled"] = means[AUTO] / means[["local", "pooled"]].min()
             if "mixed slopes" in means:
-                line["of mixed slopes"] = means["core"] / means["mixed slopes"]
+                line["of mixed slopes"] = means[AUTO] / means["mixed slopes"]
         line["splits"] = len(own)
         lines.append(line.rename(table.name))
     return pd.DataFrame(lines)
