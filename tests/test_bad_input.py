@@ -10,7 +10,6 @@ from sklearn.tree import DecisionTreeRegressor
 from fedrelax import (
     FedRelax,
     FedRelaxClassifier,
-    FedRelaxCV,
     FedRelaxError,
     FedRelaxRegressor,
     Graph,
@@ -213,13 +212,10 @@ def test_predict_needs_nodes_and_a_fit():
         ("callbacks", [Callback], r"callbacks\[0\] is the class Callback"),
         ("callbacks", Callback(), "callbacks is a Callback; give a list"),
         ("callbacks", None, "callbacks is a NoneType; give a list"),
-        ("distillation", "x", "distillation='x' must be None or a fedrelax.runtime.Distillation"),
-        ("distillation", 100, "distillation=100 must be None or"),
         ("n_jobs", "a", "n_jobs='a' must be None, a whole number of workers, or -1"),
         ("n_jobs", 0, "n_jobs=0 must be"),
         ("n_jobs", 2.5, "n_jobs=2.5 must be"),
         ("n_jobs", True, "n_jobs=True must be"),
-        ("continued", "no", "continued='no' must be True or False"),
         ("alone", 1, "alone=1 must be a list of nodes"),
         ("alone", "a", "alone='a' must be a list of nodes"),
         ("random_state", -1, "random_state=-1 must be a whole number of at least 0"),
@@ -230,6 +226,21 @@ def test_predict_needs_nodes_and_a_fit():
 def test_arguments_of_another_kind(name, value, sentence, linear):
     refused(sentence, **{name: value}, estimator=Ridge() if linear else Tripwire())
     refused(sentence, **{"alpha": "auto", name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("distillation", "x", "distillation='x' must be None or a fedrelax.runtime.Distillation"),
+        ("distillation", 100, "distillation=100 must be None or"),
+        ("continued", "no", "continued='no' must be True or False"),
+    ],
+)
+@pytest.mark.parametrize("linear", [False, True])
+def test_settings_of_the_solver_of_another_kind(name, value, sentence, linear):
+    solver = FedRelax(**{name: value})
+    refused(sentence, solver=solver, estimator=Ridge() if linear else Tripwire())
+    refused(sentence, solver=solver, alpha="auto")
 
 
 @pytest.mark.parametrize(
@@ -244,27 +255,21 @@ def test_arguments_of_another_kind(name, value, sentence, linear):
 def test_nodes_of_another_kind(nodes, sentence):
     for graph in (PAIR, None):
         refused(sentence, graph=graph, fit={"nodes": nodes})
-        with pytest.raises(FedRelaxError, match=sentence):
-            FedRelaxCV(FedRelaxRegressor(Tripwire(), graph)).fit(X, Y, nodes=nodes)
+        refused(sentence, graph=graph, alpha="auto", fit={"nodes": nodes})
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"estimator": Ridge()}, "estimator is a Ridge; give a FedRelaxRegressor or"),
-        ({"alphas": 1}, "alphas=1 must be a list"),
-        ({"alphas": []}, "alphas is empty"),
-        ({"alphas": [0.1, "x"]}, "alpha='x' must be a finite number"),
-        ({"wirings": 1}, "wirings=1 must be a list"),
-        ({"wirings": "fixed"}, "wirings='fixed' must be a list"),
-        ({"folds": "x"}, "folds='x' must be a whole number"),
-        ({"estimator": FedRelaxRegressor(n_jobs=0)}, "n_jobs=0"),
+        ({"alpha": {}}, "alpha={} must be a finite number of at least 0, several of them"),
+        ({"alpha": []}, r"alpha=\[\] must be a finite number"),
+        ({"alpha": [0.1, "x"]}, r"alpha=\[0.1, 'x'\] must be a finite number"),
+        ({"wiring": ["fixed", 1]}, "wiring=1 must be one of fixed"),
+        ({"alpha": "auto", "folds": "x"}, "folds='x' must be a whole number"),
     ],
 )
 def test_a_search_with_arguments_of_another_kind(settings, sentence):
-    given = {"estimator": FedRelaxRegressor(Tripwire(), PAIR)} | settings
-    with pytest.raises(FedRelaxError, match=sentence):
-        FedRelaxCV(**given).fit(X, Y, nodes=NODES)
+    refused(sentence, **settings)
 
 
 def test_a_solver_with_arguments_of_another_kind():

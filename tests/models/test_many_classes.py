@@ -7,12 +7,13 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from fedrelax import FedRelaxClassifier
+from fedrelax import FedRelax, FedRelaxClassifier
 from fedrelax.losses import Log
 from fedrelax.models import many_classes
 from fedrelax.models.base import Rows, Task
-from fedrelax.models.newton import softmax_newton, softmax_truncated_newton
+from fedrelax.models.newton import SoftmaxNodes, minimise
 from fedrelax.models.scikit import ScikitModel
+from fedrelax.models.truncated_newton import softmax_truncated_newton
 
 
 def soft_rows(classes: int, rows: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +61,7 @@ def test_a_whole_run_is_the_same_without_copies(monkeypatch):
     rng = np.random.default_rng(3)
     X, nodes = rng.normal(size=(240, 3)), np.arange(240) % 3
     y = (X @ rng.normal(size=(3, 25)) + rng.gumbel(size=(240, 25))).argmax(axis=1)
-    model = FedRelaxClassifier(rounds=2, tol=0.0, public_rows=40)
+    model = FedRelaxClassifier(rounds=2, solver=FedRelax(tol=0.0), public_rows=40)
     copied = model.fit(X, y, nodes).predict_proba(X, nodes)
     monkeypatch.setattr(many_classes, "MANY_NUMBERS", 0)
     assert model.fit(X, y, nodes).predict_proba(X, nodes) == pytest.approx(copied, abs=1e-8)
@@ -73,7 +74,7 @@ def test_truncated_newton_finds_what_newton_finds(classes, ridge):
     X = np.hstack([X, np.ones((len(X), 1))])
     weight, penalty = np.full(len(X), 1 / len(X)), np.append(np.full(5, ridge), 0.0)
     start = np.zeros((6, classes))
-    exact = softmax_newton(X, target, weight, penalty, start)
+    exact = minimise(SoftmaxNodes.of_one(X, target, weight, penalty), start[None])[0]
     found = softmax_truncated_newton(X, target, weight, penalty, start)
     shares = [np.exp(X @ W) / np.exp(X @ W).sum(axis=1, keepdims=True) for W in (exact, found)]
     assert shares[1] == pytest.approx(shares[0], abs=1e-7)
