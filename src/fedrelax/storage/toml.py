@@ -22,7 +22,7 @@ def dump_toml(settings: Mapping[str, Any], comment: str = "") -> str:
     "no 1" = "tree"
     """
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
-    return "\n".join([*lines, tomli_w.dumps(_known(settings))])
+    return "\n".join([*lines, tomli_w.dumps(_known(settings))]) or "\n"
 
 
 def _known(value: Any) -> Any:
