@@ -173,7 +173,7 @@ def test_the_page_tells_how_alpha_is_chosen(sites, browser):
         run = Run(process)
         page = Page(browser)
         page.visit(run.url)
-        page.wait(f"/^Choosing alpha, wiring and rounds: \\d+ of \\d+[.]$/.test({WORDS})")
+        page.wait(f"/^Choosing alpha, wiring and rounds: trial \\d+ of \\d+[.]$/.test({WORDS})")
         assert page.js("live.network.nodes.name.length") == 4
         assert page.js("byId('stop').disabled")
         page.wait("live.numbers.over")
