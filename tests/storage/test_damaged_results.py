@@ -28,7 +28,7 @@ def good(tmp_path_factory):
     graph = Graph.from_coordinates(places, k=1)
     fitted = FedRelaxRegressor(Ridge(), graph=graph, alpha="auto", rounds=2)
     fitted.fit(X, X @ [1.0, 2.0, -1.0], nodes=nodes)
-    return save_result(tmp_path_factory.mktemp("good") / "out", fitted)
+    return save_result(tmp_path_factory.mktemp("good") / "out", fitted, config={"alpha": 0.25})
 
 
 @pytest.fixture
@@ -200,7 +200,8 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(good, tmp_path, monkeypa
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(
-        FedRelaxError, match="out could not be written .No space left on device., and nothing"
+        FedRelaxError,
+        match=r"out could not be written \(No space left on device\), and nothing of it was left",
     ):
         save_result(tmp_path / "out", fitted)
     assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,8 @@ import errno
 import multiprocessing
 import os
 import resource
+import signal
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -144,27 +146,32 @@ def test_a_link_to_a_result_goes_on_leading_to_it(tmp_path):
 # The disk
 
 
-@pytest.fixture
+@contextmanager
 def small_files():
-    """Let this process write 20 kB per file, as if the disk were full after that."""
-    import signal
+    """Let this process write 20 kB per file, as if the disk were full after that.
 
+    For the block only: the log of the tests may be a larger file.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_full_disk_leaves_nothing_and_says_what_to_do(tmp_path, small_files):
+def test_a_full_disk_leaves_nothing_and_says_what_to_do(tmp_path):
     with (
+        small_files(),
         pytest.raises(NotWritten, match="could not be written .*make room there"),
         whole_directory(tmp_path / "out") as draft,
     ):
         (draft / "result.json").write_text("x" * 10_000)
         (draft / "models.json").write_text("x" * 100_000)
     with (
+        small_files(),
         pytest.raises(NotWritten, match=r"p.csv could not be written .*make room there"),
         whole_file(tmp_path / "p.csv") as file,
     ):
@@ -172,9 +179,9 @@ def test_a_full_disk_leaves_nothing_and_says_what_to_do(tmp_path, small_files):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_leaves_the_former_result(tmp_path, small_files):
+def test_a_full_disk_leaves_the_former_result(tmp_path):
     a_result(tmp_path / "out")
-    with pytest.raises(NotWritten):
+    with small_files(), pytest.raises(NotWritten):
         a_result(tmp_path / "out", "x" * 100_000)
     assert (tmp_path / "out" / "result.json").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -38,7 +38,7 @@ def linear(
     """Networks of linear models: FedRelaxRegressor.fit, and the bare engine beside it.
 
     Prints time and memory of fit, how many times as long as the engine it takes, and of the engine
-    rounds and time to a relative residual of 1e-6 and the time of a round against a copy of the bytes
+    rounds and time to a relative residual of 1e-8 and the time of a round against a copy of the bytes
     that it must move. Every node has 10 rows.
 
     [bold]fedrelax bench linear --nodes 200000 --features 10[/bold]

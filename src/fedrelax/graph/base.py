@@ -194,7 +194,7 @@ class Graph:
     def is_uniform(self) -> bool:
         """Whether every node is joined to every other by the same weight: it says who, not how near.
 
-        >>> Graph.complete("abc").is_uniform, Graph.from_edges([("a", "b"), ("b", "c")]).is_uniform
+        >>> Graph.complete(["a", "b"]).is_uniform, Graph.from_edges([("a", "b"), ("b", "c")]).is_uniform
         (True, False)
         """
         n, weights = len(self.labels), self._matrix.data

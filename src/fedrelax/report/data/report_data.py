@@ -104,9 +104,13 @@ def report_data(
     _check(source, evaluation)
     losses = source.losses or (UNKNOWN, UNKNOWN)
     measure = get_measure(None, source.task.kind) if evaluation is None else evaluation.measure
+    kinds = {label: model.name for label, model in source.local_models.items()}
+    if evaluation is not None:
+        named = dict(zip(evaluation.nodes["node"], evaluation.nodes["model"], strict=True))
+        kinds |= {label: str(named[label]) for label in kinds if label in named}
     return ReportData(
         graph=source.graph,
-        models={label: model.name for label, model in source.local_models.items()},
+        models=kinds,
         history=source.history,
         n_rounds=source.n_rounds,
         rewired=source.kept is not None,

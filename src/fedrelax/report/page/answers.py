@@ -90,7 +90,10 @@ SUMS = (
 def what_left(shared: Sharing) -> list[str]:
     """Say in brief what every node gave away."""
     if shared.sums:
-        return [SUMS, NOT_PRIVATE.replace("Predictions on public rows", "Sums over few rows")]
+        return [
+            SUMS,
+            "Sums over few rows say much about these rows: they are no privacy guarantee.",
+        ]
     if shared.exchanges == 0:
         return [
             "Nothing in the run that was kept: each node trained alone." + _also_trials(shared),
