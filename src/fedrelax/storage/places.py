@@ -38,6 +38,7 @@ MODELS, MODEL_FILE = "models", re.compile(r"\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+")
 NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """What file managers leave in a directory by themselves."""
 
+TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -193,8 +194,9 @@ def _moved(draft: Path, target: Path) -> bool:
     """Rename a directory; False if something stands there already."""
     try:
         os.rename(draft, target)
-    except OSError:
-        if target.exists() or target.is_symlink():
+    except OSError as error:
+        # What stood there may be gone again: another run moves it away to replace it.
+        if error.errno in TAKEN or target.exists() or target.is_symlink():
             return False
         raise
     return True
