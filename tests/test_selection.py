@@ -293,6 +293,13 @@ def test_bad_alphas(alpha):
         FedRelaxRegressor(Ridge(), alpha=alpha).fit(X, y, nodes=nodes)
 
 
+@pytest.mark.parametrize("wiring", [1, [], {}, ["fixed", "rewird"], ["fixed", 2]])
+def test_bad_wirings(wiring):
+    X, y, nodes = related(n=3)
+    with pytest.raises(FedRelaxError, match="wiring="):
+        FedRelaxRegressor(Ridge(), wiring=wiring).fit(X, y, nodes=nodes)
+
+
 def test_settings_of_the_solver_that_the_estimator_has_are_refused_there():
     X, y, nodes = related(n=3)
     with pytest.raises(FedRelaxError, match="the estimator has its own alpha"):

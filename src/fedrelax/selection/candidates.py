@@ -48,6 +48,7 @@ def is_open(alpha: Alphas, wiring: Wirings) -> bool:
 def given(alpha: Alphas, wiring: Wirings) -> Candidate:
     """Return what is not open; an alpha that is open stands as 0, a wiring as the fixed graph."""
     check_alpha(alpha)
+    check_wiring(wiring)
     return Candidate(
         float(alpha) if isinstance(alpha, int | float | np.number) else 0.0,
         as_wiring(wiring) if _is_one(wiring) else None,
@@ -107,6 +108,16 @@ def check_alpha(alpha: Alphas) -> None:
         )
     for value in values:
         check_number("alpha", value, least=0.0)
+
+
+def check_wiring(wiring: Wirings) -> None:
+    """Refuse what is neither a wiring, nor several, nor "auto"; names are checked where they are used."""
+    if _is_one(wiring) or wiring == "auto":
+        return
+    if not isinstance(wiring, list | tuple) or not wiring:
+        raise FedRelaxError(
+            f"wiring={wiring!r} must be a name, a fedrelax.wiring object, a list of these, or 'auto'"
+        )
 
 
 def _is_one(wiring: Wirings) -> TypeGuard[str | Wiring | None]:
