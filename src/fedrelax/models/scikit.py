@@ -228,6 +228,7 @@ def fresh(template: Any, seed: int) -> Any:
     """Return an unfitted copy; every ``random_state`` left at None gets the node's seed."""
     from sklearn.base import clone
 
+    # "safe" is scikit-learn's word for refusing what has no get_params; such a model is copied instead.
     estimator = clone(template, safe=False)
     if hasattr(estimator, "get_params"):
         unset = {

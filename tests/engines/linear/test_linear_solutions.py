@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from fedrelax.engines.linear import (
     ExactUpdate,
     SimultaneousRounds,
-    objective,
     solve_accelerated,
     solve_conjugate,
     solve_rounds,
@@ -16,6 +15,7 @@ from fedrelax.engines.linear import (
 from fedrelax.errors import FedRelaxError
 
 from .linear_networks import dense_solution, dense_system, random_net, residual, spectral_radius
+from .objective import objective
 
 networks = st.fixed_dictionaries(
     {

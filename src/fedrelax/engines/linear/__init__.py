@@ -10,7 +10,6 @@ from fedrelax.engines.linear.engine import LinearEngine
 from fedrelax.engines.linear.floor import Floor, copy_seconds, measure_floor, round_bytes
 from fedrelax.engines.linear.gradient import GradientRounds
 from fedrelax.engines.linear.memory import available_bytes, estimate_bytes, require_memory
-from fedrelax.engines.linear.objective import local_losses, objective, variations
 from fedrelax.engines.linear.plain import SequentialRounds, SimultaneousRounds
 from fedrelax.engines.linear.problem import LinearProblem
 from fedrelax.engines.linear.residuals import RowResiduals
@@ -31,13 +30,10 @@ __all__ = [
     "available_bytes",
     "copy_seconds",
     "estimate_bytes",
-    "local_losses",
     "measure_floor",
-    "objective",
     "require_memory",
     "round_bytes",
     "solve_accelerated",
     "solve_conjugate",
     "solve_rounds",
-    "variations",
 ]

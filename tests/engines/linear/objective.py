@@ -1,4 +1,4 @@
-"""The quantities that the network minimises, for monitoring."""
+"""The quantities that a network minimises, by their formulas."""
 
 from __future__ import annotations
 
