@@ -11,7 +11,16 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.baselines import Alone, Baseline, FedAvg, FedMD, NetworkLasso, Pooled, Run
+from fedrelax.baselines import (
+    Alone,
+    Baseline,
+    FedAvg,
+    FedMD,
+    NetworkLasso,
+    Pooled,
+    PooledNode,
+    Run,
+)
 from fedrelax.comparison import (
     Comparison,
     Together,
@@ -116,9 +125,78 @@ def test_advice_gives_the_numbers_and_names_what_is_better_still():
     errors = {"alone": 0.12, "together": 0.1, "Ditto": 0.06, "IFCA": 0.09}
     assert advise(MEASURES["error rate"], errors, gaps) == (
         "Federate. Learning together has a lower error rate than each node alone: 10.0 % against 12.0 % "
-        "(by 2.0 points, 95 % interval 1.0 to 3.0 points). Clearly better than learning together "
-        "over the graph: Ditto (6.0 %)."
+        "(by 2.0 points or 17 %, 95 % interval 1.0 to 3.0 points or 8.3 to 25 %). Clearly better than "
+        "learning together over the graph: Ditto (6.0 %)."
     )
+
+
+def test_to_pool_is_the_best_way_that_needs_rows_in_one_place():
+    """Named in the first sentence; the other pooling ways are not mentioned."""
+    gaps = {
+        "alone": Interval(1.0, 0.5, 1.5),
+        "pooled": Interval(0.5, 0.2, 0.8),
+        "pooled+node": Interval(-0.5, -0.75, -0.25),
+        "mixed model": Interval(-0.25, -0.3, -0.2),
+    }
+    errors = {"together": 5.0} | {way: 5.0 + gap.mean for way, gap in gaps.items()}
+    text = advise(MEASURES["RMSE"], errors, gaps, Interval(1.5, 1.0, 2.0))
+    assert text == (
+        "Pool, if rows may be brought together; if they may not, federate. One pooled model with a "
+        "column per node has a lower RMSE than learning together: 4.5 against 5 (by 0.5 or 10 %, "
+        "95 % interval 0.25 to 0.75 or 5.0 to 15 %). Learning together has a lower RMSE than each "
+        "node alone: 5 against 6 (by 1 or 17 %, 95 % interval 0.5 to 1.5 or 8.3 to 25 %)."
+    )
+    unsure = gaps | {"pooled+node": Interval(-0.5, -1.5, 0.5)}
+    text = advise(MEASURES["RMSE"], errors, unsure, Interval(1.25, 1.0, 1.5))
+    assert "A mixed model of all rows has a lower RMSE than learning together: 4.75" in text
+    unsure |= {"mixed model": Interval(-0.25, -1.0, 0.5)}
+    text = advise(MEASURES["RMSE"], errors, unsure, Interval(1.5, 1.0, 2.0))
+    assert text.startswith("Federate. Learning together has a lower RMSE than each node alone")
+    assert (
+        "The splits cannot tell one pooled model with a column per node from learning together: the "
+        "RMSE is 4.5 against 5 (difference -0.5 or -10 %, 95 % interval -1.5 to +0.5 or -30 to +10 %)."
+    ) in text
+
+
+def test_to_pool_needs_more_than_to_beat_learning_together():
+    """With a lower error alone, nobody should bring rows together."""
+    gaps = {"alone": Interval(0.5, -1.0, 2.0), "mixed model": Interval(-1.0, -1.5, -0.5)}
+    errors = {"alone": 5.5, "together": 5.0, "mixed model": 4.0}
+    text = advise(MEASURES["RMSE"], errors, gaps, Interval(1.5, -0.1, 3.1))
+    assert text.startswith(
+        "Pool, if rows may be brought together; if they may not, stay alone. A mixed model of all rows "
+        "has a lower RMSE than learning together: 4 against 5 (by 1 or 20 %,"
+    )
+    assert "cannot tell a mixed model of all rows from each node alone" in text
+    gaps["alone"], errors["alone"] = Interval(-1.5, -2.0, -1.0), 3.5
+    text = advise(MEASURES["RMSE"], errors, gaps, Interval(-0.5, -0.8, -0.2))
+    assert text.startswith("Stay alone. A mixed model of all rows has a higher RMSE than each node")
+
+
+def test_no_percentage_of_an_error_of_zero():
+    gaps, errors = {"alone": Interval(-1.0, -2.0, -0.5)}, {"alone": 0.0, "together": 1.0}
+    assert advise(MEASURES["RMSE"], errors, gaps) == (
+        "Stay alone. Learning together has a higher RMSE than each node alone: 1 against 0 "
+        "(by 1, 95 % interval 0.5 to 2)."
+    )
+
+
+def test_levels_of_many_small_nodes_are_pooled_with_the_node():
+    """Every node has a level of its own and all slopes are equal; the advice names a pooling way."""
+    rng = np.random.default_rng(0)
+    X, nodes = rng.normal(size=(160, 4)), np.repeat(np.arange(20), 8)
+    y = X @ [1.0, -2.0, 3.0, 1.0] + 5 * rng.normal(size=20)[nodes] + 0.5 * rng.normal(size=160)
+    found = compare_ways(linear(), X, y, nodes, ways=[Pooled(), PooledNode()], splits=3)
+    assert found.error("pooled+node").mean < 0.9 < 3 < found.error("pooled").mean
+    assert found.advice.startswith("Pool, if") and "a column per node has a lower" in found.advice
+    chosen = {split[found.ways.index("pooled+node")]["factor"] for split in found.settings}
+    assert chosen <= {0.001, 0.1, 1.0, 10.0}
+
+
+def test_ways_that_need_rows_in_one_place_are_compared_by_default():
+    names = [way.name for way in usual_ways(linear())]
+    assert names[:5] == ["alone", "pooled", "pooled+node", "mixed model", "together"]
+    assert len(ways_by_name(["pooled+node", "mixed-model"], usual_ways(linear()))) == 2
 
 
 def test_the_interval_by_hand():

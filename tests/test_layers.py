@@ -82,5 +82,6 @@ def test_import_is_light() -> None:
         "plotly",
         "networkx",
         "uvicorn",
+        "statsmodels",
     }
     assert heavy.isdisjoint(loaded.stdout.split())

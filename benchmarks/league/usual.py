@@ -14,6 +14,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
+from fedrelax.baselines.mixed import fit_intercept, fit_slopes
+
 PENALTIES = np.logspace(-4, 3, 15)
 """Ridge penalties that cross-validation chooses from, on rows counted as rows."""
 Way = Callable[[Any, Any, Any, Any, Any], Any]
@@ -44,73 +46,14 @@ def pooled_groups(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
     return model.predict(np.hstack([T, _one_hot(h, n)]))
 
 
-def _start(A: Any, y: Any, g: Any, varies: list[int], steps: int = 100) -> tuple[Any, Any]:
-    """Return fixed effects and relative covariance after some steps of EM, a start for statsmodels.
-
-    From its own start its optimisers often stop far from the maximum, and take ten times longer.
-    """
-    n, q = int(g.max()) + 1, len(varies)
-    Z = A[:, varies]
-    ZZ, ZA, Zy = np.zeros((n, q, q)), np.zeros((n, q, A.shape[1])), np.zeros((n, q))
-    np.add.at(ZZ, g, Z[:, :, None] * Z[:, None, :])
-    np.add.at(ZA, g, Z[:, :, None] * A[:, None, :])
-    np.add.at(Zy, g, Z * y[:, None])
-    psi, noise, AA, Ay = np.eye(q), 1.0, A.T @ A, A.T @ y
-    beta = np.zeros(A.shape[1])
-    for _ in range(steps):
-        C = np.linalg.inv(ZZ / noise + np.linalg.pinv(psi))
-        inner = C @ ZA / noise
-        system = AA - np.einsum("nqa,nqb->ab", ZA, inner)
-        beta = np.linalg.lstsq(system, Ay - np.einsum("nqa,nq->a", inner, Zy), rcond=None)[0]
-        u = np.einsum("nqr,nr->nq", C, Zy - ZA @ beta) / noise
-        psi = (np.einsum("nq,nr->qr", u, u) + C.sum(axis=0)) / n + 1e-9 * np.eye(q)
-        rest = y - A @ beta - (Z * u[g]).sum(axis=1)
-        noise = max(float((rest @ rest + np.einsum("nqr,nrq->", ZZ, C)) / len(y)), 1e-9)
-    return beta, psi / noise
-
-
-def _mixed(X: Any, y: Any, g: Any, T: Any, h: Any, slopes: bool) -> Any:
-    """Fit a linear mixed model by REML; predict with each group's BLUP."""
-    from statsmodels.regression.mixed_linear_model import MixedLM, MixedLMParams
-
-    level, scale = y.mean(), y.std() or 1.0
-    A, B = np.column_stack([np.ones(len(X)), X]), np.column_stack([np.ones(len(T)), T])
-    varies = [0]
-    if slopes:
-        within = np.array([np.ptp(X[g == i], axis=0) for i in np.unique(g)])
-        varies += [c + 1 for c in range(X.shape[1]) if (within[:, c] > 0).mean() > 0.5]
-    z = (y - level) / scale
-    beta, relative = _start(A, z, g, varies)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = MixedLM(z, A, g, exog_re=A[:, varies])
-        start = MixedLMParams.from_components(fe_params=beta, cov_re=relative)
-        fit = model.fit(start_params=start, reml=True, method=["lbfgs"], maxiter=50)
-        effects = fit.random_effects
-    deviations = np.zeros((int(g.max()) + 1, len(varies)))
-    for i, effect in effects.items():
-        deviations[int(i)] = np.asarray(effect, dtype=float)
-    out = B @ np.asarray(fit.fe_params) + (B[:, varies] * deviations[h]).sum(axis=1)
-    if not np.isfinite(out).all():
-        raise np.linalg.LinAlgError("the mixed model's predictions are not finite")
-    return level + scale * out
-
-
 def mixed_intercept(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
     """Linear mixed model with a random intercept."""
-    return _mixed(X, y, g, T, h, slopes=False)
+    return fit_intercept(X, y, g).predict(T, h)
 
 
 def mixed_slopes(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
-    """Linear mixed model with random intercept and slopes of all columns that vary within groups.
-
-    Where the covariance cannot be estimated (statsmodels meets a singular matrix), a statistician
-    falls back on the random intercept, and so does this way.
-    """
-    try:
-        return _mixed(X, y, g, T, h, slopes=True)
-    except (np.linalg.LinAlgError, ValueError):
-        return _mixed(X, y, g, T, h, slopes=False)
+    """Linear mixed model with random intercept and slopes of all columns that vary within groups."""
+    return fit_slopes(X, y, g).predict(T, h)
 
 
 def _trees(X: Any, g: Any) -> tuple[Any, dict[str, Any]]:

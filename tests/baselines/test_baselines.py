@@ -20,6 +20,7 @@ from fedrelax.baselines import (
     NetworkLasso,
     Oracle,
     Pooled,
+    PooledNode,
 )
 from fedrelax.baselines.network_lasso import incidence
 from fedrelax.baselines.objectives import SquaredObjectives, objectives_of
@@ -29,7 +30,13 @@ from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.network import Network
 
 PARAMETRIC = [FedAvg(), FedProx(), Ditto(), IFCA(), NetworkLasso()]
-ANY_MODEL = [Alone(), Pooled(), FedMD(), Oracle(clusters={0: "a", 1: "a", 2: "b", 3: "b"})]
+ANY_MODEL = [
+    Alone(),
+    Pooled(),
+    PooledNode(),
+    FedMD(),
+    Oracle(clusters={0: "a", 1: "a", 2: "b", 3: "b"}),
+]
 
 
 def small_network(model, *, kind="regression", seed=0, validation=False, rows=(8, 11, 9, 12)):

@@ -45,7 +45,14 @@ def test_all_ways_that_the_models_allow(run, table):
         "Not compared: Ditto, FedAvg, FedProx, IFCA, network Lasso: node 'Oslo': "
         "DecisionTreeRegressor" in text
     )
-    assert "FedMD" in text.partition("Not compared")[0]
+    for way in ("FedMD", "pooled+node"):
+        assert way in text.partition("Not compared")[0]
+
+
+def test_a_mixed_model(run, table):
+    pytest.importorskip("statsmodels", reason="needs statsmodels (the extra mixed)")
+    text = run(*COMPARE, *FAST, "--ways", "mixed-model")
+    assert run.code == 0 and "mixed model" in text and "not compared" not in text.lower()
 
 
 def test_it_is_the_comparison_of_the_library(run, table):

@@ -8,9 +8,11 @@ from fedrelax.baselines.fedavg import FedAvg
 from fedrelax.baselines.fedmd import FedMD
 from fedrelax.baselines.fedprox import FedProx
 from fedrelax.baselines.ifca import IFCA
+from fedrelax.baselines.mixed import MixedModel
 from fedrelax.baselines.network_lasso import NetworkLasso
 from fedrelax.baselines.oracle import Oracle
 from fedrelax.baselines.pooled import Pooled
+from fedrelax.baselines.pooled_node import PooledNode
 from fedrelax.members import members
 
 BASELINES: dict[str, type[Baseline]] = members(__name__, Baseline)
@@ -25,8 +27,10 @@ __all__ = [
     "FedAvg",
     "FedMD",
     "FedProx",
+    "MixedModel",
     "NetworkLasso",
     "Oracle",
     "Pooled",
+    "PooledNode",
     "Run",
 ]

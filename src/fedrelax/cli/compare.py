@@ -42,8 +42,8 @@ class CompareConfig(LearningConfig):
         Check(before=names),
         Flag(
             LEARNING,
-            "Ways to compare besides alone and together, as a,b,c: pooled, fedmd, fedavg, fedprox, "
-            "ditto, ifca, network-lasso. Default: all that the models allow.",
+            "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-model, "
+            "fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the models allow.",
             before="graph",
         ),
     ] = None
@@ -87,8 +87,8 @@ def compare(config: CompareConfig, talk: Talk) -> None:
 
     On several random splits of each node's rows, every way of learning chooses its settings on
     the training rows, trains, and is measured on the test rows: each node alone, one pooled model,
-    FedRelax over the graph, and other federated methods. The table has 95 % intervals, and the
-    advice says how sure it is.
+    without and with a column per node, a mixed model, FedRelax over the graph, and other federated
+    methods. The table has 95 % intervals, and the advice says how sure it is.
 
     [bold]Example:[/bold] fedrelax compare weather.csv --node station --target temp
     --graph knn:lat,lon:5 --splits 10

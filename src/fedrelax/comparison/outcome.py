@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.comparison.advice import advise
-from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Interval, Measure, student_interval
+from fedrelax.comparison.advice import advise, best_pooling
+from fedrelax.evaluation import ALONE, TOGETHER, Interval, Measure, student_interval
 from fedrelax.evaluation.intervals import LEVEL, difference
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -72,7 +72,8 @@ class Comparison:
         """Federate, pool or stay alone, in words, with the numbers behind it."""
         errors = {way: self.error(way).mean for way in self.ways}
         gaps = {way: self.difference(way) for way in self.ways if way != TOGETHER}
-        pooled = self.difference(ALONE, POOLED) if POOLED in self.ways else None
+        pool = best_pooling(errors, gaps)
+        pooled = None if pool is None else self.difference(ALONE, pool)
         return advise(self.measure, errors, gaps, pooled)
 
     @property

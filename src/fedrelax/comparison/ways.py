@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fedrelax.baselines import BASELINES, Alone, Baseline, Pooled
+from fedrelax.baselines import BASELINES, Alone, Baseline, MixedModel, Pooled, PooledNode
 from fedrelax.comparison.together import Together
 from fedrelax.engines import SiteEngine
 from fedrelax.errors import FedRelaxError, did_you_mean
@@ -17,8 +17,9 @@ def usual_ways(
     """Return all ways, FedRelax with the estimator's settings and a given or chosen alpha."""
     rounds = SiteEngine.usual_rounds if estimator.rounds is None else estimator.rounds
     usual = {name: kind.usual(rounds) for name, kind in BASELINES.items()}
-    simple = [usual.pop(Alone.name), usual.pop(Pooled.name), Together.of(estimator, alpha)]
-    return [way for way in (*simple, *usual.values()) if way is not None]
+    first = [usual.pop(kind.name) for kind in (Alone, Pooled, PooledNode, MixedModel)]
+    every = (*first, Together.of(estimator, alpha), *usual.values())
+    return [way for way in every if way is not None]
 
 
 def ways_by_name(names: Iterable[str], ways: Sequence[Baseline]) -> list[Baseline]:

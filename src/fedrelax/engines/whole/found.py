@@ -52,9 +52,9 @@ def find(network: Network) -> Found:
 
 def _numbers(found: NetworkRidge, X: FloatArray) -> Found:
     n, curves = len(found.models), found.curves
-    alone = [_ridge(w, found.centre, found.spread) for w in found.apart]
+    alone = [plain_ridge(w, found.centre, found.spread) for w in found.apart]
     if curves is None:
-        together = [_ridge(w, found.centre, found.spread) for w in found.models]
+        together = [plain_ridge(w, found.centre, found.spread) for w in found.models]
     else:
         columns = CurveColumns.made(curves, found.centre, found.spread)
         together = [
@@ -72,7 +72,7 @@ def _numbers(found: NetworkRidge, X: FloatArray) -> Found:
     return Found(alone, together, alpha, found.words, left_out)
 
 
-def _ridge(w: FloatArray, centre: FloatArray, spread: FloatArray) -> Ridge:
+def plain_ridge(w: FloatArray, centre: FloatArray, spread: FloatArray) -> Ridge:
     """Return a model of standardised columns as one of the columns themselves."""
     coef = w[:-1] / spread
     return _fitted(Ridge(), coef, float(w[-1] - centre @ coef))

@@ -1,0 +1,190 @@
+"""Mixed model: what all nodes have in common, and random deviations of every node from it.
+
+Laird and Ware, "Random-effects models for longitudinal data", Biometrics 1982; fitted by statsmodels.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrelax.baselines.base import Baseline, Run
+from fedrelax.engines.whole.found import plain_ridge
+from fedrelax.errors import FedRelaxError
+from fedrelax.extras import need
+from fedrelax.models import adapt
+from fedrelax.network import Network
+from fedrelax.threads import one_thread
+from fedrelax.typing import AnyArray, FloatArray
+
+MOST_WORK = 1_000_000
+"""Nodes times the fourth power of the columns; statsmodels takes about 15 seconds for so much."""
+
+
+@dataclass(frozen=True)
+class MixedModel(Baseline):
+    """y = x'(b + u_i) + noise, u_i normal: ``fit_slopes`` on standardised columns of all rows.
+
+    Node i predicts with its best linear unbiased prediction (BLUP) of u_i. The nodes' own kinds of
+    models play no part.
+    """
+
+    name = "mixed model"
+
+    def refusal(self, network: Network) -> str | None:
+        """Return what about the targets, the rows or the installation does not suit."""
+        if network.kind != "regression":
+            return "it predicts numbers, and the target holds classes"
+        first = next(iter(network))
+        if network.task.n_outputs != 1:
+            return f"it predicts one number, and the target has {network.task.n_outputs}"
+        if first.X.ndim != 2:
+            return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
+        if len(network) < 2:
+            return "it needs at least two nodes"
+        try:
+            need("statsmodels", "mixed")
+        except FedRelaxError as error:
+            return str(error)
+        return None
+
+    def too_large(self, network: Network) -> str | None:
+        """Return a reason for many nodes or columns, whose covariances statsmodels visits in pairs."""
+        nodes, columns = len(network), int(np.prod(next(iter(network)).X.shape[1:]))
+        if nodes * (columns + 1) ** 4 <= MOST_WORK:
+            return None
+        return f"it takes too long for {nodes:,} nodes and {columns:,} columns"
+
+    def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
+        """Fit the model to all rows; every node gets a linear model."""
+        reason = self.refusal(network)
+        if reason is not None:
+            raise FedRelaxError(f"{self.name}: {reason}")
+        own, task = network.own_rows, network.task
+        X, y = np.asarray(own.X, dtype=float), task.encode(own.y)[:, 0]
+        node = np.repeat(np.arange(len(network)), own.counts)
+        centre, spread = X.mean(axis=0), X.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        Z = (X - centre) / spread
+        kept = independent(Z)
+        with one_thread():
+            found = fit_slopes(Z[:, kept], y, node)
+        weights = np.zeros((len(network), X.shape[1] + 1))
+        weights[:, [*kept, -1]] = found.weights
+        models = (adapt(plain_ridge(w, centre, spread), task) for w in weights)
+        return Run(dict(zip(network.labels, models, strict=True)))
+
+
+@dataclass(frozen=True)
+class MixedFit:
+    """A fitted model of y = level + scale (a'fixed + a[varies]'deviations_g), a = (1, x)."""
+
+    level: float
+    scale: float
+    fixed: FloatArray
+    varies: list[int]
+    deviations: FloatArray
+    """The BLUPs, (groups, columns that vary)."""
+
+    def predict(self, X: FloatArray, g: AnyArray) -> FloatArray:
+        """Return predictions for rows of the groups ``g``."""
+        A = np.column_stack([np.ones(len(X)), X])
+        common = A @ self.fixed
+        return np.asarray(
+            self.level
+            + self.scale * (common + (A[:, self.varies] * self.deviations[g]).sum(axis=1))
+        )
+
+    @property
+    def weights(self) -> FloatArray:
+        """Every group's linear model: coefficients, the intercept last."""
+        found = np.tile(self.fixed, (len(self.deviations), 1))
+        found[:, self.varies] += self.deviations
+        found *= self.scale
+        found[:, 0] += self.level
+        return np.roll(found, -1, axis=1)
+
+
+def fit_slopes(X: FloatArray, y: FloatArray, g: AnyArray) -> MixedFit:
+    """Fit a random intercept and random slopes of all columns that vary within most groups.
+
+    Where the covariance cannot be estimated (statsmodels meets a singular matrix), a statistician
+    falls back on the random intercept, and so does this function. ``g`` numbers the groups from 0.
+    """
+    within = np.array([np.ptp(X[g == i], axis=0) for i in np.unique(g)])
+    varies = [0, *(c + 1 for c in range(X.shape[1]) if (within[:, c] > 0).mean() > 0.5)]
+    try:
+        return _fit(X, y, g, varies)
+    except (np.linalg.LinAlgError, ValueError):
+        return fit_intercept(X, y, g)
+
+
+def fit_intercept(X: FloatArray, y: FloatArray, g: AnyArray) -> MixedFit:
+    """Fit a random intercept; where groups do not differ, nothing is left but least squares."""
+    try:
+        return _fit(X, y, g, [0])
+    except (np.linalg.LinAlgError, ValueError):
+        fixed = np.linalg.lstsq(np.column_stack([np.ones(len(X)), X]), y, rcond=None)[0]
+        return MixedFit(0.0, 1.0, fixed.astype(float), [0], np.zeros((int(g.max()) + 1, 1)))
+
+
+def independent(X: FloatArray) -> AnyArray:
+    """Return which standardised columns say more than a constant and the columns before them.
+
+    >>> x, z = np.array([1.0, -1.0, 1.0, -1.0]), np.array([1.0, 1.0, -1.0, -1.0])
+    >>> independent(np.column_stack([x, 0 * x, z, x + z])).tolist()
+    [0, 2]
+    """
+    R = np.linalg.qr(np.column_stack([np.ones(len(X)), X]), mode="r")
+    return np.flatnonzero(np.abs(np.diag(R))[1:] > 1e-8 * np.sqrt(len(X)))
+
+
+def _fit(X: FloatArray, y: FloatArray, g: AnyArray, varies: list[int]) -> MixedFit:
+    """Fit a linear mixed model by REML."""
+    from statsmodels.regression.mixed_linear_model import MixedLM, MixedLMParams
+
+    level, scale = y.mean(), y.std() or 1.0
+    A, z = np.column_stack([np.ones(len(X)), X]), (y - level) / scale
+    fixed, relative = _start(A, z, g, varies)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MixedLM(z, A, g, exog_re=A[:, varies])
+        start = MixedLMParams.from_components(fe_params=fixed, cov_re=relative)
+        fit = model.fit(start_params=start, reml=True, method=["lbfgs"], maxiter=50)
+        effects = fit.random_effects
+    deviations = np.zeros((int(g.max()) + 1, len(varies)))
+    for i, effect in effects.items():
+        deviations[int(i)] = np.asarray(effect, dtype=float)
+    found = MixedFit(level, scale, np.asarray(fit.fe_params), varies, deviations)
+    if not np.isfinite(found.weights).all():
+        raise np.linalg.LinAlgError("the mixed model's weights are not finite")
+    return found
+
+
+def _start(
+    A: FloatArray, y: FloatArray, g: AnyArray, varies: list[int], steps: int = 100
+) -> tuple[FloatArray, FloatArray]:
+    """Return fixed effects and relative covariance after some steps of EM, a start for statsmodels.
+
+    From its own start its optimisers often stop far from the maximum, and take ten times longer.
+    """
+    n, q = int(g.max()) + 1, len(varies)
+    Z = A[:, varies]
+    ZZ, ZA, Zy = np.zeros((n, q, q)), np.zeros((n, q, A.shape[1])), np.zeros((n, q))
+    np.add.at(ZZ, g, Z[:, :, None] * Z[:, None, :])
+    np.add.at(ZA, g, Z[:, :, None] * A[:, None, :])
+    np.add.at(Zy, g, Z * y[:, None])
+    psi, noise, AA, Ay = np.eye(q), 1.0, A.T @ A, A.T @ y
+    beta = np.zeros(A.shape[1])
+    for _ in range(steps):
+        C = np.linalg.inv(ZZ / noise + np.linalg.pinv(psi))
+        inner = C @ ZA / noise
+        system = AA - np.einsum("nqa,nqb->ab", ZA, inner)
+        beta = np.linalg.lstsq(system, Ay - np.einsum("nqa,nq->a", inner, Zy), rcond=None)[0]
+        u = np.einsum("nqr,nr->nq", C, Zy - ZA @ beta) / noise
+        psi = (np.einsum("nq,nr->qr", u, u) + C.sum(axis=0)) / n + 1e-9 * np.eye(q)
+        rest = y - A @ beta - (Z * u[g]).sum(axis=1)
+        noise = max(float((rest @ rest + np.einsum("nqr,nrq->", ZZ, C)) / len(y)), 1e-9)
+    return beta, psi / noise
