@@ -25,8 +25,8 @@ ALONE = (0.0,)
 def estimator_for(task: RealTask, ridge: float, rounds: int) -> Any:
     """Return the estimator with a linear model at every node."""
     if task.kind == "classification":
-        return FedRelaxClassifier(SoftmaxModel(ridge), task.graph, rounds=rounds)
-    return FedRelaxRegressor(LinearModel(ridge=ridge), task.graph, rounds=rounds)
+        return FedRelaxClassifier(SoftmaxModel(ridge), task.graph, rounds=rounds, alpha=0.1)
+    return FedRelaxRegressor(LinearModel(ridge=ridge), task.graph, rounds=rounds, alpha=0.1)
 
 
 def chosen(task: RealTask, nodes: Any, alphas: Sequence[float] | None, rounds: int) -> Any:

@@ -65,7 +65,7 @@ def test_alpha(alpha):
     ],
 )
 def test_settings(name, value):
-    own = name in FedRelaxRegressor().get_params()
+    own = name in FedRelaxRegressor(alpha=0.1).get_params()
     refused(name, **({name: value} if own else {"solver": FedRelax(**{name: value})}))
 
 
@@ -101,13 +101,13 @@ def test_a_node_without_rows_and_with_one():
 def test_a_constant_target_at_a_node_is_legal():
     y = Y.copy()
     y[:3] = 2.0
-    model = FedRelaxRegressor(DecisionTreeRegressor(), PAIR).fit(X, y, nodes=NODES)
+    model = FedRelaxRegressor(DecisionTreeRegressor(), PAIR, alpha=0.1).fit(X, y, nodes=NODES)
     assert np.isfinite(model.predict(X, nodes=NODES)).all()
 
 
 def test_one_class_everywhere():
     with pytest.raises(FedRelaxError, match="all rows of all nodes have one class, 'x'"):
-        FedRelaxClassifier(graph=PAIR).fit(X, ["x"] * 6, nodes=NODES)
+        FedRelaxClassifier(graph=PAIR, alpha=0.1).fit(X, ["x"] * 6, nodes=NODES)
 
 
 def test_different_feature_counts():
@@ -185,7 +185,7 @@ def test_impossible_pairs_are_refused_with_the_reason(model, loss, discrepancy, 
 
 def test_the_symmetric_objective_refuses_an_unsymmetric_discrepancy():
     with pytest.raises(FedRelaxError, match="objective='gtvmin' needs a symmetric discrepancy"):
-        FedRelaxClassifier(graph=PAIR, solver=FedRelax(objective="gtvmin")).fit(
+        FedRelaxClassifier(graph=PAIR, solver=FedRelax(objective="gtvmin"), alpha=0.1).fit(
             X, list("xyxyxy"), nodes=NODES
         )
 
@@ -193,7 +193,7 @@ def test_the_symmetric_objective_refuses_an_unsymmetric_discrepancy():
 def test_predict_needs_nodes_and_a_fit():
     from sklearn.exceptions import NotFittedError
 
-    model = FedRelaxRegressor(Ridge(), PAIR)
+    model = FedRelaxRegressor(Ridge(), PAIR, alpha=0.1)
     with pytest.raises(NotFittedError):
         model.predict(X, nodes=NODES)
     with pytest.raises(

@@ -59,7 +59,7 @@ def few(n=4, rows=10, seed=0):
 
 def linear(graph=None, rounds=10):
     return FedRelaxRegressor(
-        LinearModel(ridge=1.0), graph, rounds=rounds, solver=FedRelax(tol=1e-3)
+        LinearModel(ridge=1.0), graph, rounds=rounds, solver=FedRelax(tol=1e-3), alpha=0.1
     )
 
 
@@ -290,7 +290,7 @@ def test_errors_are_those_of_ordinary_models_on_the_test_rows():
     X, y, nodes = few(rows=12)
     rows = {node: np.flatnonzero(nodes == node) for node in range(4)}
     train = training_mask(rows, 0.25, np.random.default_rng([0, TEST_STREAM]))
-    model = FedRelaxRegressor(LinearRegression(), rounds=2)
+    model = FedRelaxRegressor(LinearRegression(), rounds=2, alpha=0.1)
     found = compare_ways(model, X, y, nodes, ways=[Pooled()], splits=2, test_share=0.25)
     pooled = LinearRegression().fit(X[train], y[train]).predict(X[~train])
     squares = (pooled - y[~train]) ** 2
@@ -303,7 +303,7 @@ def test_errors_are_those_of_ordinary_models_on_the_test_rows():
 
 def test_any_number_of_workers_and_the_same_seed_give_the_same():
     X, y, nodes = few(n=3, rows=10)
-    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), rounds=2)
+    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), rounds=2, alpha=0.1)
     ways = [Together(alpha=0.3, rounds=2), FedMD(rounds=1)]
     one, two, other = (
         compare_ways(model, X, y, nodes, ways=ways, splits=2, seed=seed, n_jobs=jobs)
@@ -378,7 +378,7 @@ def test_fedrelax_may_choose_to_stay_alone():
 
 def test_fedrelax_keeps_the_settings_of_the_estimator():
     estimator = FedRelaxRegressor(
-        LinearModel(), rounds=4, solver=FedRelax(objective="gtvmin", damping=0.5)
+        LinearModel(), rounds=4, solver=FedRelax(objective="gtvmin", damping=0.5), alpha=0.1
     )
     network, _ = folds_of(estimator, *few())
     run = Together.of(estimator, alpha=0.7).run(network)
@@ -394,7 +394,7 @@ def test_fedrelax_keeps_the_settings_of_the_estimator():
 
 def test_ways_that_do_not_apply_are_listed_with_their_reason(monkeypatch):
     X, y, nodes = few()
-    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=2), rounds=1)
+    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=2), rounds=1, alpha=0.1)
     found = compare_ways(model, X, y, nodes, ways=[FedAvg(), NetworkLasso()], splits=2)
     assert found.refused.keys() == {"FedAvg", "network Lasso"}
     assert "DecisionTreeRegressor" in found.refused["FedAvg"]
@@ -425,7 +425,7 @@ def test_bad_input_is_refused_before_any_work():
         compare_ways(linear(), X, y, nodes, ways=[FedAvg(), FedAvg(rounds=3)])
     rare = np.where(np.arange(len(X)) == 0, "rare", "usual")
     with pytest.raises(FedRelaxError, match="have one class, 'usual'"):
-        compare_ways(FedRelaxClassifier(), X, rare, nodes, splits=20)
+        compare_ways(FedRelaxClassifier(alpha=0.1), X, rare, nodes, splits=20)
 
 
 # The outcome
@@ -486,7 +486,7 @@ def test_ctrl_c_keeps_whole_splits_if_there_are_two():
 def test_classes_are_measured_by_their_error_rate():
     X, y, nodes = few(n=3, rows=20)
     labels = np.where(y > 0, "up", "down")
-    model = FedRelaxClassifier(graph=Graph.complete(range(3)), rounds=1)
+    model = FedRelaxClassifier(graph=Graph.complete(range(3)), rounds=1, alpha=0.1)
     found = compare_ways(model, X, labels, nodes, ways=[Together(alpha=0.3, rounds=1)], splits=2)
     assert found.measure.name == "error rate"
     wrong = found.errors * found.test_rows

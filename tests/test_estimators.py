@@ -27,7 +27,9 @@ from tests.conftest import random_graph
 CITIES = ("Oslo", "Bergen", "Bodø", "Tromsø")
 
 
-@parametrize_with_checks([FedRelaxRegressor(), FedRelaxClassifier(), LinearModel(), SoftmaxModel()])
+@parametrize_with_checks(
+    [FedRelaxRegressor(alpha=0.1), FedRelaxClassifier(alpha=0.1), LinearModel(), SoftmaxModel()]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -61,8 +63,8 @@ def test_fit_leaves_what_is_promised():
 def test_nodes_as_a_column_name():
     X, y, nodes = a_table()
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(city=nodes)
-    by_name = FedRelaxRegressor(graph=CHAIN).fit(frame, y, nodes="city")
-    by_array = FedRelaxRegressor(graph=CHAIN).fit(X, y, nodes=nodes)
+    by_name = FedRelaxRegressor(graph=CHAIN, alpha=0.1).fit(frame, y, nodes="city")
+    by_array = FedRelaxRegressor(graph=CHAIN, alpha=0.1).fit(X, y, nodes=nodes)
     assert by_name.feature_names_in_.tolist() == ["a", "b", "c"]
     assert np.allclose(by_name.predict(frame), by_array.predict(X, nodes=nodes))
     assert np.allclose(by_name.predict(frame, nodes="city"), by_name.predict(frame))
@@ -74,7 +76,7 @@ def test_labels_are_any_hashable():
     graph = Graph.from_edges(
         [(labels[0], labels[1]), (labels[1], labels[2]), (labels[2], labels[3])]
     )
-    model = FedRelaxRegressor(graph=graph).fit(
+    model = FedRelaxRegressor(graph=graph, alpha=0.1).fit(
         X, y, nodes=[label for label in labels for _ in range(15)]
     )
     assert list(model.models_) == labels
@@ -95,8 +97,10 @@ def test_several_outputs():
 def test_models_per_node_by_dict_and_by_function():
     X, y, nodes = a_table()
     table = {city: Ridge(alpha=1.0 + i) for i, city in enumerate(CITIES)}
-    by_dict = FedRelaxRegressor(table, CHAIN).fit(X, y, nodes=nodes)
-    by_function = FedRelaxRegressor(lambda city: table[city], CHAIN).fit(X, y, nodes=nodes)
+    by_dict = FedRelaxRegressor(table, CHAIN, alpha=0.1).fit(X, y, nodes=nodes)
+    by_function = FedRelaxRegressor(lambda city: table[city], CHAIN, alpha=0.1).fit(
+        X, y, nodes=nodes
+    )
     assert [by_dict.models_[c].alpha for c in CITIES] == [1.0, 2.0, 3.0, 4.0]
     assert np.array_equal(by_dict.predict(X, nodes=nodes), by_function.predict(X, nodes=nodes))
 
@@ -107,7 +111,7 @@ def test_a_node_that_is_only_in_the_graph_gets_its_neighbours_mean():
         [("Oslo", "Bergen", 1.0), ("Oslo", "Hamar", 3.0), ("Hamar", "Bergen", 1.0)]
     )
     known = np.isin(nodes, ["Oslo", "Bergen"])
-    model = FedRelaxRegressor(graph=graph).fit(X[known], y[known], nodes=nodes[known])
+    model = FedRelaxRegressor(graph=graph, alpha=0.1).fit(X[known], y[known], nodes=nodes[known])
     rows = X[:4]
     expected = (3 * model.models_["Oslo"].predict(rows) + model.models_["Bergen"].predict(rows)) / 4
     assert model.predict(rows, nodes=["Hamar"] * 4) == pytest.approx(expected)
@@ -170,7 +174,7 @@ def routing():
 
 def test_cross_validation_and_grid_search_with_routed_nodes(routing):
     X, y, nodes = a_table(rows=20)
-    model = FedRelaxRegressor(Ridge(), CHAIN, rounds=3)
+    model = FedRelaxRegressor(Ridge(), CHAIN, rounds=3, alpha=0.1)
     model = (
         model.set_fit_request(nodes=True)
         .set_predict_request(nodes=True)
@@ -209,5 +213,5 @@ def test_a_failing_fit_names_the_node_and_keeps_the_cause(jobs):
     with pytest.raises(
         NodeFitError, match="node 'Bodø': fit of Fussy .*the cat sat on the keyboard"
     ) as e:
-        FedRelaxRegressor(models, CHAIN, n_jobs=jobs).fit(X, y, nodes=nodes)
+        FedRelaxRegressor(models, CHAIN, n_jobs=jobs, alpha=0.1).fit(X, y, nodes=nodes)
     assert e.value.__cause__ is not None

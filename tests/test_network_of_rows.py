@@ -114,7 +114,9 @@ def test_estimators_make_their_models_when_asked():
     fit = FedRelaxRegressor(alpha=0.3).fit(X, y, nodes)
     assert list(fit.models_) == list(dict.fromkeys(nodes.tolist())) and len(fit.models_) == 3
     assert fit.models_["a"] is fit.models_["a"] and "x" not in fit.models_
-    trees = FedRelaxRegressor(DecisionTreeRegressor(max_depth=2), rounds=1).fit(X, y, nodes)
+    trees = FedRelaxRegressor(DecisionTreeRegressor(max_depth=2), rounds=1, alpha=0.1).fit(
+        X, y, nodes
+    )
     assert isinstance(trees.models_["a"], DecisionTreeRegressor)
     assert repr(trees.models_).startswith("{'")
 

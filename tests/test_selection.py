@@ -32,7 +32,7 @@ def choose_alpha(model, X, y, nodes, alphas="auto", **settings):
 
 def test_related_nodes_choose_coupling_and_unrelated_nodes_choose_to_stay_alone():
     alike, apart = related(), related(spread=20.0, rows=12)
-    model = FedRelaxRegressor(LinearRegression(), Graph.complete(range(10)), rounds=10)
+    model = FedRelaxRegressor(LinearRegression(), Graph.complete(range(10)), rounds=10, alpha=0.1)
     assert choose_alpha(model, *alike).alpha > 0
     chosen = choose_alpha(model, *apart)
     assert chosen.alpha == 0 or chosen.rounds == 0
@@ -41,7 +41,7 @@ def test_related_nodes_choose_coupling_and_unrelated_nodes_choose_to_stay_alone(
 def test_every_loss_is_from_models_that_did_not_see_the_row():
     """Recomputed by hand for alpha = 0 with leave-out folds of an ordinary model."""
     X, y, nodes = related(n=3)
-    model = FedRelaxRegressor(Ridge(), rounds=2)
+    model = FedRelaxRegressor(Ridge(), rounds=2, alpha=0.1)
     choice = choose_alpha(model, X, y, nodes, alphas=[0.0, 0.5], folds=2)
     assert choice.losses.shape == (2, 3)
     assert choice.losses[0] == pytest.approx(choice.losses[0, 0])
@@ -58,7 +58,7 @@ def test_every_loss_is_from_models_that_did_not_see_the_row():
 
 def test_the_round_is_chosen_too():
     X, y, nodes = related(rows=10)
-    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), rounds=6)
+    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), rounds=6, alpha=0.1)
     choice = choose_alpha(model, X, y, nodes, alphas=[0.3])
     assert choice.rounds == int(np.argmin(choice.losses[0]))
 
@@ -66,16 +66,18 @@ def test_the_round_is_chosen_too():
 def test_a_node_with_one_row_takes_part():
     X, y, nodes = related(n=4)
     keep = (nodes != 3) | (np.arange(len(nodes)) == 18)
-    choice = choose_alpha(FedRelaxRegressor(Ridge(), rounds=2), X[keep], y[keep], nodes[keep])
+    choice = choose_alpha(
+        FedRelaxRegressor(Ridge(), rounds=2, alpha=0.1), X[keep], y[keep], nodes[keep]
+    )
     assert np.isfinite(choice.losses).all()
 
 
 def test_nodes_with_fewer_rows_than_folds():
     X, y, nodes = related(n=4, rows=2)
-    choice = choose_alpha(FedRelaxRegressor(Ridge(), rounds=2), X, y, nodes, folds=5)
+    choice = choose_alpha(FedRelaxRegressor(Ridge(), rounds=2, alpha=0.1), X, y, nodes, folds=5)
     assert np.isfinite(choice.losses).all()
     with pytest.raises(FedRelaxError, match="every node has a single row"):
-        choose_alpha(FedRelaxRegressor(Ridge()), X[::2], y[::2], nodes[::2])
+        choose_alpha(FedRelaxRegressor(Ridge(), alpha=0.1), X[::2], y[::2], nodes[::2])
 
 
 class Listener(Callback):
@@ -135,7 +137,7 @@ def test_a_second_fit_forgets_the_choice_of_the_first():
 
 def test_bad_folds():
     X, y, nodes = related(n=3)
-    model = FedRelaxRegressor(Ridge(), rounds=1)
+    model = FedRelaxRegressor(Ridge(), rounds=1, alpha=0.1)
     with pytest.raises(FedRelaxError, match="folds=1"):
         choose_alpha(model, X, y, nodes, folds=1)
 
@@ -253,7 +255,7 @@ def test_a_stranger_with_rows_of_its_own_stays_alone_and_the_others_do_not():
     given = FedRelaxRegressor(Ridge(0.1), graph, alpha="auto", alone=[2]).fit(X, y, nodes=nodes)
     assert given.result_.stayed == (2, 5)
     with pytest.raises(FedRelaxError, match="alone: node 77 has no rows"):
-        FedRelaxRegressor(Ridge(), graph, alone=[77]).fit(X, y, nodes=nodes)
+        FedRelaxRegressor(Ridge(), graph, alone=[77], alpha=0.1).fit(X, y, nodes=nodes)
 
 
 def test_dear_models_try_a_wiring_with_the_best_alpha_and_stronger_ones():
@@ -297,27 +299,28 @@ def test_bad_alphas(alpha):
 def test_bad_wirings(wiring):
     X, y, nodes = related(n=3)
     with pytest.raises(FedRelaxError, match="wiring="):
-        FedRelaxRegressor(Ridge(), wiring=wiring).fit(X, y, nodes=nodes)
+        FedRelaxRegressor(Ridge(), wiring=wiring, alpha=0.1).fit(X, y, nodes=nodes)
 
 
 def test_settings_of_the_solver_that_the_estimator_has_are_refused_there():
     X, y, nodes = related(n=3)
     with pytest.raises(FedRelaxError, match="the estimator has its own alpha"):
-        FedRelaxRegressor(solver=FedRelax(alpha=0.7)).fit(X, y, nodes=nodes)
+        FedRelaxRegressor(solver=FedRelax(alpha=0.7), alpha=0.1).fit(X, y, nodes=nodes)
     with pytest.raises(FedRelaxError, match="solver='fast' must be a fedrelax.FedRelax"):
-        FedRelaxRegressor(solver="fast").fit(X, y, nodes=nodes)
+        FedRelaxRegressor(solver="fast", alpha=0.1).fit(X, y, nodes=nodes)
 
 
 @pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
 def test_a_generator_is_drawn_from_once_per_fit(make):
     X, y, nodes = related(n=3)
     fits = [
-        FedRelaxRegressor(Ridge(), random_state=make(3)).fit(X, y, nodes=nodes) for _ in range(2)
+        FedRelaxRegressor(Ridge(), random_state=make(3), alpha=0.1).fit(X, y, nodes=nodes)
+        for _ in range(2)
     ]
     np.testing.assert_array_equal(fits[0].predict(X, nodes), fits[1].predict(X, nodes))
     one, other = make(3), make(3)
-    FedRelaxRegressor(Ridge(), random_state=one).fit(X, y, nodes=nodes)
+    FedRelaxRegressor(Ridge(), random_state=one, alpha=0.1).fit(X, y, nodes=nodes)
     as_seed(other)
     assert as_seed(one) == as_seed(other)
     with pytest.raises(FedRelaxError, match="random_state='x' must be"):
-        FedRelaxRegressor(random_state="x").fit(X, y, nodes=nodes)
+        FedRelaxRegressor(random_state="x", alpha=0.1).fit(X, y, nodes=nodes)

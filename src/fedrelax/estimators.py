@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -20,26 +20,34 @@ from fedrelax.public import draw_public
 from fedrelax.runtime import Callback
 from fedrelax.selection import (
     FOLDS,
+    LEVELS,
+    Candidate,
     Choice,
-    candidates,
+    candidates_for,
     choose,
     choose_whole,
     fold_rows,
     is_open,
 )
-from fedrelax.selection.candidates import Alphas, Wirings, given
+from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
-from fedrelax.solvers.checks import check_alone, check_callbacks, check_number, check_running
+from fedrelax.solvers.checks import (
+    check_alone,
+    check_callbacks,
+    check_flag,
+    check_number,
+    check_running,
+)
 from fedrelax.splits import RowGroups, as_seed, group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.views import Looks
-from fedrelax.wiring import Discover, Wiring
+from fedrelax.wiring import Discover, Wiring, as_wiring
 from fedrelax.wiring.discover import SMALL
 
 PUBLIC_STREAM, FOLD_STREAM = 1, 3
 """Keep the draws of public rows and of folds apart from that of validation rows under one seed."""
 
-OWN = ("alpha", "wiring", "rounds", "n_jobs", "random_state")
+OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
 """Settings of a solver that the estimators have arguments of their own for."""
 
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
@@ -52,10 +60,11 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        estimator: Models | None = None,
+        estimator: Models | None = "auto",
         graph: Graph | None = None,
-        alpha: Alphas = 0.1,
-        wiring: Wirings = "fixed",
+        alpha: Alphas = "auto",
+        level: Levels = "auto",
+        wiring: Wirings = None,
         public: str | AnyArray | Mapping[Label, AnyArray] = "blend",
         public_rows: int = 200,
         rounds: int | None = None,
@@ -63,6 +72,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         validation_share: float = 0.0,
         alone: Sequence[Label] = (),
         solver: FedRelax | None = None,
+        quick: bool = False,
         callbacks: Sequence[Callback] = (),
         n_jobs: int | None = None,
         random_state: Any = 0,
@@ -70,6 +80,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         self.estimator = estimator
         self.graph = graph
         self.alpha = alpha
+        self.level = level
         self.wiring = wiring
         self.public = public
         self.public_rows = public_rows
@@ -78,24 +89,92 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         self.validation_share = validation_share
         self.alone = alone
         self.solver = solver
+        self.quick = quick
         self.callbacks = callbacks
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     # Fit
 
-    def fit(self, X: Any, y: Any, nodes: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, nodes: Any = None, groups: Any = None, times: Any = None) -> Self:
         """Train one model per node.
 
         ``nodes`` is one label per row, or the name of a column of the DataFrame ``X`` (which is
         then not a feature). Without it all rows belong to one node, which learns alone.
+
+        Where something is chosen, rows are held out at random. ``groups``, one value per row, holds out
+        the rows of one value together, at all nodes: days, patients, batches that several nodes have
+        in common. ``times``, one value per row, holds out what comes later.
         """
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
         check_callbacks(self.callbacks)
         check_alone(self.alone)
+        check_flag("quick", self.quick)
         seed = as_seed(self.random_state)
         settings = self.settings(seed)
         check_running(settings)
+        X, y, rows = self._checked(X, y, nodes)
+        apart = one_of(groups, times, len(X))
+        unknown = [label for label in self.alone if label not in rows]
+        if unknown:
+            hint = did_you_mean(unknown[0], rows)
+            raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
+        train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
+        network = self.network_of(X, y, train, held, seed)
+        whole, choice, alone = None, None, tuple(self.alone)
+        solver: Solver = settings
+        finds_all = self.finds_all and WholeNetwork.refusal(network) is None
+        folds: list[Network] = []
+        enough = len(network) > 1 and int(network.own_rows.counts.max()) > 1
+        if enough if finds_all else is_open(self.alpha, self.wirings):
+            rng = np.random.default_rng([seed, FOLD_STREAM])
+            parts = fold_rows(train, self.folds, rng, **apart)
+            folds = [self.network_of(X, y, *part, seed) for part in parts]
+        if finds_all:
+            whole = choose_whole(
+                network,
+                folds,
+                settings,
+                self.wirings,
+                apart=bool(apart),
+                quick=self.quick,
+                seed=seed,
+                tell=self._tell,
+            )
+            choice, solver, network = whole.choice, whole.solver, whole.network(network)
+        elif folds:
+            choice = self.choose(network, folds, settings)
+            solver = choice.settings(settings)
+            alone = tuple(dict.fromkeys((*alone, *choice.alone)))
+        result = solver.solve(network, tuple(self.callbacks)).with_alone(alone)
+        chosen = given(self.alpha, self.wirings, self.level) if choice is None else choice.chosen
+        self.whole_, self.solver_ = whole, solver
+        return self._adopt(result, self._graph_for(list(rows)), choice, chosen)
+
+    def refitted(self, X: Any, y: Any, nodes: Any = None) -> Self:
+        """Return an estimator trained on other rows with the settings that were chosen here.
+
+        As a search does that refits on all rows once its best settings are measured.
+        """
+        check_is_fitted(self, "result_")
+        made: Self = clone(self)
+        X, y, rows = made._checked(X, y, nodes if nodes is not None else self.node_column_)
+        seed = as_seed(self.random_state)
+        train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
+        network = made.network_of(X, y, train, held, seed)
+        whole, solver = self.whole_, self.solver_
+        if whole is not None:
+            whole = whole.again(network)
+            solver, network = whole.solver, whole.network(network)
+        result = solver.solve(network, tuple(self.callbacks)).with_alone(
+            [label for label in self.result_.stayed if label in rows]
+        )
+        made.whole_, made.solver_ = whole, solver
+        chosen = Candidate(self.alpha_, as_wiring(self.wiring_), self.level_)
+        return made._adopt(result, made._graph_for(list(rows)), self.choice_, chosen)
+
+    def _checked(self, X: Any, y: Any, nodes: Any) -> tuple[FloatArray, AnyArray, RowGroups]:
+        """Return checked rows, targets and the row numbers of every node."""
         X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         X, y = validate_data(
             self,
@@ -107,44 +186,35 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
             allow_nd=True,
         )
         y = self._check_target(y)
-        rows = group_rows(self._one_node(len(X)) if nodes is None else nodes, len(X))
-        unknown = [label for label in self.alone if label not in rows]
-        if unknown:
-            hint = did_you_mean(unknown[0], rows)
-            raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
-        train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
-        network = self.network_of(X, y, train, held, seed)
-        choice, alone = None, tuple(self.alone)
-        solver: Solver = settings
-        if self.finds_all and self.alpha == "auto" and WholeNetwork.refusal(network) is None:
-            choice, solver = choose_whole(network)
-            settings = replace(settings, alpha=choice.alpha)
-        elif is_open(self.alpha, self.wiring):
-            parts = fold_rows(train, self.folds, np.random.default_rng([seed, FOLD_STREAM]))
-            folds = [self.network_of(X, y, *part, seed) for part in parts]
-            choice = self.choose(network, folds, settings)
-            solver = settings = choice.settings(settings)
-            alone = tuple(dict.fromkeys((*alone, *choice.alone)))
-        result = solver.solve(network, tuple(self.callbacks)).with_alone(alone)
-        return self._adopt(result, self._graph_for(list(rows)), choice, settings)
+        return X, y, group_rows(self._one_node(len(X)) if nodes is None else nodes, len(X))
+
+    @property
+    def wirings(self) -> Wirings:
+        """The wiring or wirings; by default they are open where alpha is."""
+        if self.wiring is not None:
+            return self.wiring
+        return "auto" if self.alpha == "auto" and not self.quick else "fixed"
 
     @property
     def finds_all(self) -> bool:
         """Whether penalty, coupling, level and curves are to be found, where the network allows it."""
         models = isinstance(self.estimator, str) and self.estimator == "auto"
-        fixed = self.wiring in ("fixed", "auto") and self.rounds is None
-        return models and fixed and self.solver is None
+        fixed = self.wirings in ("fixed", "auto") and self.rounds is None and self.level == "auto"
+        return models and fixed and self.solver is None and self.alpha == "auto"
+
+    def _tell(self, done: int, total: int) -> None:
+        for callback in self.callbacks:
+            callback.choosing(done, total)
 
     def choose(self, network: Network, folds: Sequence[Network], settings: FedRelax) -> Choice:
         """Choose what is open, on folds of the network; callbacks hear how far it is."""
+        tried = candidates_for(network, settings, self.alpha, self.wirings)
+        return choose(folds, settings, tried, levels=self.levels, tell=self._tell)
 
-        def tell(done: int, total: int) -> None:
-            for callback in self.callbacks:
-                callback.choosing(done, total)
-
-        rounds = settings.rounds_for(network)
-        tried = candidates(network, self.alpha, self.wiring, rounds=rounds)
-        return choose(folds, settings, tried, tell=tell)
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The shares of the level that are tried besides 1."""
+        return LEVELS if self.level == "auto" and self.alpha == "auto" and not self.quick else ()
 
     def settings(self, seed: int = 0) -> FedRelax:
         """Return the solver's settings; where alpha or wiring is open, they stand as 0 and fixed."""
@@ -160,11 +230,12 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
                     f"solver={type(solver).__name__}({name}={getattr(solver, name)!r}): the estimator "
                     f"has its own {name}; give it there"
                 )
-        fixed = given(self.alpha, self.wiring)
+        fixed = given(self.alpha, self.wirings, self.level)
         return replace(
             solver,
             alpha=fixed.alpha,
             wiring=fixed.wiring,
+            level=fixed.level,
             rounds=self.rounds,
             n_jobs=self.n_jobs,
             random_state=seed,
@@ -230,7 +301,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
 
     def _graph_for(self, labels: list[Label]) -> Graph:
         if self.graph is None:
-            wiring = self.wiring
+            wiring = self.wirings
             found = wiring in ("auto", "discover") or isinstance(wiring, Discover)
             if found and len(labels) > SMALL:
                 return Graph.from_edges([], labels=labels)
@@ -253,12 +324,13 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
     # Fitted state
 
     def _adopt(
-        self, result: Result, graph: Graph, choice: Choice | None, settings: FedRelax
+        self, result: Result, graph: Graph, choice: Choice | None, chosen: Candidate
     ) -> Self:
         """Take over a result: the one place that sets what ``fit`` has learned."""
         self.result_, self.choice_ = result, choice
         self.whole_graph_, self.graph_ = graph, result.graph
-        self.alpha_, self.wiring_ = float(settings.alpha), settings.wiring or "fixed"
+        self.alpha_, self.wiring_ = float(chosen.alpha), chosen.wiring or "fixed"
+        self.level_ = float(chosen.level)
         self.history_, self.n_rounds_ = result.history, result.n_rounds
         self.models_ = result.models
         return self
@@ -281,7 +353,8 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         if feature_names is not None:
             made.feature_names_in_ = np.asarray(feature_names, dtype=object)
         made.node_column_ = node_column
-        return made._adopt(result, graph, None, FedRelax(alpha=alpha, wiring=wiring))
+        made.whole_, made.solver_ = None, FedRelax(alpha=alpha, wiring=wiring)
+        return made._adopt(result, graph, None, Candidate(alpha, wiring))
 
     # Predict
 
@@ -439,6 +512,29 @@ class FedRelaxClassifier(ClassifierMixin, _FedRelaxEstimator):  # type: ignore[m
         from sklearn.metrics import accuracy_score
 
         return float(accuracy_score(y, self.predict(X, nodes=nodes), sample_weight=sample_weight))
+
+
+def one_of(groups: Any, times: Any, rows: int) -> dict[str, AnyArray]:
+    """Return the one that was given, checked, by its name; else none."""
+    import pandas as pd
+
+    if groups is not None and times is not None:
+        raise FedRelaxError("groups and times are both given; folds can follow one of them")
+    for name, values in (("groups", groups), ("times", times)):
+        if values is None:
+            continue
+        found = np.asarray(values)
+        if found.shape != (rows,):
+            raise FedRelaxError(f"{name} has shape {found.shape}, but X has {rows} rows")
+        missing = pd.isna(found)
+        if missing.any():
+            raise FedRelaxError(
+                f"{name} has a missing value in row {int(np.argmax(missing))}; every row needs one"
+            )
+        if found.dtype.kind == "O":
+            found = found.astype(str)
+        return {name: found}
+    return {}
 
 
 def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:

@@ -51,6 +51,28 @@ def training_mask(
     return train
 
 
+def training_groups(
+    rows: Mapping[Label, AnyArray], groups: AnyArray, share: float, rng: np.random.Generator
+) -> npt.NDArray[np.bool_]:
+    """Return the mask of the training rows: all but a share of the values of ``groups``.
+
+    A node that would be left without a row to train on keeps none for testing either: its rows are
+    for training only if their values are. The mask is of all rows, as long as ``groups``.
+
+    >>> rows = {"a": np.arange(4), "b": np.arange(4, 8)}
+    >>> training_groups(rows, np.tile([1, 2, 3, 4], 2), 0.25, np.random.default_rng(0)).sum().item()
+    6
+    """
+    own = np.concatenate(list(rows.values()))
+    values, codes = np.unique(groups[own], return_inverse=True)
+    count = min(max(round(len(values) * share), 1), len(values) - 1) if share > 0 else 0
+    out = np.zeros(len(values), dtype=bool)
+    out[rng.permutation(len(values))[:count]] = True
+    train = np.ones(len(groups), dtype=bool)
+    train[own[out[codes]]] = False
+    return train
+
+
 def deal(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -> list[Part]:
     """Return, for each fold, the row numbers of every node to train on and those to hold out.
 
@@ -73,6 +95,66 @@ def deal(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -
         if any(map(len, held.values())):
             parts.append((train, held))
     return parts
+
+
+def deal_together(
+    rows: Mapping[Label, AnyArray], groups: AnyArray, folds: int, rng: np.random.Generator
+) -> list[Part]:
+    """Deal whole groups (days, patients): rows of one value are never on both sides, at no node.
+
+    ``groups`` (all rows,) has the value of every row. A node that would be left without a row to
+    train on takes no part in that fold.
+
+    >>> rows = {"a": np.arange(3), "b": np.arange(3, 6)}
+    >>> parts = deal_together(rows, np.array([0, 1, 2, 0, 1, 2]), 3, np.random.default_rng(0))
+    >>> [(len(train["a"]), len(held["b"])) for train, held in parts]
+    [(2, 1), (2, 1), (2, 1)]
+    """
+    own = np.concatenate(list(rows.values()))
+    values, codes = np.unique(groups[own], return_inverse=True)
+    place = rng.permutation(np.arange(len(values)) % folds)[codes]
+    return _parts(rows, own, [place == part for part in range(min(folds, len(values)))])
+
+
+def deal_in_time(rows: Mapping[Label, AnyArray], times: AnyArray, folds: int) -> list[Part]:
+    """Hold out ever later parts of the time, each with all that comes before it to train on.
+
+    >>> rows = {"a": np.arange(4)}
+    >>> [part[1]["a"].tolist() for part in deal_in_time(rows, np.array([3, 0, 1, 2]), 4)]
+    [[2], [3], [0]]
+    """
+    own = np.concatenate(list(rows.values()))
+    values, codes = np.unique(times[own], return_inverse=True)
+    place = (codes * folds) // len(values)
+    found = []
+    for part in range(1, folds):
+        found += _parts(rows, own, [place == part], within=place <= part)
+    return found
+
+
+def _parts(
+    rows: Mapping[Label, AnyArray],
+    own: AnyArray,
+    masks: Iterable[AnyArray],
+    within: AnyArray | None = None,
+) -> list[Part]:
+    """Return the parts of masks over ``own``, all rows; nodes without a row to train on are left out."""
+    ends = np.cumsum([len(index) for index in rows.values()])[:-1]
+    parts = []
+    for mask in masks:
+        kept = ~mask if within is None else within & ~mask
+        train = dict(zip(rows, _split(own, kept, ends), strict=True))
+        held = dict(zip(rows, _split(own, mask, ends), strict=True))
+        present = [label for label in rows if len(train[label])]
+        part = {label: train[label] for label in present}, {label: held[label] for label in present}
+        if any(map(len, part[1].values())):
+            parts.append(part)
+    return parts
+
+
+def _split(own: AnyArray, mask: AnyArray, ends: AnyArray) -> list[AnyArray]:
+    pieces = zip(np.split(own, ends), np.split(mask, ends), strict=True)
+    return [index[chosen] for index, chosen in pieces]
 
 
 def as_seed(random_state: Any) -> int:

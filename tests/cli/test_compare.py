@@ -62,7 +62,7 @@ def test_it_is_the_comparison_of_the_library(run, table):
 
     def estimator(train):
         scale = X[train].std(axis=0).tolist()
-        return FedRelaxRegressor(LinearModel(scale=scale), rounds=3)
+        return FedRelaxRegressor(LinearModel(scale=scale), rounds=3, alpha=0.1)
 
     same = compare_ways(estimator, X, y, nodes, ways=[Alone(), Pooled()], splits=2, seed=5)
     for line in answer["ways"]:
@@ -220,7 +220,7 @@ def test_fedrelax_has_the_rounds_and_wirings_of_the_tables_own_models_and_graph(
     network = Network(graph, public=np.zeros((3, 1)))
     for i in range(3):
         network.add(i, np.ones((3, 1)), np.ones(3), clone(kind))
-    estimator = FedRelaxRegressor(kind, graph, wiring=config.wiring)
+    estimator = FedRelaxRegressor(kind, graph, wiring=config.wiring, alpha=0.1)
     together = next(way for way in ways_of(config, estimator) if way.name == "together")
     assert together.solver.rounds_for(network) == rounds
     tried = candidates(network, together.alpha, together.wiring, rounds=rounds)

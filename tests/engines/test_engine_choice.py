@@ -134,17 +134,17 @@ def test_estimators_take_the_linear_engine_on_their_own():
 def test_estimators_take_the_general_path_for_other_models_and_say_so_when_forced():
     X, y, nodes = rows_of()
     models = {0: Ridge(), 1: DecisionTreeRegressor(), 2: Ridge(), 3: LinearRegression()}
-    fit = FedRelaxRegressor(models, rounds=2).fit(X, y, nodes)
+    fit = FedRelaxRegressor(models, rounds=2, alpha=0.1).fit(X, y, nodes)
     assert fit.result_.engine == "sites"
     with pytest.raises(FedRelaxError, match="node 1: DecisionTreeRegressor"):
-        FedRelaxRegressor(models, solver=FedRelax(engine="linear")).fit(X, y, nodes)
+        FedRelaxRegressor(models, solver=FedRelax(engine="linear"), alpha=0.1).fit(X, y, nodes)
     with pytest.raises(
         FedRelaxError, match="engine='fast' must be one of auto, linear, softmax, sites"
     ):
-        FedRelaxRegressor(solver=FedRelax(engine="fast")).fit(X, y, nodes)
+        FedRelaxRegressor(solver=FedRelax(engine="fast"), alpha=0.1).fit(X, y, nodes)
     labels = np.where(y > 0, "up", "down")
     with pytest.raises(FedRelaxError, match="the task is classification"):
-        FedRelaxClassifier(solver=FedRelax(engine="linear")).fit(X, labels, nodes)
+        FedRelaxClassifier(solver=FedRelax(engine="linear"), alpha=0.1).fit(X, labels, nodes)
 
 
 def test_classification_is_refused_by_gradient_steps():

@@ -66,7 +66,7 @@ def test_a_run_in_python_is_shown_to_its_end_and_leaves_no_thread():
     with view:
         reader = Reader(said)
         model = FedRelaxRegressor(
-            Ridge(), rounds=3, solver=FedRelax(tol=0), callbacks=[view, reader]
+            Ridge(), rounds=3, solver=FedRelax(tol=0), callbacks=[view, reader], alpha=0.1
         )
         model.fit(X, y, nodes=nodes)
     reader.thread.join(60)
@@ -87,7 +87,7 @@ def test_a_run_in_python_is_shown_to_its_end_and_leaves_no_thread():
 def test_without_a_with_block_the_page_ends_with_the_run():
     X, y, nodes = rows()
     view = LiveView(say=lambda text: None)
-    model = FedRelaxRegressor(Ridge(), rounds=2, callbacks=[view]).fit(X, y, nodes=nodes)
+    model = FedRelaxRegressor(Ridge(), rounds=2, callbacks=[view], alpha=0.1).fit(X, y, nodes=nodes)
     assert live_threads() == []
     model.fit(X, y, nodes=nodes)  # and it can be used again
     assert live_threads() == [] and model.result_.reason != "stopped by a callback"

@@ -181,7 +181,9 @@ def test_the_estimators_take_boosted_models_and_choose_alpha():
     fitted = FedRelaxRegressor(model, alpha="auto", rounds=1, public_rows=20)
     assert np.isfinite(fitted.fit(X, X[:, 0], nodes=nodes).predict(X, nodes)).all()
     labels = np.where(X[:, 0] > 0, "up", "down")
-    coins = FedRelaxClassifier(lightgbm.LGBMClassifier(verbosity=-1, min_child_samples=2), rounds=1)
+    coins = FedRelaxClassifier(
+        lightgbm.LGBMClassifier(verbosity=-1, min_child_samples=2), rounds=1, alpha=0.1
+    )
     assert coins.fit(X, labels, nodes=nodes).score(X, labels, nodes) > 0.9
 
 

@@ -196,7 +196,7 @@ def test_the_estimators_take_keras_models():
     assert fitted.fit(X, X[:, 0], nodes=nodes).predict(X, nodes).shape == (20,)
     labels = np.where(X[:, 0] > 0, "up", "down")
     model = KerasModel(linear(2, "categorical_crossentropy", "softmax"), epochs=30)
-    coins = FedRelaxClassifier(model, rounds=1).fit(X, labels, nodes=nodes)
+    coins = FedRelaxClassifier(model, rounds=1, alpha=0.1).fit(X, labels, nodes=nodes)
     assert coins.score(X, labels, nodes) > 0.8
 
 

@@ -61,7 +61,7 @@ def test_a_whole_run_is_the_same_without_copies(monkeypatch):
     rng = np.random.default_rng(3)
     X, nodes = rng.normal(size=(240, 3)), np.arange(240) % 3
     y = (X @ rng.normal(size=(3, 25)) + rng.gumbel(size=(240, 25))).argmax(axis=1)
-    model = FedRelaxClassifier(rounds=2, solver=FedRelax(tol=0.0), public_rows=40)
+    model = FedRelaxClassifier(rounds=2, solver=FedRelax(tol=0.0), public_rows=40, alpha=0.1)
     copied = model.fit(X, y, nodes).predict_proba(X, nodes)
     monkeypatch.setattr(many_classes, "MANY_NUMBERS", 0)
     assert model.fit(X, y, nodes).predict_proba(X, nodes) == pytest.approx(copied, abs=1e-8)

@@ -277,7 +277,9 @@ def test_estimators_take_images_and_choose_alpha_for_nets(rng, alpha, wiring):
 
 def test_a_bare_module_is_a_model(rng):
     X, nodes = rng.normal(size=(30, 3)), np.repeat(list("abc"), 10)
-    model = FedRelaxClassifier(nn.Linear(3, 2), rounds=2).fit(X, X[:, 0] > 0, nodes=nodes)
+    model = FedRelaxClassifier(nn.Linear(3, 2), rounds=2, alpha=0.1).fit(
+        X, X[:, 0] > 0, nodes=nodes
+    )
     assert isinstance(model.models_["a"], TorchModel)
     assert model.score(X, X[:, 0] > 0, nodes=nodes) > 0.6
 
@@ -287,10 +289,10 @@ def test_the_ready_nets_learn_raw_tables(rng, make):
     X = rng.normal(size=(60, 3)) * [1, 100, 1e4] + [0, 50, -1e5]
     y = 1e3 * (X[:, 0] + X[:, 1] / 100) + 1e5
     nodes = np.repeat(list("abc"), 20)
-    model = FedRelaxRegressor(make(False), rounds=3).fit(X, y, nodes=nodes)
+    model = FedRelaxRegressor(make(False), rounds=3, alpha=0.1).fit(X, y, nodes=nodes)
     assert model.score(X, y, nodes=nodes) > 0.9
     kind = y > np.median(y)
-    judge = FedRelaxClassifier(make(True), rounds=3).fit(X, kind, nodes=nodes)
+    judge = FedRelaxClassifier(make(True), rounds=3, alpha=0.1).fit(X, kind, nodes=nodes)
     assert judge.score(X, kind, nodes=nodes) > 0.9
 
 

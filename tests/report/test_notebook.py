@@ -105,7 +105,7 @@ def test_the_summary_says_what_came_out():
 
 
 def test_before_the_fit_and_as_text_it_is_scikit_learns():
-    assert 'class="fedrelax"' not in FedRelaxRegressor()._repr_mimebundle_()["text/html"]
+    assert 'class="fedrelax"' not in FedRelaxRegressor(alpha=0.1)._repr_mimebundle_()["text/html"]
     model = fitted(["a", "b", "c", "d", "e"])
     with config_context(display="text"):
         assert set(model._repr_mimebundle_()) == {"text/plain"}

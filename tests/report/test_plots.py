@@ -185,7 +185,7 @@ def test_the_path_marks_what_was_chosen():
 
 def test_classes_are_in_percent_and_nats():
     X, y, nodes = rows()
-    model = FedRelaxClassifier(graph=Graph.complete(LABELS), rounds=1)
+    model = FedRelaxClassifier(graph=Graph.complete(LABELS), rounds=1, alpha=0.1)
     model.fit(X, np.where(y > 0, "up", "down"), nodes=nodes)
     labelled = (X, np.where(y > 0, "up", "down"), nodes)
     ax = model.plot.gains(evaluate(model, labelled, labelled))
@@ -215,7 +215,7 @@ def test_what_is_missing_is_said_in_a_sentence(call, words):
 
 
 def test_an_estimator_that_is_not_fitted_has_no_pictures():
-    model = FedRelaxRegressor()
+    model = FedRelaxRegressor(alpha=0.1)
     with pytest.raises(NotFittedError):
         model.plot.graph()
     assert not hasattr(model, "plot")

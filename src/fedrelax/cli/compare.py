@@ -93,15 +93,15 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     [bold]Example:[/bold] fedrelax compare weather.csv --node station --target temp
     --graph knn:lat,lon:5 --splits 10
     """
-    from fedrelax.cli.inputs import effective, read_source, split_rows
+    from fedrelax.cli.inputs import effective, read_source
     from fedrelax.storage.places import check_directory
 
     if config.out is not None:
         check_directory(config.out, config.overwrite, "comparison")
     check_ways(config)
     source = read_source(config, talk.note)
-    train = split_rows(source.table.nodes, config.test_share, config.seed, talk.note)
-    _warn_of_rough_intervals(int((~train).sum()), int(train.sum()), talk)
+    train, test = source.splitting.masks(source.table.nodes, talk.note)
+    _warn_of_rough_intervals(int(test.sum()), int(train.sum()), talk)
     found = measure(config, source, talk)
     settings = effective(config, source.table.task, source.table.feature_names)
     if config.out is not None:
@@ -160,6 +160,7 @@ def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
                 ways=ways,
                 splits=config.splits,
                 test_share=config.test_share,
+                groups=source.splitting.values,
                 seed=config.seed,
                 n_jobs=config.jobs,
                 progress=show,

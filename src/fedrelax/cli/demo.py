@@ -58,6 +58,7 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
         jobs=jobs,
         out=out,
         overwrite=True,
+        keep_test_out=True,
     )
     alphas = [strength / degree for strength in STRENGTHS]
     outcome = train(inputs, config, talk, alpha=alphas, folds=FOLDS)
@@ -86,6 +87,7 @@ def digits_inputs() -> Any:
     from sklearn.decomposition import PCA
 
     from fedrelax.cli.inputs import Inputs, set_scale
+    from fedrelax.cli.splitting import Splitting
     from fedrelax.datasets import digits_by_writer, labelled_split
     from fedrelax.graph import Graph
     from fedrelax.models.names import model_by_name
@@ -106,12 +108,14 @@ def digits_inputs() -> Any:
         y=digits.y[own],
         nodes=nodes,
         train=train,
+        test=~train,
         task="classification",
         feature_names=tuple(f"component {k + 1}" for k in range(COMPONENTS)),
         graph=Graph.complete(writers),
         model_names=names,
         models=models,
         public=components.transform(digits.X[public]),
+        splitting=Splitting(share=0.0, seed=0),
     )
 
 

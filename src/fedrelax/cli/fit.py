@@ -13,7 +13,7 @@ import typer
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
-from fedrelax.cli.options import OUTPUT, Flag
+from fedrelax.cli.options import DATA, OUTPUT, Flag
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.errors import listing
 
@@ -34,6 +34,24 @@ class FitConfig(LearningConfig):
             saved=False,
         ),
     ]
+    test_from: Annotated[
+        str | None,
+        Flag(
+            DATA,
+            "Test on all rows from this time on, by the column of --split-by or the only one of dates.",
+            metavar="DATE",
+        ),
+    ] = None
+    keep_test_out: Annotated[
+        bool,
+        Flag(
+            OUTPUT,
+            "Save the models that were measured. Default: once they are measured, the models are "
+            "trained on all rows with the same settings.",
+            spelling="--keep-test-out",
+            before="jobs",
+        ),
+    ] = False
     live: Annotated[
         bool,
         Flag(
@@ -51,8 +69,8 @@ def fit(config: FitConfig, talk: Talk) -> None:
     """Train one model per node and say whether learning together helped.
 
     A share of each node's rows is kept for testing. On it, three ways are compared: each node
-    alone, one pooled model, and together over the graph. The models that are measured are the
-    ones that are saved.
+    alone, one pooled model, and together over the graph. What is saved is then trained on all
+    rows, with the settings that were measured.
 
     [bold]Example:[/bold] fedrelax fit weather.csv --node station --target temp
     --graph knn:lat,lon:5 --model-for Helsinki=forest --out result
@@ -103,9 +121,11 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
     talk.plain(how_it_went(outcome))
     if (out / REPORT).exists():
         talk.plain(f"Look at {out / REPORT}: one file, to open in a browser and to send on.")
-    trained = "the ones measured, trained on the training rows"
+    trained = "trained on all rows, with the settings that were measured"
     if outcome.evaluation is None:
         trained = "trained on all rows"
+    elif not outcome.on_all_rows:
+        trained = "the ones measured, trained on the training rows"
     talk.plain(f"Saved in {out}: {len(result.local_models)} models ({trained}) and")
     picture = ", result.png" if (out / "result.png").exists() else ""
     talk.plain(f"  metrics.json, nodes.csv, edges.csv, history.csv, config.toml{picture}")

@@ -12,15 +12,15 @@ import numpy as np
 
 from fedrelax.cli.graphs import GraphSpec, coordinate_columns, make_graph, parse_graph
 from fedrelax.cli.settings import LearningConfig
+from fedrelax.cli.splitting import NONE, Splitting, splitting_of
 from fedrelax.datasets import Table, prepare_table, read_table
 from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
 from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.models import LinearModel, SoftmaxModel
-from fedrelax.models.names import DEFAULTS, model_by_name
+from fedrelax.models.names import model_by_name
 from fedrelax.public import DRAWS
-from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 from fedrelax.storage.formats import check_savable
 from fedrelax.storage.labels import by_text, check_labels, find_label
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -34,6 +34,7 @@ class Inputs:
     y: AnyArray
     nodes: AnyArray
     train: AnyArray
+    test: AnyArray
     task: str
     feature_names: tuple[str, ...]
     graph: Graph | None
@@ -41,6 +42,7 @@ class Inputs:
     model_names: dict[Label, str]
     models: dict[Label, Any]
     public: str | FloatArray
+    splitting: Splitting
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +55,10 @@ class Source:
     table: Table
     model_names: dict[Label, str]
     public: str | FloatArray
+    splitting: Splitting
     note: Callable[[str], None]
 
-    def inputs(self, train: AnyArray) -> Inputs:
+    def inputs(self, train: AnyArray, test: AnyArray | None = None) -> Inputs:
         """Return the inputs of a split: graph and models see nothing but its training rows."""
         table, names = self.table, self.model_names
         graph = make_graph(self.spec, self.frame, table, train, self.note)
@@ -67,19 +70,21 @@ class Source:
             y=table.y,
             nodes=table.nodes,
             train=train,
+            test=~train if test is None else test,
             task=table.task,
             feature_names=table.feature_names,
             graph=graph,
             model_names=names,
             models={label: made[name] for label, name in names.items()},
             public=self.public,
+            splitting=self.splitting,
         )
 
 
 def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
     """Read and check the table, the names of the models and the public rows."""
     spec = parse_graph(config.graph)
-    for name in {config.model or "ridge", *config.model_for.values()}:
+    for name in {config.model, *config.model_for.values()}:
         if ":" in name:
             look_here_for_modules()
         else:  # a mistyped name need not wait for the table
@@ -94,7 +99,7 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
         features=features,
         task=config.task,
         drop_missing=config.drop_missing,
-        exclude=[] if features else places,
+        exclude=[] if features else [*places, *_split_column(config, frame)],
     )
     for text in table.notes:
         note(text)
@@ -111,6 +116,7 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
         table=table,
         model_names=model_names(config, table),
         public=public_rows(config.public, table.feature_names),
+        splitting=splitting_of(config, frame, table, note),
         note=note,
     )
 
@@ -118,9 +124,7 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
 def read_inputs(config: LearningConfig, note: Callable[[str], None]) -> Inputs:
     """Read and check the table, the graph, the models and the public rows of one split."""
     source = read_source(config, note)
-    otherwise = ", or give --test-share 0 to train on everything"
-    train = split_rows(source.table.nodes, config.test_share, config.seed, note, otherwise)
-    inputs = source.inputs(train)
+    inputs = source.inputs(*source.splitting.masks(source.table.nodes, note))
     for label in {name: label for label, name in inputs.model_names.items()}.values():
         check_savable(label, inputs.models[label])  # what cannot be saved should not be trained
     return inputs
@@ -132,7 +136,6 @@ def effective(config: LearningConfig, task: str, features: Sequence[str]) -> dic
     return config.to_file(
         features=list(features),
         task=task,
-        model=config.model or DEFAULTS[task],
         graph=str(parse_graph(config.graph)),
         public=config.public if drawn else str(Path(config.public).absolute()),
     )
@@ -162,35 +165,17 @@ def feature_columns(texts: Sequence[str], frame: Any) -> list[Any]:
     return found
 
 
-def split_rows(
-    nodes: AnyArray,
-    share: float,
-    seed: int,
-    note: Callable[[str], None],
-    otherwise: str = "",
-) -> AnyArray:
-    """Return the mask of the training rows: all but a share of every node's."""
-    rows = group_rows(nodes, len(nodes))
-    train = training_mask(rows, share, np.random.default_rng([seed, TEST_STREAM]))
-    untested = [label for label, index in rows.items() if train[index].all()]
-    if share > 0 and train.all():
-        raise FedRelaxError(
-            f"--test-share {share:g} leaves no test row at any node, as all have too few rows; "
-            f"raise it{otherwise}"
-        )
-    if share > 0 and untested:
-        count = "1 node has" if len(untested) == 1 else f"{len(untested)} nodes have"
-        note(
-            f"{count} too few rows for --test-share {share:g}: all of them train, and there is no "
-            f"test error for {listing(untested, most=3)}."
-        )
-    return train
+def _split_column(config: LearningConfig, frame: Any) -> list[Any]:
+    """Return the column that says what belongs together: it is no feature unless it is named as one."""
+    if config.split_by is None or (config.split_by == NONE and NONE not in frame.columns):
+        return []
+    return [find_column(frame, config.split_by)]
 
 
 def model_names(config: LearningConfig, table: Table) -> dict[Label, str]:
     """Return the name of every node's model."""
     labels = list(dict.fromkeys(table.nodes.tolist()))
-    names = dict.fromkeys(labels, config.model or DEFAULTS[table.task])
+    names = dict.fromkeys(labels, config.model)
     known = by_text(labels)
     for text, name in config.model_for.items():
         label = find_label(text, known)

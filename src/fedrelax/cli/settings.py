@@ -33,12 +33,12 @@ def pairs_of(value: Any) -> Any:
     return found
 
 
-def known_wiring(value: str) -> str:
+def known_wiring(value: str | None) -> str | None:
     """Refuse a name that no wiring has."""
     from fedrelax.wiring import WIRINGS
 
     known = ("fixed", *WIRINGS, "auto")
-    if value not in known:
+    if value is not None and value not in known:
         raise ValueError(f"{value!r} is not one of {', '.join(known)}{did_you_mean(value, known)}")
     return value
 
@@ -51,6 +51,7 @@ def not_zero(value: int) -> int:
 
 
 Alpha = Literal["auto"] | Annotated[float, Check(ge=0, allow_inf_nan=False)]
+Level = Literal["auto"] | Annotated[float, Check(ge=0, le=1)]
 Rounds = Annotated[int | None, Check(ge=0)]
 
 
@@ -128,16 +129,15 @@ class LearningConfig:
         ),
     ] = "complete"
     model: Annotated[
-        str | None,
+        str,
         Flag(
             MODELS,
-            "auto (ridge or logistic, with curves, all settings found from the rows), ridge, linear, "
-            "logistic, tree, forest, boosting, mlp, svm, knn; with an extra: "
+            "auto (found from the rows, with all settings: linear, curves, or trees where they do "
+            "better), ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an extra: "
             "torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or package.module:name "
-            "of a class, or of a function that returns a model. Default: ridge for numbers, logistic "
-            "for classes.",
+            "of a class, or of a function that returns a model. Default: auto.",
         ),
-    ] = None
+    ] = "auto"
     model_for: Annotated[
         dict[str, str],
         Check(before=pairs_of),
@@ -152,6 +152,15 @@ class LearningConfig:
             argument="alpha",
         ),
     ] = "auto"
+    level: Annotated[
+        Level,
+        Flag(
+            LEARNING,
+            "Share of the pull that also holds for the level, from 0 (nodes learn from each other "
+            "only the shape) to 1 (as in the paper). Default: auto, chosen with alpha.",
+            argument="level",
+        ),
+    ] = "auto"
     rounds: Annotated[
         Rounds,
         Flag(
@@ -161,16 +170,26 @@ class LearningConfig:
         ),
     ] = None
     wiring: Annotated[
-        str,
+        str | None,
         Check(after=known_wiring),
         Flag(
             LEARNING,
             "fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
             "discover finds neighbours where no graph is given; reweight lets those who disagree "
-            "count for less; auto chooses on the training rows. Default: fixed.",
+            "count for less; auto chooses on the training rows. Default: auto, and fixed where alpha "
+            "is given.",
             argument="wiring",
         ),
-    ] = "fixed"
+    ] = None
+    quick: Annotated[
+        bool,
+        Flag(
+            LEARNING,
+            "Try less where something is chosen: no wiring, no curves, no other kinds of models.",
+            spelling="--quick",
+            argument="quick",
+        ),
+    ] = False
     public: Annotated[
         str,
         Flag(
@@ -193,6 +212,15 @@ class LearningConfig:
             "and measures nothing.",
         ),
     ] = 0.2
+    split_by: Annotated[
+        str | None,
+        Flag(
+            DATA,
+            "Column whose values are held out whole, at all nodes: days, patients, batches. Default: "
+            "dates that nodes have in common, else none, which holds out rows at random.",
+            metavar="COLUMN",
+        ),
+    ] = None
     overwrite: Annotated[
         bool,
         Flag(

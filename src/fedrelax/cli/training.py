@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +20,14 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation, evaluate
 from fedrelax.live import LiveView
 from fedrelax.live.callback import STOPPED as STOPPED_LIVE
-from fedrelax.models.names import short_name
+from fedrelax.models.names import kind_name, short_name
 from fedrelax.report import ReportData, report_data
 from fedrelax.report.page import REPORT, write_report
 from fedrelax.solvers import Result
 from fedrelax.storage import save_result
 from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
+from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
 
 
@@ -36,6 +37,8 @@ class Outcome:
 
     fitted: Fitted
     evaluation: Evaluation | None = None
+    on_all_rows: bool = True
+    """Whether the models were trained on all rows, after those that were measured."""
 
     @property
     def data(self) -> ReportData:
@@ -81,22 +84,45 @@ def train(
         callbacks = (watch,) if view is None else (watch, view)
         estimator.set_params(callbacks=callbacks, **more)
         with watch.catching_ctrl_c():
-            fitted: Fitted = estimator.fit(*rows[:2], nodes=rows[2])
+            folds = inputs.splitting.folds(own)
+            fitted: Fitted = estimator.fit(*rows[:2], nodes=rows[2], **folds)
     outcome = Outcome(fitted.set_params(callbacks=()))
     if outcome.interrupted:
         reason = fitted.result_.reason
         talk.note(f"{reason} after round {fitted.n_rounds_}; its models are kept.")
     if view is not None:
         view.tell("The rounds are done; measuring and saving.", 1, 1)
-    return outcome if own.all() else Outcome(fitted, _measure(fitted, rows, inputs))
+    if own.all():
+        return outcome
+    measured = _measure(fitted, rows, inputs)
+    if config.keep_test_out or outcome.interrupted:
+        return Outcome(fitted, measured, on_all_rows=False)
+    with talk.progress() as progress:
+        watch = Watch(progress)
+        with watch.catching_ctrl_c():
+            fitted.set_params(callbacks=(watch,))
+            final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
+    return Outcome(final.set_params(callbacks=()), measured)
 
 
 def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Evaluation:
-    test = ~inputs.train
+    test = inputs.test
     held = (inputs.X[test], inputs.y[test], inputs.nodes[test])
     found = evaluate(fitted, rows, held)
-    names = [short_name(inputs.model_names[label]) for label in found.nodes["node"]]
-    return replace(found, nodes=found.nodes.assign(model=names))
+    return replace(
+        found, nodes=found.nodes.assign(model=_kinds(inputs, fitted, found.nodes["node"]))
+    )
+
+
+def _kinds(inputs: Inputs, fitted: Fitted, labels: Iterable[Label]) -> list[str]:
+    """Return what tables call the nodes' models: as they were named, or what "auto" has found."""
+    models, names = fitted.models_, inputs.model_names
+    return [
+        kind_name(models[label])
+        if names[label] == "auto" and fitted.whole_ is not None
+        else short_name(names[label])
+        for label in labels
+    ]
 
 
 def save(
@@ -121,7 +147,7 @@ def save(
         save_result(
             where,
             outcome.fitted,
-            nodes=None if outcome.evaluation is not None else _lines(inputs),
+            nodes=None if outcome.evaluation is not None else _lines(inputs, outcome.fitted),
             metrics=metrics,
             evaluation=outcome.evaluation,
             config=settings,
@@ -159,9 +185,12 @@ def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
         "nodes": len(result.local_models),
         "edges": outcome.fitted.whole_graph_.n_edges,
         "training_rows": int(inputs.train.sum()),
+        "split_by": inputs.splitting.column,
+        "saved_models_trained_on": "all rows" if outcome.on_all_rows else "training rows",
         "features": list(inputs.feature_names),
         "alpha": outcome.fitted.alpha_,
         "alpha_was_chosen": choice is not None,
+        "level": outcome.fitted.level_,
         "wiring": wiring_name(outcome.fitted.wiring_),
         **_kept(result),
         "stayed_alone": list(result.stayed),
@@ -179,13 +208,13 @@ def _kept(result: Result) -> dict[str, Any]:
     return {"kept_edges": result.kept.n_edges, "clusters": sizes}
 
 
-def _lines(inputs: Inputs) -> Any:
+def _lines(inputs: Inputs, fitted: Fitted) -> Any:
     """Return the lines of ``nodes.csv`` where nothing was measured."""
     import pandas as pd
 
     labels = list(inputs.model_names)
     rows = [int((inputs.nodes == label).sum()) for label in labels]
-    kinds = [short_name(name) for name in inputs.model_names.values()]
+    kinds = _kinds(inputs, fitted, labels)
     return pd.DataFrame({"node": labels, "model": kinds, "rows": rows})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -111,7 +112,9 @@ class Comparison:
 
         frame = pd.DataFrame({"node": list(self.nodes)})
         frame["rows"], frame["test_rows"] = self.rows.T
-        means = self.node_errors.mean(axis=0)
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # nodes without test rows
+            means = np.nanmean(self.node_errors, axis=0)
         for number, way in enumerate(self.ways):
             frame[way] = means[number]
         return frame

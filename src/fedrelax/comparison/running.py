@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +13,11 @@ from fedrelax.comparison.outcome import Comparison
 from fedrelax.comparison.together import Together
 from fedrelax.comparison.ways import usual_ways, with_the_needed
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor, one_of
 from fedrelax.evaluation import Measure, errors_of, get_measure
 from fedrelax.selection import FOLDS, fold_rows
 from fedrelax.solvers.checks import check_count, check_number
-from fedrelax.splits import TEST_STREAM, group_rows, training_mask
+from fedrelax.splits import TEST_STREAM, RowGroups, group_rows, training_groups, training_mask
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 FEWEST_SPLITS = 2
@@ -38,6 +38,7 @@ def compare_ways(
     test_share: float = 0.2,
     folds: int = FOLDS,
     measure: str | Measure | None = None,
+    groups: Any = None,
     seed: int = 0,
     n_jobs: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
@@ -53,7 +54,8 @@ def compare_ways(
     training rows, if the graph or the models are made from rows. ``ways`` defaults to
     ``usual_ways``; alone and together always take part, as the advice is about them. Ways that do
     not suit the network are left out, with the reason in ``refused``. ``measure`` is that of
-    ``fedrelax.evaluation.evaluate``.
+    ``fedrelax.evaluation.evaluate``. With ``groups``, one value per row (days, patients), splits and
+    folds hold out whole values, at all nodes; a node whose rows all have one value takes no part.
 
     ``progress`` hears how much is done, out of how much, and what is next. A KeyboardInterrupt
     after two splits ends the run with the splits that are whole.
@@ -69,12 +71,20 @@ def compare_ways(
     check_count("folds", folds, least=2)
     check_number("test_share", test_share, least=0.0, below=1.0)
     rows = group_rows(nodes, len(X))
-    masks = _draw_splits(rows, splits, test_share, seed)
-    table = _Table(estimator, np.asarray(X), np.asarray(y), rows, folds, seed)
+    values = one_of(groups, None, len(X)).get("groups")
+    if values is not None:
+        rows = RowGroups.of({i: own for i, own in rows.items() if len(np.unique(values[own])) > 1})
+    masks = _draw_splits(rows, splits, test_share, seed, values)
+    table = _Table(estimator, np.asarray(X), np.asarray(y), rows, folds, seed, values)
     first = table.estimator_for(masks[0])
     given = usual_ways(first) if ways is None else ways
     asked = with_the_needed(given, (Alone(), Together.of(first)))
-    network = first.network_of(table.X, table.y, table.part(masks[0]), {}, seed)
+    asked = [
+        replace(way, apart=values is not None) if isinstance(way, Together) else way
+        for way in asked
+    ]
+    there = {label: index for label, index in table.part(masks[0]).items() if len(index)}
+    network = first.network_of(table.X, table.y, there, {}, seed)
     counted = get_measure(measure, network.kind)
     reasons = {way.name: way.too_large(network) or way.refusal(network) for way in asked}
     kept = [way for way in asked if reasons[way.name] is None]
@@ -124,6 +134,7 @@ class _Table:
     rows: RowsByNode
     folds: int
     seed: int
+    groups: AnyArray | None
 
     def part(self, mask: AnyArray) -> dict[Label, AnyArray]:
         """Return the row numbers of every node within the mask."""
@@ -144,10 +155,14 @@ class _Table:
     ) -> list[Measured]:
         """Let every way choose, train and predict the test rows of one split."""
         train, test = self.part(mask), self.part(~mask)
+        if self.groups is not None:  # a node may have no row outside the values held out
+            train = {label: index for label, index in train.items() if len(index)}
+            test = {label: test[label] for label in train}
         seed = self.seed + number  # each split draws public rows and folds of its own
         estimator = self.estimator_for(mask)
         network = estimator.network_of(self.X, self.y, train, {}, seed)
-        parts = fold_rows(train, self.folds, np.random.default_rng([seed, FOLD_STREAM]))
+        rng = np.random.default_rng([seed, FOLD_STREAM])
+        parts = fold_rows(train, self.folds, rng, self.groups)
         folds = [estimator.network_of(self.X, self.y, *part, seed) for part in parts]
         found = []
         for finished, way in enumerate(ways):
@@ -155,18 +170,28 @@ class _Table:
             chosen = way.choose(network, folds, seed=seed, n_jobs=n_jobs)
             models = chosen.run(network, seed=seed, n_jobs=n_jobs).models
             total, by_node = errors_of(measure, network.task, models, self.X, self.y, test)
-            found.append(Measured(total, list(by_node.values()), chosen.settings()))
+            errors = [by_node.get(label, np.nan) for label in self.rows]
+            found.append(Measured(total, errors, chosen.settings()))
         tell(len(ways), "done")
         return found
 
 
-def _draw_splits(rows: RowsByNode, splits: int, share: float, seed: int) -> list[AnyArray]:
+def _draw_splits(
+    rows: RowsByNode,
+    splits: int,
+    share: float,
+    seed: int,
+    groups: AnyArray | None = None,
+) -> list[AnyArray]:
     """Return the masks of the training rows, checked before any work is done.
 
     The first split is the one that ``fedrelax fit`` draws with the same seed.
     """
     rng = np.random.default_rng([seed, TEST_STREAM])
-    masks: list[AnyArray] = [training_mask(rows, share, rng) for _ in range(splits)]
+    if groups is None:
+        masks: list[AnyArray] = [training_mask(rows, share, rng) for _ in range(splits)]
+    else:
+        masks = [training_groups(rows, groups, share, rng) for _ in range(splits)]
     if masks[0].all():
         raise FedRelaxError(
             f"test_share={share:g} leaves no test row at any node, as all have too few rows; raise it"

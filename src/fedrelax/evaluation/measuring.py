@@ -62,18 +62,16 @@ def evaluate(
         raise FedRelaxError(
             f"node {strange[0]!r} has test rows and no training rows; leave its rows out"
         )
-    ways = {
-        ALONE: result.alone,
-        POOLED: Pooled().run(fitted.network_of(X, y, rows, {})).models,
+    ways: dict[str, Mapping[Label, LocalModel]] = {
+        **_apart_and_pooled(fitted, X, y, rows),
         TOGETHER: result.local_models,
     }
     measured = {
         way: errors_of(found, task, models, X_test, y_test, held) for way, models in ways.items()
     }
-    templates = fitted.models_for(list(rows))
     lines = {
         "node": list(rows),
-        "model": [adapt(templates[label], task).name for label in rows],
+        "model": [result.local_models[label].name for label in rows],
         "rows": [len(index) for index in rows.values()],
         "test_rows": [len(held.get(label, ())) for label in rows],
     }
@@ -81,3 +79,22 @@ def evaluate(
         lines[way] = [by_node.get(label, np.nan) for label in rows]
     errors = {way: total for way, (total, _) in measured.items()}
     return Evaluation.of(found, pd.DataFrame(lines), errors)
+
+
+def _apart_and_pooled(
+    fitted: FedRelaxRegressor | FedRelaxClassifier,
+    X: FloatArray,
+    y: AnyArray,
+    rows: Mapping[Label, AnyArray],
+) -> dict[str, Mapping[Label, LocalModel]]:
+    """Return each node alone and pooled: of their own kind, with the penalties that suit each way."""
+    result = fitted.result_
+    if fitted.whole_ is None:
+        pooled = Pooled().run(fitted.network_of(X, y, rows, {})).models
+        return {ALONE: result.alone, POOLED: pooled}
+    found = fitted.whole_.found
+    alone = (adapt(model, result.task) for model in found.alone)
+    return {
+        ALONE: dict(zip(result.local_models, alone, strict=True)),
+        POOLED: dict.fromkeys(rows, adapt(found.pooled, result.task)),
+    }

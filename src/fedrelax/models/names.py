@@ -219,3 +219,29 @@ def short_name(name: str) -> str:
     ('Lasso', 'tree')
     """
     return name.rpartition(":")[2]
+
+
+KINDS = {
+    "Ridge": "ridge",
+    "LinearModel": "ridge",
+    "LogisticRegression": "logistic",
+    "SoftmaxModel": "logistic",
+    "RandomForestRegressor": "forest",
+    "RandomForestClassifier": "forest",
+    "HistGradientBoostingRegressor": "boosting",
+    "HistGradientBoostingClassifier": "boosting",
+}
+"""What tables call the models that "auto" finds."""
+
+
+def kind_name(model: Any) -> str:
+    """Return what tables call a fitted estimator that "auto" has found.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> kind_name(Ridge())
+    'ridge'
+    """
+    steps = [type(step).__name__ for _, step in getattr(model, "steps", [])]
+    last = steps[-1] if steps else type(model).__name__
+    name = KINDS.get(last, last)
+    return f"{name} on curves" if "CurveColumns" in steps else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -167,6 +167,12 @@ class Network:
         none = (first.X[:0], first.y[:0])
         pairs = [none if part is None else part for part in held]
         return StackedRows.of([X for X, _ in pairs], [y for _, y in pairs])
+
+    def with_models(self, model: Any) -> Network:
+        """Return a network of the same rows in which every node has this model."""
+        made = Network(self._given_graph, self.kind, self._common)
+        made._nodes = {label: replace(node, model=model) for label, node in self._nodes.items()}
+        return made
 
     @property
     def distinct_models(self) -> dict[Label, Any]:

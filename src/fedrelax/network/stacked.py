@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Never
 
@@ -32,7 +33,7 @@ class StackedNetwork(Network):
         held: RowGroups | None,
     ) -> None:
         super().__init__(graph, task, None if isinstance(public, Mapping) else public)
-        self._rows = rows
+        self._rows, self._held_rows = rows, held
         self._models = models
         if isinstance(models, Mapping):
             first = models[rows.labels[0]]
@@ -73,6 +74,18 @@ class StackedNetwork(Network):
         if isinstance(self._models, Mapping):
             return [self._models[label] for label in self.labels]
         return [self._models] * len(self)
+
+    def with_models(self, model: Any) -> StackedNetwork:
+        """Return a network of the same rows in which every node has this model."""
+        made = copy.copy(self)
+        made._models = model
+        return made
+
+    def masks_of(self, fold: StackedNetwork) -> tuple[AnyArray, AnyArray]:
+        """Tell which of this network's own rows a fold of the same table trains on, and holds out."""
+        held = fold._held_rows
+        trained = np.isin(self._rows.order, fold._rows.order)
+        return trained, np.isin(self._rows.order, [] if held is None else held.order)
 
     @property
     def distinct_models(self) -> dict[Label, Any]:

@@ -1,18 +1,29 @@
 """Choosing alpha, wiring and the number of rounds on the nodes' own training rows."""
 
-from fedrelax.selection.candidates import STRENGTHS, Candidate, alphas_for, candidates, is_open
+from fedrelax.selection.candidates import (
+    LEVELS,
+    STRENGTHS,
+    Candidate,
+    alphas_for,
+    candidates,
+    candidates_for,
+    is_open,
+)
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.search import FOLDS, TRIES, choose, fold_rows
-from fedrelax.selection.whole import choose_whole
+from fedrelax.selection.whole import Whole, choose_whole
 
 __all__ = [
     "FOLDS",
+    "LEVELS",
     "STRENGTHS",
     "TRIES",
     "Candidate",
     "Choice",
+    "Whole",
     "alphas_for",
     "candidates",
+    "candidates_for",
     "choose",
     "choose_whole",
     "fold_rows",

@@ -18,10 +18,17 @@ from fedrelax.wiring import Discover, Rewire, Wiring, as_wiring
 STRENGTHS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """alpha times the mean degree: how much the neighbours count together against a node's own rows."""
 
+FAR = (300.0, 3e3, 3e4)
+"""Further strengths on a graph that does not join everybody: what one end knows has far to go."""
+LEVELS = (0.1, 0.01)
+"""Shares of the level that are tried besides 1."""
+
 Alphas = float | str | Sequence[float]
 """A number, several to choose among, or "auto" for the usual ones."""
 Wirings = str | Wiring | None | Sequence[str | Wiring | None]
 """A wiring, several to choose among, or "auto" for those that suit the graph."""
+Levels = float | str
+"""The share of the pull that also holds for the level, or "auto"."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +37,20 @@ class Candidate:
 
     alpha: float
     wiring: Wiring | None = None
+    level: float = 1.0
+    """The share of the pull that also holds for the level."""
 
     def settings(
         self, settings: FedRelax, rounds: int | None, patience: int | None = None
     ) -> FedRelax:
         """Return a solver's settings with these, run for so many rounds, or to rest."""
         return replace(
-            settings, alpha=self.alpha, wiring=self.wiring, rounds=rounds, patience=patience
+            settings,
+            alpha=self.alpha,
+            wiring=self.wiring,
+            level=self.level,
+            rounds=rounds,
+            patience=patience,
         )
 
 
@@ -45,29 +59,58 @@ def is_open(alpha: Alphas, wiring: Wirings) -> bool:
     return not isinstance(alpha, int | float | np.number) or not _is_one(wiring)
 
 
-def given(alpha: Alphas, wiring: Wirings) -> Candidate:
+def given(alpha: Alphas, wiring: Wirings, level: Levels = 1.0) -> Candidate:
     """Return what is not open; an alpha that is open stands as 0, a wiring as the fixed graph."""
     check_alpha(alpha)
     check_wiring(wiring)
+    check_level(level)
     return Candidate(
         float(alpha) if isinstance(alpha, int | float | np.number) else 0.0,
         as_wiring(wiring) if _is_one(wiring) else None,
+        1.0 if isinstance(level, str) else float(level),
+    )
+
+
+def candidates_for(
+    network: Network, settings: FedRelax, alpha: Alphas = "auto", wiring: Wirings = "fixed"
+) -> list[Candidate]:
+    """Return what to try on a network with a solver's other settings."""
+    return candidates(
+        network,
+        alpha,
+        wiring,
+        rounds=settings.rounds_for(network),
+        level=settings.level,
+        settles=settings.settles(network),
     )
 
 
 def candidates(
-    network: Network, alpha: Alphas = "auto", wiring: Wirings = "fixed", *, rounds: int
+    network: Network,
+    alpha: Alphas = "auto",
+    wiring: Wirings = "fixed",
+    *,
+    rounds: int,
+    level: float = 1.0,
+    settles: bool = False,
 ) -> list[Candidate]:
-    """Return what to try on a network, for runs of so many rounds: fixed graphs first, weak ones first."""
+    """Return what to try on a network, for runs of so many rounds: fixed graphs first, weak ones first.
+
+    Models that ``settle`` can be coupled as strongly as one likes.
+    """
     alphas, wirings = alphas_for(network.graph, alpha), wirings_for(network, wiring)
+    far = alphas_for(network.graph, alpha, far=settles)
     paced = [way if way is None else way.paced(rounds) for way in wirings]
-    found = [Candidate(0.0)] if 0.0 in alphas and None not in paced else []
-    found += [Candidate(a, way) for way in paced for a in alphas if a > 0 or way is None]
+    found = [Candidate(0.0, level=level)] if 0.0 in alphas and None not in paced else []
+    for way in paced:
+        found += [Candidate(a, way, level) for a in (alphas if way else far) if a > 0 or not way]
     return found
 
 
-def alphas_for(graph: Graph, alpha: Alphas = "auto") -> tuple[float, ...]:
+def alphas_for(graph: Graph, alpha: Alphas = "auto", far: bool = False) -> tuple[float, ...]:
     """Return the alphas to try; the usual ones are in proportion to 1 / mean degree.
+
+    On a graph that does not join everybody, ``far`` goes further.
 
     A graph without edges has its neighbours still to be found, so the degree is that of discovery.
 
@@ -76,7 +119,8 @@ def alphas_for(graph: Graph, alpha: Alphas = "auto") -> tuple[float, ...]:
     """
     if alpha == "auto":
         degree = float(np.mean(graph.degrees)) if graph.n_edges else float(Discover().candidates)
-        return tuple(strength / degree for strength in STRENGTHS)
+        more = FAR if far and graph.n_edges and not graph.is_uniform else ()
+        return tuple(strength / degree for strength in STRENGTHS + more)
     check_alpha(alpha)
     return tuple(map(float, alpha if isinstance(alpha, Iterable) else (alpha,)))
 
@@ -108,6 +152,13 @@ def check_alpha(alpha: Alphas) -> None:
         )
     for value in values:
         check_number("alpha", value, least=0.0)
+
+
+def check_level(level: Levels) -> None:
+    """Refuse what is neither a share nor "auto"."""
+    number = isinstance(level, int | float | np.number) and not isinstance(level, bool)
+    if level != "auto" and not (number and 0.0 <= float(level) <= 1.0):
+        raise FedRelaxError(f"level={level!r} must be a share, from 0 to 1, or 'auto'")
 
 
 def check_wiring(wiring: Wirings) -> None:

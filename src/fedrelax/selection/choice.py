@@ -42,6 +42,11 @@ class Choice:
         return self.chosen.wiring
 
     @property
+    def level(self) -> float:
+        """The share of the pull on the level that was chosen."""
+        return self.chosen.level
+
+    @property
     def alphas(self) -> tuple[float, ...]:
         """The alpha of every candidate."""
         return tuple(candidate.alpha for candidate in self.candidates)
@@ -57,13 +62,14 @@ class Choice:
         return self.chosen.settings(settings, rounds, settings.patience)
 
     def to_frame(self) -> Any:
-        """Return a DataFrame: wiring, alpha, round, validation loss."""
+        """Return a DataFrame: wiring, level, alpha, round, validation loss."""
         import pandas as pd
 
         rounds = self.losses.shape[1]
         return pd.DataFrame(
             {
                 "wiring": np.repeat([wiring_name(wiring) for wiring in self.wirings], rounds),
+                "level": np.repeat([one.level for one in self.candidates], rounds),
                 "alpha": np.repeat(self.alphas, rounds),
                 "round": np.tile(np.arange(rounds), len(self.candidates)),
                 "validation_loss": self.losses.ravel(),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from fedrelax.network import Network
 from fedrelax.solvers import Result
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, Label
 
 GROUPS = 200
 """Losses of nodes are kept in at most so many groups, from which standard errors are taken."""
@@ -23,20 +25,46 @@ Place = tuple[int, int]
 class Losses:
     """The losses of every candidate after every round, on each fold's held-out rows.
 
-    ``counts`` has the number of held-out rows per fold and node. With ``ends`` only the first and the
-    last round of single nodes are kept.
+    ``counts`` (folds, nodes) has the number of held-out rows. With ``ends`` only the first and the last
+    round of single nodes are kept. A node that has no row to train on in a fold is not in it;
+    ``places`` then says which nodes are.
     """
 
-    def __init__(self, counts: Sequence[AnyArray], rounds: int, ends: bool = False) -> None:
-        self.counts = np.asarray(counts)
+    def __init__(
+        self,
+        labels: Sequence[Label],
+        counts: AnyArray,
+        rounds: int,
+        ends: bool = False,
+        places: Sequence[Any] | None = None,
+    ) -> None:
+        n = len(labels)
+        self.labels, self.counts = labels, counts
+        self._places = [slice(None)] * len(counts) if places is None else places
         self.rounds = rounds
-        n = self.counts.shape[1]
         self._group = np.arange(n) % GROUPS
         self._n_groups = min(n, GROUPS)
         self._rows = self._by_group(self.counts.sum(axis=0))
         self._kept = [0, rounds] if ends else list(range(rounds + 1))
         self._sums: list[FloatArray] = []
         self._nodes: list[FloatArray] = []
+
+    @classmethod
+    def of(cls, folds: Sequence[Network], rounds: int, ends: bool = False) -> Losses:
+        """Return what is to hold the losses of runs on these folds."""
+        labels = folds[0].labels
+        if any(fold.labels != labels for fold in folds):
+            labels = tuple(dict.fromkeys(label for fold in folds for label in fold.labels))
+        place = {label: i for i, label in enumerate(labels)}
+        places: list[Any] = [
+            slice(None) if fold.labels == labels else np.array([place[i] for i in fold.labels])
+            for fold in folds
+        ]
+        counts = np.zeros((len(folds), len(labels)), dtype=np.int64)
+        for count, where, fold in zip(counts, places, folds, strict=True):
+            held = fold.validation_rows
+            count[where] = 0 if held is None else held.counts
+        return cls(labels, counts, rounds, ends, places)
 
     def __len__(self) -> int:
         return len(self._sums)
@@ -48,11 +76,25 @@ class Losses:
         for fold, (run, counts) in enumerate(zip(runs, self.counts, strict=True)):
             records = run.history.records
             for round in range(self.rounds + 1):
-                losses = records[min(round, len(records) - 1)].node_validation_loss
+                losses = np.full(self.counts.shape[1], np.nan)
+                last = records[min(round, len(records) - 1)]
+                losses[self._places[fold]] = last.node_validation_loss
                 sums[round] += self._by_group(np.where(counts > 0, counts * losses, 0.0))
                 if round in self._kept:
                     nodes[fold, self._kept.index(round)] = losses
         self._sums.append(sums)
+        self._nodes.append(nodes.astype(np.float32))
+
+    def append_still(self, losses: Sequence[FloatArray]) -> None:
+        """Add a way without rounds: the mean losses of each fold's nodes, in its order."""
+        sums = np.zeros(self._n_groups)
+        nodes = np.full((len(self.counts), len(self._kept), self.counts.shape[1]), np.nan)
+        for fold, (own, counts) in enumerate(zip(losses, self.counts, strict=True)):
+            every = np.full(self.counts.shape[1], np.nan)
+            every[self._places[fold]] = own
+            sums += self._by_group(np.where(counts > 0, counts * every, 0.0))
+            nodes[fold] = every
+        self._sums.append(np.tile(sums, (self.rounds + 1, 1)))
         self._nodes.append(nodes.astype(np.float32))
 
     def _by_group(self, values: AnyArray) -> FloatArray:

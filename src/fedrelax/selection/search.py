@@ -14,7 +14,7 @@ from fedrelax.selection.choice import Choice
 from fedrelax.selection.losses import Losses, Place
 from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.checks import check_count
-from fedrelax.splits import Part, deal
+from fedrelax.splits import Part, deal, deal_in_time, deal_together
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 FOLDS, TRIES = 5, 3
@@ -25,15 +25,32 @@ STRONGER = 2
 """Where runs are dear, a wiring is tried with the fixed graph's best alpha and so many above it."""
 
 
-def fold_rows(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -> list[Part]:
+def fold_rows(
+    rows: Mapping[Label, AnyArray],
+    folds: int,
+    rng: np.random.Generator,
+    groups: AnyArray | None = None,
+    times: AnyArray | None = None,
+) -> list[Part]:
     """Deal every node's rows into parts; return those that are held out in turn, with the rest.
 
     Five parts rather than three: a network that finds its clusters with ten rows a node may not find
     them with seven, and what is chosen should suit ten. A node with fewer rows than folds takes part
-    with those it has.
+    with those it has. With ``groups``, one value for every row, rows of one value are held out
+    together, at all nodes; with ``times``, what is held out comes after what is trained on.
     """
     check_count("folds", folds, least=2)
-    parts = deal(rows, folds, rng)[:TRIES]
+    if groups is not None:
+        parts = deal_together(rows, groups, folds, rng)[:TRIES]
+    elif times is not None:
+        parts = deal_in_time(rows, times, folds)[-TRIES:]
+    else:
+        parts = deal(rows, folds, rng)[:TRIES]
+    if not parts and (groups is not None or times is not None):
+        raise FedRelaxError(
+            f"{'groups' if times is None else 'times'} leaves no rows to hold out: every node would "
+            "be without a row to train on; give alpha itself, or other groups"
+        )
     if not parts:
         raise FedRelaxError(
             "every node has a single row, so none can be held out to choose alpha; give alpha itself"
@@ -46,12 +63,14 @@ def choose(
     settings: FedRelax,
     candidates: Sequence[Candidate],
     *,
+    levels: Sequence[float] = (),
     tell: Callable[[int, int], None] | None = None,
 ) -> Choice:
     """Run every candidate on every fold and choose one by the losses on the rows held out there.
 
     Each of ``folds`` trains on some of the rows and has the others as validation rows. ``settings``
-    hold all that is not chosen; ``tell`` hears how many runs are done, out of how many.
+    hold all that is not chosen; ``levels`` are shares of the level that are tried with the best alpha and
+    stronger ones; ``tell`` hears how many runs are done, out of how many.
 
     The loss is measured after every round, and a run may be stopped early: models that are refitted to
     refitted models can get worse again. Linear least squares does not need that: it converges, and
@@ -66,10 +85,9 @@ def choose(
     standard error of the difference, taken over nodes. A node with enough held-out rows to tell that
     it does better alone is named in ``Choice.alone``, and keeps the model that it had before.
     """
-    labels = list(folds[0].nodes)
     early = not settings.settles(folds[0])
     rounds, to_rest = settings.rounds_for(folds[0]), settings.rounds is None and not early
-    losses = Losses([_held_rows(fold) for fold in folds], rounds, ends=not early)
+    losses = Losses.of(folds, rounds, ends=not early)
     fixed = [candidate for candidate in candidates if candidate.wiring is None]
     wired = [candidate for candidate in candidates if candidate.wiring is not None]
 
@@ -80,21 +98,35 @@ def choose(
             yield trial.solve(fold)
             if tell is not None:
                 done = len(losses) * len(folds) + number + 1
-                tell(done, (len(fixed) + len(wired)) * len(folds))
+                tell(done, max(done, (len(fixed) + len(wired)) * len(folds)))
 
     for candidate in fixed:
         losses.append(runs(candidate))
+    if fixed and levels:
+        shaped = _levelled(fixed, losses, levels[:1] if early else levels)
+        for candidate in shaped:
+            losses.append(runs(candidate))
+        fixed += shaped
     if early and fixed:
         wired = _strong_enough(wired, fixed, losses)
+    if fixed and levels and wired:
+        level = fixed[int(np.argmin(losses.means.min(axis=1)))].level
+        wired = [replace(candidate, level=level) for candidate in wired]
     for candidate in wired:
         losses.append(runs(candidate))
-    choice = decide([*fixed, *wired], labels, losses, early)
+    choice = decide([*fixed, *wired], losses, early)
     return replace(choice, to_rest=to_rest and choice.wiring is None and choice.rounds > 0)
 
 
-def _held_rows(fold: Network) -> AnyArray:
-    """Return the number of validation rows of every node."""
-    return np.array([0 if node.validation is None else len(node.validation[1]) for node in fold])
+def _levelled(
+    fixed: Sequence[Candidate], losses: Losses, levels: Sequence[float]
+) -> list[Candidate]:
+    """Return the best candidate and the next stronger ones, with less of the pull on the level."""
+    best = fixed[int(np.argmin(losses.means.min(axis=1)))].alpha
+    alphas = sorted({candidate.alpha for candidate in fixed if candidate.alpha > 0})
+    first = min(int(np.searchsorted(alphas, best)), max(len(alphas) - 1 - STRONGER, 0))
+    near = alphas[first : first + 1 + STRONGER]
+    return [Candidate(alpha, level=level) for level in levels for alpha in near]
 
 
 def _strong_enough(
@@ -108,9 +140,7 @@ def _strong_enough(
     return [candidate for candidate in wired if candidate.alpha in near]
 
 
-def decide(
-    candidates: Sequence[Candidate], labels: Sequence[Label], losses: Losses, early: bool
-) -> Choice:
+def decide(candidates: Sequence[Candidate], losses: Losses, early: bool) -> Choice:
     """Return the least loss of the simplest tier that no later tier clearly beats."""
     means = np.where(np.isnan(losses.means), np.inf, losses.means)
     for line, candidate in enumerate(candidates):
@@ -144,7 +174,7 @@ def decide(
     if choice.rounds == 0 or choice.alpha == 0:
         return replace(choice, chosen=Candidate(0.0))
     alone = np.flatnonzero(losses.better_alone(chosen)).tolist()
-    return replace(choice, alone=tuple(labels[i] for i in alone))
+    return replace(choice, alone=tuple(losses.labels[i] for i in alone))
 
 
 def _stop(line: int, means: FloatArray, losses: Losses) -> Place:

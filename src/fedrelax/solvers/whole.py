@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from fedrelax.engines import Unsuited
 from fedrelax.engines.whole.engine import WholeEngine
-from fedrelax.engines.whole.found import Found, find
+from fedrelax.engines.whole.found import Found, find, sample_size
 from fedrelax.losses import Loss, usual_loss
 from fedrelax.network import Network
 from fedrelax.solvers.base import Solver
 from fedrelax.wiring import Wiring
+
+MOST, MOST_NUMBERS = 5e8, 3e8
+"""Nodes times columns cubed, and times columns squared, up to which all nodes are solved at once."""
 
 
 @dataclass
@@ -37,16 +40,21 @@ class WholeNetwork(Solver):
     @staticmethod
     def refusal(network: Network) -> str | None:
         """Return why this way does not serve a network, or None."""
-        if len(network) < 2:
-            return "there is one node"
-        if not network.graph.is_uniform:
+        alike = network.graph.is_uniform or not network.graph.n_edges
+        if len(network) > 1 and not alike:
             return "the graph does not join all nodes alike"
         if network.public.common is None:
             return "every node has public rows of its own"
         if network.task.n_outputs > 1 and not network.task.is_classification:
             return "there are several outputs"
-        if next(iter(network)).X.ndim != 2:
+        rows = network.own_rows
+        if rows.X.ndim != 2:
             return "rows are not rows of features"
+        classes = network.task.n_outputs if network.task.is_classification else 1
+        if sample_size(len(network), rows.X.shape[1]) * (rows.X.shape[1] + 1) ** 3 * classes > MOST:
+            return f"{rows.X.shape[1]} columns are too many to find all settings at once"
+        if len(network) * (rows.X.shape[1] + 1) ** 2 * classes > MOST_NUMBERS:
+            return f"{len(network)} nodes are too many to solve for all at once"
         return None
 
     def check(self, network: Network) -> None:

@@ -100,7 +100,7 @@ def test_where_it_does_not_serve_the_usual_model_is_taken():
     for settings in ({"graph": ring, "alpha": "auto"}, {"alpha": 0.1}):
         model = FedRelaxRegressor("auto", **settings).fit(X, y, nodes=nodes)
         assert model.result_.engine == "linear" and type(model.models_[0]) is Ridge
-    network = FedRelaxRegressor(graph=ring).network_of(
+    network = FedRelaxRegressor(graph=ring, alpha=0.1).network_of(
         X, y, {i: np.arange(6) for i in range(N)}, {}
     )
     with pytest.raises(FedRelaxError, match="does not join all nodes alike"):

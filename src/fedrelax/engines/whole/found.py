@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,67 +10,164 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 
-from fedrelax.engines.whole.ridge import NetworkRidge, choose_ridge
+from fedrelax.engines.whole.ridge import ALONE, MOST_WORK, Fold, NetworkRidge, choose_ridge
 from fedrelax.engines.whole.softmax import NetworkSoftmax, choose_softmax
+from fedrelax.losses import usual_loss
+from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.curves import CurveColumns
 from fedrelax.network import Network
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 ONE_MODEL = 1e9
 """The alpha that stands for one model for all."""
+MOST_NODES, FEWEST_NODES = 1000, 30
+"""Nodes that are looked at to find the settings: of more than these, a sample."""
+SAMPLE_STREAM = 5
+"""Keeps the draw of that sample apart from other draws under one seed."""
 
 
 @dataclass(frozen=True)
 class Found:
     """What was found: estimators in the order of the nodes, and how they were chosen.
 
-    ``alpha`` is the mean pull of the coupling relative to that of the public rows' own matrix;
-    ``left_out`` are the losses of rows under models that have not seen them: alone, together and,
-    where it was tried, one model for all.
+    ``alone``, ``together`` and ``pooled`` (one model for all) are plain fitted estimators. ``alpha`` is
+    the mean pull of the coupling relative to that of the public rows' own matrix, ``penalty`` and
+    ``level`` are those of the best candidate; ``left_out`` are the losses of rows under models that
+    have not seen them.
     """
 
+    settings: NetworkRidge | NetworkSoftmax
     alone: list[Any]
     together: list[Any]
+    pooled: Any
     alpha: float
+    penalty: float
+    level: float
     words: str
     left_out: dict[str, float]
 
+    def model(self, rows: float) -> LinearModel | SoftmaxModel:
+        """Return an unfitted linear model with the penalty found, for nodes of so many rows."""
+        found = self.settings
+        if isinstance(found, NetworkSoftmax):
+            return SoftmaxModel(ridge=self.penalty / (2.0 * rows), scale=found.spread.tolist())
+        return LinearModel(ridge=self.penalty / rows, scale=found.scale.spread.tolist())
 
-def find(network: Network) -> Found:
-    """Find all settings and models of a network from the rows of its nodes."""
-    own = network.own_rows
+    def losses(self, fold: Network, means: bool = True) -> FloatArray:
+        """Return every node's mean loss on a fold's validation rows, with models of its other rows.
+
+        Without ``means``, that of each row.
+        """
+        X, y, node = rows_of(fold)
+        held = fold.validation_rows
+        assert held is not None
+        models = self.settings.refitted(X, y, node, len(fold))
+        where = np.repeat(np.arange(len(fold)), held.counts)
+        answers = models.predict(np.asarray(held.X, dtype=float), where)
+        target = fold.task.encode(held.y)
+        losses = usual_loss(fold.kind).per_row(target, answers.reshape(len(target), -1))
+        if not means:
+            return losses
+        sums = np.bincount(where, losses, minlength=len(fold))
+        return np.asarray(sums / np.where(held.counts > 0, held.counts, np.nan))
+
+    def again(self, network: Network) -> Found:
+        """Return the models of other rows, and perhaps other nodes, with the same settings."""
+        X, y, node = rows_of(network)
+        found = self.settings.refitted(X, y, node, len(network))
+        return _found(found, network)
+
+
+def find(
+    network: Network, folds: Sequence[Fold] = (), *, curves: bool = True, seed: int = 0
+) -> Found:
+    """Find all settings and models of a network from the rows of its nodes.
+
+    ``folds`` judge where rows of several nodes belong together. Of a large network, a sample of nodes is
+    enough to find the settings.
+    """
+    X, y, node = rows_of(network)
+    n = len(network)
+    few = sample_size(n, X.shape[1])
+    if few == n:
+        return _found(_choose(network, X, y, node, n, folds, curves), network)
+    chosen = np.random.default_rng([seed, SAMPLE_STREAM]).permutation(n)[:few]
+    place = np.full(n, -1)
+    place[chosen] = np.arange(few)
+    own = place[node] >= 0
+    parts = [(train[own], held[own]) for train, held in folds]
+    settings = _choose(network, X[own], y[own], place[node[own]], few, parts, curves)
+    return _found(settings.refitted(X, y, node, n), network)
+
+
+def sample_size(n: int, columns: int) -> int:
+    """Return how many of n nodes are looked at to find the settings."""
+    fit = int(MOST_WORK / (columns + 1) ** 3)
+    return min(n, MOST_NODES, max(fit, FEWEST_NODES))
+
+
+def rows_of(network: Network) -> tuple[FloatArray, AnyArray, IntArray]:
+    """Return the nodes' own rows, targets (numbers, or codes of classes), and the node of each row."""
+    own, task = network.own_rows, network.task
     node = np.repeat(np.arange(len(network)), own.counts)
-    X, task = np.asarray(own.X, dtype=float), network.task
+    X = np.asarray(own.X, dtype=float)
     if task.is_classification:
         assert task.classes is not None
-        codes = np.searchsorted(task.classes, own.y)
-        return _classes(
-            choose_softmax(X, codes, node, len(network), len(task.classes)), task.classes
-        )
-    y = np.asarray(own.y, dtype=float).reshape(len(X))
-    return _numbers(choose_ridge(X, y, node, len(network)), X)
+        return X, np.searchsorted(task.classes, own.y), node
+    return X, np.asarray(own.y, dtype=float).reshape(len(X)), node
 
 
-def _numbers(found: NetworkRidge, X: FloatArray) -> Found:
-    n, curves = len(found.models), found.curves
-    alone = [plain_ridge(w, found.centre, found.spread) for w in found.apart]
-    if curves is None:
-        together = [plain_ridge(w, found.centre, found.spread) for w in found.models]
+def _choose(
+    network: Network,
+    X: FloatArray,
+    y: AnyArray,
+    node: IntArray,
+    n: int,
+    folds: Sequence[Fold],
+    curves: bool,
+) -> NetworkRidge | NetworkSoftmax:
+    classes = network.task.classes
+    if classes is not None:
+        return choose_softmax(X, y, node, n, len(classes), folds=folds)
+    return choose_ridge(X, y, node, n, curves=curves, folds=folds)
+
+
+def _found(found: NetworkRidge | NetworkSoftmax, network: Network) -> Found:
+    if isinstance(found, NetworkSoftmax):
+        assert network.task.classes is not None
+        return _classes(found, network.task.classes)
+    return _numbers(found)
+
+
+def _numbers(found: NetworkRidge) -> Found:
+    n, scale = len(found.models), found.scale
+    alone = [plain_ridge(w, scale.centre, scale.spread) for w in found.apart]
+    if scale.curves is None:
+        together = [plain_ridge(w, scale.centre, scale.spread) for w in found.models]
     else:
-        columns = CurveColumns.made(curves, found.centre, found.spread)
+        columns = CurveColumns.made(scale.curves, scale.centre, scale.spread)
         together = [
             Pipeline([("curves", columns), ("ridge", _fitted(Ridge(), w[:-1], w[-1]))])
             for w in found.models
         ]
-    first, size = found.parts[0], X.shape[1]
+    first, size = found.parts[0], len(scale.centre)
     if first.coupling is None:
         alpha = ONE_MODEL
-    elif first.words == "every node alone":
+    elif first.words == ALONE:
         alpha = 0.0
     else:
         alpha = float(np.trace(first.coupling[:size, :size])) / max(size, 1) / n
-    left_out = {"alone": found.alone, "together": found.together, "one model": found.one_model}
-    return Found(alone, together, alpha, found.words, left_out)
+    return Found(
+        settings=found,
+        alone=alone,
+        together=together,
+        pooled=plain_ridge(found.one, scale.centre, scale.spread),
+        alpha=alpha,
+        penalty=float(first.ridge[0]),
+        level=first.level,
+        words=found.words,
+        left_out=found.errors,
+    )
 
 
 def plain_ridge(w: FloatArray, centre: FloatArray, spread: FloatArray) -> Ridge:
@@ -85,18 +183,24 @@ def _fitted(model: Ridge, coef: FloatArray, intercept: float) -> Ridge:
 
 
 def _classes(found: NetworkSoftmax, classes: AnyArray) -> Found:
-    best = min(found.tried, key=lambda candidate: candidate.loss)
+    best = found.parts[0]
     n = found.models.shape[1]
 
     def fitted(models: FloatArray) -> list[Any]:
         coef = models[:, :, :-1] / found.spread
         levels = models[:, :, -1] - coef @ found.centre
-        return [_logistic(coef[:, i], levels[:, i], classes) for i in range(n)]
+        return [_logistic(coef[:, i], levels[:, i], classes) for i in range(models.shape[1])]
 
-    words = f"penalty {best.penalty:g}, pull {best.strength:g}, {best.level:g} of it on the level"
-    left_out = {"alone": found.apart.loss, "together": best.loss}
     return Found(
-        fitted(found.apart.models), fitted(found.models), best.strength / n, words, left_out
+        settings=found,
+        alone=fitted(found.apart),
+        together=fitted(found.models),
+        pooled=fitted(found.one)[0],
+        alpha=ONE_MODEL if np.isinf(best.strength) else best.strength / n,
+        penalty=best.penalty,
+        level=best.level,
+        words=best.words,
+        left_out=found.losses,
     )
 
 

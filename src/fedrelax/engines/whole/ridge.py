@@ -8,7 +8,7 @@ the caller deals. What is chosen must beat every node alone and one model for al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -35,6 +35,11 @@ BENDS, BEND_STRENGTHS = (0.1, 1.0, 10.0, 100.0), (0.01, 0.1, 1.0, 1000.0)
 """Penalties and pulls tried for curves."""
 MARGIN = 4.0
 """What curves must gain in minus twice the log evidence: two for each of their two settings."""
+MOST_WORK = 1e8
+"""Nodes times columns cubed up to which curves are tried: some ten seconds for all candidates."""
+Fold = tuple[AnyArray, AnyArray]
+"""The rows to train on and those to hold out, as masks."""
+ALONE, ONE = "every node alone", "one model for all"
 FAINT = 1e-6
 """Coupling of the level that gives a node without rows the mean of the others, and no more."""
 
@@ -51,32 +56,85 @@ class Candidate:
     coupling: FloatArray | None
     models: FloatArray
     score: float
+    level: float = 1.0
+    """The share of the pull that also holds for the level, where it is one number."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How rows are put to a common scale, which curves join them, and how a node's rows count."""
+
+    centre: FloatArray
+    spread: FloatArray
+    level: float
+    size: float
+    means: bool = False
+    """Whether a node's rows count as a mean, or each as one row."""
+    curves: Curves | None = None
+
+    @classmethod
+    def of(cls, X: FloatArray, y: FloatArray) -> Scale:
+        """Return the scale of training rows and targets."""
+        spread = X.std(axis=0)
+        size = float(y.std()) or 1.0
+        return cls(X.mean(axis=0), np.where(spread > 0, spread, 1.0), float(y.mean()), size)
+
+    def weights(self, counts: IntArray) -> FloatArray:
+        """Return the weight of each row of every node."""
+        if not self.means:
+            return np.ones(len(counts))
+        return np.asarray(counts.mean() / np.maximum(counts, 1))
+
+    def columns(self, X: FloatArray, curves: bool = True) -> FloatArray:
+        """Return standardised columns, curves of them if there are, and the constant one."""
+        Z = (X - self.centre) / self.spread
+        parts = [Z] if self.curves is None or not curves else [Z, self.curves(Z)]
+        return np.column_stack([*parts, np.ones(len(Z))])
+
+    def models(self, w: FloatArray) -> FloatArray:
+        """Return models (..., d) of the standardised target as models of the target."""
+        found = self.size * w
+        found[..., -1] += self.level
+        return np.asarray(found)
 
 
 @dataclass(frozen=True)
 class NetworkRidge:
     """One plain linear model for each node, on standardised columns and perhaps curves of them.
 
-    ``together``, ``alone`` and ``one_model`` are the mean squared errors of rows left out; ``parts``
-    are the candidates whose models were averaged.
+    ``parts`` are the candidates whose models are averaged; ``apart`` (n, p + 1) is every node alone
+    and ``one`` (p + 1,) one model for all, each with the penalty that suits it, without curves.
+    ``errors`` are the mean squared errors of rows left out: alone, one model, together.
     """
 
-    centre: FloatArray
-    spread: FloatArray
-    curves: Curves | None
-    models: FloatArray
-    words: str
-    together: float
-    alone: float
-    one_model: float
+    scale: Scale
     parts: tuple[Candidate, ...]
+    simple: tuple[Candidate, Candidate]
+    models: FloatArray
     apart: FloatArray
-    """Every node alone, (n, p + 1) on the standardised columns, with the penalty that suits them."""
+    one: FloatArray
+    words: str
+    errors: dict[str, float]
 
     def predict(self, X: FloatArray, node: IntArray) -> FloatArray:
         """Return predictions for rows X (N, p), each by the model of its node."""
-        rows = _columns((X - self.centre) / self.spread, self.curves)
-        return np.asarray(np.einsum("ri,ri->r", rows, self.models[node]))
+        return np.asarray(np.einsum("ri,ri->r", self.scale.columns(X), self.models[node]))
+
+    def refitted(self, X: FloatArray, y: FloatArray, node: IntArray, n: int) -> NetworkRidge:
+        """Return the models of other rows, and perhaps other nodes, with the settings found here."""
+        scale, weight = self.scale, self.scale.weights(np.bincount(node, minlength=n))
+        z = (y - scale.level) / scale.size
+        straight = NodeSums.of(scale.columns(X, curves=False), z, node, n, weight)
+        sums = straight
+        if scale.curves is not None:
+            sums = NodeSums.of(scale.columns(X), z, node, n, weight)
+        alone, one = self.simple
+        return replace(
+            self,
+            models=scale.models(_mean([_models(sums, part) for part in self.parts])),
+            apart=scale.models(_models(straight, alone)),
+            one=scale.models(solve_one(straight, one.ridge)[0]),
+        )
 
 
 def choose_ridge(
@@ -86,54 +144,43 @@ def choose_ridge(
     n: int,
     *,
     curves: bool = True,
-    folds: Sequence[AnyArray] = (),
+    folds: Sequence[Fold] = (),
 ) -> NetworkRidge:
-    """Choose and fit all nodes' models; ``folds`` are masks of held-out rows, if rows belong together."""
-    centre, spread = X.mean(axis=0), X.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
-    level, scale = float(y.mean()), float(y.std()) or 1.0
-    Z, z = (X - centre) / spread, (y - level) / scale
+    """Choose and fit all nodes' models; ``folds`` judge, if rows of several nodes belong together.
+
+    Curves need room: they are left out where a node's matrices would take too long.
+    """
+    scale = Scale.of(X, y)
     counts = np.bincount(node, minlength=n)
-    weights = [np.ones(n)]
-    if counts.min() != counts.max():
-        weights.append(counts.mean() / np.maximum(counts, 1))
-    tried = [_Rows(_columns(Z, None), z, node, w, folds) for w in weights]
+    ways = [scale] if counts.min() == counts.max() else [scale, replace(scale, means=True)]
+    tried = [_Rows(way, X, y, node, n, folds) for way in ways]
     found = [_straight(rows) for rows in tried]
     place = int(np.argmin([_least(parts) for parts in found]))
-    rows, best = tried[place], found[place]
+    rows, best, scale = tried[place], found[place], ways[place]
     alone, one = _simple(rows)
-    basis: Curves | None = None
-    bends = Curves.of(Z) if curves else None
-    if bends:
-        with_bends = _Rows(_columns(Z, bends), z, node, weights[place], folds)
+    bends = Curves.of((X - scale.centre) / scale.spread) if curves else None
+    if bends and n * (X.shape[1] + len(bends)) ** 3 <= MOST_WORK:
+        bent_scale = replace(scale, curves=bends)
+        with_bends = _Rows(bent_scale, X, y, node, n, folds)
         bent = _bent(with_bends, best, len(bends))
         if _least(bent) < _least(best) - (0.0 if folds else MARGIN):
-            rows, best, basis = with_bends, bent, bends
+            rows, best, scale = with_bends, bent, bent_scale
     together = _square(rows.left_out(best))
+    errors = {"alone": alone[1], "one model": one[1]}
     for simple, error in (alone, one):
         if error < together:
-            best, basis, together = (simple,), None, error
-    models = scale * _mean([part.models for part in best])
-    apart = scale * alone[0].models
-    models[:, -1] += level
-    apart[:, -1] += level
+            best, scale, together = (simple,), replace(scale, curves=None), error
+    errors["together"] = together
     return NetworkRidge(
-        centre,
-        spread,
-        basis,
-        models,
-        ("columns and curves of them, " if basis else "") + best[0].words,
-        together * scale**2,
-        alone[1] * scale**2,
-        one[1] * scale**2,
-        best,
-        apart,
+        scale=scale,
+        parts=best,
+        simple=(alone[0], one[0]),
+        models=scale.models(_mean([part.models for part in best])),
+        apart=scale.models(alone[0].models),
+        one=scale.models(one[0].models[0]),
+        words=("columns and curves of them, " if scale.curves else "") + best[0].words,
+        errors={way: error * scale.size**2 for way, error in errors.items()},
     )
-
-
-def _columns(Z: FloatArray, curves: Curves | None) -> FloatArray:
-    parts = [Z] if curves is None else [Z, curves(Z)]
-    return np.column_stack([*parts, np.ones(len(Z))])
 
 
 def _mean(arrays: Sequence[FloatArray]) -> FloatArray:
@@ -149,16 +196,18 @@ class _Rows:
 
     def __init__(
         self,
+        scale: Scale,
         X: FloatArray,
         y: FloatArray,
         node: IntArray,
-        weight: FloatArray,
-        folds: Sequence[AnyArray],
+        n: int,
+        folds: Sequence[Fold],
     ) -> None:
-        n = len(weight)
+        X, y = scale.columns(X), (y - scale.level) / scale.size
+        weight = scale.weights(np.bincount(node, minlength=n))
         self.X, self.y, self.node, self.weight, self.folds = X, y, node, weight, folds
         self.sums = NodeSums.of(X, y, node, n, weight)
-        self.kept = [NodeSums.of(X[~f], y[~f], node[~f], n, weight) for f in folds]
+        self.kept = [NodeSums.of(X[f], y[f], node[f], n, weight) for f, _ in folds]
 
     @property
     def pull(self) -> float:
@@ -185,11 +234,11 @@ class _Rows:
             if not self.folds:
                 found = _solve(self.sums, part.ridge, part.coupling)
                 left = leave_one_out(self.X, self.y, self.node, *found, self.weight)
-            for fold, kept in zip(self.folds, self.kept, strict=True):
-                models = _solve(kept, part.ridge, part.coupling)[0][self.node[fold]]
+            for (_, fold), kept in zip(self.folds, self.kept, strict=True):
+                models = _models(kept, part)[self.node[fold]]
                 left[fold] = self.y[fold] - np.einsum("ri,ri->r", self.X[fold], models)
             lefts.append(left)
-        seen = np.any(self.folds, axis=0) if self.folds else slice(None)
+        seen = np.any([held for _, held in self.folds], axis=0) if self.folds else slice(None)
         return _mean(lefts)[seen]
 
 
@@ -208,6 +257,13 @@ def _solve(
     return net.models, net.covariances()
 
 
+def _models(sums: NodeSums, part: Candidate) -> FloatArray:
+    """Return the models (n, d) of a candidate's settings."""
+    if part.coupling is None:
+        return np.tile(solve_one(sums, part.ridge)[0], (sums.n, 1))
+    return solve_complete(sums, part.ridge, part.coupling).models
+
+
 def _ridge(penalty: float, d: int) -> FloatArray:
     return np.append(np.full(d - 1, penalty), 0.0)
 
@@ -216,13 +272,17 @@ def _straight(rows: _Rows) -> tuple[Candidate, ...]:
     """Return the best of the grid, and the two couplings that are learned from there."""
     d = rows.X.shape[1]
     Q, mean = rows.X.T @ rows.X / len(rows.X), rows.X.mean(axis=0)
+    pulls = list(product(STRENGTHS, LEVELS)) if rows.sums.n > 1 else [(1.0, 1.0)]
     grid = [
-        rows.candidate(
-            f"penalty {penalty:g}, pull {strength:g}, {level:g} of it on the level",
-            _ridge(penalty, d),
-            strength * rows.pull * level_and_shape(Q, mean, level),
+        replace(
+            rows.candidate(
+                f"penalty {penalty:g}, pull {strength:g}, {level:g} of it on the level",
+                _ridge(penalty, d),
+                strength * rows.pull * level_and_shape(Q, mean, level),
+            ),
+            level=level,
         )
-        for penalty, strength, level in product(PENALTIES, STRENGTHS, LEVELS)
+        for penalty, (strength, level) in product(PENALTIES, pulls)
     ]
     return _with_learned(rows, grid, np.empty(0, dtype=np.int64))
 
@@ -233,20 +293,27 @@ def _bent(rows: _Rows, straight: Sequence[Candidate], bends: int) -> tuple[Candi
     curved = np.arange(d - 1 - bends, d - 1)
     plain = np.setdiff1d(np.arange(d), curved)
     grid = []
-    for part in straight[:2]:
+    for part in straight[:2]:  # the best of the grid, and one strength for each column
         assert part.coupling is not None
         for penalty, strength in product(BENDS, BEND_STRENGTHS):
             ridge, coupling = np.full(d, penalty), np.zeros((d, d))
             ridge[plain] = part.ridge
             coupling[np.ix_(plain, plain)] = part.coupling
             coupling[curved, curved] = strength * rows.pull
-            grid.append(rows.candidate(part.words, ridge, coupling))
+            grid.append(replace(rows.candidate(part.words, ridge, coupling), level=part.level))
     return _with_learned(rows, grid, curved)
 
 
 def _with_learned(rows: _Rows, grid: list[Candidate], tied: IntArray) -> tuple[Candidate, ...]:
+    """Return the best of a grid with the couplings learned from there, to be averaged.
+
+    What is learned trusts rows to be independent; where they belong together, folds tell whether it
+    helps.
+    """
     best = min(grid, key=lambda candidate: candidate.score)
     assert best.coupling is not None
+    if rows.sums.n == 1:
+        return (best,)
     learned = [
         rows.candidate(
             "coupling learned from the network",
@@ -255,7 +322,10 @@ def _with_learned(rows: _Rows, grid: list[Candidate], tied: IntArray) -> tuple[C
         )
         for full in (False, True)
     ]
-    return (best, *learned)
+    both = (best, *learned)
+    if rows.folds and _square(rows.left_out(both)) > best.score:
+        return (best,)
+    return both
 
 
 def _simple(rows: _Rows) -> list[tuple[Candidate, float]]:
@@ -264,7 +334,7 @@ def _simple(rows: _Rows) -> list[tuple[Candidate, float]]:
     faint = np.zeros((d, d))
     faint[-1, -1] = FAINT
     best = []
-    for words, coupling in (("every node alone", faint), ("one model for all", None)):
+    for words, coupling in ((ALONE, faint), (ONE, None)):
         tried = [rows.candidate(words, _ridge(penalty, d), coupling) for penalty in PENALTIES]
         errors = [_square(rows.left_out([candidate])) for candidate in tried]
         best.append((tried[int(np.argmin(errors))], min(errors)))

@@ -7,7 +7,8 @@ under models that have not seen it, to first order exact (approximate leave-one-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,7 +32,10 @@ FAINT = 1e-3
 
 @dataclass(frozen=True)
 class SoftmaxCandidate:
-    """Settings, the models (scores, n, d) they give, and the log loss of rows left out."""
+    """Settings, the models (scores, n, d) they give, and the log loss of rows left out.
+
+    A strength of 0 is every node alone, one without end is one model for all.
+    """
 
     penalty: float
     strength: float
@@ -39,22 +43,62 @@ class SoftmaxCandidate:
     models: FloatArray
     loss: float
 
+    @property
+    def words(self) -> str:
+        """The settings in words."""
+        if self.strength == 0:
+            return f"every node alone, penalty {self.penalty:g}"
+        if np.isinf(self.strength):
+            return f"one model for all, penalty {self.penalty:g}"
+        pull = f"pull {self.strength:g}, {self.level:g} of it on the level"
+        return f"penalty {self.penalty:g}, {pull}"
+
 
 @dataclass(frozen=True)
 class NetworkSoftmax:
-    """One softmax model for each node: linear scores (one for two classes) of standardised columns."""
+    """One softmax model for each node: linear scores (one for two classes) of standardised columns.
+
+    ``parts`` are the candidates whose models are averaged, the best one first; ``apart`` is every node
+    alone, ``one`` (scores, 1, d) one model for all, each with the penalty that suits it. ``losses`` are
+    the log losses of rows left out: alone, one model, together.
+    """
 
     centre: FloatArray
     spread: FloatArray
+    classes: int
     models: FloatArray
-    tried: tuple[SoftmaxCandidate, ...]
-    apart: SoftmaxCandidate
-    """Every node alone, with the penalty that suits them."""
+    parts: tuple[SoftmaxCandidate, ...]
+    alone: SoftmaxCandidate
+    pooled: SoftmaxCandidate
+    losses: dict[str, float]
+
+    @property
+    def apart(self) -> FloatArray:
+        """Every node alone."""
+        return self.alone.models
+
+    @property
+    def one(self) -> FloatArray:
+        """One model for all."""
+        return self.pooled.models
 
     def predict(self, X: FloatArray, node: IntArray) -> FloatArray:
         """Return class probabilities (N, K) for rows X (N, p), each by the model of its node."""
         rows = np.column_stack([(X - self.centre) / self.spread, np.ones(len(X))])
         return probabilities(np.einsum("ri,kri->rk", rows, self.models[:, node]))
+
+    def refitted(self, X: FloatArray, y: IntArray, node: IntArray, n: int) -> NetworkSoftmax:
+        """Return the models of other rows, and perhaps other nodes, with the settings found here."""
+        Z = np.column_stack([(X - self.centre) / self.spread, np.ones(len(X))])
+        rows = _Rows(Z, y, node, n, self.classes)
+        together = _Rows(Z, y, np.zeros_like(node), 1, self.classes)
+
+        def again(part: SoftmaxCandidate) -> SoftmaxCandidate:
+            own = together if np.isinf(part.strength) else rows
+            return replace(part, models=own.models_of(part))
+
+        parts, alone, pooled = tuple(map(again, self.parts)), again(self.alone), again(self.pooled)
+        return replace(self, parts=parts, alone=alone, pooled=pooled, models=_averaged(parts, n))
 
 
 def probabilities(scores: FloatArray) -> FloatArray:
@@ -66,35 +110,84 @@ def probabilities(scores: FloatArray) -> FloatArray:
 
 
 def choose_softmax(
-    X: FloatArray, y: IntArray, node: IntArray, n: int, classes: int
+    X: FloatArray,
+    y: IntArray,
+    node: IntArray,
+    n: int,
+    classes: int,
+    *,
+    folds: Sequence[tuple[AnyArray, AnyArray]] = (),
 ) -> NetworkSoftmax:
-    """Choose and fit all nodes' models; ``y`` holds classes 0 .. classes - 1."""
+    """Choose and fit all nodes' models; ``y`` holds classes 0 .. classes - 1.
+
+    ``folds`` (masks of rows to train on and to hold out) judge, if rows of several nodes belong
+    together. What is chosen
+    must beat every node alone and one model for all on rows left out.
+    """
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    rows = _Rows(np.column_stack([(X - centre) / spread, np.ones(len(X))]), y, node, n, classes)
-    d = rows.X.shape[1]
-    Q, mean = rows.X.T @ rows.X / len(X), rows.X.mean(axis=0)
-    unit = len(X) / n / 4.0
-    tried = []
-    for penalty in PENALTIES:
-        ridge = np.append(np.full(d - 1, penalty), 0.0 if rows.scores == 1 else FAINT)
-        for level in LEVELS:
-            models = np.zeros((rows.scores, n, d))
-            for strength in STRENGTHS:
-                coupling = strength * unit * level_and_shape(Q, mean, level)
-                models, loss = rows.fit(ridge, coupling, models)
-                tried.append(SoftmaxCandidate(penalty, strength, level, models, loss))
-    faint = np.zeros((d, d))
-    faint[-1, -1] = ALONE
-    alone = []
-    for penalty in PENALTIES:
-        ridge = np.append(np.full(d - 1, penalty), 0.0 if rows.scores == 1 else FAINT)
-        found, loss = rows.fit(ridge, faint, np.zeros((rows.scores, n, d)))
-        alone.append(SoftmaxCandidate(penalty, 0.0, 1.0, found, loss))
-    best = sorted(tried, key=lambda candidate: candidate.loss)[:AVERAGED]
-    models = np.asarray(np.mean([candidate.models for candidate in best], axis=0))
-    apart = min(alone, key=lambda candidate: candidate.loss)
-    return NetworkSoftmax(centre, spread, models, tuple(tried), apart)
+    Z = np.column_stack([(X - centre) / spread, np.ones(len(X))])
+    judge = _Judge(Z, y, node, n, classes, folds)
+    pulls = [(strength, level) for level in LEVELS for strength in STRENGTHS]
+    tried = judge.path([(p, s, lv) for p in PENALTIES for s, lv in pulls]) if n > 1 else []
+    alone = min(judge.path([(p, 0.0, 1.0) for p in PENALTIES]), key=_loss)
+    whole = _Judge(Z, y, np.zeros_like(node), 1, classes, folds)
+    pooled = min(whole.path([(p, np.inf, 1.0) for p in PENALTIES]), key=_loss)
+    best = tuple(sorted(tried, key=_loss)[:AVERAGED])
+    for simple in (alone, pooled):
+        if not best or simple.loss < best[0].loss:
+            best = (simple,)
+    losses = {"alone": alone.loss, "one model": pooled.loss, "together": best[0].loss}
+    models = _averaged(best, n)
+    return NetworkSoftmax(centre, spread, classes, models, best, alone, pooled, losses)
+
+
+def _loss(candidate: SoftmaxCandidate) -> float:
+    return candidate.loss
+
+
+def _averaged(parts: Sequence[SoftmaxCandidate], n: int) -> FloatArray:
+    """Return the mean of the candidates' models, one for each of n nodes."""
+    models = np.asarray(np.mean([part.models for part in parts], axis=0))
+    return np.repeat(models, n, axis=1) if models.shape[1] == 1 else models
+
+
+class _Judge:
+    """Training rows, and what is held out of them in turn."""
+
+    def __init__(
+        self,
+        X: FloatArray,
+        y: IntArray,
+        node: IntArray,
+        n: int,
+        classes: int,
+        folds: Sequence[tuple[AnyArray, AnyArray]],
+    ) -> None:
+        self.rows = _Rows(X, y, node, n, classes)
+        self.kept = [_Rows(X[f], y[f], node[f], n, classes) for f, _ in folds]
+        self.held = [(X[f], y[f], node[f]) for _, f in folds]
+
+    def path(self, settings: Sequence[tuple[float, float, float]]) -> list[SoftmaxCandidate]:
+        """Fit one candidate after the other, each from the models of the one before."""
+        found = []
+        starts = [rows.zeros() for rows in (self.rows, *self.kept)]
+        for penalty, strength, level in settings:
+            fits = [
+                rows.fit(*rows.coupled(penalty, strength, level), start)
+                for rows, start in zip((self.rows, *self.kept), starts, strict=True)
+            ]
+            starts = [models for models, _ in fits]
+            loss = self._held_loss(starts[1:]) if self.held else fits[0][1]
+            found.append(SoftmaxCandidate(penalty, strength, level, starts[0], loss))
+        return found
+
+    def _held_loss(self, fits: Sequence[FloatArray]) -> float:
+        losses = []
+        for models, (X, y, node) in zip(fits, self.held, strict=True):
+            found = probabilities(np.einsum("ri,kri->rk", X, models[:, node]))
+            losses.append(-np.log(np.clip(found[np.arange(len(y)), y], 1e-6, 1.0)))
+        return float(np.concatenate(losses).mean())
 
 
 class _Rows:
@@ -115,6 +208,27 @@ class _Rows:
         self.true = y[self.place]
         # Curvature across classes is left out; this factor makes up for it where classes are even.
         self.factor = 1.0 if self.scores == 1 else classes / (classes - 1.0)
+
+    def zeros(self) -> FloatArray:
+        """Return models that say nothing."""
+        return np.zeros((self.scores, self.n, self.X.shape[1]))
+
+    def models_of(self, part: SoftmaxCandidate) -> FloatArray:
+        """Return the models of a candidate's settings."""
+        return self.fit(*self.coupled(part.penalty, part.strength, part.level), self.zeros())[0]
+
+    def coupled(
+        self, penalty: float, strength: float, level: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the ridge and the coupling of settings; alone, only the level is held a little."""
+        d = self.X.shape[1]
+        ridge = np.append(np.full(d - 1, penalty), 0.0 if self.scores == 1 else FAINT)
+        if strength == 0 or np.isinf(strength):
+            coupling = np.zeros((d, d))
+            coupling[-1, -1] = ALONE
+            return ridge, coupling
+        Q, mean = self.X.T @ self.X / len(self.X), self.X.mean(axis=0)
+        return ridge, strength * len(self.X) / self.n / 4.0 * level_and_shape(Q, mean, level)
 
     def fit(
         self, ridge: FloatArray, coupling: FloatArray, models: FloatArray

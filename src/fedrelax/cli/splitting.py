@@ -1,0 +1,222 @@
+"""Which rows test: a share of every node's, whole days (patients, batches), or the future."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedrelax.cli.settings import LearningConfig
+from fedrelax.datasets import Table
+from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.splits import TEST_STREAM, group_rows, training_groups, training_mask
+from fedrelax.typing import AnyArray
+
+NONE = "none"
+"""The value of --split-by that splits rows at random, whatever the table holds."""
+TIMES = ("date", "day", "days", "time", "timestamp", "datetime", "hour", "week", "month", "quarter",
+         "year", "yr", "period", "wave", "season")  # fmt: skip
+"""Columns of numbers with such names are looked at for moments that nodes have in common."""
+SHARED = 0.5
+"""A column holds moments that nodes have in common if so many rows share theirs with another node."""
+
+
+@dataclass(frozen=True, eq=False)
+class Splitting:
+    """The rule by which rows are held out, for testing and where something is chosen.
+
+    ``values`` has one value per row of the table: what belongs together, or with ``start`` the time from
+    which on rows test. Without a column, rows are held out at random.
+    """
+
+    share: float
+    seed: int
+    column: str | None = None
+    values: AnyArray | None = None
+    start: Any = None
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the future is held out."""
+        return self.start is not None
+
+    def masks(self, nodes: AnyArray, note: Callable[[str], None]) -> tuple[AnyArray, AnyArray]:
+        """Return the masks of the rows to train on and of those to test on."""
+        rows = group_rows(nodes, len(nodes))
+        rng = np.random.default_rng([self.seed, TEST_STREAM])
+        if self.values is None:
+            train = training_mask(rows, self.share, rng)
+            self._check_random(rows, train, note)
+            return train, ~train
+        if self.is_time:
+            train = np.asarray(self.values < self.start)
+            self._check_time(train)
+        else:
+            train = training_groups(rows, self.values, self.share, rng)
+        test = ~train
+        late = [label for label, index in rows.items() if not train[index].any()]
+        for label in late:
+            test[rows[label]] = False
+        if late:
+            what = f"before --test-from in {self.column!r}" if self.is_time else "to train on"
+            note(f"Node {listing(late, most=3)} has no row {what} and is not measured.")
+        if not test.any() and self.share > 0:
+            raise FedRelaxError(
+                f"--split-by {self.column} leaves no row to test on: no node has rows on both sides; "
+                "name another column, or give --test-share 0 to train on everything"
+            )
+        return train, test
+
+    def _check_random(self, rows: Any, train: AnyArray, note: Callable[[str], None]) -> None:
+        share = self.share
+        untested = [label for label, index in rows.items() if train[index].all()]
+        if share > 0 and train.all():
+            raise FedRelaxError(
+                f"--test-share {share:g} leaves no test row at any node, as all have too few rows; "
+                "raise it, or give --test-share 0 to train on everything"
+            )
+        if share > 0 and untested:
+            count = "1 node has" if len(untested) == 1 else f"{len(untested)} nodes have"
+            note(
+                f"{count} too few rows for --test-share {share:g}: all of them train, and there is no "
+                f"test error for {listing(untested, most=3)}."
+            )
+
+    def _check_time(self, train: AnyArray) -> None:
+        if train.all() or not train.any():
+            side = "no row from then on" if train.all() else "no row before it"
+            raise FedRelaxError(
+                f"--test-from leaves {side} in column {self.column!r}; give a time within the table"
+            )
+
+    def folds(self, rows: AnyArray) -> dict[str, Any]:
+        """Return what ``fit`` is told for these rows, so that its folds follow the same rule."""
+        if self.values is None:
+            return {}
+        return {"times" if self.is_time else "groups": self.values[rows]}
+
+
+def splitting_of(
+    config: LearningConfig, frame: Any, table: Table, note: Callable[[str], None]
+) -> Splitting:
+    """Return the rule for a table: as it was asked for, or as suits what the table holds."""
+    share, seed = config.test_share, config.seed
+    asked: Hashable | None = config.split_by
+    start = _start(config)
+    if asked == NONE and NONE not in frame.columns:
+        if start is not None:
+            raise FedRelaxError("--test-from and --split-by none exclude each other; give one")
+        return Splitting(share, seed)
+    if asked is None and start is not None:
+        asked = _only_time(config, frame)
+    if asked is None:
+        return _unasked(config, frame, table, note)
+    column = find_column(frame, asked)
+    roles = {find_column(frame, config.node): "node", find_column(frame, config.target): "target"}
+    if column in roles:
+        raise FedRelaxError(
+            f"--split-by names the {roles[column]} column {column!r}; name what rows of several nodes "
+            "have in common, such as the day"
+        )
+    values = _values(frame, column, table)
+    if len(np.unique(values)) < 2:
+        raise FedRelaxError(f"--split-by: column {column!r} has a single value; name another")
+    if start is None:
+        return Splitting(share, seed, str(column), values)
+    return Splitting(share, seed, str(column), values, _moment(start, frame, column))
+
+
+def _start(config: LearningConfig) -> str | None:
+    """Return the time from which on rows test; ``compare``, which repeats its splits, has none."""
+    start: str | None = getattr(config, "test_from", None)
+    return start
+
+
+def _unasked(
+    config: LearningConfig, frame: Any, table: Table, note: Callable[[str], None]
+) -> Splitting:
+    """Split by the dates that nodes have in common, if there are any; say what else is shared."""
+    share, seed = config.test_share, config.seed
+    names = {find_column(frame, config.node), find_column(frame, config.target)}
+    others = [column for column in frame.columns if column not in names]
+    dates = [column for column in others if kind_of(frame[column].iloc[table.row_index]) == "dates"]
+    for column in dates:
+        values = frame[column].iloc[table.row_index]
+        if share > 0 and not values.isna().any() and _is_shared(values.astype(str), table.nodes):
+            note(
+                f"Nodes have rows of the same {column!r}, and of a moment that neighbours have seen "
+                f"little is left to guess: whole moments are held out (--split-by {column}). Rows "
+                f"held out at random (--split-by none) would show a smaller error than new moments "
+                "will."
+            )
+            return Splitting(share, seed, str(column), _values(frame, column, table))
+    for column in others:
+        values = frame[column].iloc[table.row_index]
+        if str(column).strip().lower() in TIMES and _is_shared(values.astype(str), table.nodes):
+            note(
+                f"Nodes have rows of the same {column!r}; rows are held out at random, so neighbours "
+                f"may have seen the {column} of a test row. --split-by {column} holds out whole "
+                "values, which shows the error for new ones."
+            )
+            break
+    return Splitting(share, seed)
+
+
+def _is_shared(values: Any, nodes: AnyArray) -> bool:
+    """Tell whether most rows have a value that rows of another node have, too, and nodes several."""
+    import pandas as pd
+
+    frame = pd.DataFrame({"value": values.to_numpy(), "node": nodes})
+    holders = frame.groupby("value")["node"].transform("nunique")
+    several = frame.groupby("node")["value"].nunique().median() > 1
+    return bool((holders > 1).mean() > SHARED and several)
+
+
+def _only_time(config: LearningConfig, frame: Any) -> Hashable:
+    dates = [column for column in frame.columns if kind_of(frame[column]) == "dates"]
+    if len(dates) != 1:
+        found = "no column holds dates" if not dates else f"{listing(dates)} hold dates"
+        raise FedRelaxError(
+            f"--test-from {_start(config)}: {found}; say which column has the time: --split-by COLUMN"
+        )
+    only: Hashable = dates[0]
+    return only
+
+
+def _values(frame: Any, column: Hashable, table: Table) -> AnyArray:
+    """Return the column's value in each row: dates as dates, numbers as numbers, else texts."""
+    import pandas as pd
+
+    found, kind = frame[column].iloc[table.row_index], kind_of(frame[column])
+    missing = found.isna().to_numpy()
+    if missing.any():
+        raise FedRelaxError(
+            f"--split-by: column {column!r} has {int(missing.sum())} missing values, the first on "
+            f"{where(found.index, int(missing.argmax()))}; fill them in"
+        )
+    if kind == "numbers":
+        return to_numbers(found)
+    if kind == "dates":
+        return np.asarray(pd.to_datetime(found, format="mixed", utc=True).to_numpy())
+    return np.asarray(found.astype(str).str.strip().to_numpy(dtype=str))
+
+
+def _moment(text: str, frame: Any, column: Hashable) -> Any:
+    import pandas as pd
+
+    kind = kind_of(frame[column])
+    try:
+        if kind == "numbers":
+            return float(text)
+        if kind == "dates":
+            return pd.to_datetime(text, utc=True).to_datetime64()
+    except (ValueError, TypeError):
+        pass
+    else:
+        raise FedRelaxError(
+            f"--test-from needs a column of dates or numbers, and {column!r} holds text; name another"
+        )
+    raise FedRelaxError(f"--test-from {text!r} is not one of the {kind} that {column!r} holds")
