@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fedrelax.engines import Unsuited
 from fedrelax.engines.whole.engine import WholeEngine
 from fedrelax.engines.whole.found import Found, find, sample_size
+from fedrelax.engines.whole.graphs import NODES, OPERATIONS, operations
 from fedrelax.losses import Loss, usual_loss
 from fedrelax.network import Network
 from fedrelax.solvers.base import Solver
@@ -18,13 +19,16 @@ MOST, MOST_NUMBERS = 5e8, 3e8
 
 @dataclass
 class WholeNetwork(Solver):
-    """Finds penalty, coupling, level and curves of a complete network from the rows of its nodes.
+    """Finds penalty, coupling, level and curves of a network from the rows of its nodes.
 
     For numbers, candidates are judged by their evidence (the restricted likelihood of a mixed model),
     strengths of single columns are learned by EM, and curves of the columns join if they have the
     better evidence; what is chosen must beat every node alone and one model for all on rows left out.
-    For classes, candidates are judged by the log loss of rows left out. Every node ends with one plain
-    model: ``Ridge``, a pipeline of curves and ``Ridge``, or ``LogisticRegression``.
+    A graph that does not join all nodes alike is solved by sparse factorisation, without EM; where
+    joining all nodes alike does better on rows left out, the graph is left aside.
+    For classes, on a complete graph only, candidates are judged by the log loss of rows left out. Every
+    node ends with one plain model: ``Ridge``, a pipeline of curves and ``Ridge``, or
+    ``LogisticRegression``.
 
     The fixed point is one of exchanged predictions; finding the settings takes sums over all nodes'
     rows (Gram matrices of the features), which in a federation would have to be shared or summed
@@ -40,9 +44,9 @@ class WholeNetwork(Solver):
     @staticmethod
     def refusal(network: Network) -> str | None:
         """Return why this way does not serve a network, or None."""
-        alike = network.graph.is_uniform or not network.graph.n_edges
-        if len(network) > 1 and not alike:
-            return "the graph does not join all nodes alike"
+        alike = len(network) == 1 or network.graph.is_uniform or not network.graph.n_edges
+        if network.task.is_classification and not alike:
+            return "the graph does not join all nodes alike, which classes need"
         if network.public.common is None:
             return "every node has public rows of its own"
         if network.task.n_outputs > 1 and not network.task.is_classification:
@@ -55,7 +59,7 @@ class WholeNetwork(Solver):
             return f"{rows.X.shape[1]} columns are too many to find all settings at once"
         if len(network) * (rows.X.shape[1] + 1) ** 2 * classes > MOST_NUMBERS:
             return f"{len(network)} nodes are too many to solve for all at once"
-        return None
+        return None if alike else _too_large(network)
 
     def check(self, network: Network) -> None:
         """Refuse networks that it does not serve."""
@@ -70,3 +74,16 @@ class WholeNetwork(Solver):
     def losses(self, network: Network) -> tuple[Loss, Loss]:
         """Return the usual loss for both."""
         return usual_loss(network.kind), usual_loss(network.kind)
+
+
+def _too_large(network: Network) -> str | None:
+    """Return why a network on a graph of its own is too large to be factorised again and again."""
+    many, columns = len(network), network.own_rows.X.shape[1]
+    if many > NODES:
+        return f"the graph does not join all nodes alike, and {many} nodes are more than {NODES}"
+    if operations(network.graph.laplacian(), columns + 1) > OPERATIONS:
+        return (
+            f"the graph of {many} nodes does not join all alike, and with {columns} features solving "
+            "for all models at once takes too long"
+        )
+    return None

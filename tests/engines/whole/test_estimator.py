@@ -36,9 +36,9 @@ def error(model, bend):
 @pytest.mark.parametrize("bend", [0.0, 1.0])
 def test_it_comes_near_the_noise_where_a_fixed_penalty_does_not(bend):
     X, y, nodes = table(bend)
-    found = FedRelaxRegressor("auto", alpha="auto").fit(X, y, nodes=nodes)
+    found = FedRelaxRegressor().fit(X, y, nodes=nodes)
     assert error(found, bend) < (0.65 if bend else 0.4)  # the noise has 0.3
-    usual = FedRelaxRegressor(alpha="auto").fit(X, y, nodes=nodes)
+    usual = FedRelaxRegressor(Ridge(), level=1.0).fit(X, y, nodes=nodes)
     assert error(found, bend) < 0.85 * error(usual, bend)
     kind = Pipeline if bend else Ridge
     assert all(type(model) is kind for model in found.models_.values())
@@ -76,7 +76,7 @@ def test_callbacks_history_and_alone():
 def test_classes():
     X, y, nodes = table(rows=12)
     labels = np.where(X[:, 0] + 0.3 * np.sin(9 * y) > 0, "up", "down")
-    model = FedRelaxClassifier("auto", alpha="auto").fit(X, labels, nodes=nodes)
+    model = FedRelaxClassifier().fit(X, labels, nodes=nodes)
     assert all(type(one) is LogisticRegression for one in model.models_.values())
     assert model.score(X, labels, nodes=nodes) > 0.85
     assert model.predict_proba(X[:4], nodes[:4]).sum(axis=1) == pytest.approx(1.0)
@@ -86,7 +86,7 @@ def test_classes():
 @pytest.mark.parametrize("bend", [0.0, 1.0])
 def test_it_is_saved_loaded_and_its_report_says_what_left(tmp_path, bend):
     X, y, nodes = table(bend)
-    model = FedRelaxRegressor("auto", alpha="auto").fit(X, y, nodes=nodes)
+    model = FedRelaxRegressor().fit(X, y, nodes=nodes)
     save_result(tmp_path / "r", model)
     again = load_result(tmp_path / "r")
     np.testing.assert_array_equal(again.predict(X, nodes), model.predict(X, nodes))
@@ -96,15 +96,26 @@ def test_it_is_saved_loaded_and_its_report_says_what_left(tmp_path, bend):
 
 def test_where_it_does_not_serve_the_usual_model_is_taken():
     X, y, nodes = table()
+    model = FedRelaxRegressor("auto", alpha=0.1).fit(X, y, nodes=nodes)
+    assert model.result_.engine == "linear" and type(model.models_[0]) is Ridge
     ring = Graph.from_edges([(i, (i + 1) % N) for i in range(N)])
-    for settings in ({"graph": ring, "alpha": "auto"}, {"alpha": 0.1}):
-        model = FedRelaxRegressor("auto", **settings).fit(X, y, nodes=nodes)
-        assert model.result_.engine == "linear" and type(model.models_[0]) is Ridge
-    network = FedRelaxRegressor(graph=ring, alpha=0.1).network_of(
-        X, y, {i: np.arange(6) for i in range(N)}, {}
-    )
+    labels = np.where(X[:, 0] > 0, "up", "down")
+    rows = {i: np.flatnonzero(nodes == i) for i in range(N)}
+    network = FedRelaxClassifier(graph=ring, alpha=0.1).network_of(X, labels, rows, {})
     with pytest.raises(FedRelaxError, match="does not join all nodes alike"):
         WholeNetwork().solve(network)
+
+
+def test_a_graph_too_large_to_factorise_is_refused_in_a_sentence(monkeypatch):
+    X, y, nodes = table()
+    ring = Graph.from_edges([(i, (i + 1) % N) for i in range(N)])
+    rows = {i: np.flatnonzero(nodes == i) for i in range(N)}
+    network = FedRelaxRegressor(graph=ring).network_of(X, y, rows, {})
+    assert WholeNetwork.refusal(network) is None
+    monkeypatch.setattr("fedrelax.solvers.whole.OPERATIONS", 10.0)
+    assert "takes too long" in WholeNetwork.refusal(network)
+    monkeypatch.setattr("fedrelax.solvers.whole.NODES", 10)
+    assert "12 nodes are more than 10" in WholeNetwork.refusal(network)
 
 
 def test_curves_of_columns_are_a_transformer_of_scikit_learn():
@@ -118,7 +129,7 @@ def test_curves_of_columns_are_a_transformer_of_scikit_learn():
 
 def test_compare_measures_what_fit_gives():
     X, y, nodes = table(rows=10)
-    model = FedRelaxRegressor("auto", alpha="auto")
+    model = FedRelaxRegressor(random_state=3)
     found = compare_ways(model, X, y, nodes, ways=[Alone()], splits=2, seed=3)
     rng = np.random.default_rng([3, TEST_STREAM])
     mask = training_mask(group_rows(nodes, len(X)), 0.2, rng)

@@ -40,7 +40,8 @@ def test_nodes_that_differ_in_level_alone_share_their_slopes() -> None:
     found = choose_ridge(X, y, node, 40)
     slopes = found.models[:, 0]
     assert slopes.std() < 0.05 and found.models[:, -1].std() > 3
-    assert found.together < 0.5 * found.alone and found.together < 0.1 * found.one_model
+    assert found.errors["together"] < 0.5 * found.errors["alone"]
+    assert found.errors["together"] < 0.1 * found.errors["one model"]
     ideal = 0.5**2 / 4
     assert error(found, new) < 1.4 * ideal
 
@@ -57,7 +58,7 @@ def test_equal_nodes_get_almost_one_model_and_unlike_ones_almost_their_own() -> 
 def test_curves_are_taken_where_the_relation_bends_and_not_elsewhere() -> None:
     (X, y, node), new = draw(np.random.default_rng(3), 30, 6, levels=2.0, bend=1.0)
     bent, straight = choose_ridge(X, y, node, 30), choose_ridge(X, y, node, 30, curves=False)
-    assert bent.curves is not None and "curves" in bent.words
+    assert bent.scale.curves is not None and "curves" in bent.words
     assert error(bent, new) < 0.2 * error(straight, new)
     (X, y, node), new = draw(np.random.default_rng(4), 30, 6, levels=2.0)
     bent, straight = choose_ridge(X, y, node, 30), choose_ridge(X, y, node, 30, curves=False)
@@ -80,9 +81,9 @@ def test_folds_that_keep_days_together_see_what_left_out_rows_hide() -> None:
     node, day = np.repeat(np.arange(n), days), np.tile(np.arange(days), n)
     X = rng.normal(size=days)[day][:, None] + 0.01 * rng.normal(size=(n * days, 1))
     y = 3.0 * rng.normal(size=days)[day] + 0.1 * rng.normal(size=n * days)
-    folds = [day % 4 == f for f in range(4)]
+    folds = [(day % 4 != f, day % 4 == f) for f in range(4)]
     honest, blind = choose_ridge(X, y, node, n, folds=folds), choose_ridge(X, y, node, n)
-    assert honest.together > 1.5 * blind.together
+    assert honest.errors["together"] > 1.5 * blind.errors["together"]
 
 
 def test_curves_are_orthogonal_to_lines_and_flat_outside() -> None:
@@ -155,16 +156,10 @@ def test_softmax_chooses_coupling_that_beats_alone_and_one_model() -> None:
     def loss(p):
         return -np.log(p[np.arange(len(t)), t]).mean()
 
-    one = min(
-        loss(probabilities((T1(T, found) * c.models[0].mean(axis=0)).sum(axis=1)[:, None]))
-        for c in found.tried
-    )
-    alone = min(
-        loss(probabilities(np.einsum("ri,kri->rk", T1(T, found), c.models[:, h])))
-        for c in found.tried
-        if c.strength == 0.01
-    )
+    one = loss(probabilities((T1(T, found) * found.one[0, 0]).sum(axis=1)[:, None]))
+    alone = loss(probabilities(np.einsum("ri,kri->rk", T1(T, found), found.apart[:, h])))
     assert loss(found.predict(T, h)) < 0.95 * min(one, alone)
+    assert found.losses["together"] < min(found.losses["alone"], found.losses["one model"])
 
 
 def T1(T, found):  # noqa: N802

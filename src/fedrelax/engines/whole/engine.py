@@ -116,7 +116,7 @@ class WholeEngine(Engine):
         self.share(-1)
 
     def rewire(self, edges: Any) -> NoReturn:
-        """Refuse: the models were found for the complete graph."""
+        """Refuse: the models were found for the graph as it is."""
         raise NotImplementedError
 
     def settle(self, round: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 
+from fedrelax.engines.whole.graph_ridge import choose_ridge_on
 from fedrelax.engines.whole.ridge import ALONE, MOST_WORK, Fold, NetworkRidge, choose_ridge
 from fedrelax.engines.whole.softmax import NetworkSoftmax, choose_softmax
 from fedrelax.losses import usual_loss
@@ -31,7 +32,8 @@ class Found:
     """What was found: estimators in the order of the nodes, and how they were chosen.
 
     ``alone``, ``together`` and ``pooled`` (one model for all) are plain fitted estimators. ``alpha`` is
-    the mean pull of the coupling relative to that of the public rows' own matrix, ``penalty`` and
+    the mean pull of the coupling along an edge of weight one, relative to that of the public rows' own
+    matrix, ``penalty`` and
     ``level`` are those of the best candidate; ``left_out`` are the losses of rows under models that
     have not seen them.
     """
@@ -61,7 +63,7 @@ class Found:
         X, y, node = rows_of(fold)
         held = fold.validation_rows
         assert held is not None
-        models = self.settings.refitted(X, y, node, len(fold))
+        models = self.settings.refitted(X, y, node, len(fold), _laplacian(fold))
         where = np.repeat(np.arange(len(fold)), held.counts)
         answers = models.predict(np.asarray(held.X, dtype=float), where)
         target = fold.task.encode(held.y)
@@ -74,7 +76,7 @@ class Found:
     def again(self, network: Network) -> Found:
         """Return the models of other rows, and perhaps other nodes, with the same settings."""
         X, y, node = rows_of(network)
-        found = self.settings.refitted(X, y, node, len(network))
+        found = self.settings.refitted(X, y, node, len(network), _laplacian(network))
         return _found(found, network)
 
 
@@ -89,7 +91,7 @@ def find(
     X, y, node = rows_of(network)
     n = len(network)
     few = sample_size(n, X.shape[1])
-    if few == n:
+    if few == n or _laplacian(network) is not None:
         return _found(_choose(network, X, y, node, n, folds, curves), network)
     chosen = np.random.default_rng([seed, SAMPLE_STREAM]).permutation(n)[:few]
     place = np.full(n, -1)
@@ -129,7 +131,16 @@ def _choose(
     classes = network.task.classes
     if classes is not None:
         return choose_softmax(X, y, node, n, len(classes), folds=folds)
+    laplacian = _laplacian(network)
+    if laplacian is not None:
+        return choose_ridge_on(laplacian, X, y, node, curves=curves, folds=folds)
     return choose_ridge(X, y, node, n, curves=curves, folds=folds)
+
+
+def _laplacian(network: Network) -> Any:
+    """Return that of a graph which does not join all nodes alike, else None."""
+    graph = network.graph
+    return None if graph.is_uniform or not graph.n_edges else graph.laplacian()
 
 
 def _found(found: NetworkRidge | NetworkSoftmax, network: Network) -> Found:
@@ -140,7 +151,7 @@ def _found(found: NetworkRidge | NetworkSoftmax, network: Network) -> Found:
 
 
 def _numbers(found: NetworkRidge) -> Found:
-    n, scale = len(found.models), found.scale
+    scale = found.scale
     alone = [plain_ridge(w, scale.centre, scale.spread) for w in found.apart]
     if scale.curves is None:
         together = [plain_ridge(w, scale.centre, scale.spread) for w in found.models]
@@ -156,7 +167,7 @@ def _numbers(found: NetworkRidge) -> Found:
     elif first.words == ALONE:
         alpha = 0.0
     else:
-        alpha = float(np.trace(first.coupling[:size, :size])) / max(size, 1) / n
+        alpha = float(np.trace(first.coupling[:size, :size])) / max(size, 1) * found.per_edge
     return Found(
         settings=found,
         alone=alone,

@@ -7,9 +7,11 @@ the caller deals. What is chosen must beat every node alone and one model for al
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -115,26 +117,39 @@ class NetworkRidge:
     one: FloatArray
     words: str
     errors: dict[str, float]
+    per_edge: float
+    """The share of a coupling that an edge of weight one has."""
 
     def predict(self, X: FloatArray, node: IntArray) -> FloatArray:
         """Return predictions for rows X (N, p), each by the model of its node."""
         return np.asarray(np.einsum("ri,ri->r", self.scale.columns(X), self.models[node]))
 
-    def refitted(self, X: FloatArray, y: FloatArray, node: IntArray, n: int) -> NetworkRidge:
-        """Return the models of other rows, and perhaps other nodes, with the settings found here."""
-        scale, weight = self.scale, self.scale.weights(np.bincount(node, minlength=n))
-        z = (y - scale.level) / scale.size
-        straight = NodeSums.of(scale.columns(X, curves=False), z, node, n, weight)
-        sums = straight
-        if scale.curves is not None:
-            sums = NodeSums.of(scale.columns(X), z, node, n, weight)
+    def refitted(
+        self, X: FloatArray, y: FloatArray, node: IntArray, n: int, laplacian: Any = None
+    ) -> NetworkRidge:
+        """Return the models of other rows, and perhaps other nodes, with the settings found here.
+
+        ``laplacian`` is that of the nodes' graph, which the complete one does not need.
+        """
+        straight, sums = self.sums_of(X, y, node, n)
         alone, one = self.simple
         return replace(
             self,
-            models=scale.models(_mean([_models(sums, part) for part in self.parts])),
-            apart=scale.models(_models(straight, alone)),
-            one=scale.models(solve_one(straight, one.ridge)[0]),
+            models=self.scale.models(mean([models_of(sums, part) for part in self.parts])),
+            apart=self.scale.models(models_of(straight, alone)),
+            one=self.scale.models(solve_one(straight, one.ridge)[0]),
         )
+
+    def sums_of(
+        self, X: FloatArray, y: FloatArray, node: IntArray, n: int
+    ) -> tuple[NodeSums, NodeSums]:
+        """Return sums over rows of the standardised columns, and of these with their curves."""
+        scale, weight = self.scale, self.scale.weights(np.bincount(node, minlength=n))
+        z = (y - scale.level) / scale.size
+        straight = NodeSums.of(scale.columns(X, curves=False), z, node, n, weight)
+        if scale.curves is None:
+            return straight, straight
+        return straight, NodeSums.of(scale.columns(X), z, node, n, weight)
 
 
 def choose_ridge(
@@ -153,19 +168,19 @@ def choose_ridge(
     scale = Scale.of(X, y)
     counts = np.bincount(node, minlength=n)
     ways = [scale] if counts.min() == counts.max() else [scale, replace(scale, means=True)]
-    tried = [_Rows(way, X, y, node, n, folds) for way in ways]
-    found = [_straight(rows) for rows in tried]
+    tried = [Rows(way, X, y, node, n, folds) for way in ways]
+    found = [straight_candidates(rows) for rows in tried]
     place = int(np.argmin([_least(parts) for parts in found]))
     rows, best, scale = tried[place], found[place], ways[place]
     alone, one = _simple(rows)
     bends = Curves.of((X - scale.centre) / scale.spread) if curves else None
     if bends and n * (X.shape[1] + len(bends)) ** 3 <= MOST_WORK:
         bent_scale = replace(scale, curves=bends)
-        with_bends = _Rows(bent_scale, X, y, node, n, folds)
+        with_bends = Rows(bent_scale, X, y, node, n, folds)
         bent = _bent(with_bends, best, len(bends))
         if _least(bent) < _least(best) - (0.0 if folds else MARGIN):
             rows, best, scale = with_bends, bent, bent_scale
-    together = _square(rows.left_out(best))
+    together = square(rows.left_out(best))
     errors = {"alone": alone[1], "one model": one[1]}
     for simple, error in (alone, one):
         if error < together:
@@ -175,15 +190,17 @@ def choose_ridge(
         scale=scale,
         parts=best,
         simple=(alone[0], one[0]),
-        models=scale.models(_mean([part.models for part in best])),
+        models=scale.models(mean([part.models for part in best])),
         apart=scale.models(alone[0].models),
         one=scale.models(one[0].models[0]),
         words=("columns and curves of them, " if scale.curves else "") + best[0].words,
         errors={way: error * scale.size**2 for way, error in errors.items()},
+        per_edge=1.0 / n,
     )
 
 
-def _mean(arrays: Sequence[FloatArray]) -> FloatArray:
+def mean(arrays: Sequence[FloatArray]) -> FloatArray:
+    """Return the mean of arrays."""
     return np.asarray(np.mean(arrays, axis=0))
 
 
@@ -191,8 +208,8 @@ def _least(parts: Sequence[Candidate]) -> float:
     return min(part.score for part in parts)
 
 
-class _Rows:
-    """Training rows with one set of columns, and how a candidate on them is judged."""
+class Rows:
+    """Training rows with one set of columns, and how a candidate on the complete graph is judged."""
 
     def __init__(
         self,
@@ -203,11 +220,24 @@ class _Rows:
         n: int,
         folds: Sequence[Fold],
     ) -> None:
-        X, y = scale.columns(X), (y - scale.level) / scale.size
-        weight = scale.weights(np.bincount(node, minlength=n))
-        self.X, self.y, self.node, self.weight, self.folds = X, y, node, weight, folds
-        self.sums = NodeSums.of(X, y, node, n, weight)
+        self.X, self.y, self.node = scale.columns(X), (y - scale.level) / scale.size, node
+        self.weight = scale.weights(np.bincount(node, minlength=n))
+        self.sums = NodeSums.of(self.X, self.y, node, n, self.weight)
+        self.judge_by(folds)
+
+    def judge_by(self, folds: Sequence[Fold]) -> None:
+        """Take these folds to judge candidates by."""
+        X, y, node, n, weight = self.X, self.y, self.node, self.sums.n, self.weight
+        self.folds = folds
         self.kept = [NodeSums.of(X[f], y[f], node[f], n, weight) for f, _ in folds]
+
+    def with_folds(self, folds: Sequence[Fold]) -> Rows:
+        """Return the same rows, judged by other folds."""
+        if self.folds is folds:
+            return self
+        made = copy.copy(self)
+        made.judge_by(folds)
+        return made
 
     @property
     def pull(self) -> float:
@@ -221,7 +251,7 @@ class _Rows:
             return Candidate(words, ridge, None, models, np.inf)
         net = solve_complete(self.sums, ridge, coupling)
         if self.folds:
-            score = _square(self.left_out([Candidate(words, ridge, coupling, net.models, np.inf)]))
+            score = square(self.left_out([Candidate(words, ridge, coupling, net.models, np.inf)]))
         else:
             score = negative_log_evidence(self.sums, net)
         return Candidate(words, ridge, coupling, net.models, score)
@@ -235,14 +265,15 @@ class _Rows:
                 found = _solve(self.sums, part.ridge, part.coupling)
                 left = leave_one_out(self.X, self.y, self.node, *found, self.weight)
             for (_, fold), kept in zip(self.folds, self.kept, strict=True):
-                models = _models(kept, part)[self.node[fold]]
+                models = models_of(kept, part)[self.node[fold]]
                 left[fold] = self.y[fold] - np.einsum("ri,ri->r", self.X[fold], models)
             lefts.append(left)
         seen = np.any([held for _, held in self.folds], axis=0) if self.folds else slice(None)
-        return _mean(lefts)[seen]
+        return mean(lefts)[seen]
 
 
-def _square(residuals: FloatArray) -> float:
+def square(residuals: FloatArray) -> float:
+    """Return the mean square."""
     return float(np.mean(np.square(residuals)))
 
 
@@ -257,28 +288,29 @@ def _solve(
     return net.models, net.covariances()
 
 
-def _models(sums: NodeSums, part: Candidate) -> FloatArray:
+def models_of(sums: NodeSums, part: Candidate) -> FloatArray:
     """Return the models (n, d) of a candidate's settings."""
     if part.coupling is None:
         return np.tile(solve_one(sums, part.ridge)[0], (sums.n, 1))
     return solve_complete(sums, part.ridge, part.coupling).models
 
 
-def _ridge(penalty: float, d: int) -> FloatArray:
+def ridge_of(penalty: float, d: int) -> FloatArray:
+    """Return the diagonal of a ridge for all columns but the last, constant one."""
     return np.append(np.full(d - 1, penalty), 0.0)
 
 
-def _straight(rows: _Rows) -> tuple[Candidate, ...]:
+def straight_candidates(rows: Rows) -> tuple[Candidate, ...]:
     """Return the best of the grid, and the two couplings that are learned from there."""
     d = rows.X.shape[1]
-    Q, mean = rows.X.T @ rows.X / len(rows.X), rows.X.mean(axis=0)
+    Q, centre = rows.X.T @ rows.X / len(rows.X), rows.X.mean(axis=0)
     pulls = list(product(STRENGTHS, LEVELS)) if rows.sums.n > 1 else [(1.0, 1.0)]
     grid = [
         replace(
             rows.candidate(
                 f"penalty {penalty:g}, pull {strength:g}, {level:g} of it on the level",
-                _ridge(penalty, d),
-                strength * rows.pull * level_and_shape(Q, mean, level),
+                ridge_of(penalty, d),
+                strength * rows.pull * level_and_shape(Q, centre, level),
             ),
             level=level,
         )
@@ -287,7 +319,7 @@ def _straight(rows: _Rows) -> tuple[Candidate, ...]:
     return _with_learned(rows, grid, np.empty(0, dtype=np.int64))
 
 
-def _bent(rows: _Rows, straight: Sequence[Candidate], bends: int) -> tuple[Candidate, ...]:
+def _bent(rows: Rows, straight: Sequence[Candidate], bends: int) -> tuple[Candidate, ...]:
     """Return the same with curves, which are tried on top of what was found for the columns."""
     d = rows.X.shape[1]
     curved = np.arange(d - 1 - bends, d - 1)
@@ -304,7 +336,7 @@ def _bent(rows: _Rows, straight: Sequence[Candidate], bends: int) -> tuple[Candi
     return _with_learned(rows, grid, curved)
 
 
-def _with_learned(rows: _Rows, grid: list[Candidate], tied: IntArray) -> tuple[Candidate, ...]:
+def _with_learned(rows: Rows, grid: list[Candidate], tied: IntArray) -> tuple[Candidate, ...]:
     """Return the best of a grid with the couplings learned from there, to be averaged.
 
     What is learned trusts rows to be independent; where they belong together, folds tell whether it
@@ -323,19 +355,19 @@ def _with_learned(rows: _Rows, grid: list[Candidate], tied: IntArray) -> tuple[C
         for full in (False, True)
     ]
     both = (best, *learned)
-    if rows.folds and _square(rows.left_out(both)) > best.score:
+    if rows.folds and square(rows.left_out(both)) > best.score:
         return (best,)
     return both
 
 
-def _simple(rows: _Rows) -> list[tuple[Candidate, float]]:
+def _simple(rows: Rows) -> list[tuple[Candidate, float]]:
     """Return every node alone and one model for all, with the penalty that suits each, and errors."""
     d = rows.X.shape[1]
     faint = np.zeros((d, d))
     faint[-1, -1] = FAINT
     best = []
     for words, coupling in ((ALONE, faint), (ONE, None)):
-        tried = [rows.candidate(words, _ridge(penalty, d), coupling) for penalty in PENALTIES]
-        errors = [_square(rows.left_out([candidate])) for candidate in tried]
+        tried = [rows.candidate(words, ridge_of(penalty, d), coupling) for penalty in PENALTIES]
+        errors = [square(rows.left_out([candidate])) for candidate in tried]
         best.append((tried[int(np.argmin(errors))], min(errors)))
     return best

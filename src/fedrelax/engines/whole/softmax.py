@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -87,7 +88,9 @@ class NetworkSoftmax:
         rows = np.column_stack([(X - self.centre) / self.spread, np.ones(len(X))])
         return probabilities(np.einsum("ri,kri->rk", rows, self.models[:, node]))
 
-    def refitted(self, X: FloatArray, y: IntArray, node: IntArray, n: int) -> NetworkSoftmax:
+    def refitted(
+        self, X: FloatArray, y: IntArray, node: IntArray, n: int, laplacian: Any = None
+    ) -> NetworkSoftmax:
         """Return the models of other rows, and perhaps other nodes, with the settings found here."""
         Z = np.column_stack([(X - self.centre) / self.spread, np.ones(len(X))])
         rows = _Rows(Z, y, node, n, self.classes)
