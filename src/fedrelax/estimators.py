@@ -141,12 +141,12 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
                 seed=seed,
                 tell=self._tell,
             )
-            choice, solver, network = whole.choice, whole.solver, whole.network(network)
+            choice, solver = whole.choice, whole.solver
         elif folds:
             choice = self.choose(network, folds, settings)
             solver = choice.settings(settings)
             alone = tuple(dict.fromkeys((*alone, *choice.alone)))
-        result = solver.solve(network, tuple(self.callbacks)).with_alone(alone)
+        result = (whole or solver).solve(network, tuple(self.callbacks)).with_alone(alone)
         chosen = given(self.alpha, self.wirings, self.level) if choice is None else choice.chosen
         self.whole_, self.solver_ = whole, solver
         return self._adopt(result, self._graph_for(list(rows)), choice, chosen)
@@ -165,9 +165,11 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         whole, solver = self.whole_, self.solver_
         if whole is not None:
             whole = whole.again(network)
-            solver, network = whole.solver, whole.network(network)
-        result = solver.solve(network, tuple(self.callbacks)).with_alone(
-            [label for label in self.result_.stayed if label in rows]
+            solver = whole.solver
+        result = (
+            (whole or solver)
+            .solve(network, tuple(self.callbacks))
+            .with_alone([label for label in self.result_.stayed if label in rows])
         )
         made.whole_, made.solver_ = whole, solver
         chosen = Candidate(self.alpha_, as_wiring(self.wiring_), self.level_)

@@ -100,7 +100,7 @@ class Together(Baseline):
         """Run the rounds."""
         if self.whole is not None:
             whole = self.whole.again(network)
-            result = whole.solver.solve(whole.network(network)).with_alone(self.alone)
+            result = whole.solve(network).with_alone(self.alone)
             return Run(result.local_models, result.history["validation_loss"][-1:])
         if is_open(self.alpha, self.wiring):
             raise FedRelaxError(

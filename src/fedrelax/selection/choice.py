@@ -30,6 +30,8 @@ class Choice:
     """Whether it was run to its fixed point, not for ``rounds`` rounds."""
     alone: tuple[Label, ...] = ()
     """The nodes that have enough rows to tell that they do better alone."""
+    better: str | None = None
+    """What would clearly do better if all rows may be in one place, in words; None if nothing is known."""
 
     @property
     def alpha(self) -> float:

@@ -2,47 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fedrelax.engines import Unsuited
-from fedrelax.engines.whole.found import ONE_MODEL, Found, find
+from fedrelax.engines.whole.found import ONE_MODEL, Found, find, rows_of
+from fedrelax.engines.whole.ridge import Fold
+from fedrelax.models import adapt
+from fedrelax.models.names import model_by_name
 from fedrelax.network import Network
 from fedrelax.network.stacked import StackedNetwork
+from fedrelax.runtime import Callback
+from fedrelax.selection.beside import compare_beside
 from fedrelax.selection.candidates import Candidate, Wirings, alphas_for, wirings_for
 from fedrelax.selection.choice import Choice
+from fedrelax.selection.kinds import (
+    ROUNDS,
+    KindChoice,
+    choose_kinds,
+    forest_network,
+    nodes_to_try,
+    refit_kinds,
+)
 from fedrelax.selection.losses import Losses
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
+from fedrelax.typing import Label
 from fedrelax.wiring import Wiring
 
 STRENGTHS = (1.0, 30.0)
 """alpha times the degree with which a wiring is tried against what was found."""
 
+SECONDS = 4.0
+"""What forests at all nodes, and other kinds at single ones, may each take by a guess."""
 MOST_NODES = 60
 """With more nodes, wirings of classifiers are too dear to be tried unasked."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """What was found for a network, and what is to be solved: models, or a wired network of them."""
+    """What was found for a network, and what is to be solved: models, or a network of other models.
+
+    ``kinds`` are nodes with models of another kind than the others.
+    """
 
     choice: Choice
     found: Found
     solver: Solver
+    forests: bool = False
+    kinds: Mapping[Label, KindChoice] = field(default_factory=dict)
+    seed: int = 0
 
     def network(self, network: Network) -> Network:
         """Return the network that the solver takes: where it is wired, with the model found."""
         if isinstance(self.solver, WholeNetwork):
             return network
+        if self.forests:
+            return network.with_models(model_by_name("forest", network.kind))
         return network.with_models(self.found.model(_mean_rows(network)))
+
+    def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
+        """Train the network."""
+        result = self.solver.solve(self.network(network), callbacks)
+        task = network.task
+        return result.with_models({i: adapt(one.model, task) for i, one in self.kinds.items()})
 
     def again(self, network: Network) -> Whole:
         """Return the same for a network of other rows."""
         found = self.found.again(network)
         solver = WholeNetwork(found) if isinstance(self.solver, WholeNetwork) else self.solver
-        return Whole(self.choice, found, solver)
+        kinds = dict(self.kinds)
+        if kinds:
+            labels, common = network.labels, network.public.common
+            assert common is not None
+            place = {label: i for i, label in enumerate(labels)}
+            own = {place[label]: one for label, one in kinds.items() if label in place}
+            X, _, node = rows_of(network)
+            y, task = network.own_rows.y, network.task
+            new = refit_kinds(
+                own, X, y, node, len(labels), task, found.together, common, seed=self.seed
+            )
+            kinds = {labels[i]: one for i, one in new.items()}
+        return replace(self, found=found, solver=solver, kinds=kinds)
 
 
 def choose_whole(
@@ -56,23 +98,70 @@ def choose_whole(
     seed: int = 0,
     tell: Callable[[int, int], None] | None = None,
 ) -> Whole:
-    """Find the settings of a network, and try whether a wiring does better than all nodes alike.
+    """Find the settings of a network, and try whether something else does better than linear models.
 
     With ``apart`` rows of several nodes belong together, and the folds keep them so: then these judge
     all settings. A wiring that looks better on the first fold is tried on all, and taken if it lowers
-    the loss on held-out rows by more than one standard error of the difference, taken over nodes;
-    ``quick`` tries neither wirings nor curves.
+    the loss on held-out rows by more than one standard error of the difference, taken over nodes.
+    Forests and boosting are tried at nodes, and forests at all nodes, that have the rows to tell.
+    ``quick`` tries none of that, nor curves.
     """
     masks = []
-    if apart and isinstance(network, StackedNetwork):
+    if isinstance(network, StackedNetwork):
         masks = [network.masks_of(fold) for fold in folds if isinstance(fold, StackedNetwork)]
-    found = find(network, masks, curves=not quick, seed=seed)
-    whole = Whole(_choice(found), found, WholeNetwork(found))
+    found = find(network, masks if apart else (), curves=not quick, seed=seed)
+    whole = Whole(_choice(found), found, WholeNetwork(found), seed=seed)
+    if quick or not folds:
+        return whole
     dear = network.task.is_classification and len(network) > MOST_NODES
-    few = len(network) < 3 or not folds
-    wirings = [] if quick or few or dear else wirings_for(network, wiring)
+    wirings = [] if len(network) < 3 or dear else wirings_for(network, wiring)
     wired = [way for way in wirings if way is not None]
-    return _wired(whole, folds, settings, wired, tell) if wired else whole
+    if wired:
+        whole = _wired(whole, folds, settings, wired, tell)
+    same = all(fold.labels == network.labels for fold in folds) and bool(masks)
+    if isinstance(whole.solver, WholeNetwork) and same:
+        whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, tell)
+    return whole
+
+
+def _other_kinds(
+    whole: Whole,
+    network: Network,
+    folds: Sequence[Network],
+    masks: Sequence[Fold],
+    n_jobs: int | None,
+    tell: Callable[[int, int], None] | None,
+) -> Whole:
+    """Try forests and boosting, and say what would be better with all rows in one place."""
+    found, seed, choice = whole.found, whole.seed, whole.choice
+    held = [mask for _, mask in masks]
+    means = [found.losses(fold) for fold in folds]
+    forests = forest_network(folds, means, seconds=SECONDS, seed=seed, n_jobs=n_jobs, tell=tell)
+    if forests.alpha is not None:
+        chosen = replace(choice.chosen, alpha=forests.alpha)
+        choice = replace(choice, chosen=chosen, rounds=ROUNDS, reason=forests.reason)
+        solver = replace(forests.settings, n_jobs=n_jobs)
+        return replace(whole, choice=choice, solver=solver, forests=True)
+    (X, _, node), y = rows_of(network), network.own_rows.y
+    losses = np.full(len(X), np.nan)
+    for fold, mask in zip(folds, held, strict=True):
+        losses[mask] = found.losses(fold, means=False)
+    n, task, common = len(network), network.task, network.public.common
+    beside = compare_beside(X, y, node, n, task, losses, held, seed=seed)
+    choice = replace(choice, better=None if beside is None else beside.sentence)
+    kinds: dict[int, KindChoice] = {}
+    if common is not None and nodes_to_try(node, n, X.shape[1], folds=len(held), seconds=SECONDS):
+        models = [found.again(fold).together for fold in folds]
+        kinds = choose_kinds(
+            X, y, node, n, task, held, models, found.together, common, seconds=SECONDS, seed=seed,
+            tell=tell,
+        )  # fmt: skip
+    if kinds:
+        named = [f"node {network.labels[i]!r}: {one.reason}" for i, one in kinds.items()]
+        more = f", and {len(named) - 3} more nodes changed" if len(named) > 3 else ""
+        choice = replace(choice, reason=f"{choice.reason}; {'; '.join(named[:3])}{more}")
+    labelled = {network.labels[i]: one for i, one in kinds.items()}
+    return replace(whole, choice=choice, kinds=labelled)
 
 
 def _choice(found: Found) -> Choice:
@@ -157,7 +246,7 @@ def _wired(
             f"{means[last]:.4g} where all nodes are joined alike"
         ),
     )
-    return Whole(choice, found, choice.settings(trial))
+    return replace(whole, choice=choice, solver=choice.settings(trial))
 
 
 def _mean_rows(network: Network) -> float:

@@ -79,6 +79,12 @@ class Result:
             return self
         return replace(self, local_models={**self.local_models, **first}, stayed=tuple(first))
 
+    def with_models(self, models: Mapping[Label, LocalModel]) -> Result:
+        """Return this result with other models at some nodes."""
+        if not models:
+            return self
+        return replace(self, local_models={**self.local_models, **models})
+
     @property
     def clusters(self) -> list[list[Label]]:
         """The groups of nodes that a rewired graph has found, the largest first; else none."""
