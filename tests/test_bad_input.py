@@ -180,7 +180,7 @@ def test_rows_and_labels_of_different_length():
 )
 def test_impossible_pairs_are_refused_with_the_reason(model, loss, discrepancy, why):
     solver = FedRelax(loss=loss, discrepancy=discrepancy)
-    refused(f"node 'a': .*{why}", estimator=model, solver=solver)
+    refused(f"node 'a': .*{why}", estimator=model, solver=solver, alpha=0.1)
 
 
 def test_the_symmetric_objective_refuses_an_unsymmetric_discrepancy():

@@ -53,7 +53,13 @@ def test_every_loss_is_from_models_that_did_not_see_the_row():
         ]
     )
     assert choice.losses[0, 0] > train
-    assert list(choice.to_frame().columns) == ["wiring", "alpha", "round", "validation_loss"]
+    assert list(choice.to_frame().columns) == [
+        "wiring",
+        "level",
+        "alpha",
+        "round",
+        "validation_loss",
+    ]
 
 
 def test_the_round_is_chosen_too():
@@ -196,11 +202,12 @@ def test_the_settings_of_an_estimator_are_not_changed_by_auto():
 def decided(lines, curves, rows, early=True):
     """Decide by given losses: ``curves[line]`` has the shape (folds, rounds, nodes)."""
     curves = np.asarray(curves, dtype=float)
-    losses = Losses(np.full(curves.shape[1::2], rows), curves.shape[2] - 1, ends=not early)
+    counts = np.full(curves.shape[1::2], rows)
+    losses = Losses(range(curves.shape[3]), counts, curves.shape[2] - 1, ends=not early)
     for folds in curves:
         records = [[SimpleNamespace(node_validation_loss=row) for row in fold] for fold in folds]
         losses.append([SimpleNamespace(history=SimpleNamespace(records=r)) for r in records])
-    return decide(lines, range(curves.shape[3]), losses, early)
+    return decide(lines, losses, early)
 
 
 def test_only_a_clear_gain_is_chosen():
@@ -260,9 +267,7 @@ def test_a_stranger_with_rows_of_its_own_stays_alone_and_the_others_do_not():
 
 def test_dear_models_try_a_wiring_with_the_best_alpha_and_stronger_ones():
     data, X, y, nodes = clusters_of()
-    model = FedRelaxRegressor(
-        DecisionTreeRegressor(max_depth=3), data.graph, alpha="auto", wiring="auto", rounds=13
-    )
+    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), data.graph, level=1.0, rounds=13)
     choice = model.fit(X, y, nodes=nodes).choice_
     tried = {wiring is None: [] for wiring in choice.wirings}
     for wiring, alpha in zip(choice.wirings, choice.alphas, strict=True):

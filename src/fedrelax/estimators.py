@@ -121,6 +121,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
             raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
         network = self.network_of(X, y, train, held, seed)
+        settings.check(network)
         whole, choice, alone = None, None, tuple(self.alone)
         solver: Solver = settings
         finds_all = self.finds_all and WholeNetwork.refusal(network) is None

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from fedrelax import FedRelaxRegressor, LinearModel
-from fedrelax.cli.inputs import split_rows
+from fedrelax.cli.splitting import Splitting
 from fedrelax.storage import load_result, read_result
 
 from .runs import FIT, QUICK
@@ -36,12 +36,16 @@ def test_fit_says_whether_it_helped_and_saves_a_whole_directory(run, table):
     assert metrics["errors"].keys() == {"alone", "pooled", "together"}
 
 
-def test_the_saved_models_are_those_of_the_library(run, table):
-    run(*FIT, *QUICK)
+@pytest.mark.parametrize("kept_out", [True, False])
+def test_the_saved_models_are_those_of_the_library(run, table, kept_out):
+    run(*FIT, *QUICK, *(["--keep-test-out"] if kept_out else []))
     X, y = table[["wind", "sun"]].to_numpy(), table["power"].to_numpy()
     nodes = table["town"].to_numpy(object)
-    train = split_rows(nodes, 0.2, 0, print)
-    same = FedRelaxRegressor(LinearModel(), alpha=0.3, rounds=2)
+    train, _ = Splitting(0.2, 0).masks(nodes, print)
+    scale = X[train].std(axis=0).tolist()
+    same = FedRelaxRegressor(LinearModel(scale=scale), alpha=0.3, rounds=2)
+    if not kept_out:
+        train[:] = True
     same.fit(X[train], y[train], nodes=nodes[train])
     assert np.array_equal(load_result("out").predict(X, nodes), same.predict(X, nodes))
 

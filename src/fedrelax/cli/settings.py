@@ -257,9 +257,16 @@ class LearningConfig:
         return {flag.argument: getattr(self, name) for name, flag in found if flag.argument}
 
     def to_file(self, **effective: Any) -> dict[str, Any]:
-        """Return what ``config.toml`` holds: all that a run depends on, paths made absolute."""
+        """Return what ``config.toml`` holds: all that a run depends on, paths made absolute.
+
+        Flags that say yes and were not given are left out: commands do not have all of them.
+        """
         settings = {**asdict(self), **effective, "data": str(self.data.absolute())}
         pairs = settings.pop("model_for")
-        saved = [name for name, flag in flags_of(type(self)).items() if flag.saved]
+        saved = [
+            name
+            for name, flag in flags_of(type(self)).items()
+            if flag.saved and (settings.get(name) is not False or "/" in flag.spelling)
+        ]
         named = {name.replace("_", "-"): settings[name] for name in saved if name in settings}
         return {**named, "model-for": pairs} if pairs else named

@@ -91,6 +91,8 @@ def choose(
     fixed = [candidate for candidate in candidates if candidate.wiring is None]
     wired = [candidate for candidate in candidates if candidate.wiring is not None]
 
+    total = len(folds) * _planned(fixed, wired, len(levels), early)
+
     def runs(candidate: Candidate) -> Iterator[Result]:
         most = None if to_rest and candidate.wiring is None else rounds
         trial = candidate.settings(settings, most, PATIENCE if early else None)
@@ -98,7 +100,7 @@ def choose(
             yield trial.solve(fold)
             if tell is not None:
                 done = len(losses) * len(folds) + number + 1
-                tell(done, max(done, (len(fixed) + len(wired)) * len(folds)))
+                tell(done, total)
 
     for candidate in fixed:
         losses.append(runs(candidate))
@@ -116,6 +118,17 @@ def choose(
         losses.append(runs(candidate))
     choice = decide([*fixed, *wired], losses, early)
     return replace(choice, to_rest=to_rest and choice.wiring is None and choice.rounds > 0)
+
+
+def _planned(
+    fixed: Sequence[Candidate], wired: Sequence[Candidate], levels: int, early: bool
+) -> int:
+    """Return how many candidates will be tried."""
+    strong = min(1 + STRONGER, len({one.alpha for one in fixed if one.alpha > 0}))
+    shaped = (min(levels, 1) if early else levels) * strong if fixed else 0
+    ways = len({one.wiring for one in wired})
+    near = min(1 + STRONGER, len({one.alpha for one in wired}))
+    return len(fixed) + shaped + (ways * near if early and fixed else len(wired))
 
 
 def _levelled(
