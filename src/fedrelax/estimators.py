@@ -403,17 +403,26 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
 class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[misc]
     """One regression model per node, trained together over a graph.
 
+    By default everything is found from the rows: model, penalty, coupling, level, wiring. With an
+    ``alpha`` of your own it is the paper's method, with your models and your graph.
+
     Parameters
     ----------
-    estimator : a scikit-learn regressor or a ``TorchModel`` for every node, or a dict node -> model,
-        or a function of the node's label. Default: ``Ridge()``. "auto", with ``alpha="auto"`` and no
-        graph, finds penalty, coupling, level and curves as well: see ``solvers.WholeNetwork``.
+    estimator : "auto" (default), a scikit-learn regressor or a ``TorchModel`` for every node, a dict
+        node -> model, or a function of the node's label. "auto" with ``alpha="auto"`` finds linear models
+        with or without curves, and forests or boosting at nodes that have the rows to tell: see
+        ``solvers.WholeNetwork`` and ``selection.kinds``. Where that does not serve (several outputs, public
+        rows of each node's own, classes on a graph, a size, rounds or a solver that is given), and with
+        an alpha that is given, "auto" is ``Ridge()``, and so is None.
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
-    alpha : how much neighbours count, from 0 (each alone) upwards; several numbers, or "auto" for the
-        usual ones, are chosen among, together with the rounds, on folds of the training rows.
+    alpha : how much neighbours count, from 0 (each alone) upwards; several numbers, or "auto" (default)
+        for the usual ones, are chosen among, together with the rounds, on folds of the training rows.
+    level : the share of that which also holds for the level, from 0 (only the shape is learned from
+        others) to 1, the paper's form. "auto" (default) chooses it with alpha, and is 1 if alpha is given.
     wiring : "fixed" keeps the graph. "rewire" lets every node keep those neighbours whose predictions
         agree with its own; "reweight" lets the others count for less; "discover" finds neighbours where
-        no graph is given. Or a ``fedrelax.wiring`` object; several, or "auto", are chosen among.
+        no graph is given. Or a ``fedrelax.wiring`` object; several, or "auto", are chosen among. Default:
+        "auto" where alpha is, else "fixed".
     public : how public rows are drawn ("blend", "gaussian", "marginals", "uniform", "standard",
         "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one
         array for all, or a dict node -> array.
@@ -428,6 +437,7 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
         adds nodes that have enough rows to tell that they do better so.
     solver : a ``FedRelax`` with the settings that are rarely changed: losses, objective, order, damping,
         weighting, distillation, tolerance, patience, engine.
+    quick : try less where something is chosen: no wiring, no level, no curves, no other kinds of models.
     callbacks : ``fedrelax.runtime.Callback`` objects.
     n_jobs, random_state : the number of workers never changes a result, the seed does.
 
@@ -436,7 +446,8 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     models_ : dict node -> plain fitted estimator.
     graph_, history_, n_rounds_ : the graph among nodes with data, the numbers of each round, and
         the round whose models are kept. ``whole_graph_`` has the nodes without data, too.
-    alpha_, wiring_ : the values that were used; ``choice_`` : how they were chosen, None if given.
+    alpha_, level_, wiring_ : the values that were used; ``choice_`` : how they were chosen, None if
+        given; ``choice_.reason`` says why, ``choice_.better`` what would be better in one place.
     result_ : all of it, with the discrepancy of each edge, and the edges that were kept.
     plot : pictures of it, such as ``model.plot.graph()``; see ``fedrelax.report.plots``.
 
@@ -481,7 +492,7 @@ class FedRelaxClassifier(ClassifierMixin, _FedRelaxEstimator):  # type: ignore[m
     """One classifier per node, trained together over a graph; see ``FedRelaxRegressor``.
 
     A node may lack classes that others have seen: the labels are the union over all nodes.
-    Default model: ``LogisticRegression()``.
+    Where "auto" does not serve, the model is ``LogisticRegression()``.
     """
 
     _kind = "classification"

@@ -119,6 +119,9 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
         talk.say(evaluation_report(outcome.data))
     talk.say("")
     talk.plain(how_it_went(outcome))
+    choice = outcome.fitted.choice_
+    if choice is not None and choice.better is not None:
+        talk.plain(choice.better)
     if (out / REPORT).exists():
         talk.plain(f"Look at {out / REPORT}: one file, to open in a browser and to send on.")
     trained = "trained on all rows, with the settings that were measured"
@@ -139,7 +142,7 @@ def how_it_went(outcome: Any) -> str:
     result, choice = outcome.fitted.result_, outcome.fitted.choice_
     alpha = f"alpha {outcome.fitted.alpha_:.3g}"
     rounds = f"{result.n_rounds} round{'s' * (result.n_rounds != 1)}"
-    if choice is not None and (choice.rounds == 0 or choice.alpha == 0):
+    if outcome.fitted.whole_ is None and choice is not None and choice.alpha == 0:
         return "No coupling was chosen: in cross-validation on the training rows, alone was best."
     wired = "" if result.kept is None else _wired(result)
     if result.stayed:
@@ -147,8 +150,8 @@ def how_it_went(outcome: Any) -> str:
             f" Node {listing(result.stayed, most=5)} did clearly better alone in validation and "
             "kept its own model."
         )
-    if result.engine == "whole":
-        return f"Found from the training rows: {choice.reason}."
+    if outcome.fitted.whole_ is not None:
+        return f"Found from the training rows: {choice.reason}.{wired}"
     if choice is not None:
         return f"Used {alpha} and {rounds}, chosen by cross-validation on the training rows only.{wired}"
     return f"Used {alpha} and {rounds} ({result.reason}).{wired}"

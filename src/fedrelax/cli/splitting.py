@@ -200,7 +200,8 @@ def _values(frame: Any, column: Hashable, table: Table) -> AnyArray:
     if kind == "numbers":
         return to_numbers(found)
     if kind == "dates":
-        return np.asarray(pd.to_datetime(found, format="mixed", utc=True).to_numpy())
+        moments = pd.to_datetime(found, format="mixed", utc=True)
+        return np.asarray(moments.dt.tz_localize(None).to_numpy(dtype="datetime64[ns]"))
     return np.asarray(found.astype(str).str.strip().to_numpy(dtype=str))
 
 
@@ -212,7 +213,7 @@ def _moment(text: str, frame: Any, column: Hashable) -> Any:
         if kind == "numbers":
             return float(text)
         if kind == "dates":
-            return pd.to_datetime(text, utc=True).to_datetime64()
+            return pd.to_datetime(text, utc=True).tz_localize(None).to_datetime64()
     except (ValueError, TypeError):
         pass
     else:

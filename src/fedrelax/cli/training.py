@@ -23,6 +23,7 @@ from fedrelax.live.callback import STOPPED as STOPPED_LIVE
 from fedrelax.models.names import kind_name, short_name
 from fedrelax.report import ReportData, report_data
 from fedrelax.report.page import REPORT, write_report
+from fedrelax.selection import Choice
 from fedrelax.solvers import Result
 from fedrelax.storage import save_result
 from fedrelax.storage.places import NotWritten
@@ -102,7 +103,17 @@ def train(
         with watch.catching_ctrl_c():
             fitted.set_params(callbacks=(watch,))
             final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
+    measured = measured.with_untested(_new_lines(inputs, final, measured))
     return Outcome(final.set_params(callbacks=()), measured)
+
+
+def _new_lines(inputs: Inputs, final: Fitted, measured: Evaluation) -> Any:
+    """Return lines for nodes that have a model of all rows and had none to measure."""
+    import pandas as pd
+
+    known = set(measured.nodes["node"])
+    new = [label for label in final.models_ if label not in known]
+    return pd.DataFrame({"node": new, "model": _kinds(inputs, final, new)})
 
 
 def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Evaluation:
@@ -196,8 +207,17 @@ def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
         "stayed_alone": list(result.stayed),
         "rounds": result.n_rounds,
         "reason": result.reason,
+        **_found(choice),
         **({} if outcome.evaluation is None else outcome.evaluation.to_dict()),
     }
+
+
+def _found(choice: Choice | None) -> dict[str, Any]:
+    """Return how the settings were chosen, and what would be better with all rows in one place."""
+    if choice is None:
+        return {}
+    better = {} if choice.better is None else {"would_be_better": choice.better}
+    return {"chosen": choice.reason, **better}
 
 
 def _kept(result: Result) -> dict[str, Any]:

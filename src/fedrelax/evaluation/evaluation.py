@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,15 @@ class Evaluation:
         if "errors" not in metrics:
             return None
         return cls(measure_named(metrics["measure"]), nodes, metrics["errors"])
+
+    def with_untested(self, lines: Any) -> Evaluation:
+        """Return this evaluation with lines (node, model) of nodes that had no row to be measured on."""
+        import pandas as pd
+
+        if not len(lines):
+            return self
+        nodes = pd.concat([self.nodes, lines.assign(rows=0, test_rows=0)], ignore_index=True)
+        return replace(self, nodes=nodes)
 
     @property
     def tested(self) -> Any:

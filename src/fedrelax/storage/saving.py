@@ -175,6 +175,9 @@ def _settings(fitted: Fitted) -> dict[str, Any]:
         "objective": fitted.settings().objective,
         "seed": int(seed) if isinstance(seed, int | np.integer) else None,
         "choice": None if choice is None else choice.reason,
+        "better": None if choice is None else choice.better,
+        "level": fitted.level_,
+        "found_from_sums": fitted.whole_ is not None,
     }
 
 

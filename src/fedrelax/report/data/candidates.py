@@ -17,6 +17,7 @@ class Candidate:
     """A wiring with an alpha, and its validation loss after every round."""
 
     wiring: str
+    """Its name, and the share of the level where that is not 1."""
     alpha: float
     losses: FloatArray
     best_round: int
@@ -33,25 +34,37 @@ class Candidate:
 
 def candidates_of_choice(choice: Choice) -> list[Candidate]:
     """Return the candidates of a choice that was just made."""
-    chosen, lines = (wiring_name(choice.wiring), choice.alpha), []
-    for wiring, alpha, losses in zip(choice.wirings, choice.alphas, choice.losses, strict=True):
-        lines.append(_candidate(wiring_name(wiring), wiring, alpha, losses, chosen, choice.rounds))
+    chosen = (_name(wiring_name(choice.wiring), choice.level), choice.alpha)
+    lines = []
+    for one, losses in zip(choice.candidates, choice.losses, strict=True):
+        name = _name(wiring_name(one.wiring), one.level)
+        lines.append(_candidate(name, one.wiring, one.alpha, losses, chosen, choice.rounds))
     return lines
 
 
 def candidates_of_saved(saved: SavedResult) -> list[Candidate]:
     """Return the candidates of a saved choice; none if nothing was chosen."""
+    import pandas as pd
+
     if saved.choice is None:
         return []
     about, lines = saved.about, []
-    for (name, alpha), part in saved.choice.groupby(["wiring", "alpha"], sort=False):
+    level = about.get("level")
+    level = float(level) if isinstance(level, int | float) else 1.0
+    chosen = (_name(about["wiring"], level), about["alpha"])
+    table = saved.choice if "level" in saved.choice else saved.choice.assign(level=1.0)
+    table = table.assign(level=pd.to_numeric(table["level"], errors="coerce").fillna(1.0))
+    for (name, share, alpha), part in table.groupby(["wiring", "level", "alpha"], sort=False):
         losses = part["validation_loss"].to_numpy(float)
         wiring = WIRINGS[name]().paced(len(losses) - 1) if name in WIRINGS else None
-        chosen = (about["wiring"], about["alpha"])
-        lines.append(
-            _candidate(str(name), wiring, float(alpha), losses, chosen, int(about["rounds"]))
-        )
+        rounds = int(about["rounds"])
+        named = _name(str(name), float(share))
+        lines.append(_candidate(named, wiring, float(alpha), losses, chosen, rounds))
     return lines
+
+
+def _name(wiring: str, level: float) -> str:
+    return wiring if level == 1.0 else f"{wiring}, level {level:g}"
 
 
 def _candidate(

@@ -81,7 +81,7 @@ def sharing_of(saved: SavedResult) -> Sharing:
         sets=2 if both else 1,
         how=str(about["public"]["how"]),
         neighbours=_neighbours(saved),
-        sums=about.get("engine") == "whole",
+        sums=bool(about.get("found_from_sums", about.get("engine") == "whole")),
         trials=trials,
         trial_exchanges=trial_exchanges,
     )
@@ -107,7 +107,9 @@ def _trials(saved: SavedResult) -> tuple[int, int]:
     if saved.choice is None:
         return 0, 0
     tried = saved.choice[saved.choice["alpha"] > 0]
-    candidates = len(tried[["wiring", "alpha"]].drop_duplicates())
+    candidates = len(
+        tried[[c for c in ("wiring", "level", "alpha") if c in tried]].drop_duplicates()
+    )
     return candidates, int(saved.choice["round"].max()) + 1
 
 

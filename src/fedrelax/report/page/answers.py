@@ -83,7 +83,8 @@ def _names(lines: Any) -> str:
 
 SUMS = (
     "Each node's sums over its rows: products of its features with each other and with the target. The "
-    "settings were found from these; no single row was sent, and no noise was added."
+    "settings were found from these, without noise. And to say what all rows in one place would be worth, "
+    "this process, which has them, also trained on them together."
 )
 
 

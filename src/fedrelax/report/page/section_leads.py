@@ -66,8 +66,10 @@ def choice_lead(saved: SavedResult) -> str:
     used = f"alpha {about['alpha']:.3g}, {about['rounds']} rounds, wiring {about['wiring']}"
     if saved.choice is None:
         return f"Nothing was chosen: {used} were given, or came from the defaults."
-    reason = about.get("choice")
+    reason, better = about.get("choice"), about.get("better")
     why = f" Why: {reason}." if reason else ""
+    if about.get("found_from_sums"):
+        return f"Found from the training rows only: {used}.{why}{f' {better}' if better else ''}"
     return (
         f"Chosen by cross-validation on the training rows only: {used}.{why} A simpler way has the "
         "benefit of the doubt: coupling, a rewired graph, or an earlier stop is taken only if it lowers "

@@ -247,10 +247,10 @@ function drawTrials(data, choice) {
   const shade = (one) => (one.chosen ? cssColour("--ink") : sequential(0.9 * (positive.indexOf(one.alpha) / Math.max(1, positive.length - 1))));
   const values = choice.candidates.flatMap((one) => one.loss);
   const describe = () => ({
-    traces: choice.candidates.map((one) => ({ name: plotText(`${one.wiring}, alpha ${alphaText(one.alpha)}`), x: one.round, y: one.loss, mode: "lines", line: { color: shade(one), width: one.chosen ? 3.5 : 1.5, dash: one.wiring === "fixed" ? "solid" : "dash" }, hovertemplate: `${plotText(one.wiring)}, alpha ${alphaText(one.alpha)}<br>round %{x}: %{y:.4g}<extra></extra>` })),
+    traces: choice.candidates.map((one) => ({ name: plotText(`${one.wiring}, alpha ${alphaText(one.alpha)}`), x: one.round, y: one.loss, mode: "lines", line: { color: shade(one), width: one.chosen ? 3.5 : 1.5, dash: one.wiring.startsWith("fixed") ? "solid" : "dash" }, hovertemplate: `${plotText(one.wiring)}, alpha ${alphaText(one.alpha)}<br>round %{x}: %{y:.4g}<extra></extra>` })),
     layout: { xaxis: { title: titled(data.labels.round), ...wholeRounds(choice.candidates[0].round) }, yaxis: { ...axisFor(values), rangemode: "normal" }, margin: { l: 48, r: 16, t: 34, b: 44 } },
   });
-  const dashes = choice.candidates.some((one) => one.wiring !== "fixed") ? "; dashed: rewired" : "";
+  const dashes = choice.candidates.some((one) => !one.wiring.startsWith("fixed")) ? "; dashed: rewired" : "";
   const log = axisFor(values).type === "log" ? ", log scale" : "";
   addChart(byId("choice-charts"), `Candidates by round: ${data.labels.validation}${log}. Thick: chosen; light: large alpha${dashes}`, "Validation loss of every candidate by round; the table below has the numbers", describe, 320);
 }
