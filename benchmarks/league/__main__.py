@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.league.ours import NEWCOMER, OURS
+from benchmarks.league.ours import OURS
 from benchmarks.league.running import run
 from benchmarks.league.summary import tell
 from benchmarks.league.tables import TABLES
@@ -23,7 +23,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("--seeds", type=int, default=5, help="number of splits (5)")
     parser.add_argument("--unequal", action="store_true", help="10 to 70 %% of each group's rows")
     parser.add_argument("--show", action="store_true", help="run nothing, print what is there")
-    parser.add_argument("--newcomer", action="store_true", help="also the estimators' defaults")
+    parser.add_argument("--ours", action="store_true", help="run fedrelax, not the usual ways")
     parser.add_argument("--again", action="store_true", help="forget what fedrelax has reached")
     chosen = parser.parse_args(words)
     tables = [
@@ -37,10 +37,9 @@ def main(words: list[str]) -> None:
         ours.unlink(missing_ok=True)
     if not chosen.show:
         ways = {"regression": REGRESSION, "classes": CLASSES}
-        run(tables, ways, seeds, usual, chosen.unequal)
+        if not chosen.ours:
+            run(tables, ways, seeds, usual, chosen.unequal)
         run(tables, OURS, seeds, ours, chosen.unequal)
-        if chosen.newcomer:
-            run(tables, NEWCOMER, seeds, ours, chosen.unequal)
     print(tell([usual, ours], tables, chosen.unequal))
 
 

@@ -1,4 +1,4 @@
-"""What fedrelax gives: everything found from the rows, and the estimators with nothing set."""
+"""What fedrelax gives with nothing set, and whether it says that something else would be better."""
 
 from __future__ import annotations
 
@@ -7,34 +7,27 @@ from typing import Any
 from benchmarks.league.usual import Way
 from fedrelax import FedRelaxClassifier, FedRelaxRegressor
 
-AUTO = "fedrelax auto"
+AUTO = "fedrelax"
 
 
 def auto(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
-    """``FedRelaxRegressor("auto", alpha="auto")``."""
-    return FedRelaxRegressor("auto", alpha="auto").fit(X, y, nodes=g).predict(T, nodes=h)
+    """``FedRelaxRegressor()``: predictions, and what is said to be better."""
+    model = FedRelaxRegressor().fit(X, y, nodes=g)
+    return model.predict(T, nodes=h), _said(model)
 
 
 def auto_classes(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
-    """``FedRelaxClassifier("auto", alpha="auto")``."""
-    return FedRelaxClassifier("auto", alpha="auto").fit(X, y, nodes=g).predict_proba(T, nodes=h)
+    """``FedRelaxClassifier()``: probabilities, and what is said to be better."""
+    model = FedRelaxClassifier().fit(X, y, nodes=g)
+    return model.predict_proba(T, nodes=h), _said(model)
 
 
-def newcomer(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
-    """``FedRelaxRegressor()`` with nothing set."""
-    return FedRelaxRegressor().fit(X, y, nodes=g).predict(T, nodes=h)
-
-
-def newcomer_classes(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
-    """``FedRelaxClassifier()`` with nothing set."""
-    return FedRelaxClassifier().fit(X, y, nodes=g).predict_proba(T, nodes=h)
+def _said(model: Any) -> str:
+    choice = model.choice_
+    return "" if choice is None or choice.better is None else str(choice.better)
 
 
 OURS: dict[str, dict[str, Way]] = {
     "regression": {AUTO: auto},
     "classes": {AUTO: auto_classes},
-}
-NEWCOMER: dict[str, dict[str, Way]] = {
-    "regression": {"fedrelax": newcomer},
-    "classes": {"fedrelax": newcomer_classes},
 }

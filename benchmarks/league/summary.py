@@ -51,4 +51,28 @@ def tell(paths: Iterable[Path], tables: list[Table], unequal: bool) -> str:
             name = f"{kind}, {'fresh' if fresh else 'development'} tables"
             name += ", unequal nodes" if unequal else ""
             parts.append(f"{name}\n{found.round(3).to_string(na_rep='')}")
+    parts.append(_times_and_words(paths, tables, unequal))
     return "\n\n".join(parts)
+
+
+def _times_and_words(paths: Iterable[Path], tables: list[Table], unequal: bool) -> str:
+    """Return how long fedrelax took, and where it says that something else would be better."""
+    results = pd.concat([pd.read_csv(path) for path in paths if path.exists()])
+    results = results[results["split"] == ("unequal" if unequal else "equal")]
+    own = results[results["way"] == AUTO]
+    lines = []
+    for kind in ("regression", "classes"):
+        names = [table.name for table in tables if table.kind == kind]
+        part = own[own["table"].isin(names)]
+        if part.empty:
+            continue
+        seconds = part.groupby("table")["seconds"].mean()
+        lines.append(
+            f"{kind}: processor seconds of {AUTO} per table: median {seconds.median():.2f}, "
+            f"most {seconds.max():.2f} ({seconds.idxmax()})"
+        )
+        told = part[part["said"].fillna("") != ""].groupby("table").size()
+        splits = part.groupby("table").size()
+        words = [f"{name} {count}/{splits[name]}" for name, count in told.items()]
+        lines.append(f"  says in so many splits that something else is better: {', '.join(words)}")
+    return "\n".join(lines)

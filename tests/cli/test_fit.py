@@ -50,6 +50,15 @@ def test_the_saved_models_are_those_of_the_library(run, table, kept_out):
     assert np.array_equal(load_result("out").predict(X, nodes), same.predict(X, nodes))
 
 
+def test_the_defaults_are_those_of_the_library(run, table):
+    run(*FIT, "--test-share", "0", "--out", "out")
+    X, y = table[["wind", "sun"]].to_numpy(), table["power"].to_numpy()
+    nodes = table["town"].to_numpy(object)
+    same = FedRelaxRegressor().fit(X, y, nodes=nodes)
+    np.testing.assert_allclose(load_result("out").predict(X, nodes), same.predict(X, nodes))
+    assert "Found from the training rows: " + same.choice_.reason in " ".join(run.output.split())
+
+
 def test_predict_in_a_new_process_equals_the_estimator(run, table):
     run(*FIT, *QUICK)
     subprocess.run(

@@ -43,6 +43,7 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
     """Train the network of the digits' writers and show what each has gained."""
     from fedrelax.cli.training import save, train
     from fedrelax.report.terminal import evaluation_report, kind_table
+    from fedrelax.solvers import FedRelax
     from fedrelax.storage.places import check_directory
 
     check_directory(out, overwrite=True)
@@ -61,7 +62,8 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
         keep_test_out=True,
     )
     alphas = [strength / degree for strength in STRENGTHS]
-    outcome = train(inputs, config, talk, alpha=alphas, folds=FOLDS)
+    solver = FedRelax(order="sequential")  # each learns from what those before it have just learned
+    outcome = train(inputs, config, talk, alpha=alphas, folds=FOLDS, solver=solver)
     save(
         inputs,
         config,
