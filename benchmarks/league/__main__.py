@@ -19,7 +19,9 @@ def main(words: list[str]) -> None:
     """Read the command line, run, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=__doc__)
     parser.add_argument("--tables", nargs="+", metavar="NAME", help="only these tables")
-    parser.add_argument("--only", choices=["development", "fresh"], help="only these tables")
+    parser.add_argument(
+        "--only", choices=["development", "fresh", "newer"], help="only these tables"
+    )
     parser.add_argument("--seeds", type=int, default=5, help="number of splits (5)")
     parser.add_argument("--unequal", action="store_true", help="10 to 70 %% of each group's rows")
     parser.add_argument("--show", action="store_true", help="run nothing, print what is there")
@@ -30,7 +32,7 @@ def main(words: list[str]) -> None:
         t
         for t in TABLES
         if (chosen.tables is None or t.name in chosen.tables)
-        and (chosen.only is None or t.fresh == (chosen.only == "fresh"))
+        and (chosen.only is None or t.league == chosen.only)
     ]
     seeds, usual, ours = range(chosen.seeds), HERE / "usual.csv", HERE / "ours.csv"
     if chosen.again:

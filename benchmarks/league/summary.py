@@ -37,18 +37,18 @@ def ratios(paths: Iterable[Path], tables: Iterable[Table], unequal: bool) -> pd.
 
 
 def tell(paths: Iterable[Path], tables: list[Table], unequal: bool) -> str:
-    """Return the tables of development and fresh, regression and classes, each with its means."""
+    """Return the tables of development, fresh and newer, regression and classes, each with its means."""
     parts = []
     paths = list(paths)
     for kind in ("regression", "classes"):
-        for fresh in (False, True):
-            chosen = [t for t in tables if t.kind == kind and t.fresh == fresh]
+        for league in ("development", "fresh", "newer"):
+            chosen = [t for t in tables if t.kind == kind and t.league == league]
             found = ratios(paths, chosen, unequal)
             if found.empty:
                 continue
             means = np.exp(np.log(found.drop(columns="splits")).mean())
             found.loc["geometric mean"] = means
-            name = f"{kind}, {'fresh' if fresh else 'development'} tables"
+            name = f"{kind}, {league} tables"
             name += ", unequal nodes" if unequal else ""
             parts.append(f"{name}\n{found.round(3).to_string(na_rep='')}")
     parts.append(_times_and_words(paths, tables, unequal))

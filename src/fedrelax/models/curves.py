@@ -1,4 +1,4 @@
-"""Curves: quadratic splines of the columns, beside the columns themselves."""
+"""Curves and single values of the columns, beside the columns themselves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fedrelax.typing import FloatArray
+from fedrelax.typing import FloatArray, IntArray
 
 KNOTS = 3
 """Knots of each column, at its quantiles."""
 DISTINCT = 6
 """Distinct values that a column must have to be bent."""
+FEW, MANY = 3, 40
+"""Values of a column, such as years, that may have effects of their own: so many, over all columns too."""
+RECURS = 3
+"""Nodes at which a value must be found to have one; most rows must have such a value."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,44 @@ def _powers(
     return out
 
 
+@dataclass(frozen=True)
+class Values:
+    """Single values of columns that nodes have in common, such as years: a 0/1 column for each.
+
+    A value that was not there when the basis was made has zeros, so no effect of its own.
+    """
+
+    columns: IntArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, X: FloatArray, node: IntArray) -> Values:
+        """Find the values in rows X (N, p) and the node of each row."""
+        columns: list[int] = []
+        values: list[float] = []
+        for k, x in enumerate(X.T):
+            found, codes = np.unique(x, return_inverse=True)
+            if not FEW <= len(found) <= MANY - len(values):
+                continue
+            pairs = np.unique(np.column_stack([codes, node]), axis=0)
+            holders = np.bincount(pairs[:, 0], minlength=len(found))
+            if (holders[codes] >= RECURS).mean() < 0.8:
+                continue
+            common = found[holders >= RECURS]
+            columns += [k] * len(common)
+            values += common.tolist()
+        return cls(np.array(columns, dtype=np.int64), np.array(values, dtype=float))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """Return the 0/1 columns (N, len) of rows X."""
+        return np.asarray(X[:, self.columns] == self.values, dtype=float)
+
+
 class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Standardised columns, and curves of them beside: the first step of a pipeline.
+    """Standardised columns, and curves (and single values) of them beside: the first step of a pipeline.
 
     >>> rows = np.linspace(0.0, 1.0, 20)[:, None]
     >>> CurveColumns().fit(rows).transform(rows).shape
@@ -91,20 +131,37 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.adopt(Curves.of((X - centre) / spread, self.knots), centre, spread)
 
     @classmethod
-    def made(cls, curves: Curves, centre: FloatArray, spread: FloatArray) -> CurveColumns:
+    def made(
+        cls,
+        curves: Curves | None,
+        centre: FloatArray,
+        spread: FloatArray,
+        values: Values | None = None,
+    ) -> CurveColumns:
         """Return a fitted transformer for a basis that is there already."""
-        made: CurveColumns = cls().adopt(curves, centre, spread)
+        made: CurveColumns = cls().adopt(curves, centre, spread, values)
         made.n_features_in_ = len(centre)
         return made
 
-    def adopt(self, curves: Curves, centre: FloatArray, spread: FloatArray) -> Self:
-        """Take over a basis for standardised columns."""
+    def adopt(
+        self,
+        curves: Curves | None,
+        centre: FloatArray,
+        spread: FloatArray,
+        values: Values | None = None,
+    ) -> Self:
+        """Take over a basis for standardised columns, and values of the columns as they are."""
+        if curves is None:
+            none, p = np.zeros(0), len(centre)
+            curves = Curves((), np.zeros(p), np.zeros(p), np.zeros((p + 1, 0)), none)
         self.centre_, self.spread_ = centre, spread
         self.columns_ = np.array([k for k, _ in curves.terms], dtype=np.int64)
         knots = [np.nan if knot is None else knot for _, knot in curves.terms]
         self.knots_ = np.array(knots, dtype=float)
         self.low_, self.high_ = curves.low, curves.high
         self.line_, self.scale_ = curves.line, curves.scale
+        self.value_columns_ = np.zeros(0, dtype=np.int64) if values is None else values.columns
+        self.values_ = np.zeros(0) if values is None else values.values
         return self
 
     def transform(self, X: Any) -> FloatArray:
@@ -115,4 +172,5 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         terms = tuple(zip(self.columns_.tolist(), knots, strict=True))
         curves = Curves(terms, self.low_, self.high_, self.line_, self.scale_)
         Z = (X - self.centre_) / self.spread_
-        return np.column_stack([Z, curves(Z)])
+        values = Values(self.value_columns_, self.values_)
+        return np.column_stack([Z, curves(Z), values(X)])

@@ -163,17 +163,19 @@ def learn_coupling(
     *,
     full: bool = False,
     tied: IntArray | None = None,
+    held: IntArray | None = None,
     steps: int = 30,
 ) -> FloatArray:
     """Learn P from the network by steps of EM on the evidence, starting at ``coupling``.
 
     Every step sets P to the inverse of the nodes' expected spread about their mean. ``full`` learns all
     of it, otherwise its diagonal: one strength for each column. The columns ``tied`` have one strength
-    together (curves, of which there are many), and no cross terms.
+    together (curves, of which there are many), and no cross terms; those ``held`` keep theirs.
     """
-    d = len(ridge)
-    tied = np.empty(0, dtype=np.int64) if tied is None else tied
-    free = np.setdiff1d(np.arange(d), tied)
+    d, none = len(ridge), np.empty(0, dtype=np.int64)
+    tied, held = none if tied is None else tied, none if held is None else held
+    free = np.setdiff1d(np.arange(d), np.concatenate([tied, held]))
+    kept = coupling[held, held]
     freedom = sums.rows.sum() - (ridge == 0).sum()
     n = sums.n
     for _ in range(steps):
@@ -186,6 +188,7 @@ def learn_coupling(
         spread = deviations.T @ deviations / noise + net.covariances().sum(axis=0) - of_mean
         spread = (spread + spread.T) / (2 * (n - 1))
         coupling = np.zeros((d, d))
+        coupling[held, held] = kept
         if full:
             block = spread[np.ix_(free, free)] + 1e-9 * np.eye(len(free))
             coupling[np.ix_(free, free)] = np.linalg.inv(block)

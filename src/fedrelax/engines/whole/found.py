@@ -153,10 +153,10 @@ def _found(found: NetworkRidge | NetworkSoftmax, network: Network) -> Found:
 def _numbers(found: NetworkRidge) -> Found:
     scale = found.scale
     alone = [plain_ridge(w, scale.centre, scale.spread) for w in found.apart]
-    if scale.curves is None:
+    if scale.is_plain:
         together = [plain_ridge(w, scale.centre, scale.spread) for w in found.models]
     else:
-        columns = CurveColumns.made(scale.curves, scale.centre, scale.spread)
+        columns = CurveColumns.made(scale.curves, scale.centre, scale.spread, scale.values)
         together = [
             Pipeline([("curves", columns), ("ridge", _fitted(Ridge(), w[:-1], w[-1]))])
             for w in found.models

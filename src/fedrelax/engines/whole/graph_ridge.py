@@ -124,7 +124,7 @@ def choose_ridge_on(
     (alone, one), plainly = _simple(plain.with_folds(judged), mesh)
     for candidate, error in zip((alone, one), plainly, strict=True):
         if error < together:
-            chosen, scale, together = candidate, replace(scale, curves=None), error
+            chosen, scale, together = candidate, scale.plain, error
     errors = {"alone": plainly[0], "one model": plainly[1], "together": together}
     return GraphRidge(
         scale=scale,
@@ -133,7 +133,7 @@ def choose_ridge_on(
         models=scale.models(chosen.models),
         apart=scale.models(alone.models),
         one=scale.models(solve_one(plain.sums, one.ridge)[0]),
-        words=("columns and curves of them, " if scale.curves else "") + chosen.words,
+        words=scale.words + chosen.words,
         errors={way: error * scale.size**2 for way, error in errors.items()},
         per_edge=mesh.per_edge,
         everywhere=E,

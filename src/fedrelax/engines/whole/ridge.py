@@ -24,7 +24,7 @@ from fedrelax.engines.whole.closed import (
     solve_complete,
     solve_one,
 )
-from fedrelax.models.curves import Curves
+from fedrelax.models.curves import Curves, Values
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 PENALTIES = (1e-3, 0.03, 1.0, 10.0)
@@ -35,8 +35,10 @@ LEVELS = (1.0, 0.1, 0.01, 0.001)
 """Shares of the pull that also hold for the level."""
 BENDS, BEND_STRENGTHS = (0.1, 1.0, 10.0, 100.0), (0.01, 0.1, 1.0, 1000.0)
 """Penalties and pulls tried for curves."""
+EFFECTS, COMMON = (0.03, 0.3, 3.0, 30.0), 1000.0
+"""Penalties tried for effects of single values, over all nodes, and the pull that makes them common."""
 MARGIN = 4.0
-"""What curves must gain in minus twice the log evidence: two for each of their two settings."""
+"""What curves, or effects, must gain in minus twice the log evidence: two for each of two settings."""
 MOST_WORK = 1e8
 """Nodes times columns cubed up to which curves are tried: some ten seconds for all candidates."""
 Fold = tuple[AnyArray, AnyArray]
@@ -73,6 +75,7 @@ class Scale:
     means: bool = False
     """Whether a node's rows count as a mean, or each as one row."""
     curves: Curves | None = None
+    values: Values | None = None
 
     @classmethod
     def of(cls, X: FloatArray, y: FloatArray) -> Scale:
@@ -90,8 +93,30 @@ class Scale:
     def columns(self, X: FloatArray, curves: bool = True) -> FloatArray:
         """Return standardised columns, curves of them if there are, and the constant one."""
         Z = (X - self.centre) / self.spread
-        parts = [Z] if self.curves is None or not curves else [Z, self.curves(Z)]
+        parts = [Z]
+        if self.curves is not None and curves:
+            parts.append(self.curves(Z))
+        if self.values is not None and curves:
+            parts.append(self.values(X))
         return np.column_stack([*parts, np.ones(len(Z))])
+
+    @property
+    def plain(self) -> Scale:
+        """The same without curves and values."""
+        return replace(self, curves=None, values=None)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are nothing but the columns."""
+        return self.curves is None and self.values is None
+
+    @property
+    def words(self) -> str:
+        """What joins the columns, in words."""
+        more = ["curves of them"] * bool(self.curves) + ["effects of single values"] * bool(
+            self.values
+        )
+        return f"columns and {' and '.join(more)}, " if more else ""
 
     def models(self, w: FloatArray) -> FloatArray:
         """Return models (..., d) of the standardised target as models of the target."""
@@ -147,7 +172,7 @@ class NetworkRidge:
         scale, weight = self.scale, self.scale.weights(np.bincount(node, minlength=n))
         z = (y - scale.level) / scale.size
         straight = NodeSums.of(scale.columns(X, curves=False), z, node, n, weight)
-        if scale.curves is None:
+        if scale.is_plain:
             return straight, straight
         return straight, NodeSums.of(scale.columns(X), z, node, n, weight)
 
@@ -180,11 +205,18 @@ def choose_ridge(
         bent = _bent(with_bends, best, len(bends))
         if _least(bent) < _least(best) - (0.0 if folds else MARGIN):
             rows, best, scale = with_bends, bent, bent_scale
+    values = Values.of(X, node) if curves and not folds and n > 1 else None
+    if values and n * (rows.X.shape[1] + len(values)) ** 3 <= MOST_WORK:
+        valued_scale = replace(scale, values=values)
+        with_values = Rows(valued_scale, X, y, node, n, folds)
+        valued = _valued(with_values, best, len(bends or ()) if scale.curves else 0, len(values))
+        if _least(valued) < _least(best) - MARGIN:
+            rows, best, scale = with_values, valued, valued_scale
     together = square(rows.left_out(best))
     errors = {"alone": alone[1], "one model": one[1]}
     for simple, error in (alone, one):
         if error < together:
-            best, scale, together = (simple,), replace(scale, curves=None), error
+            best, scale, together = (simple,), scale.plain, error
     errors["together"] = together
     return NetworkRidge(
         scale=scale,
@@ -193,7 +225,7 @@ def choose_ridge(
         models=scale.models(mean([part.models for part in best])),
         apart=scale.models(alone[0].models),
         one=scale.models(one[0].models[0]),
-        words=("columns and curves of them, " if scale.curves else "") + best[0].words,
+        words=scale.words + best[0].words,
         errors={way: error * scale.size**2 for way, error in errors.items()},
         per_edge=1.0 / n,
     )
@@ -336,7 +368,29 @@ def _bent(rows: Rows, straight: Sequence[Candidate], bends: int) -> tuple[Candid
     return _with_learned(rows, grid, curved)
 
 
-def _with_learned(rows: Rows, grid: list[Candidate], tied: IntArray) -> tuple[Candidate, ...]:
+def _valued(
+    rows: Rows, before: Sequence[Candidate], bends: int, values: int
+) -> tuple[Candidate, ...]:
+    """Return the same with effects of single values, which all nodes have in common."""
+    d, n = rows.X.shape[1], rows.sums.n
+    new = np.arange(d - 1 - values, d - 1)
+    old = np.setdiff1d(np.arange(d), new)
+    curved = np.arange(d - 1 - values - bends, d - 1 - values)
+    grid = []
+    for part in before[:2]:
+        assert part.coupling is not None
+        for penalty in EFFECTS:
+            ridge, coupling = np.full(d, penalty / n), np.zeros((d, d))
+            ridge[old] = part.ridge
+            coupling[np.ix_(old, old)] = part.coupling
+            coupling[new, new] = COMMON * rows.pull
+            grid.append(replace(rows.candidate(part.words, ridge, coupling), level=part.level))
+    return _with_learned(rows, grid, curved, new)
+
+
+def _with_learned(
+    rows: Rows, grid: list[Candidate], tied: IntArray, held: IntArray | None = None
+) -> tuple[Candidate, ...]:
     """Return the best of a grid with the couplings learned from there, to be averaged.
 
     What is learned trusts rows to be independent; where they belong together, folds tell whether it
@@ -350,7 +404,7 @@ def _with_learned(rows: Rows, grid: list[Candidate], tied: IntArray) -> tuple[Ca
         rows.candidate(
             "coupling learned from the network",
             best.ridge,
-            learn_coupling(rows.sums, best.ridge, best.coupling, full=full, tied=tied),
+            learn_coupling(rows.sums, best.ridge, best.coupling, full=full, tied=tied, held=held),
         )
         for full in (False, True)
     ]
