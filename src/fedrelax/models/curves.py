@@ -27,7 +27,8 @@ class Curves:
 
     Every function is made orthogonal to the constant and the columns over the rows that the basis was
     made of, and scaled to variance one there, so it adds a bend and no slope. Outside these rows'
-    range a curve is held at its end, and what goes on is the straight line.
+    range a curve is held at its end, and what goes on is the straight line. With ``power`` 1 the basis
+    is ``max(x - knot, 0)``, as it stands: many of these with one penalty make a smooth line.
     """
 
     terms: tuple[tuple[int, float | None], ...]
@@ -35,22 +36,26 @@ class Curves:
     high: FloatArray
     line: FloatArray
     scale: FloatArray
+    power: int = 2
 
     @classmethod
-    def of(cls, X: FloatArray, knots: int = KNOTS) -> Curves:
+    def of(cls, X: FloatArray, knots: int = KNOTS, power: int = 2) -> Curves:
         """Make the basis for rows X (N, p)."""
         terms: list[tuple[int, float | None]] = []
         for k, x in enumerate(X.T):
-            if len(np.unique(x)) >= DISTINCT:
-                places = np.unique(np.quantile(x, np.arange(1, knots + 1) / (knots + 1)))
-                terms += [(k, None), *((k, float(place)) for place in places)]
+            values = np.unique(x)
+            if len(values) >= DISTINCT:
+                among = x if power == 2 else values
+                places = np.unique(np.quantile(among, np.arange(1, knots + 1) / (knots + 1)))
+                terms += [(k, None)] * (power == 2) + [(k, float(place)) for place in places]
         low, high = X.min(axis=0), X.max(axis=0)
-        raw = _powers(X, tuple(terms), low, high)
+        raw = _powers(X, tuple(terms), low, high, power)
         line: FloatArray = np.linalg.lstsq(_affine(X), raw, rcond=None)[0].astype(np.float64)
         scale = (raw - _affine(X) @ line).std(axis=0)
         bends = scale > 1e-6 * (raw.std(axis=0) + 1e-300)
         kept = tuple(term for term, bend in zip(terms, bends, strict=True) if bend)
-        return cls(kept, low, high, line[:, bends], scale[bends])
+        size = scale[bends] if power == 2 else np.ones(int(bends.sum()))
+        return cls(kept, low, high, line[:, bends], size, power)
 
     def __len__(self) -> int:
         return len(self.terms)
@@ -58,7 +63,7 @@ class Curves:
     def __call__(self, X: FloatArray) -> FloatArray:
         """Return the curves' columns (N, len) of rows X."""
         inside = np.clip(X, self.low, self.high)
-        raw = _powers(inside, self.terms, self.low, self.high)
+        raw = _powers(inside, self.terms, self.low, self.high, self.power)
         return np.asarray((raw - _affine(inside) @ self.line) / self.scale)
 
 
@@ -67,12 +72,16 @@ def _affine(X: FloatArray) -> FloatArray:
 
 
 def _powers(
-    X: FloatArray, terms: tuple[tuple[int, float | None], ...], low: FloatArray, high: FloatArray
+    X: FloatArray,
+    terms: tuple[tuple[int, float | None], ...],
+    low: FloatArray,
+    high: FloatArray,
+    power: int,
 ) -> FloatArray:
     out = np.empty((len(X), len(terms)))
     for column, (k, knot) in enumerate(terms):
         x = np.clip(X[:, k], low[k], high[k])
-        out[:, column] = np.square(x if knot is None else np.maximum(x - knot, 0.0))
+        out[:, column] = (x if knot is None else np.maximum(x - knot, 0.0)) ** power
     return out
 
 
@@ -113,7 +122,9 @@ class Values:
 
 
 class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Standardised columns, and curves (and single values) of them beside: the first step of a pipeline.
+    """Standardised columns, and beside them curves, smooth lines and single values of them.
+
+    The first step of a pipeline; ``fit`` makes curves only.
 
     >>> rows = np.linspace(0.0, 1.0, 20)[:, None]
     >>> CurveColumns().fit(rows).transform(rows).shape
@@ -136,10 +147,11 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         curves: Curves | None,
         centre: FloatArray,
         spread: FloatArray,
+        lines: Curves | None = None,
         values: Values | None = None,
     ) -> CurveColumns:
         """Return a fitted transformer for a basis that is there already."""
-        made: CurveColumns = cls().adopt(curves, centre, spread, values)
+        made: CurveColumns = cls().adopt(curves, centre, spread, lines, values)
         made.n_features_in_ = len(centre)
         return made
 
@@ -148,18 +160,24 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         curves: Curves | None,
         centre: FloatArray,
         spread: FloatArray,
+        lines: Curves | None = None,
         values: Values | None = None,
     ) -> Self:
-        """Take over a basis for standardised columns, and values of the columns as they are."""
-        if curves is None:
-            none, p = np.zeros(0), len(centre)
-            curves = Curves((), np.zeros(p), np.zeros(p), np.zeros((p + 1, 0)), none)
+        """Take over curves and smooth lines of standardised columns, and values of those as they are."""
+        ends = curves or lines
+        p = len(centre)
+        low, high = (ends.low, ends.high) if ends else (np.zeros(p), np.zeros(p))
+        none = Curves((), low, high, np.zeros((p + 1, 0)), np.zeros(0))
+        curves, lines = curves or none, lines or none
         self.centre_, self.spread_ = centre, spread
         self.columns_ = np.array([k for k, _ in curves.terms], dtype=np.int64)
         knots = [np.nan if knot is None else knot for _, knot in curves.terms]
         self.knots_ = np.array(knots, dtype=float)
         self.low_, self.high_ = curves.low, curves.high
         self.line_, self.scale_ = curves.line, curves.scale
+        self.line_columns_ = np.array([k for k, _ in lines.terms], dtype=np.int64)
+        self.line_knots_ = np.array([knot for _, knot in lines.terms], dtype=float)
+        self.line_line_ = lines.line
         self.value_columns_ = np.zeros(0, dtype=np.int64) if values is None else values.columns
         self.values_ = np.zeros(0) if values is None else values.values
         return self
@@ -172,5 +190,8 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         terms = tuple(zip(self.columns_.tolist(), knots, strict=True))
         curves = Curves(terms, self.low_, self.high_, self.line_, self.scale_)
         Z = (X - self.centre_) / self.spread_
+        places = tuple(zip(self.line_columns_.tolist(), self.line_knots_.tolist(), strict=True))
+        ones = np.ones(len(places))
+        lines = Curves(places, self.low_, self.high_, self.line_line_, ones, power=1)
         values = Values(self.value_columns_, self.values_)
-        return np.column_stack([Z, curves(Z), values(X)])
+        return np.column_stack([Z, curves(Z), lines(Z), values(X)])

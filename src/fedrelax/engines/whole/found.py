@@ -156,7 +156,9 @@ def _numbers(found: NetworkRidge) -> Found:
     if scale.is_plain:
         together = [plain_ridge(w, scale.centre, scale.spread) for w in found.models]
     else:
-        columns = CurveColumns.made(scale.curves, scale.centre, scale.spread, scale.values)
+        columns = CurveColumns.made(
+            scale.curves, scale.centre, scale.spread, scale.lines, scale.values
+        )
         together = [
             Pipeline([("curves", columns), ("ridge", _fitted(Ridge(), w[:-1], w[-1]))])
             for w in found.models

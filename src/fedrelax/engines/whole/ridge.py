@@ -35,8 +35,10 @@ LEVELS = (1.0, 0.1, 0.01, 0.001)
 """Shares of the pull that also hold for the level."""
 BENDS, BEND_STRENGTHS = (0.1, 1.0, 10.0, 100.0), (0.01, 0.1, 1.0, 1000.0)
 """Penalties and pulls tried for curves."""
-EFFECTS, COMMON = (0.03, 0.3, 3.0, 30.0), 1000.0
-"""Penalties tried for effects of single values, over all nodes, and the pull that makes them common."""
+EFFECTS, COMMON = (0.003, 0.03, 0.3, 3.0, 30.0), 1000.0
+"""Penalties tried for effects that all nodes have in common, and the pull that makes them common."""
+MOST_KNOTS, MOST_LINES = 12, 36
+"""Knots of the smooth line of a column, and of all columns together."""
 MARGIN = 4.0
 """What curves, or effects, must gain in minus twice the log evidence: two for each of two settings."""
 MOST_WORK = 1e8
@@ -75,6 +77,7 @@ class Scale:
     means: bool = False
     """Whether a node's rows count as a mean, or each as one row."""
     curves: Curves | None = None
+    lines: Curves | None = None
     values: Values | None = None
 
     @classmethod
@@ -94,28 +97,38 @@ class Scale:
         """Return standardised columns, curves of them if there are, and the constant one."""
         Z = (X - self.centre) / self.spread
         parts = [Z]
-        if self.curves is not None and curves:
-            parts.append(self.curves(Z))
-        if self.values is not None and curves:
-            parts.append(self.values(X))
+        if curves:
+            parts += [basis(Z) for basis in (self.curves, self.lines) if basis is not None]
+            parts += [] if self.values is None else [self.values(X)]
         return np.column_stack([*parts, np.ones(len(Z))])
 
     @property
     def plain(self) -> Scale:
-        """The same without curves and values."""
-        return replace(self, curves=None, values=None)
+        """The same with nothing but the columns."""
+        return replace(self, curves=None, lines=None, values=None)
 
     @property
     def is_plain(self) -> bool:
         """Whether there are nothing but the columns."""
-        return self.curves is None and self.values is None
+        return self.curves is None and self.lines is None and self.values is None
+
+    def places(self, name: str) -> IntArray:
+        """Return which columns belong to "curves", "lines" or "values"."""
+        start = len(self.centre)
+        for basis in ("curves", "lines", "values"):
+            many = len(getattr(self, basis) or ())
+            if basis == name:
+                return np.arange(start, start + many)
+            start += many
+        raise ValueError(name)
 
     @property
     def words(self) -> str:
         """What joins the columns, in words."""
-        more = ["curves of them"] * bool(self.curves) + ["effects of single values"] * bool(
-            self.values
-        )
+        bases = ("curves of them", self.curves), ("smooth lines", self.lines)
+        more = [
+            words for words, basis in (*bases, ("effects of single values", self.values)) if basis
+        ]
         return f"columns and {' and '.join(more)}, " if more else ""
 
     def models(self, w: FloatArray) -> FloatArray:
@@ -205,13 +218,8 @@ def choose_ridge(
         bent = _bent(with_bends, best, len(bends))
         if _least(bent) < _least(best) - (0.0 if folds else MARGIN):
             rows, best, scale = with_bends, bent, bent_scale
-    values = Values.of(X, node) if curves and not folds and n > 1 else None
-    if values and n * (rows.X.shape[1] + len(values)) ** 3 <= MOST_WORK:
-        valued_scale = replace(scale, values=values)
-        with_values = Rows(valued_scale, X, y, node, n, folds)
-        valued = _valued(with_values, best, len(bends or ()) if scale.curves else 0, len(values))
-        if _least(valued) < _least(best) - MARGIN:
-            rows, best, scale = with_values, valued, valued_scale
+    if curves and not folds and n > 1:
+        rows, best, scale = _with_effects(rows, best, scale, X, y, node)
     together = square(rows.left_out(best))
     errors = {"alone": alone[1], "one model": one[1]}
     for simple, error in (alone, one):
@@ -368,14 +376,42 @@ def _bent(rows: Rows, straight: Sequence[Candidate], bends: int) -> tuple[Candid
     return _with_learned(rows, grid, curved)
 
 
-def _valued(
-    rows: Rows, before: Sequence[Candidate], bends: int, values: int
+def _with_effects(
+    rows: Rows,
+    best: tuple[Candidate, ...],
+    scale: Scale,
+    X: FloatArray,
+    y: FloatArray,
+    node: IntArray,
+) -> tuple[Rows, tuple[Candidate, ...], Scale]:
+    """Add what all nodes may have in common, by evidence: smooth lines, effects of single values."""
+    n, p = rows.sums.n, X.shape[1]
+    Z = (X - scale.centre) / scale.spread
+    knots = max(min(MOST_KNOTS, MOST_LINES // max(p, 1)), 1)
+    open_: dict[str, Any] = {"lines": Curves.of(Z, knots, power=1), "values": Values.of(X, node)}
+    while open_:
+        found = {}
+        for name, basis in open_.items():
+            if basis and n * (rows.X.shape[1] + len(basis)) ** 3 <= MOST_WORK:
+                wider = replace(scale, **{name: basis})
+                made = Rows(wider, X, y, node, n, ())
+                found[name] = (made, _effects(made, best, wider, name), wider)
+        if not found:
+            break
+        name = min(found, key=lambda each: _least(found[each][1]))
+        if _least(found[name][1]) >= _least(best) - MARGIN:
+            break
+        rows, best, scale = found[name]
+        del open_[name]
+    return rows, best, scale
+
+
+def _effects(
+    rows: Rows, before: Sequence[Candidate], scale: Scale, name: str
 ) -> tuple[Candidate, ...]:
-    """Return the same with effects of single values, which all nodes have in common."""
-    d, n = rows.X.shape[1], rows.sums.n
-    new = np.arange(d - 1 - values, d - 1)
+    """Return the same with effects that all nodes have in common."""
+    d, n, new = rows.X.shape[1], rows.sums.n, scale.places(name)
     old = np.setdiff1d(np.arange(d), new)
-    curved = np.arange(d - 1 - values - bends, d - 1 - values)
     grid = []
     for part in before[:2]:
         assert part.coupling is not None
@@ -385,7 +421,8 @@ def _valued(
             coupling[np.ix_(old, old)] = part.coupling
             coupling[new, new] = COMMON * rows.pull
             grid.append(replace(rows.candidate(part.words, ridge, coupling), level=part.level))
-    return _with_learned(rows, grid, curved, new)
+    common = np.concatenate([scale.places("lines"), scale.places("values")])
+    return _with_learned(rows, grid, scale.places("curves"), common)
 
 
 def _with_learned(
