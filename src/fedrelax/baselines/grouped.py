@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import joblib
 import numpy as np
 
 from fedrelax.baselines.base import Baseline, Run
+from fedrelax.baselines.penalties import penalty_of, with_penalty
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
@@ -23,7 +24,26 @@ class Grouped(Baseline):
     """h_i = argmin over the rows of all nodes in i's group, within i's own kind of model.
 
     Nodes of one group that were given equal models share one fit.
+
+    factor : multiplies the penalty of Ridge, LinearModel, LogisticRegression and SoftmaxModel.
+    factors : those to choose among; without any, the penalty is that of the models.
     """
+
+    factor: float = field(default=1.0, kw_only=True)
+    factors: tuple[float, ...] = field(default=(), kw_only=True)
+
+    def candidates(self, network: Network) -> Sequence[Grouped]:
+        """Return the penalties to choose among, if some node's model has one."""
+        if not any(penalty_of(model)[1] for model in network.distinct_models.values()):
+            return [self]
+        return [replace(self, factor=factor, factors=()) for factor in self.factors] or [self]
+
+    def settings(self) -> dict[str, Any]:
+        """Return the factor of the penalty, where it is not 1."""
+        found = {name: value for name, value in vars(self).items() if name != "factors"}
+        if self.factor == 1.0:
+            del found["factor"]
+        return found
 
     @abstractmethod
     def groups(self, network: Network) -> Mapping[Label, Hashable]:
@@ -38,13 +58,17 @@ class Grouped(Baseline):
         fitted: dict[tuple[Hashable, str], LocalModel] = {}
         models: dict[Label, LocalModel] = {}
         known: dict[int, str] = {}
+        changed: dict[int, Any] = {}
         with one_thread():  # As in the rounds: small fits only lose by more threads.
             for group, labels in members.items():
                 X = np.concatenate([network.nodes[label].X for label in labels])
                 target = np.concatenate([task.encode(network.nodes[label].y) for label in labels])
                 rows = Rows(X, target, np.ones(len(X)), usual_loss(task.kind))
                 for label in labels:
-                    model = network.nodes[label].model
+                    model = changed.setdefault(
+                        id(network.nodes[label].model),
+                        with_penalty(network.nodes[label].model, self.factor),
+                    )
                     kind = known.setdefault(id(model), kind_of(model))
                     if (group, kind) not in fitted:
                         fitted[group, kind] = adapt(model, task).fit([rows], seed=seed)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from fedrelax.baselines.base import Baseline, Run
+from fedrelax.baselines.penalties import FACTORS, penalty_of, with_penalty
 from fedrelax.baselines.pooled import Pooled
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel
 from fedrelax.models.criteria import last_step
@@ -22,7 +22,6 @@ from fedrelax.typing import AnyArray, FloatArray
 MOST_NODES = 500
 MOST_NUMBERS = 20_000_000
 """Of the nodes' columns together."""
-FACTORS = (1.0, 0.001, 0.1, 10.0)
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class PooledNode(Baseline):
 
     def candidates(self, network: Network) -> Sequence[PooledNode]:
         """Return several penalties if some node's model has one."""
-        if not any(_penalty(model)[1] for model in network.distinct_models.values()):
+        if not any(penalty_of(model)[1] for model in network.distinct_models.values()):
             return [self]
         return [replace(self, factor=self.factor * factor) for factor in FACTORS]
 
@@ -113,29 +112,14 @@ def with_node(X: AnyArray, place: int, n: int) -> FloatArray:
 def with_columns(model: Any, n: int, factor: float) -> Any:
     """Return a model for ``n`` columns more, its penalty multiplied by ``factor``.
 
+    >>> from sklearn.linear_model import LogisticRegression, Ridge
     >>> with_columns(Ridge(2.0), 3, 0.1), with_columns(LogisticRegression(), 3, 0.1)
     (Ridge(alpha=0.2), LogisticRegression(C=10.0))
     """
-    name, penalty = _penalty(model)
-    step = last_step(model)
+    model, step = with_penalty(model, factor), last_step(model)
     scale = getattr(step, "scale", None) if isinstance(step, LinearModel | SoftmaxModel) else None
-    changes: dict[str, Any] = {} if scale is None else {"scale": [*scale, *[1.0] * n]}
-    if penalty and factor != 1.0:
-        changes[name] = step.C / factor if name == "C" else factor * penalty
-    if not changes:
+    if scale is None:
         return model
     changed = clone(model)
-    last_step(changed).set_params(**changes)
+    last_step(changed).set_params(scale=[*scale, *[1.0] * n])
     return changed
-
-
-def _penalty(model: Any) -> tuple[str, float]:
-    """Return the parameter that sets the penalty, and the penalty; 0 where there is none."""
-    step = last_step(model)
-    if isinstance(step, Ridge) and np.ndim(step.alpha) == 0:
-        return "alpha", float(step.alpha)
-    if isinstance(step, LinearModel | SoftmaxModel):
-        return "ridge", float(step.ridge)
-    if isinstance(step, LogisticRegression):
-        return "C", 1.0 / step.C
-    return "", 0.0

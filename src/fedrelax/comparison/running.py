@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedrelax.baselines import Alone, Baseline
+from fedrelax.baselines import Baseline
 from fedrelax.comparison.outcome import Comparison
 from fedrelax.comparison.together import Together
-from fedrelax.comparison.ways import usual_ways, with_the_needed
+from fedrelax.comparison.ways import simple_ways, usual_ways, with_the_needed
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor, one_of
 from fedrelax.evaluation import Measure, errors_of, get_measure
@@ -60,6 +60,7 @@ def compare_ways(
     ``progress`` hears how much is done, out of how much, and what is next. A KeyboardInterrupt
     after two splits ends the run with the splits that are whole.
 
+    >>> from fedrelax.baselines import Alone
     >>> rng = np.random.default_rng(0)
     >>> X, nodes = rng.normal(size=(120, 5)), np.repeat(np.arange(12), 10)
     >>> y = X.sum(axis=1) + rng.normal(size=120)
@@ -78,7 +79,7 @@ def compare_ways(
     table = _Table(estimator, np.asarray(X), np.asarray(y), rows, folds, seed, values)
     first = table.estimator_for(masks[0])
     given = usual_ways(first) if ways is None else ways
-    asked = with_the_needed(given, (Alone(), Together.of(first)))
+    asked = with_the_needed(given, (simple_ways(first)[0], Together.of(first)))
     asked = [
         replace(way, apart=values is not None) if isinstance(way, Together) else way
         for way in asked

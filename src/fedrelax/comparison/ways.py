@@ -10,16 +10,29 @@ from fedrelax.engines import SiteEngine
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 
+PENALTIES = (1.0, 1e-4, 1e-3, 1e-2, 0.1, 10.0, 100.0)
+"""What the usual penalty is multiplied by, for ways that choose theirs."""
+
 
 def usual_ways(
     estimator: FedRelaxRegressor | FedRelaxClassifier, alpha: float | None = None
 ) -> list[Baseline]:
-    """Return all ways, FedRelax with the estimator's settings and a given or chosen alpha."""
+    """Return all ways, FedRelax with the estimator's settings and a given or chosen alpha.
+
+    Where FedRelax finds its penalty, each node alone and pooled choose theirs.
+    """
     rounds = SiteEngine.usual_rounds if estimator.rounds is None else estimator.rounds
     usual = {name: kind.usual(rounds) for name, kind in BASELINES.items()}
+    usual |= {way.name: way for way in simple_ways(estimator)}
     first = [usual.pop(kind.name) for kind in (Alone, Pooled, PooledNode, MixedModel)]
     every = (*first, Together.of(estimator, alpha), *usual.values())
     return [way for way in every if way is not None]
+
+
+def simple_ways(estimator: FedRelaxRegressor | FedRelaxClassifier) -> tuple[Alone, Pooled]:
+    """Return each node alone and pooled: with penalties to choose among if the estimator finds its own."""
+    factors = PENALTIES if estimator.finds_all else ()
+    return Alone(factors=factors), Pooled(factors=factors)
 
 
 def ways_by_name(names: Iterable[str], ways: Sequence[Baseline]) -> list[Baseline]:
