@@ -37,6 +37,10 @@ BENDS, BEND_STRENGTHS = (0.1, 1.0, 10.0, 100.0), (0.01, 0.1, 1.0, 1000.0)
 """Penalties and pulls tried for curves."""
 EFFECTS, COMMON = (0.003, 0.03, 0.3, 3.0, 30.0), 1000.0
 """Penalties tried for effects that all nodes have in common, and the pull that makes them common."""
+OWN_LEVELS = (1e-3, 1e-2, 0.1, 1.0)
+"""Pulls of the levels where slopes are common."""
+NEAR = 2.0
+"""Effects that are worse by more than this in minus twice the log evidence are not looked at further."""
 MOST_KNOTS, MOST_LINES = 12, 36
 """Knots of the smooth line of a column, and of all columns together."""
 MARGIN = 4.0
@@ -211,6 +215,7 @@ def choose_ridge(
     place = int(np.argmin([_least(parts) for parts in found]))
     rows, best, scale = tried[place], found[place], ways[place]
     alone, one = _simple(rows)
+    common = _common_slopes(rows)
     bends = Curves.of((X - scale.centre) / scale.spread) if curves else None
     if bends and n * (X.shape[1] + len(bends)) ** 3 <= MOST_WORK:
         bent_scale = replace(scale, curves=bends)
@@ -222,7 +227,7 @@ def choose_ridge(
         rows, best, scale = _with_effects(rows, best, scale, X, y, node)
     together = square(rows.left_out(best))
     errors = {"alone": alone[1], "one model": one[1]}
-    for simple, error in (alone, one):
+    for simple, error in (alone, one, common) if n > 1 else (alone, one):
         if error < together:
             best, scale, together = (simple,), scale.plain, error
     errors["together"] = together
@@ -421,6 +426,8 @@ def _effects(
             coupling[np.ix_(old, old)] = part.coupling
             coupling[new, new] = COMMON * rows.pull
             grid.append(replace(rows.candidate(part.words, ridge, coupling), level=part.level))
+    if _least(grid) > _least(before) + NEAR:
+        return (min(grid, key=lambda candidate: candidate.score),)
     common = np.concatenate([scale.places("lines"), scale.places("values")])
     return _with_learned(rows, grid, scale.places("curves"), common)
 
@@ -462,3 +469,17 @@ def _simple(rows: Rows) -> list[tuple[Candidate, float]]:
         errors = [square(rows.left_out([candidate])) for candidate in tried]
         best.append((tried[int(np.argmin(errors))], min(errors)))
     return best
+
+
+def _common_slopes(rows: Rows) -> tuple[Candidate, float]:
+    """Return common slopes and levels of the nodes' own, the best by the error of rows left out."""
+    d, best = rows.X.shape[1], None
+    for penalty, level in product(PENALTIES, OWN_LEVELS):
+        coupling = np.diag(np.append(np.full(d - 1, COMMON), level)) * rows.pull
+        words = f"common slopes, penalty {penalty:g}, levels pulled by {level:g}"
+        tried = Candidate(words, ridge_of(penalty, d), coupling, np.empty(0), np.inf, level)
+        error = square(rows.left_out([tried]))
+        if best is None or error < best[1]:
+            best = tried, error
+    assert best is not None
+    return replace(best[0], models=models_of(rows.sums, best[0])), best[1]
