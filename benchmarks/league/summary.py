@@ -37,11 +37,11 @@ def ratios(paths: Iterable[Path], tables: Iterable[Table], unequal: bool) -> pd.
 
 
 def tell(paths: Iterable[Path], tables: list[Table], unequal: bool) -> str:
-    """Return the tables of development, fresh and newer, regression and classes, each with its means."""
+    """Return the tables of development, fresh, newer and last, regression and classes, each with its means."""
     parts = []
     paths = list(paths)
     for kind in ("regression", "classes"):
-        for league in ("development", "fresh", "newer"):
+        for league in ("development", "fresh", "newer", "last"):
             chosen = [t for t in tables if t.kind == kind and t.league == league]
             found = ratios(paths, chosen, unequal)
             if found.empty:

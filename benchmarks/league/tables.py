@@ -1,6 +1,6 @@
 """The tables of the league: what is predicted from what, who is a node, how many rows it knows.
 
-Eight regression tables and two of classes served for development. All others, "fresh" and, later, "newer",
+Eight regression tables and two of classes served for development. All others, "fresh" and, later, "newer" and "last",
 were written down here, with target, columns and rows per group, before any way had been run on them.
 """
 
@@ -38,13 +38,14 @@ class Table:
     categories: tuple[str, ...] = ()
     kind: str = "regression"
     fresh: bool = True
-    newer: bool = False
-    """Written down when the first fresh tables had been seen, to confirm what was changed since."""
+    later: int = 0
+    """Written down when the fresh tables (1), or these and the newer ones (2), had been seen, to confirm
+    what was changed since."""
 
     @property
     def league(self) -> str:
         """The set that it belongs to."""
-        return "development" if not self.fresh else "newer" if self.newer else "fresh"
+        return ("fresh", "newer", "last")[self.later] if self.fresh else "development"
 
     graph: tuple[str, ...] = ()
 
@@ -117,7 +118,11 @@ def _development(*args: Any, **more: Any) -> Table:
 
 
 def _newer(*args: Any, **more: Any) -> Table:
-    return replace(Table(*args, **more), newer=True)
+    return replace(Table(*args, **more), later=1)
+
+
+def _last(*args: Any, **more: Any) -> Table:
+    return replace(Table(*args, **more), later=2)
 
 
 DEVELOPMENT = [
@@ -204,6 +209,16 @@ FRESH = [
     _newer("ScotsSec", "mlmRev", "ScotsSec", "primary", 5, "attain", ("verbal", "social"), ("sex",)),
     _newer("Hedonic", "plm", "Hedonic", "townid", 3, "mv",
            ("crim", "rm", "age", "dis", "lstat", "blacks")),
+    _last("Pixel", "nlme", "Pixel", "Dog", 4, "pixel", ("day",), ("Side",)),
+    _last("Ovary", "nlme", "Ovary", "Mare", 10, "follicles", ("Time",)),
+    _last("Cefamandole", "nlme", "Cefamandole", "Subject", 6, "log conc", ("Time",)),
+    _last("attenu", "datasets", "attenu", "event", 4, "log accel", ("mag", "dist")),
+    _last("Alfalfa", "nlme", "Alfalfa", "Block", 6, "Yield", (), ("Variety", "Date")),
+    _last("Oats", "nlme", "Oats", "Block", 6, "yield", ("nitro",), ("Variety",)),
+    _last("InstEval", "lme4", "InstEval", "d", 8, "y", ("studage", "lectage", "service")),
+    _last("Chem97", "mlmRev", "Chem97", "school", 6, "score", ("age", "gcsecnt"), ("gender",)),
+    _last("PBG", "nlme", "PBG", "Rabbit", 6, "deltaBP", ("dose",), ("Treatment",)),
+    _last("Wafer", "nlme", "Wafer", "Wafer", 8, "current", ("voltage", "Site")),
     Table("guImmun", "mlmRev", "guImmun", "comm", 6, "immun", ("pcInd81",),
           ("kid2p", "mom25p", "ord", "ethn", "momEd", "husEd", "momWork", "rural"), kind="classes"),
     Table("KosteckiDillon", "carData", "KosteckiDillon", "id", 8, "headache",

@@ -54,6 +54,9 @@ def shared_numbers(saved: Any) -> dict[str, int]:
     }
 
 
+SUMS = "each node's sums over its rows (products of features and target), from which all was found"
+
+
 def facts(saved: Any) -> dict[str, str]:
     """Return what is known in words."""
     from fedrelax.errors import listing
@@ -76,7 +79,10 @@ def facts(saved: Any) -> dict[str, str]:
         "graph": f"{graph.n_edges} edges, mean degree {graph.degrees.mean():.3g}, "
         f"{parts} component{'s' * (parts != 1)}",
         "coupling": f"alpha {about['alpha']:.4g}, {about['rounds']} rounds ({about['reason']})",
-        "left the nodes": f"to each neighbour {sent['numbers_per_neighbour']:,} numbers per node: "
+        **({"found": str(about["choice"])} if about.get("choice") else {}),
+        "left the nodes": SUMS
+        if sharing_of(saved).sums
+        else f"to each neighbour {sent['numbers_per_neighbour']:,} numbers per node: "
         f"predictions on {sent['public_rows']} public rows x {sent['outputs']} outputs x "
         f"{sent['exchanges']} exchanges" + _choosing(saved),
         "public rows": f"{about['public']['how']}; they reveal {sharing_of(saved).reveals}",
