@@ -37,7 +37,7 @@ def ratios(paths: Iterable[Path], tables: Iterable[Table], unequal: bool) -> pd.
 
 
 def tell(paths: Iterable[Path], tables: list[Table], unequal: bool) -> str:
-    """Return the tables of development, fresh, newer and last, regression and classes, each with its means."""
+    """Return the tables of each league, regression and classes, each with its means."""
     parts = []
     paths = list(paths)
     for kind in ("regression", "classes"):

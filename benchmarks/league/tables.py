@@ -1,7 +1,8 @@
 """The tables of the league: what is predicted from what, who is a node, how many rows it knows.
 
-Eight regression tables and two of classes served for development. All others, "fresh" and, later, "newer" and "last",
-were written down here, with target, columns and rows per group, before any way had been run on them.
+Eight regression tables and two of classes served for development. All others, "fresh" and, later,
+"newer" and "last", were written down here, with target, columns and rows per group, before any way had been
+run on them.
 """
 
 from __future__ import annotations
