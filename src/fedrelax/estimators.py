@@ -28,6 +28,7 @@ from fedrelax.selection import (
     choose_whole,
     fold_rows,
     is_open,
+    model_for,
 )
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
@@ -120,11 +121,16 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
             hint = did_you_mean(unknown[0], rows)
             raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
+        self.found_model_ = None
         network = self.network_of(X, y, train, held, seed)
         settings.check(network)
         whole, choice, alone = None, None, tuple(self.alone)
         solver: Solver = settings
         finds_all = self.finds_all and WholeNetwork.refusal(network) is None
+        if self.finds_all and not finds_all:
+            self.found_model_ = model_for(network, seed)
+            if self.found_model_ is not None:
+                network = network.with_models(self.found_model_)
         folds: list[Network] = []
         enough = len(network) > 1 and int(network.own_rows.counts.max()) > 1
         if enough if finds_all else is_open(self.alpha, self.wirings):
@@ -159,6 +165,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "result_")
         made: Self = clone(self)
+        made.found_model_ = self.found_model_
         X, y, rows = made._checked(X, y, nodes if nodes is not None else self.node_column_)
         seed = as_seed(self.random_state)
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
@@ -276,7 +283,9 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
     def models_for(self, labels: list[Label]) -> dict[Label, Any]:
         """Return the unfitted model of every node."""
         given = self.estimator
-        if given is None or (isinstance(given, str) and given == "auto"):
+        if isinstance(given, str) and given == "auto":
+            given = getattr(self, "found_model_", None)
+        if given is None:
             given = self._default_model()
         if isinstance(given, Mapping):
             missing = [label for label in labels if label not in given]
@@ -357,6 +366,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
             made.feature_names_in_ = np.asarray(feature_names, dtype=object)
         made.node_column_ = node_column
         made.whole_, made.solver_ = None, FedRelax(alpha=alpha, wiring=wiring)
+        made.found_model_ = None
         return made._adopt(result, graph, None, Candidate(alpha, wiring))
 
     # Predict
@@ -411,9 +421,10 @@ class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[mis
     estimator : "auto" (default), a scikit-learn regressor or a ``TorchModel`` for every node, a dict
         node -> model, or a function of the node's label. "auto" with ``alpha="auto"`` finds linear models
         with or without curves, and forests or boosting at nodes that have the rows to tell: see
-        ``solvers.WholeNetwork`` and ``selection.kinds``. Where that does not serve (several outputs, public
-        rows of each node's own, classes on a graph, a size, rounds or a solver that is given), and with
-        an alpha that is given, "auto" is ``Ridge()``, and so is None.
+        ``solvers.WholeNetwork`` and ``selection.kinds``. Classes on a graph, and very large networks on
+        one, get a linear model with the penalty found, and exchange predictions. Where that does not serve
+        either (several outputs, public rows of each node's own, rounds or a solver that is given), and
+        with an alpha that is given, "auto" is ``Ridge()``, and so is None.
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
     alpha : how much neighbours count, from 0 (each alone) upwards; several numbers, or "auto" (default)
         for the usual ones, are chosen among, together with the rounds, on folds of the training rows.

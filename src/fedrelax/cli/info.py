@@ -81,7 +81,7 @@ def facts(saved: Any) -> dict[str, str]:
         "coupling": f"alpha {about['alpha']:.4g}, {about['rounds']} rounds ({about['reason']})",
         **({"found": str(about["choice"])} if about.get("choice") else {}),
         "left the nodes": SUMS
-        if sharing_of(saved).sums
+        if sharing_of(saved).only_sums
         else f"to each neighbour {sent['numbers_per_neighbour']:,} numbers per node: "
         f"predictions on {sent['public_rows']} public rows x {sent['outputs']} outputs x "
         f"{sent['exchanges']} exchanges" + _choosing(saved),

@@ -13,7 +13,7 @@ from fedrelax.baselines import Baseline, Run
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
-from fedrelax.selection import Whole, candidates_for, choose, choose_whole, is_open
+from fedrelax.selection import Whole, candidates_for, choose, choose_whole, is_open, model_for
 from fedrelax.selection.candidates import Alphas, Wirings, given
 from fedrelax.solvers import FedRelax, WholeNetwork
 from fedrelax.typing import Label
@@ -34,7 +34,8 @@ class Together(Baseline):
     finds_all : find every setting from the rows where the network allows it, as ``estimator="auto"``
         does; ``quick`` as there.
     apart : whether rows of several nodes belong together, and folds keep them so.
-    whole : what was found for the network, once it was chosen.
+    whole, model : what was found for the network, or a linear model with the penalty found, once it
+        was chosen.
     """
 
     name = "together"
@@ -49,6 +50,7 @@ class Together(Baseline):
     quick: bool = False
     apart: bool = False
     whole: Whole | None = field(default=None, repr=False)
+    model: Any = field(default=None, repr=False)
 
     @classmethod
     def of(cls, estimator: Estimator, alpha: Alphas | None = None) -> Together:
@@ -85,6 +87,10 @@ class Together(Baseline):
             return replace(self, alpha=whole.choice.alpha, wiring=whole.choice.wiring, whole=whole)
         if not is_open(self.alpha, self.wiring):
             return self
+        model = model_for(network, seed) if self.finds_all else None
+        if model is not None:
+            network = network.with_models(model)
+            folds = [fold.with_models(model) for fold in folds]
         tried = candidates_for(network, settings, self.alpha, self.wiring)
         choice = choose(folds, settings, tried, levels=self.levels)
         return replace(
@@ -93,6 +99,7 @@ class Together(Baseline):
             rounds=None if choice.to_rest else choice.rounds,
             wiring=choice.wiring,
             solver=replace(self.solver, level=choice.level),
+            model=model,
             alone=tuple(dict.fromkeys((*self.alone, *choice.alone))),
         )
 
@@ -116,6 +123,8 @@ class Together(Baseline):
             n_jobs=n_jobs,
             random_state=seed,
         )
+        if self.model is not None:
+            network = network.with_models(self.model)
         result = solver.solve(network).with_alone(self.alone)
         curve = result.history["validation_loss"]
         return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)

@@ -11,7 +11,7 @@ from fedrelax.selection.candidates import (
 )
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.search import FOLDS, TRIES, choose, fold_rows
-from fedrelax.selection.whole import Whole, choose_whole
+from fedrelax.selection.whole import Whole, choose_whole, model_for
 
 __all__ = [
     "FOLDS",
@@ -28,4 +28,5 @@ __all__ = [
     "choose_whole",
     "fold_rows",
     "is_open",
+    "model_for",
 ]

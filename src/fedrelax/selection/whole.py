@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from fedrelax.engines import Unsuited
-from fedrelax.engines.whole.found import ONE_MODEL, Found, find, rows_of
+from fedrelax.engines.whole.found import ONE_MODEL, Found, find, linear_model, rows_of
 from fedrelax.engines.whole.ridge import Fold
 from fedrelax.models import adapt
 from fedrelax.models.names import model_by_name
@@ -85,6 +86,16 @@ class Whole:
             )
             kinds = {labels[i]: one for i, one in new.items()}
         return replace(self, found=found, solver=solver, kinds=kinds)
+
+
+def model_for(network: Network, seed: int = 0) -> Any:
+    """Return a linear model with the penalty that suits a network which cannot be solved as a whole.
+
+    None where the rows do not tell.
+    """
+    if WholeNetwork.refusal_of_rows(network) is not None:
+        return None
+    return linear_model(network, seed)
 
 
 def choose_whole(

@@ -41,12 +41,23 @@ class WholeNetwork(Solver):
     patience: int | None = None
     wiring: Wiring | None = None
 
-    @staticmethod
-    def refusal(network: Network) -> str | None:
+    @classmethod
+    def refusal(cls, network: Network) -> str | None:
         """Return why this way does not serve a network, or None."""
         alike = len(network) == 1 or network.graph.is_uniform or not network.graph.n_edges
         if network.task.is_classification and not alike:
             return "the graph does not join all nodes alike, which classes need"
+        reason = cls.refusal_of_rows(network)
+        if reason is not None:
+            return reason
+        columns, classes = network.own_rows.X.shape[1], _classes(network)
+        if len(network) * (columns + 1) ** 2 * classes > MOST_NUMBERS:
+            return f"{len(network)} nodes are too many to solve for all at once"
+        return None if alike else _too_large(network)
+
+    @staticmethod
+    def refusal_of_rows(network: Network) -> str | None:
+        """Return why no settings can be found from a network's rows, whatever its graph, or None."""
         if network.public.common is None:
             return "every node has public rows of its own"
         if network.task.n_outputs > 1 and not network.task.is_classification:
@@ -54,12 +65,10 @@ class WholeNetwork(Solver):
         rows = network.own_rows
         if rows.X.ndim != 2:
             return "rows are not rows of features"
-        classes = network.task.n_outputs if network.task.is_classification else 1
+        classes = _classes(network)
         if sample_size(len(network), rows.X.shape[1]) * (rows.X.shape[1] + 1) ** 3 * classes > MOST:
             return f"{rows.X.shape[1]} columns are too many to find all settings at once"
-        if len(network) * (rows.X.shape[1] + 1) ** 2 * classes > MOST_NUMBERS:
-            return f"{len(network)} nodes are too many to solve for all at once"
-        return None if alike else _too_large(network)
+        return None
 
     def check(self, network: Network) -> None:
         """Refuse networks that it does not serve."""
@@ -74,6 +83,10 @@ class WholeNetwork(Solver):
     def losses(self, network: Network) -> tuple[Loss, Loss]:
         """Return the usual loss for both."""
         return usual_loss(network.kind), usual_loss(network.kind)
+
+
+def _classes(network: Network) -> int:
+    return network.task.n_outputs if network.task.is_classification else 1
 
 
 def _too_large(network: Network) -> str | None:

@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 from fedrelax import Callback, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.baselines import Alone
 from fedrelax.comparison import compare_ways
+from fedrelax.models import SoftmaxModel
 from fedrelax.models.curves import CurveColumns
 from fedrelax.report import report_html
 from fedrelax.solvers import WholeNetwork
@@ -116,6 +117,24 @@ def test_a_graph_too_large_to_factorise_is_refused_in_a_sentence(monkeypatch):
     assert "takes too long" in WholeNetwork.refusal(network)
     monkeypatch.setattr("fedrelax.solvers.whole.NODES", 10)
     assert "12 nodes are more than 10" in WholeNetwork.refusal(network)
+
+
+def test_classes_on_a_graph_have_the_penalty_found_and_exchange_predictions(tmp_path):
+    X, y, nodes = table(rows=8)
+    labels = np.where(X[:, 0] + 0.3 * np.sin(9 * y) > 0, "up", "down")
+    ring = Graph.from_edges([(i, (i + 1) % N) for i in range(N)])
+    model = FedRelaxClassifier(graph=ring, random_state=3, quick=True)
+    found = compare_ways(model, X, labels, nodes, ways=[Alone()], splits=2, seed=3)
+    rng = np.random.default_rng([3, TEST_STREAM])
+    mask = training_mask(group_rows(nodes, len(X)), 0.2, rng)
+    model.fit(X[mask], labels[mask], nodes=nodes[mask])
+    assert model.result_.engine == "softmax" and type(model.models_[0]) is SoftmaxModel
+    assert model.models_[0].ridge == model.found_model_.ridge > 0
+    error = 1 - model.score(X[~mask], labels[~mask], nodes=nodes[~mask])
+    assert found.errors[0, found.ways.index("together")] == pytest.approx(error)
+    save_result(tmp_path / "r", model)
+    page = report_html(read_result(tmp_path / "r"))
+    assert "sums over its rows" in page and "Predictions on" in page
 
 
 def test_curves_of_columns_are_a_transformer_of_scikit_learn():

@@ -102,6 +102,25 @@ def find(
     return _found(settings.refitted(X, y, node, n), network)
 
 
+def linear_model(network: Network, seed: int = 0) -> LinearModel | SoftmaxModel:
+    """Return an unfitted linear model with the penalty that suits the nodes, whatever their graph."""
+    X, y, node = rows_of(network)
+    n = len(network)
+    chosen = np.random.default_rng([seed, SAMPLE_STREAM]).permutation(n)
+    chosen = chosen[: sample_size(n, X.shape[1])]
+    place = np.full(n, -1)
+    place[chosen] = np.arange(len(chosen))
+    own = place[node] >= 0
+    rows = X[own], y[own], place[node[own]], len(chosen)
+    classes = network.task.classes
+    if classes is not None:
+        found = choose_softmax(*rows, len(classes))
+        return _classes(found, classes).model(float(np.mean(network.own_rows.counts)))
+    return _numbers(choose_ridge(*rows, curves=False)).model(
+        float(np.mean(network.own_rows.counts))
+    )
+
+
 def sample_size(n: int, columns: int) -> int:
     """Return how many of n nodes are looked at to find the settings."""
     fit = int(MOST_WORK / (columns + 1) ** 3)

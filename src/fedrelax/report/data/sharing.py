@@ -43,7 +43,9 @@ class Sharing:
     neighbours: dict[Label, int]
     """Nodes with a model that hear a node; those that a rewiring has dropped are still sent to."""
     sums: bool
-    """Whether settings and models came from sums over each node's rows, not from predictions."""
+    """Whether settings were found from sums over each node's rows."""
+    only_sums: bool
+    """Whether the models were, too, so that no predictions were sent."""
     trials: int
     """Candidates that were tried in each part of the rows while alpha and wiring were chosen."""
     trial_exchanges: int
@@ -82,6 +84,7 @@ def sharing_of(saved: SavedResult) -> Sharing:
         how=str(about["public"]["how"]),
         neighbours=_neighbours(saved),
         sums=bool(about.get("found_from_sums", about.get("engine") == "whole")),
+        only_sums=about.get("engine") == "whole",
         trials=trials,
         trial_exchanges=trial_exchanges,
     )

@@ -88,13 +88,19 @@ SUMS = (
 )
 
 
+FEW_ROWS = "Sums over few rows say much about these rows: they are no privacy guarantee."
+
+
 def what_left(shared: Sharing) -> list[str]:
     """Say in brief what every node gave away."""
+    if shared.only_sums:
+        return [SUMS, FEW_ROWS]
     if shared.sums:
-        return [
-            SUMS,
-            "Sums over few rows say much about these rows: they are no privacy guarantee.",
-        ]
+        return [SUMS, *_predicted(shared)]
+    return _predicted(shared)
+
+
+def _predicted(shared: Sharing) -> list[str]:
     if shared.exchanges == 0:
         return [
             "Nothing in the run that was kept: each node trained alone." + _also_trials(shared),
@@ -125,7 +131,8 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
         ("While alpha was chosen", _in_trials(shared)),
     ]
     kept = [
-        *([("Sums", SUMS)] if shared.sums else sent),
+        *([("Sums", SUMS)] if shared.sums else []),
+        *([] if shared.only_sums else sent),
         ("Public rows", f"{_drawn(shared.how)}. They reveal {shared.reveals}."),
         (
             "To whoever runs the rounds",
