@@ -10,7 +10,7 @@ import numpy as np
 
 from fedrelax.engines import Unsuited
 from fedrelax.engines.whole.found import ONE_MODEL, Found, find, linear_model, rows_of
-from fedrelax.engines.whole.ridge import Fold
+from fedrelax.engines.whole.ridge_rows import Fold
 from fedrelax.models import adapt
 from fedrelax.models.names import model_by_name
 from fedrelax.network import Network

@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 
 from fedrelax.engines.whole.graph_ridge import choose_ridge_on
-from fedrelax.engines.whole.ridge import ALONE, MOST_WORK, Fold, NetworkRidge, choose_ridge
+from fedrelax.engines.whole.ridge import MOST_WORK, choose_ridge
+from fedrelax.engines.whole.ridge_rows import ALONE, Fold, NetworkRidge
 from fedrelax.engines.whole.softmax import NetworkSoftmax, choose_softmax
 from fedrelax.losses import usual_loss
 from fedrelax.models import LinearModel, SoftmaxModel

@@ -20,21 +20,18 @@ import numpy as np
 from fedrelax.engines.whole.closed import NodeSums, rows_of, solve_complete, solve_one
 from fedrelax.engines.whole.graph_rows import GraphRows, Setting, fold_error
 from fedrelax.engines.whole.graphs import OPERATIONS, Mesh, operations, solve_graph, solve_parts
-from fedrelax.engines.whole.ridge import (
+from fedrelax.engines.whole.ridge import MARGIN, PENALTIES, choose_ridge, straight_candidates
+from fedrelax.engines.whole.ridge_rows import (
     ALONE,
     FAINT,
-    MARGIN,
     ONE,
-    PENALTIES,
     Candidate,
     Fold,
     NetworkRidge,
     Rows,
     Scale,
-    choose_ridge,
     ridge_of,
     square,
-    straight_candidates,
 )
 from fedrelax.models.curves import Curves
 from fedrelax.typing import FloatArray, IntArray

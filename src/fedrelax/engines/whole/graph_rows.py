@@ -9,7 +9,7 @@ import numpy as np
 
 from fedrelax.engines.whole.closed import NodeSums, level_and_shape
 from fedrelax.engines.whole.graphs import Mesh, graph_evidence, solve_graph
-from fedrelax.engines.whole.ridge import FAINT, Fold, Rows, ridge_of, square
+from fedrelax.engines.whole.ridge_rows import FAINT, Fold, Rows, ridge_of, square
 from fedrelax.typing import FloatArray
 
 WORTH = 1e-4
