@@ -166,7 +166,7 @@ def test_nodes_that_stay_alone_are_shown_with_the_model_they_keep():
 
 
 def test_the_path_marks_what_was_chosen():
-    model = fitted(alpha="auto", wiring="auto")
+    model = fitted(level=1.0)
     ax = model.plot.path()
     assert ax.get_xlabel() == "alpha: how much neighbours count (no unit)"
     assert ax.get_ylabel() == "validation loss\nat the best round (squared error, target²)"
@@ -181,6 +181,8 @@ def test_the_path_marks_what_was_chosen():
     assert f"alpha {choice.alpha:.3g}" in names[3]
     same = model.result_.plot.path(choice)
     assert [line.get_label() for line in same.lines] == [line.get_label() for line in ax.lines]
+    levels = fitted(wiring="fixed").plot.path().get_legend().get_texts()
+    assert {"graph as given", "graph as given, level 0.1"} < {text.get_text() for text in levels}
 
 
 def test_classes_are_in_percent_and_nats():

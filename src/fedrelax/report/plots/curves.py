@@ -46,7 +46,7 @@ def draw_path(ax: Any, candidates: Sequence[Candidate], label: str) -> None:
             ax.plot([one.alpha for one in own], [one.least for one in own], color=CATEGORIES[k],
                     marker=MARKS[k], markersize=5, linewidth=1.5,
                     linestyle=("-", "--", "-.", ":")[k % 4],
-                    label="graph as given" if wiring == "fixed" else wiring)  # fmt: skip
+                    label=wiring.replace("fixed", "graph as given"))  # fmt: skip
     for one in candidates:
         if one.alpha == 0:
             words = "each node alone (alpha 0)"
