@@ -135,3 +135,15 @@ def test_nodes_of_one_row_each():
     model = FedRelaxRegressor().fit(X, y, nodes=np.arange(30))
     T = rng.normal(size=(30, 2))
     assert np.mean((model.predict(T, np.arange(30)) - T @ [1.0, -2.0]) ** 2) < 0.3
+
+
+def test_other_kinds_of_models_are_not_tried_on_rows_of_the_future():
+    """They learn from all rows that are not held out, which folds in time do not allow."""
+    rng = np.random.default_rng(0)
+    node = np.repeat(np.arange(8), 100)
+    X = rng.uniform(-2, 2, size=(800, 2))
+    y = X[:, 0] + np.where((node == 0) & (X[:, 0] * X[:, 1] > 0), 5.0, 0.0)
+    y += 0.1 * rng.normal(size=800)
+    assert set(FedRelaxRegressor().fit(X, y, nodes=node).whole_.kinds) == {0}
+    when = np.tile(np.arange(100), 8)
+    assert not FedRelaxRegressor().fit(X, y, nodes=node, times=when).whole_.kinds

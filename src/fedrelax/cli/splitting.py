@@ -209,15 +209,15 @@ def _moment(text: str, frame: Any, column: Hashable) -> Any:
     import pandas as pd
 
     kind = kind_of(frame[column])
+    if kind not in ("numbers", "dates"):
+        raise FedRelaxError(
+            f"--test-from needs a column of dates or numbers, and {column!r} holds {kind}; name another"
+        )
     try:
         if kind == "numbers":
             return float(text)
-        if kind == "dates":
-            return pd.to_datetime(text, utc=True).tz_localize(None).to_datetime64()
+        return pd.to_datetime(text, utc=True).tz_localize(None).to_datetime64()
     except (ValueError, TypeError):
-        pass
-    else:
         raise FedRelaxError(
-            f"--test-from needs a column of dates or numbers, and {column!r} holds text; name another"
-        )
-    raise FedRelaxError(f"--test-from {text!r} is not one of the {kind} that {column!r} holds")
+            f"--test-from {text!r} is not one of the {kind} that {column!r} holds"
+        ) from None

@@ -118,11 +118,15 @@ def alphas_for(graph: Graph, alpha: Alphas = "auto", far: bool = False) -> tuple
     [0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]
     """
     if alpha == "auto":
-        degree = float(np.mean(graph.degrees)) if graph.n_edges else float(Discover().candidates)
         more = FAR if far and graph.n_edges and not graph.is_uniform else ()
-        return tuple(strength / degree for strength in STRENGTHS + more)
+        return tuple(strength * unit(graph) for strength in STRENGTHS + more)
     check_alpha(alpha)
     return tuple(map(float, alpha if isinstance(alpha, Iterable) else (alpha,)))
+
+
+def unit(graph: Graph) -> float:
+    """Return the alpha of strength 1: one over the mean degree."""
+    return 1.0 / (float(np.mean(graph.degrees)) if graph.n_edges else Discover().candidates)
 
 
 def wirings_for(network: Network, wiring: Wirings) -> list[Wiring | None]:

@@ -17,7 +17,7 @@ from fedrelax.network import Network
 from fedrelax.network.stacked import StackedNetwork
 from fedrelax.runtime import Callback
 from fedrelax.selection.beside import compare_beside
-from fedrelax.selection.candidates import Candidate, Wirings, alphas_for, wirings_for
+from fedrelax.selection.candidates import Candidate, Wirings, unit, wirings_for
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.kinds import (
     ROUNDS,
@@ -129,8 +129,9 @@ def choose_whole(
     wired = [way for way in wirings if way is not None]
     if wired:
         whole = _wired(whole, folds, settings, wired, tell)
-    same = all(fold.labels == network.labels for fold in folds) and bool(masks)
-    if isinstance(whole.solver, WholeNetwork) and same:
+    # What follows trains on all rows that a fold does not hold out, so folds must leave out no others.
+    complete = bool(masks) and all((train | held).all() for train, held in masks)
+    if isinstance(whole.solver, WholeNetwork) and complete:
         whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, tell)
     return whole
 
@@ -183,7 +184,9 @@ def _choice(found: Found) -> Choice:
     return Choice(
         chosen=Candidate(found.alpha, level=found.level),
         rounds=1,
-        candidates=tuple(Candidate(alpha) for alpha in lines),
+        candidates=tuple(
+            Candidate(alpha, level=found.level if alpha == found.alpha else 1.0) for alpha in lines
+        ),
         losses=np.array([[alone, value] for value in lines.values()]),
         reason=(
             f"{found.words}: the loss of rows left out is {found.left_out['together']:.4g}, and "
@@ -204,9 +207,8 @@ def _wired(
     engine = "softmax" if folds[0].task.is_classification else "linear"
     trial = replace(settings, level=found.level, engine=engine)
     rounds = trial.rounds_for(copies[0])
-    unit = alphas_for(copies[0].graph, "auto")[-1] / 30.0
     tried = [
-        Candidate(strength * unit, way.paced(rounds), found.level)
+        Candidate(strength * unit(copies[0].graph), way.paced(rounds), found.level)
         for way in wirings
         for strength in STRENGTHS
     ]
@@ -254,7 +256,7 @@ def _wired(
         rounds=rounds,
         reason=(
             f"neighbours that agree: the loss on held-out rows is {means[place]:.4g}, and "
-            f"{means[last]:.4g} where all nodes are joined alike"
+            f"{means[last]:.4g} without a wiring"
         ),
     )
     return replace(whole, choice=choice, solver=choice.settings(trial))

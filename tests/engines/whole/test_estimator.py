@@ -13,6 +13,7 @@ from fedrelax.comparison import compare_ways
 from fedrelax.models import SoftmaxModel
 from fedrelax.models.curves import CurveColumns
 from fedrelax.report import report_html
+from fedrelax.report.data.candidates import candidates_of_choice, candidates_of_saved
 from fedrelax.solvers import WholeNetwork
 from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 from fedrelax.storage import load_result, read_result, save_result
@@ -45,6 +46,18 @@ def test_it_comes_near_the_noise_where_a_fixed_penalty_does_not(bend):
     assert all(type(model) is kind for model in found.models_.values())
     assert found.result_.engine == "whole" and found.alpha_ > 0
     assert found.choice_.alphas[0] == 0.0 and "rows left out" in found.choice_.reason
+
+
+def test_the_report_marks_the_one_that_was_chosen(tmp_path):
+    X, y, nodes = table()
+    model = FedRelaxRegressor().fit(X, y, nodes=nodes)
+    assert model.level_ < 1
+    save_result(tmp_path / "r", model)
+    for shown in (
+        candidates_of_choice(model.choice_),
+        candidates_of_saved(read_result(tmp_path / "r")),
+    ):
+        assert [one.alpha for one in shown if one.chosen] == [pytest.approx(model.alpha_)]
 
 
 def test_callbacks_history_and_alone():

@@ -34,9 +34,8 @@ class Found:
 
     ``alone``, ``together`` and ``pooled`` (one model for all) are plain fitted estimators. ``alpha`` is
     the mean pull of the coupling along an edge of weight one, relative to that of the public rows' own
-    matrix, ``penalty`` and
-    ``level`` are those of the best candidate; ``left_out`` are the losses of rows under models that
-    have not seen them.
+    matrix, ``penalty`` and ``level`` are those of the best candidate; ``left_out`` are the losses of rows
+    under models that have not seen them.
     """
 
     settings: NetworkRidge | NetworkSoftmax
@@ -51,10 +50,7 @@ class Found:
 
     def model(self, rows: float) -> LinearModel | SoftmaxModel:
         """Return an unfitted linear model with the penalty found, for nodes of so many rows."""
-        found = self.settings
-        if isinstance(found, NetworkSoftmax):
-            return SoftmaxModel(ridge=self.penalty / (2.0 * rows), scale=found.spread.tolist())
-        return LinearModel(ridge=self.penalty / rows, scale=found.scale.spread.tolist())
+        return _model(self.settings, rows)
 
     def losses(self, fold: Network, means: bool = True) -> FloatArray:
         """Return every node's mean loss on a fold's validation rows, with models of its other rows.
@@ -89,37 +85,26 @@ def find(
     ``folds`` judge where rows of several nodes belong together. Of a large network, a sample of nodes is
     enough to find the settings.
     """
-    X, y, node = rows_of(network)
-    n = len(network)
-    few = sample_size(n, X.shape[1])
-    if few == n or _laplacian(network) is not None:
-        return _found(_choose(network, X, y, node, n, folds, curves), network)
-    chosen = np.random.default_rng([seed, SAMPLE_STREAM]).permutation(n)[:few]
-    place = np.full(n, -1)
-    place[chosen] = np.arange(few)
-    own = place[node] >= 0
-    parts = [(train[own], held[own]) for train, held in folds]
-    settings = _choose(network, X[own], y[own], place[node[own]], few, parts, curves)
-    return _found(settings.refitted(X, y, node, n), network)
+    laplacian = _laplacian(network)
+    if laplacian is not None:
+        X, y, node = rows_of(network)
+        return _numbers(choose_ridge_on(laplacian, X, y, node, curves=curves, folds=folds))
+    settings = _settings(network, folds, curves, seed)
+    if sample_size(len(network), network.own_rows.X.shape[1]) < len(network):
+        settings = settings.refitted(*rows_of(network), len(network))
+    return _found(settings, network)
 
 
 def linear_model(network: Network, seed: int = 0) -> LinearModel | SoftmaxModel:
     """Return an unfitted linear model with the penalty that suits the nodes, whatever their graph."""
-    X, y, node = rows_of(network)
-    n = len(network)
-    chosen = np.random.default_rng([seed, SAMPLE_STREAM]).permutation(n)
-    chosen = chosen[: sample_size(n, X.shape[1])]
-    place = np.full(n, -1)
-    place[chosen] = np.arange(len(chosen))
-    own = place[node] >= 0
-    rows = X[own], y[own], place[node[own]], len(chosen)
-    classes = network.task.classes
-    if classes is not None:
-        found = choose_softmax(*rows, len(classes))
-        return _classes(found, classes).model(float(np.mean(network.own_rows.counts)))
-    return _numbers(choose_ridge(*rows, curves=False)).model(
-        float(np.mean(network.own_rows.counts))
-    )
+    settings = _settings(network, (), False, seed)
+    return _model(settings, float(np.mean(network.own_rows.counts)))
+
+
+def _model(found: NetworkRidge | NetworkSoftmax, rows: float) -> LinearModel | SoftmaxModel:
+    if isinstance(found, NetworkSoftmax):
+        return SoftmaxModel(ridge=found.penalty / (2.0 * rows), scale=found.spread.tolist())
+    return LinearModel(ridge=found.penalty / rows, scale=found.scale.spread.tolist())
 
 
 def sample_size(n: int, columns: int) -> int:
@@ -139,22 +124,23 @@ def rows_of(network: Network) -> tuple[FloatArray, AnyArray, IntArray]:
     return X, np.asarray(own.y, dtype=float).reshape(len(X)), node
 
 
-def _choose(
-    network: Network,
-    X: FloatArray,
-    y: AnyArray,
-    node: IntArray,
-    n: int,
-    folds: Sequence[Fold],
-    curves: bool,
+def _settings(
+    network: Network, folds: Sequence[Fold], curves: bool, seed: int
 ) -> NetworkRidge | NetworkSoftmax:
-    classes = network.task.classes
+    """Return what is found where all nodes are joined alike: of a large network, for a sample of nodes."""
+    X, y, node = rows_of(network)
+    n, classes = len(network), network.task.classes
+    few = sample_size(n, X.shape[1])
+    if few < n:
+        chosen = np.random.default_rng([seed, SAMPLE_STREAM]).permutation(n)[:few]
+        place = np.full(n, -1)
+        place[chosen] = np.arange(few)
+        own = place[node] >= 0
+        folds = [(train[own], held[own]) for train, held in folds]
+        X, y, node = X[own], y[own], place[node[own]]
     if classes is not None:
-        return choose_softmax(X, y, node, n, len(classes), folds=folds)
-    laplacian = _laplacian(network)
-    if laplacian is not None:
-        return choose_ridge_on(laplacian, X, y, node, curves=curves, folds=folds)
-    return choose_ridge(X, y, node, n, curves=curves, folds=folds)
+        return choose_softmax(X, y, node, few, len(classes), folds=folds)
+    return choose_ridge(X, y, node, few, curves=curves, folds=folds)
 
 
 def _laplacian(network: Network) -> Any:
@@ -196,7 +182,7 @@ def _numbers(found: NetworkRidge) -> Found:
         together=together,
         pooled=plain_ridge(found.one, scale.centre, scale.spread),
         alpha=alpha,
-        penalty=float(first.ridge[0]),
+        penalty=found.penalty,
         level=first.level,
         words=found.words,
         left_out=found.errors,
@@ -230,7 +216,7 @@ def _classes(found: NetworkSoftmax, classes: AnyArray) -> Found:
         together=fitted(found.models),
         pooled=fitted(found.one)[0],
         alpha=ONE_MODEL if np.isinf(best.strength) else best.strength / n,
-        penalty=best.penalty,
+        penalty=found.penalty,
         level=best.level,
         words=best.words,
         left_out=found.losses,

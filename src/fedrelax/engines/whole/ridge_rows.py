@@ -134,6 +134,11 @@ class NetworkRidge:
     per_edge: float
     """The share of a coupling that an edge of weight one has."""
 
+    @property
+    def penalty(self) -> float:
+        """The ridge penalty of the columns in the best candidate."""
+        return float(self.parts[0].ridge[0])
+
     def predict(self, X: FloatArray, node: IntArray) -> FloatArray:
         """Return predictions for rows X (N, p), each by the model of its node."""
         return np.asarray(np.einsum("ri,ri->r", self.scale.columns(X), self.models[node]))

@@ -74,6 +74,11 @@ class NetworkSoftmax:
     losses: dict[str, float]
 
     @property
+    def penalty(self) -> float:
+        """The ridge penalty of the best candidate."""
+        return self.parts[0].penalty
+
+    @property
     def apart(self) -> FloatArray:
         """Every node alone."""
         return self.alone.models
