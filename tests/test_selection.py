@@ -120,8 +120,7 @@ def test_fit_and_compare_try_the_same_candidates(n, wiring, monkeypatch):
         tried.append([(c.alpha, c.wiring) for c in candidates])
         return Choice(Candidate(0.0), 1, tuple(candidates), np.zeros((1, 2)), "spied on")
 
-    monkeypatch.setattr("fedrelax.estimators.choose", spy)
-    monkeypatch.setattr("fedrelax.comparison.together.choose", spy)
+    monkeypatch.setattr("fedrelax.selection.plan.choose", spy)
     X, y, nodes = related(n=n, rows=3)
     if n > 2000 and wiring == "fixed":
         graph = Graph.from_edges([(i, (i + 1) % n) for i in range(n)])

@@ -18,20 +18,9 @@ from fedrelax.models.registry import is_net
 from fedrelax.network import Network
 from fedrelax.public import draw_public
 from fedrelax.runtime import Callback
-from fedrelax.selection import (
-    FOLDS,
-    LEVELS,
-    Candidate,
-    Choice,
-    candidates_for,
-    choose,
-    choose_whole,
-    fold_rows,
-    is_open,
-    model_for,
-)
+from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Plan, Search, Whole, fold_rows
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
-from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
+from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.checks import (
     check_alone,
     check_callbacks,
@@ -42,7 +31,7 @@ from fedrelax.solvers.checks import (
 from fedrelax.splits import RowGroups, as_seed, group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.views import Looks
-from fedrelax.wiring import Discover, Wiring, as_wiring
+from fedrelax.wiring import Discover, Wiring
 from fedrelax.wiring.discover import SMALL
 
 PUBLIC_STREAM, FOLD_STREAM = 1, 3
@@ -121,42 +110,16 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
             hint = did_you_mean(unknown[0], rows)
             raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
-        self.found_model_ = None
-        network = self.network_of(X, y, train, held, seed)
+        self.plan_: Any = None
+        network, search = self.network_of(X, y, train, held, seed), self.search(bool(apart))
         settings.check(network)
-        whole, choice, alone = None, None, tuple(self.alone)
-        solver: Solver = settings
-        finds_all = self.finds_all and WholeNetwork.refusal(network) is None
-        if self.finds_all and not finds_all:
-            self.found_model_ = model_for(network, seed)
-            if self.found_model_ is not None:
-                network = network.with_models(self.found_model_)
         folds: list[Network] = []
-        enough = len(network) > 1 and int(network.own_rows.counts.max()) > 1
-        if enough if finds_all else is_open(self.alpha, self.wirings):
+        if search.needs_folds(network):
             rng = np.random.default_rng([seed, FOLD_STREAM])
             parts = fold_rows(train, self.folds, rng, **apart)
             folds = [self.network_of(X, y, *part, seed) for part in parts]
-        if finds_all:
-            whole = choose_whole(
-                network,
-                folds,
-                settings,
-                self.wirings,
-                apart=bool(apart),
-                quick=self.quick,
-                seed=seed,
-                tell=self._tell,
-            )
-            choice, solver = whole.choice, whole.solver
-        elif folds:
-            choice = self.choose(network, folds, settings)
-            solver = choice.settings(settings)
-            alone = tuple(dict.fromkeys((*alone, *choice.alone)))
-        result = (whole or solver).solve(network, tuple(self.callbacks)).with_alone(alone)
-        chosen = given(self.alpha, self.wirings, self.level) if choice is None else choice.chosen
-        self.whole_, self.solver_ = whole, solver
-        return self._adopt(result, self._graph_for(list(rows)), choice, chosen)
+        plan = search.plan(network, folds, settings, seed=seed, tell=self._tell)
+        return self._follow(plan, network, rows)
 
     def refitted(self, X: Any, y: Any, nodes: Any = None) -> Self:
         """Return an estimator trained on other rows with the settings that were chosen here.
@@ -165,23 +128,26 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "result_")
         made: Self = clone(self)
-        made.found_model_ = self.found_model_
         X, y, rows = made._checked(X, y, nodes if nodes is not None else self.node_column_)
         seed = as_seed(self.random_state)
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
         network = made.network_of(X, y, train, held, seed)
-        whole, solver = self.whole_, self.solver_
-        if whole is not None:
-            whole = whole.again(network)
-            solver = whole.solver
-        result = (
-            (whole or solver)
-            .solve(network, tuple(self.callbacks))
-            .with_alone([label for label in self.result_.stayed if label in rows])
-        )
-        made.whole_, made.solver_ = whole, solver
-        chosen = Candidate(self.alpha_, as_wiring(self.wiring_), self.level_)
-        return made._adopt(result, made._graph_for(list(rows)), self.choice_, chosen)
+        return made._follow(self.plan_.again(network), network, rows)
+
+    def _follow(self, plan: Plan, network: Network, rows: Mapping[Label, AnyArray]) -> Self:
+        """Train as was decided."""
+        self.plan_ = plan
+        result = plan.solve(network, tuple(self.callbacks))
+        chosen = given(self.alpha, self.wirings, self.level)
+        if plan.choice is not None:
+            chosen = plan.choice.chosen
+        return self._adopt(result, self._graph_for(list(rows)), plan.choice, chosen)
+
+    @property
+    def whole_(self) -> Whole | None:
+        """What was found where settings and models were found together, else None."""
+        whole: Whole | None = self.plan_.whole
+        return whole
 
     def _checked(self, X: Any, y: Any, nodes: Any) -> tuple[FloatArray, AnyArray, RowGroups]:
         """Return checked rows, targets and the row numbers of every node."""
@@ -216,10 +182,17 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         for callback in self.callbacks:
             callback.choosing(done, total)
 
-    def choose(self, network: Network, folds: Sequence[Network], settings: FedRelax) -> Choice:
-        """Choose what is open, on folds of the network; callbacks hear how far it is."""
-        tried = candidates_for(network, settings, self.alpha, self.wirings)
-        return choose(folds, settings, tried, levels=self.levels, tell=self._tell)
+    def search(self, apart: bool = False) -> Search:
+        """Return what is open; ``apart`` tells whether folds keep rows of several nodes together."""
+        return Search(
+            self.alpha,
+            self.wirings,
+            self.levels,
+            finds_all=self.finds_all,
+            quick=self.quick,
+            apart=apart,
+            alone=tuple(self.alone),
+        )
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -284,7 +257,8 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         """Return the unfitted model of every node."""
         given = self.estimator
         if isinstance(given, str) and given == "auto":
-            given = getattr(self, "found_model_", None)
+            plan = getattr(self, "plan_", None)
+            given = None if plan is None else plan.model
         if given is None:
             given = self._default_model()
         if isinstance(given, Mapping):
@@ -365,8 +339,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         if feature_names is not None:
             made.feature_names_in_ = np.asarray(feature_names, dtype=object)
         made.node_column_ = node_column
-        made.whole_, made.solver_ = None, FedRelax(alpha=alpha, wiring=wiring)
-        made.found_model_ = None
+        made.plan_ = Plan(FedRelax(alpha=alpha, wiring=wiring))
         return made._adopt(result, graph, None, Candidate(alpha, wiring))
 
     # Predict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,8 +81,7 @@ def compare_ways(
     given = usual_ways(first) if ways is None else ways
     asked = with_the_needed(given, (simple_ways(first)[0], Together.of(first)))
     asked = [
-        replace(way, apart=values is not None) if isinstance(way, Together) else way
-        for way in asked
+        way.kept_apart(values is not None) if isinstance(way, Together) else way for way in asked
     ]
     there = {label: index for label, index in table.part(masks[0]).items() if len(index)}
     network = first.network_of(table.X, table.y, there, {}, seed)

@@ -13,10 +13,9 @@ from fedrelax.baselines import Baseline, Run
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.network import Network
-from fedrelax.selection import Whole, candidates_for, choose, choose_whole, is_open, model_for
+from fedrelax.selection import Plan, Search, is_open
 from fedrelax.selection.candidates import Alphas, Wirings, given
-from fedrelax.solvers import FedRelax, WholeNetwork
-from fedrelax.typing import Label
+from fedrelax.solvers import FedRelax
 from fedrelax.wiring import Wiring, wiring_name
 
 Estimator = FedRelaxRegressor | FedRelaxClassifier
@@ -29,13 +28,8 @@ class Together(Baseline):
     alpha, wiring : given, or what to choose among, as in the estimators.
     rounds : the most of them; None takes as many as suit the models.
     solver : all other settings, such as ``tol`` and ``objective``.
-    alone : nodes that were found to do better alone.
-    levels : shares of the level that are tried besides that of ``solver``.
-    finds_all : find every setting from the rows where the network allows it, as ``estimator="auto"``
-        does; ``quick`` as there.
-    apart : whether rows of several nodes belong together, and folds keep them so.
-    whole, model : what was found for the network, or a linear model with the penalty found, once it
-        was chosen.
+    search : all that is open, where that is more than alpha and wiring.
+    plan : what was decided, once it was.
     """
 
     name = "together"
@@ -44,78 +38,41 @@ class Together(Baseline):
     rounds: int | None = None
     wiring: Wirings = "fixed"
     solver: FedRelax = field(default_factory=FedRelax, repr=False)
-    alone: tuple[Label, ...] = ()
-    levels: tuple[float, ...] = ()
-    finds_all: bool = False
-    quick: bool = False
-    apart: bool = False
-    whole: Whole | None = field(default=None, repr=False)
-    model: Any = field(default=None, repr=False)
+    search: Search | None = field(default=None, repr=False)
+    plan: Plan | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, estimator: Estimator, alpha: Alphas | None = None) -> Together:
         """Return this way with the estimator's settings; without an alpha, it is chosen."""
         if alpha is not None or estimator.alpha != "auto":
             estimator = clone(estimator).set_params(alpha="auto" if alpha is None else alpha)
-        solver, alone = estimator.settings(), tuple(estimator.alone)
-        return cls(
-            alpha=estimator.alpha,
-            rounds=solver.rounds,
-            wiring=estimator.wirings,
-            solver=solver,
-            alone=alone,
-            levels=estimator.levels,
-            finds_all=estimator.finds_all,
-            quick=estimator.quick,
-        )
+        solver = estimator.settings()
+        return cls(estimator.alpha, solver.rounds, estimator.wirings, solver, estimator.search())
+
+    @property
+    def open(self) -> Search:
+        """What is open."""
+        return Search(self.alpha, self.wiring) if self.search is None else self.search
+
+    def kept_apart(self, apart: bool) -> Together:
+        """Return this way for folds that keep rows of several nodes together, or do not."""
+        return replace(self, search=replace(self.open, apart=apart))
 
     def choose(
         self, network: Network, folds: Sequence[Network], *, seed: int, n_jobs: int | None
     ) -> Together:
         """Choose as the estimators do, so that ``fit`` gives what was compared."""
-        settings = replace(self.solver, rounds=self.rounds, n_jobs=n_jobs, random_state=seed)
-        if self.finds_all and WholeNetwork.refusal(network) is None:
-            whole = choose_whole(
-                network,
-                folds,
-                settings,
-                self.wiring,
-                apart=self.apart,
-                quick=self.quick,
-                seed=seed,
-            )
-            return replace(self, alpha=whole.choice.alpha, wiring=whole.choice.wiring, whole=whole)
-        if not is_open(self.alpha, self.wiring):
-            return self
-        model = model_for(network, seed) if self.finds_all else None
-        if model is not None:
-            network = network.with_models(model)
-            folds = [fold.with_models(model) for fold in folds]
-        tried = candidates_for(network, settings, self.alpha, self.wiring)
-        choice = choose(folds, settings, tried, levels=self.levels)
-        return replace(
-            self,
-            alpha=choice.alpha,
-            rounds=None if choice.to_rest else choice.rounds,
-            wiring=choice.wiring,
-            solver=replace(self.solver, level=choice.level),
-            model=model,
-            alone=tuple(dict.fromkeys((*self.alone, *choice.alone))),
-        )
+        plan = self.open.plan(network, folds, self._settings(seed, n_jobs), seed=seed)
+        choice = plan.choice
+        if choice is None:
+            return replace(self, plan=plan)
+        still = choice.to_rest or plan.whole is not None
+        rounds = None if still else choice.rounds
+        return replace(self, alpha=choice.alpha, rounds=rounds, wiring=choice.wiring, plan=plan)
 
-    def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
-        """Run the rounds."""
-        if self.whole is not None:
-            whole = self.whole.again(network)
-            result = whole.solve(network).with_alone(self.alone)
-            return Run(result.local_models, result.history["validation_loss"][-1:])
-        if is_open(self.alpha, self.wiring):
-            raise FedRelaxError(
-                f"FedRelax has alpha={self.alpha!r} and wiring={self.wiring!r}, which are still to be "
-                "chosen; give one of each, or call choose first"
-            )
+    def _settings(self, seed: int, n_jobs: int | None) -> FedRelax:
         fixed = given(self.alpha, self.wiring)
-        solver = replace(
+        return replace(
             self.solver,
             alpha=fixed.alpha,
             wiring=fixed.wiring,
@@ -123,17 +80,26 @@ class Together(Baseline):
             n_jobs=n_jobs,
             random_state=seed,
         )
-        if self.model is not None:
-            network = network.with_models(self.model)
-        result = solver.solve(network).with_alone(self.alone)
+
+    def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
+        """Run the rounds."""
+        plan = self.plan
+        if plan is None:
+            if is_open(self.alpha, self.wiring):
+                raise FedRelaxError(
+                    f"FedRelax has alpha={self.alpha!r} and wiring={self.wiring!r}, which are still to "
+                    "be chosen; give one of each, or call choose first"
+                )
+            plan = Plan(self._settings(seed, n_jobs), alone=self.open.alone)
+        result = plan.again(network).solve(network)
         curve = result.history["validation_loss"]
         return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
 
     def settings(self) -> dict[str, Any]:
         """Return what validation chooses."""
         found: dict[str, Any] = {"alpha": self.alpha, "rounds": self.rounds}
-        if self.solver.level != 1.0:
-            found["level"] = self.solver.level
+        if self.plan is not None and self.plan.choice is not None and self.plan.choice.level != 1.0:
+            found["level"] = self.plan.choice.level
         if self.wiring is None or isinstance(self.wiring, Wiring):
             found["wiring"] = wiring_name(self.wiring)
         return found

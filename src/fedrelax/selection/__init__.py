@@ -10,8 +10,9 @@ from fedrelax.selection.candidates import (
     is_open,
 )
 from fedrelax.selection.choice import Choice
+from fedrelax.selection.plan import Plan, Search
 from fedrelax.selection.search import FOLDS, TRIES, choose, fold_rows
-from fedrelax.selection.whole import Whole, choose_whole, model_for
+from fedrelax.selection.whole import Whole, choose_whole
 
 __all__ = [
     "FOLDS",
@@ -20,6 +21,8 @@ __all__ = [
     "TRIES",
     "Candidate",
     "Choice",
+    "Plan",
+    "Search",
     "Whole",
     "alphas_for",
     "candidates",
@@ -28,5 +31,4 @@ __all__ = [
     "choose_whole",
     "fold_rows",
     "is_open",
-    "model_for",
 ]

@@ -177,7 +177,7 @@ def _settings(fitted: Fitted) -> dict[str, Any]:
         "choice": None if choice is None else choice.reason,
         "better": None if choice is None else choice.better,
         "level": fitted.level_,
-        "found_from_sums": fitted.whole_ is not None or fitted.found_model_ is not None,
+        "found_from_sums": fitted.whole_ is not None or fitted.plan_.model is not None,
     }
 
 

@@ -142,7 +142,7 @@ def test_classes_on_a_graph_have_the_penalty_found_and_exchange_predictions(tmp_
     mask = training_mask(group_rows(nodes, len(X)), 0.2, rng)
     model.fit(X[mask], labels[mask], nodes=nodes[mask])
     assert model.result_.engine == "softmax" and type(model.models_[0]) is SoftmaxModel
-    assert model.models_[0].ridge == model.found_model_.ridge > 0
+    assert model.models_[0].ridge == model.plan_.model.ridge > 0
     error = 1 - model.score(X[~mask], labels[~mask], nodes=nodes[~mask])
     assert found.errors[0, found.ways.index("together")] == pytest.approx(error)
     save_result(tmp_path / "r", model)

@@ -1,0 +1,109 @@
+"""What is open, and what becomes of it: the one decision that ``fit`` and ``compare`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedrelax.network import Network
+from fedrelax.runtime import Callback
+from fedrelax.selection.candidates import Alphas, Wirings, candidates_for, is_open
+from fedrelax.selection.choice import Choice
+from fedrelax.selection.search import choose
+from fedrelax.selection.whole import Whole, choose_whole, model_for
+from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
+from fedrelax.typing import Label
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided for a network: how it is solved, and with which models."""
+
+    solver: Solver
+    choice: Choice | None = None
+    whole: Whole | None = None
+    """What was found where settings and models are found together."""
+    model: Any = None
+    """A linear model with the penalty found, for all nodes, where only that was."""
+    alone: tuple[Label, ...] = ()
+    """Nodes that keep the model of their own rows."""
+
+    def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
+        """Train a network: the one it was made for, or that of ``again``."""
+        if self.whole is not None:
+            result = self.whole.solve(network, callbacks)
+        else:
+            made = network if self.model is None else network.with_models(self.model)
+            result = self.solver.solve(made, callbacks)
+        return result.with_alone([label for label in self.alone if label in result.alone])
+
+    def again(self, network: Network) -> Plan:
+        """Return the same for a network of other rows."""
+        if self.whole is None:
+            return self
+        whole = self.whole.again(network)
+        return replace(self, whole=whole, solver=whole.solver)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is open.
+
+    alpha, wiring : given, or what to choose among, as in the estimators.
+    levels : shares of the level that are tried besides that of the settings.
+    finds_all : find every setting from the rows where the network allows it, as ``estimator="auto"``
+        does; ``quick`` as there.
+    apart : whether rows of several nodes belong together, and folds keep them so.
+    alone : nodes that keep the model of their own rows.
+    """
+
+    alpha: Alphas = "auto"
+    wiring: Wirings = "fixed"
+    levels: tuple[float, ...] = ()
+    finds_all: bool = False
+    quick: bool = False
+    apart: bool = False
+    alone: tuple[Label, ...] = ()
+
+    def needs_folds(self, network: Network) -> bool:
+        """Tell whether anything is judged on rows held out."""
+        if self._finds_all_of(network):
+            return len(network) > 1 and int(network.own_rows.counts.max()) > 1
+        return is_open(self.alpha, self.wiring)
+
+    def _finds_all_of(self, network: Network) -> bool:
+        return self.finds_all and WholeNetwork.refusal(network) is None
+
+    def plan(
+        self,
+        network: Network,
+        folds: Sequence[Network],
+        settings: FedRelax,
+        *,
+        seed: int = 0,
+        tell: Callable[[int, int], None] | None = None,
+    ) -> Plan:
+        """Decide what is open; ``folds`` train on some of the network's rows and validate on others."""
+        if self._finds_all_of(network):
+            whole = choose_whole(
+                network,
+                folds,
+                settings,
+                self.wiring,
+                apart=self.apart,
+                quick=self.quick,
+                seed=seed,
+                tell=tell,
+            )
+            return Plan(whole.solver, whole.choice, whole, alone=self.alone)
+        if not is_open(self.alpha, self.wiring):
+            return Plan(settings, alone=self.alone)
+        model = model_for(network, seed) if self.finds_all else None
+        if model is not None:
+            network = network.with_models(model)
+            folds = [fold.with_models(model) for fold in folds]
+        tried = candidates_for(network, settings, self.alpha, self.wiring)
+        choice = choose(folds, settings, tried, levels=self.levels, tell=tell)
+        alone = tuple(dict.fromkeys((*self.alone, *choice.alone)))
+        return Plan(choice.settings(settings), choice, model=model, alone=alone)
