@@ -91,7 +91,7 @@ def test_trees_for_soft_labels_are_as_good_as_those_of_scikit_learn(
 
     monkeypatch.setattr(TreeNode, "predict_many", compare)
     network = network_of([DecisionTreeClassifier(min_samples_leaf=3)] * 5, classes=True)
-    FedRelax(alpha=0.5, rounds=4, tol=0).solve(network)
+    FedRelax(alpha=0.5, rounds=4, tol=0, engine="sites").solve(network)
     assert sorted(compared) == [1] * 5 + [2] * 20
 
 

@@ -5,6 +5,7 @@ from fedrelax.engines.dispatch import ENGINES, NAMES, engine_for, prepare
 from fedrelax.engines.linear.engine import LinearEngine
 from fedrelax.engines.sites.engine import SiteEngine
 from fedrelax.engines.softmax.engine import SoftmaxEngine
+from fedrelax.engines.trees.engine import TreeEngine
 
 __all__ = [
     "ENGINES",
@@ -14,6 +15,7 @@ __all__ = [
     "Settings",
     "SiteEngine",
     "SoftmaxEngine",
+    "TreeEngine",
     "Unsuited",
     "engine_for",
     "losses_of",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,9 @@ class Network:
         self._common = None if public is None else public_rows_of(public, "the common set")
         self._nodes: dict[Label, Node] = {}
         self._graph: Graph | None = None
+        self.memory: dict[Hashable, Any] | None = None
+        """Where engines keep what all runs on these rows have in common, while a search has many such
+        runs; None where rows or models may change between two runs."""
 
     def add(
         self,

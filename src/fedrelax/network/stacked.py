@@ -78,7 +78,7 @@ class StackedNetwork(Network):
     def with_models(self, model: Any) -> StackedNetwork:
         """Return a network of the same rows in which every node has this model."""
         made = copy.copy(self)
-        made._models = model
+        made._models, made.memory = model, None
         return made
 
     def masks_of(self, fold: StackedNetwork) -> tuple[AnyArray, AnyArray]:

@@ -16,7 +16,7 @@ from fedrelax.network import Node
 from fedrelax.public import PublicRows, draw_like
 from fedrelax.runtime.level import level_gap, levelled
 from fedrelax.runtime.messages import Message
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 
 @dataclass(frozen=True)
@@ -247,6 +247,11 @@ class Site:
             gap = float(level_gap(answer, own, self.coupling.level))
             return max(loss.mean(answer, own) - gap, 0.0)
         return loss.mean(self._levelled(answer, owner), own)
+
+
+def seeds_of(random_state: int | None, nodes: int) -> IntArray:
+    """Return a seed for every node's model."""
+    return np.asarray(np.random.SeedSequence(random_state).generate_state(nodes) >> 1)
 
 
 # ``np.mean`` and ``np.average`` check more than these sums cost.

@@ -15,6 +15,7 @@ from fedrelax.engines.sites.refits import Answers, Refit, Refits
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, Workers
+from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label
 from fedrelax.wiring.smoother import Smoother
 
@@ -58,7 +59,7 @@ class SiteEngine(Engine):
         warn_of_resampling(network, settings)
         task, public, graph = network.task, network.public, network.graph
         coupling = coupling_of(settings, network.kind)
-        seeds = np.random.SeedSequence(settings.random_state).generate_state(len(network)) >> 1
+        seeds = seeds_of(settings.random_state, len(network))
         sites = [
             Site(
                 node=node,

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
 
+from fedrelax.engines.answers import discrepancies, mean_square, variations
 from fedrelax.engines.base import Engine, Settings, Unsuited
 from fedrelax.engines.linear.memory import require_memory
 from fedrelax.engines.linear.neighbours import NeighbourSums
-from fedrelax.engines.linear.rows import BUFFER_NUMBERS
 from fedrelax.engines.linear.stacked import LinearNetwork
 from fedrelax.engines.softmax.checks import reason_in_rows, refusal_of
 from fedrelax.engines.softmax.groups import LOSS, Group, groups_of
 from fedrelax.errors import FedRelaxError
-from fedrelax.losses.classification import SMALLEST
 from fedrelax.models import LocalModel
 from fedrelax.models.newton import SoftmaxNodes, minimise, nodes_at_once, softmax
 from fedrelax.network import Network
@@ -90,14 +88,16 @@ class SoftmaxEngine(Engine):
         self._answers = new = softmax(np.matmul(self._public, self.W))
         if old is not None and self._damping:
             new = (1 - self._damping) * new + self._damping * old
-        self._moved = np.full(len(new), np.inf) if old is None else _mean_square(new - old)
+        self._moved = np.full(len(new), np.inf) if old is None else mean_square(new - old)
         self._messages = new
         self._heard = self._exchange(new, np.empty_like(new))
 
     def measure(self) -> NodeMeasures:
         """Return the numbers of the present models."""
         assert self._messages is not None
-        gtv = self._variations(self._messages)
+        gtv = variations(
+            self.edges, self._answers, self._messages, self._heard, LOSS, self._level, classes=True
+        )
         return NodeMeasures(
             local_loss=self._losses(self._own),
             gtv=gtv,
@@ -105,7 +105,7 @@ class SoftmaxEngine(Engine):
             validation_loss=self._losses(self._held),
             validation_rows=self._held_rows,
             change=self._moved,
-            size=_mean_square(self._messages),
+            size=mean_square(self._messages),
         )
 
     def update(self, round: int) -> int:
@@ -164,32 +164,7 @@ class SoftmaxEngine(Engine):
     def discrepancies(self, edges: Any) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
         assert self._messages is not None
-        A, V = edges, self._messages
-        learners = np.repeat(np.arange(len(V)), np.diff(A.indptr))
-        values = np.empty(len(learners))
-        most = max(1, BUFFER_NUMBERS // V[0].size)
-        for lo in range(0, len(values), most):
-            part = slice(lo, lo + most)
-            own = self._answers[learners[part]]
-            theirs = levelled(V[A.indices[part]], own, self._level, classes=True)
-            losses = LOSS.per_row(theirs, own)
-            values[part] = losses.mean(axis=1)
-        return values
-
-    def _variations(self, V: FloatArray) -> FloatArray:
-        """Return ``sum_j A_ij mean_x [v_j' log v_j] - mean_x [(sum_j A_ij v_j)' log p_i]``.
-
-        With a share of the level only, answers differ from edge to edge, and so each is looked at.
-        """
-        if self._level < 1.0:
-            edges = self.edges
-            values = edges.data * self.discrepancies(edges)
-            learners = np.repeat(np.arange(len(V)), np.diff(edges.indptr))
-            return np.bincount(learners, values, len(V)).astype(np.float64)
-        entropy = xlogy(V, V).sum(axis=2).mean(axis=1)
-        likely = np.log(np.clip(self._answers, SMALLEST, 1.0))
-        cross = (self._heard * likely).sum(axis=2).mean(axis=1)
-        return np.asarray(np.maximum(self.edges @ entropy - cross, 0.0))
+        return discrepancies(edges, self._answers, self._messages, LOSS, self._level, classes=True)
 
     def _losses(self, groups: list[Group]) -> FloatArray:
         losses = np.full(len(self.W), np.nan)
@@ -226,10 +201,6 @@ class SoftmaxEngine(Engine):
     def alone_models(self) -> Mapping[Label, LocalModel]:
         """The models of round 0, made when asked for."""
         return self._network.fitted(self.alone)
-
-
-def _mean_square(values: FloatArray) -> FloatArray:
-    return np.asarray(np.square(values).mean(axis=(1, 2)))
 
 
 def _check_memory(network: LinearNetwork) -> None:

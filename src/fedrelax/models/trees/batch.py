@@ -42,7 +42,9 @@ class GrownTree(NamedTuple):
     depth: int
 
 
-class _Packed(NamedTuple):
+class Packed(NamedTuple):
+    """Problems as the compiled loop takes them."""
+
     blocks: Blocks
     used: AnyArray
     used_ends: AnyArray
@@ -53,6 +55,7 @@ class _Packed(NamedTuple):
     weight: FloatArray
     seeds: AnyArray
     asked: list[list[slice]]
+    """For each problem, where the answers to each set of rows that it asks for will be."""
 
 
 NOTHING = (
@@ -75,9 +78,15 @@ def answers(
 
     The number of threads (None: one for each core) does not change the result.
     """
-    packed = _pack(rules, forest, problems, memory)
+    packed = pack(rules, forest, problems, memory)
+    found = answers_of(rules, packed, threads)
+    return [[found[rows] for rows in asked] for asked in packed.asked]
+
+
+def answers_of(rules: Rules, packed: Packed, threads: int | None = None) -> FloatArray:
+    """Grow all trees and return their answers on all rows, one problem after the other."""
     found = np.empty((packed.row_ends[-1], packed.target.shape[1]))
-    count = len(problems)
+    count = len(packed.row_ends) - 1
     threads = min(_cores() if threads is None else threads, count)
     if threads == 1:
         _run(rules, packed, 0, count, found, NOTHING)
@@ -90,12 +99,12 @@ def answers(
             ]
             for each in waiting:
                 each.result()
-    return [[found[rows] for rows in asked] for asked in packed.asked]
+    return found
 
 
 def grown(rules: Rules, forest: bool, problem: Problem) -> list[GrownTree]:
     """Return the trees of one problem."""
-    packed = _pack(rules, forest, [problem], Sorted())
+    packed = pack(rules, forest, [problem], Sorted())
     outputs = packed.target.shape[1]
     capacity = rules.trees * max(1, 2 * len(packed.weight) - 1)
     store = (
@@ -121,7 +130,7 @@ def grown(rules: Rules, forest: bool, problem: Problem) -> list[GrownTree]:
 
 def _run(
     rules: Rules,
-    packed: _Packed,
+    packed: Packed,
     first: int,
     last: int,
     found: FloatArray,
@@ -145,7 +154,7 @@ def _run(
     )
 
 
-def _pack(rules: Rules, forest: bool, problems: Sequence[Problem], memory: Sorted) -> _Packed:
+def pack(rules: Rules, forest: bool, problems: Sequence[Problem], memory: Sorted) -> Packed:
     """Number the sets of rows: those a tree is grown on first, then those it is only asked for."""
     arrays = [X for problem in problems for X in (*problem.X, *problem.asked)]
     blocks = memory(arrays)
@@ -179,7 +188,7 @@ def _pack(rules: Rules, forest: bool, problems: Sequence[Problem], memory: Sorte
     target = np.concatenate([part for problem in problems for part in problem.target])
     weight = np.concatenate([part for problem in problems for part in problem.weight])
     _check(target, weight, source)
-    return _Packed(
+    return Packed(
         blocks,
         np.array(used, dtype=np.int64),
         np.array(used_ends, dtype=np.int64),

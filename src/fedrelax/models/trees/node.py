@@ -82,9 +82,21 @@ class TreeNode(ScikitModel, BatchedModel):
         assert rules is not None
         return rules
 
-    def _seed(self, seed: int) -> int:
+    @property
+    def template(self) -> Any:
+        """The unfitted estimator."""
+        return self._template
+
+    def seed_from(self, seed: int) -> int:
+        """Return the seed that the estimator was given, or the node's."""
         given = self._template.random_state
         return seed if given is None else int(given)
+
+    def grown_on(self, terms: Sequence[Rows], seed: int) -> TreeNode:
+        """Return a model that the loop has grown on these rows; its trees are made when asked for."""
+        new = copy.copy(self)
+        new._fitted, new._grown = None, Grown(terms, self.seed_from(seed))
+        return new
 
     @classmethod
     def fit_many(
@@ -97,12 +109,10 @@ class TreeNode(ScikitModel, BatchedModel):
         memory: dict[str, Any],
     ) -> list[TreeNode]:
         """Return models that know what they are grown on; ``predict_many`` grows them."""
-        fitted = []
-        for model, terms, seed in zip(models, problems, seeds, strict=True):
-            new = copy.copy(model)
-            new._fitted, new._grown = None, Grown(terms, model._seed(seed))
-            fitted.append(new)
-        return fitted
+        return [
+            model.grown_on(terms, seed)
+            for model, terms, seed in zip(models, problems, seeds, strict=True)
+        ]
 
     @classmethod
     def predict_many(

@@ -1,0 +1,93 @@
+"""Answers of all nodes on one common public set, (nodes, rows, outputs), and how far they are apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import xlogy
+
+from fedrelax.losses import Loss, Squared
+from fedrelax.losses.classification import SMALLEST
+from fedrelax.runtime.level import level_gap, levelled
+from fedrelax.typing import AnyArray, FloatArray
+
+AT_ONCE = 1 << 20
+"""Numbers that are compared at a time, so that they stay in cache."""
+
+
+def mean_square(values: FloatArray) -> FloatArray:
+    """Return the mean square of every node's numbers."""
+    flat = values.reshape(len(values), -1)
+    return np.asarray(np.einsum("ij,ij->i", flat, flat) / flat.shape[1])
+
+
+def learners_of(edges: Any) -> AnyArray:
+    """Return the row of every stored entry of a CSR matrix."""
+    return np.repeat(np.arange(edges.shape[0]), np.diff(edges.indptr))
+
+
+def discrepancies(
+    edges: Any, own: FloatArray, told: FloatArray, loss: Loss, level: float, classes: bool
+) -> FloatArray:
+    """Return d(i, j) for every stored entry: node i's own answers against what j has told."""
+    learners = learners_of(edges)
+    values = np.empty(len(learners))
+    most = max(1, AT_ONCE // max(own[0].size, 1))
+    for low in range(0, len(values), most):
+        part = slice(low, low + most)
+        mine, theirs = own[learners[part]], told[edges.indices[part]]
+        closed = level < 1.0 and isinstance(loss, Squared) and not classes
+        if level < 1.0 and not closed:
+            theirs = levelled(theirs, mine, level, classes)
+        losses = loss.per_row(theirs, mine)
+        values[part] = losses.sum(axis=1) / losses.shape[1]
+        if closed:
+            values[part] = np.maximum(values[part] - level_gap(theirs, mine, level), 0.0)
+    return values
+
+
+def variations(
+    edges: Any,
+    own: FloatArray,
+    told: FloatArray,
+    heard: FloatArray,
+    loss: Loss,
+    level: float,
+    classes: bool,
+) -> FloatArray:
+    """Return ``sum_j A_ij d(i, j)`` of every node; ``heard`` is ``sum_j A_ij v_j`` of what was told.
+
+    Both losses need no look at single edges: ``sum_j A_ij |p_i - v_j|^2 = deg_i |p_i|^2 - 2 p_i'
+    heard_i + sum_j A_ij |v_j|^2``, and the log loss alike. With a share of the level only, classes
+    differ from edge to edge, and so each is looked at.
+    """
+    if level < 1.0 and classes:
+        values = edges.data * discrepancies(edges, own, told, loss, level, classes)
+        return np.bincount(learners_of(edges), values, len(own)).astype(np.float64)
+    if isinstance(loss, Squared):
+        return _squared(edges, own, told, heard, level)
+    entropy = xlogy(told, told).sum(axis=2).mean(axis=1)
+    likely = np.log(np.clip(own, SMALLEST, 1.0))
+    cross = (heard * likely).sum(axis=2).mean(axis=1)
+    return np.asarray(np.maximum(edges @ entropy - cross, 0.0))
+
+
+def _squared(
+    edges: Any, own: FloatArray, told: FloatArray, heard: FloatArray, level: float
+) -> FloatArray:
+    centre = told.mean(axis=0)  # what all have in common would drown the differences
+    degree = np.asarray(edges.sum(axis=1), dtype=float).reshape(-1)
+    mine, theirs = own - centre, told - centre
+    between = np.einsum("ipk,ipk->i", mine, heard) - degree * np.einsum("ipk,pk->i", mine, centre)
+    rows = own.shape[1]
+    size = rows * own.shape[2]
+    squares = degree * mean_square(mine) * size - 2 * between
+    squares += edges @ (mean_square(theirs) * size)
+    values = squares / rows
+    if level < 1.0:
+        levels, others = own.mean(axis=1), told.mean(axis=1)
+        learners = learners_of(edges)
+        gap = np.square(levels[learners] - others[edges.indices]).sum(axis=1)
+        values -= (1.0 - level) * np.bincount(learners, edges.data * gap, len(own))
+    return np.asarray(np.maximum(values, 0.0))

@@ -1,0 +1,279 @@
+"""The engine for networks of trees and forests: arrays instead of sites, one compiled loop a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fedrelax.engines.answers import discrepancies, mean_square, variations
+from fedrelax.engines.base import Engine, Settings, Unsuited
+from fedrelax.engines.sites.checks import coupling_of
+from fedrelax.engines.trees.checks import reason_in_rows, refusal_of
+from fedrelax.engines.trees.groups import Grove, Ready
+from fedrelax.errors import FedRelaxError
+from fedrelax.models import LocalModel, Rows, adapt
+from fedrelax.models.trees.node import TreeNode
+from fedrelax.network import Network
+from fedrelax.runtime import Coupling, NodeMeasures
+from fedrelax.runtime.level import levelled
+from fedrelax.runtime.site import seeds_of
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
+from fedrelax.wiring.smoother import Smoother
+
+
+class TreeEngine(Engine):
+    """Answers V (nodes, public rows, outputs) of trees that are grown all at once.
+
+    A round grows node i's trees on its own rows, weight 1 each, and on the public rows with the
+    weighted mean of its neighbours' answers, weight ``alpha deg_i m_i / m_pub`` each: what a site
+    does, for all of them.
+    """
+
+    name, rank = "trees", 3
+
+    def __init__(self, network: Network, coupling: Coupling, seed: int | None, zeros: bool) -> None:
+        self.labels = network.labels
+        self._coupling, self._zeros_first = coupling, zeros
+        self._task = network.task
+        public = network.public.common
+        assert public is not None
+        self._public: AnyArray = public
+        self.given = network.graph.adjacency
+        self._prepared, self._alone = _prepared(network, seed)
+        self._grove = self._alone
+        self._told: FloatArray | None = None
+        self._moved = np.full(len(self.labels), np.inf)
+        self._join(self.given)
+
+    @classmethod
+    def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
+        """Serve trees and forests that the compiled loop knows, under one loss."""
+        return refusal_of(kind, models, settings)
+
+    @classmethod
+    def refusal(cls, network: Network, settings: Settings) -> str | None:
+        """Serve trees and forests on one common public set."""
+        reason = cls.refusal_of(network.kind, network.distinct_models, settings)
+        return reason or reason_in_rows(network, settings)
+
+    @classmethod
+    def of(cls, network: Network, settings: Settings) -> TreeEngine:
+        """Sort the rows; what the loop cannot take is left to the sites, which name the node."""
+        coupling = coupling_of(settings, network.kind)
+        zeros = settings.first_exchange == "zeros"
+        try:
+            return cls(network, coupling, settings.random_state, zeros)
+        except FedRelaxError as error:
+            raise Unsuited(cls.name, str(error)) from None
+
+    def start(self) -> None:
+        """Take the trees grown alone."""
+        self._grove = self._alone
+
+    def share(self, round: int) -> None:
+        """Let every node send its answers on the public rows."""
+        old, new, damping = self._told, self._grove.public, self._coupling.damping
+        if self._zeros_first and round == 0:
+            new = np.zeros_like(new)
+        if old is not None and damping:
+            new = (1 - damping) * new + damping * old
+        self._moved = np.full(len(new), np.inf) if old is None else mean_square(new - old)
+        self._told = new
+        self._hear()
+
+    def _hear(self) -> None:
+        assert self._told is not None
+        told = self._told
+        self._heard = (self.edges @ told.reshape(len(told), -1)).reshape(told.shape)
+
+    def update(self, round: int) -> int:
+        """Grow all trees anew."""
+        coupling, counts = self._coupling, np.diff(self._prepared.own_ends)
+        if coupling.alpha == 0:
+            self._grove = self._alone
+            return 1
+        own, classes = self._grove.public, self._task.is_classification
+        taught = levelled(self._mean_heard(), own, coupling.level, classes)
+        scale = counts / len(self._public) if coupling.weighting == "mean" else 1.0
+        factor = 2.0 if coupling.symmetric else 1.0
+        strength = coupling.alpha * scale * (factor * self._degree)
+        self._grove = self._prepared.grow(taught, strength, len(self._public))
+        return 1
+
+    def _mean_heard(self) -> FloatArray:
+        """Return the weighted mean of the neighbours' answers; that of one neighbour is its answer."""
+        assert self._told is not None
+        mean = self._heard / np.where(self._degree > 0, self._degree, 1.0)[:, None, None]
+        single = np.flatnonzero(np.diff(self.edges.indptr) == 1)
+        mean[single] = self._told[self.edges.indices[self.edges.indptr[single]]]
+        return np.asarray(mean)
+
+    def measure(self) -> NodeMeasures:
+        """Return the numbers of the present trees."""
+        assert self._told is not None
+        coupling, ready, grove = self._coupling, self._prepared, self._grove
+        classes = self._task.is_classification
+        gtv = variations(
+            self.edges,
+            grove.public,
+            self._told,
+            self._heard,
+            coupling.discrepancy,
+            coupling.level,
+            classes,
+        )
+        counts = np.diff(ready.own_ends)
+        pull = gtv * len(self._public) / counts if coupling.weighting == "rows" else gtv
+        return NodeMeasures(
+            local_loss=self._losses(ready.target, grove.own, ready.own_ends),
+            gtv=gtv,
+            pull=coupling.alpha * (1.0 if coupling.symmetric else 0.5) * pull,
+            validation_loss=self._losses(ready.held_target, grove.held, ready.held_ends),
+            validation_rows=np.diff(ready.held_ends).astype(float),
+            change=self._moved,
+            size=mean_square(self._told),
+        )
+
+    def _losses(self, target: FloatArray, answers: FloatArray, ends: IntArray) -> FloatArray:
+        """Return the mean loss of every node; NaN where it has no such rows."""
+        counts = np.diff(ends)
+        owners = np.repeat(np.arange(len(counts)), counts)
+        sums = np.bincount(owners, self._coupling.loss.per_row(target, answers), len(counts))
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+    def snapshot(self) -> tuple[Any, Grove]:
+        """Return the graph and the trees; neither is ever changed in place."""
+        return self.edges, self._grove
+
+    def restore(self, state: tuple[Any, Grove]) -> None:
+        """Take earlier trees and their graph back and share their answers."""
+        edges, self._grove = state
+        self._join(edges)
+        self._told = None
+        self.share(-1)
+
+    @property
+    def local_models(self) -> Mapping[Label, LocalModel]:
+        """The present models, made when asked for."""
+        return GrownModels(self.labels, self._prepared, self._grove, self._public, self._coupling)
+
+    @property
+    def alone_models(self) -> Mapping[Label, LocalModel]:
+        """The models of round 0, made when asked for."""
+        return GrownModels(self.labels, self._prepared, self._alone, self._public, self._coupling)
+
+    # Wiring
+
+    def _join(self, edges: Any) -> None:
+        self.edges = edges
+        self._degree = _degrees(edges)
+
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph."""
+        self._join(edges)
+        self._hear()
+
+    def settle(self, round: int) -> None:
+        """Start anew from the trees grown alone: others keep what they took from neighbours left."""
+        self._grove = self._alone
+        self._told = None
+        self.share(round)
+
+    def embedding(self) -> FloatArray:
+        """Return every node's answers as one row."""
+        assert self._told is not None
+        return self._told.reshape(len(self._told), -1)
+
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
+        assert self._told is not None
+        coupling = self._coupling
+        return discrepancies(
+            edges,
+            self._grove.public,
+            self._told,
+            coupling.discrepancy,
+            coupling.level,
+            self._task.is_classification,
+        )
+
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return node i's loss on its own rows if it took neighbour j's answers for them."""
+        assert self._told is not None
+        smoother, told, values = Smoother(self._public), self._told, []
+        flat = told.transpose(1, 0, 2).reshape(told.shape[1], -1)
+        known = smoother.coefficients(flat).reshape(told.shape[1], *told.shape[::2])
+        for i, node in enumerate(self._prepared.nodes):
+            others = edges.indices[edges.indptr[i] : edges.indptr[i + 1]]
+            guess = np.einsum("mp,pjk->jmk", smoother.weights(node.X), known[:, others])
+            target = self._task.encode(node.y)[None]
+            losses = self._coupling.loss.per_row(target, self._task.plausible(guess))
+            values.append(losses.mean(axis=1))
+        return np.concatenate(values)
+
+
+class GrownModels(Mapping[Label, LocalModel]):
+    """The local models of a grove: each is made when it is asked for, and then kept."""
+
+    def __init__(
+        self,
+        labels: tuple[Label, ...],
+        ready: Ready,
+        grove: Grove,
+        public: AnyArray,
+        coupling: Coupling,
+    ) -> None:
+        self._places = {label: place for place, label in enumerate(labels)}
+        self._models, self._nodes, self._seeds = ready.models, ready.nodes, ready.seeds
+        self._target, self._ends = ready.target, ready.own_ends
+        self._grove, self._public, self._coupling = grove, public, coupling
+        self._made: dict[Label, TreeNode] = {}
+
+    def __getitem__(self, label: Label) -> TreeNode:
+        if label not in self._made:
+            self._made[label] = self._grown(self._places[label])
+        return self._made[label]
+
+    def _grown(self, i: int) -> TreeNode:
+        taught, coupling = self._grove.taught, self._coupling
+        target = self._target[self._ends[i] : self._ends[i + 1]]
+        terms = [Rows(self._nodes[i].X, target, np.ones(len(target)), coupling.loss)]
+        if taught is not None and self._grove.strength[i] > 0:
+            weight = np.full(len(self._public), self._grove.strength[i])
+            terms.append(Rows(self._public, taught[i], weight, coupling.discrepancy))
+        return self._models[i].grown_on(terms, int(self._seeds[i]))
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _degrees(edges: Any) -> FloatArray:
+    """Return the sum of every node's weights, added as ``np.sum`` adds those of one node.
+
+    Trees have ties that the last digit decides, and sites should decide them alike.
+    """
+    ends = edges.indptr.tolist()
+    return np.array([np.sum(edges.data[first:last]) for first, last in pairwise(ends)])
+
+
+def _prepared(network: Network, seed: int | None) -> tuple[Ready, Grove]:
+    """Return sorted rows and the trees grown alone, once for all runs on one network's rows."""
+    memory = network.memory
+    known: tuple[Ready, Grove] | None = None if memory is None else memory.get(("trees", seed))
+    if known is not None:
+        return known
+    adapted = {id(model): adapt(model, network.task) for model in network.distinct_models.values()}
+    models: list[Any] = [adapted[id(model)] for model in network.models]
+    ready = Ready.of(network, models, seeds_of(seed, len(network)))
+    public = network.public.common
+    assert public is not None
+    alone = ready.grow(None, np.zeros(len(network)), len(public))
+    if memory is not None and seed is not None:
+        memory["trees", seed] = ready, alone
+    return ready, alone
