@@ -178,9 +178,9 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         fixed = self.wirings in ("fixed", "auto") and self.rounds is None and self.level == "auto"
         return models and fixed and self.solver is None and self.alpha == "auto"
 
-    def _tell(self, done: int, total: int) -> None:
-        for callback in self.callbacks:
-            callback.choosing(done, total)
+    def _tell(self, done: int, total: int) -> bool | str | None:
+        told = [callback.choosing(done, total) for callback in self.callbacks]
+        return next((answer for answer in told if answer), None)
 
     def search(self, apart: bool = False) -> Search:
         """Return what is open; ``apart`` tells whether folds keep rows of several nodes together."""

@@ -13,12 +13,9 @@ from rich.progress import Progress
 
 from fedrelax.runtime import Callback, Record
 
-STOPPING = (
-    "\nnote: stopping after this round and keeping the result; Ctrl-C again stops at once and keeps "
-    "nothing\n"
-)
-
-
+AGAIN = "Ctrl-C again stops at once and keeps nothing\n"
+STOPPING = f"\nnote: stopping after this round and keeping the result; {AGAIN}"
+SETTLING = f"\nnote: ending the search after this trial and taking the best so far; {AGAIN}"
 STOPPED = "stopped by Ctrl-C"
 
 
@@ -30,14 +27,19 @@ class Watch(Callback):
         self._line = progress.add_task(
             "Training", total=None, numbers="each node alone", start=True
         )
-        self._begun = self._interrupted = False
+        self._begun = self._choosing = self._interrupted = False
 
-    def choosing(self, done: int, total: int) -> None:
-        """Show how many candidates have been tried."""
+    def choosing(self, done: int, total: int) -> str | None:
+        """Show how many candidates have been tried; words end the search."""
+        self._choosing = True
         numbers = "alpha, wiring and rounds"
         self._progress.update(
             self._line, completed=done, total=total, description="Choosing", numbers=numbers
         )
+        if not self._interrupted:
+            return None
+        self._interrupted = False  # the rounds to come are run
+        return STOPPED
 
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Show how many rounds there are at most."""
@@ -54,17 +56,19 @@ class Watch(Callback):
     def catching_ctrl_c(self) -> Iterator[None]:
         """Within, the first Ctrl-C asks to stop after the round; the second stops at once.
 
-        Before the first round there is nothing to keep, so there it stops at once, too.
+        While settings are chosen, the first one ends the search. Before the first trial or round there
+        is nothing to keep, so there it stops at once, too.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def ask_to_stop(signum: int, frame: FrameType | None) -> None:
-            if self._interrupted or not self._begun:
+            if self._interrupted or not (self._begun or self._choosing):
                 raise KeyboardInterrupt
             self._interrupted = True
-            os.write(2, STOPPING.encode())  # printing through buffers is not safe in a handler
+            note = STOPPING if self._begun else SETTLING
+            os.write(2, note.encode())  # printing through buffers is not safe in a handler
 
         before = signal.signal(signal.SIGINT, ask_to_stop)
         try:

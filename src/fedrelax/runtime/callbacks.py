@@ -20,8 +20,12 @@ class Callback:
     def __deepcopy__(self, memo: Any) -> Self:
         return self
 
-    def choosing(self, done: int, total: int) -> None:
-        """Run while "auto" tries candidates, after each of ``total`` trials; before ``begin``."""
+    def choosing(self, done: int, total: int) -> bool | str | None:
+        """Run while "auto" tries candidates, after each of ``total`` trials; before ``begin``.
+
+        Return True, or why, to end the search and go on with the best so far. ``total`` may shrink, as
+        candidates that are clearly behind are given up.
+        """
 
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Run before the first models are trained; ``rounds`` is the most that will be run."""

@@ -7,7 +7,7 @@ the same choice everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, Task, adapt
 from fedrelax.models.names import model_by_name
 from fedrelax.network import Network
+from fedrelax.selection.trials import Tell
 from fedrelax.solvers import FedRelax
 from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, IntArray
@@ -40,7 +41,6 @@ NETWORK_FOLDS, ROUNDS = 2, 2
 SECONDS = 20.0
 """Longer guesses are not tried."""
 
-Tell = Callable[[int, int], None]
 """Hears how many parts of the work are done, out of how many."""
 
 

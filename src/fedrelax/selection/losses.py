@@ -17,6 +17,8 @@ ENOUGH = 20
 """Held-out rows that a node needs to decide for itself."""
 SURE = 2.0
 """Standard errors that a node must do better alone to stay so: they come from few folds."""
+BEHIND, FEWEST = 2.0, 8
+"""Standard errors by which a candidate is clearly behind, and the fewest groups that can tell."""
 
 Place = tuple[int, int]
 """A candidate and a round."""
@@ -27,7 +29,8 @@ class Losses:
 
     ``counts`` (folds, nodes) has the number of held-out rows. With ``ends`` only the first and the last
     round of single nodes are kept. A node that has no row to train on in a fold is not in it;
-    ``places`` then says which nodes are.
+    ``places`` then says which nodes are. A candidate, or line, may have been tried on the first folds
+    only; ``used`` is the number of folds that count.
     """
 
     def __init__(
@@ -41,13 +44,13 @@ class Losses:
         n = len(labels)
         self.labels, self.counts = labels, counts
         self._places = [slice(None)] * len(counts) if places is None else places
-        self.rounds = rounds
+        self.rounds, self.used = rounds, len(counts)
         self._group = np.arange(n) % GROUPS
         self._n_groups = min(n, GROUPS)
-        self._rows = self._by_group(self.counts.sum(axis=0))
+        self._rows = np.array([self._by_group(count) for count in counts])
         self._kept = [0, rounds] if ends else list(range(rounds + 1))
-        self._sums: list[FloatArray] = []
-        self._nodes: list[FloatArray] = []
+        self._sums: list[list[FloatArray]] = []
+        self._nodes: list[list[AnyArray]] = []
 
     @classmethod
     def of(cls, folds: Sequence[Network], rounds: int, ends: bool = False) -> Losses:
@@ -69,61 +72,130 @@ class Losses:
     def __len__(self) -> int:
         return len(self._sums)
 
+    # Adding
+
+    def new(self) -> int:
+        """Add a candidate without losses; return its line."""
+        self._sums.append([])
+        self._nodes.append([])
+        return len(self) - 1
+
+    def record(self, line: int, run: Result) -> None:
+        """Add the run of a candidate's next fold. A run that has settled keeps its last losses."""
+        fold, records = self.tried(line), run.history.records
+        counts = self.counts[fold]
+        sums = np.empty((self.rounds + 1, self._n_groups))
+        nodes = np.empty((len(self._kept), len(counts)), np.float32)
+        for round in range(self.rounds + 1):
+            losses = np.full(len(counts), np.nan)
+            last = records[min(round, len(records) - 1)]
+            losses[self._places[fold]] = last.node_validation_loss
+            sums[round] = self._by_group(np.where(counts > 0, counts * losses, 0.0))
+            if round in self._kept:
+                nodes[self._kept.index(round)] = losses
+        self._sums[line].append(sums)
+        self._nodes[line].append(nodes)
+
     def append(self, runs: Iterable[Result]) -> None:
-        """Add a candidate: one run per fold. A run that has settled keeps its last losses."""
-        sums = np.zeros((self.rounds + 1, self._n_groups))
-        nodes = np.full((len(self.counts), len(self._kept), self.counts.shape[1]), np.nan)
-        for fold, (run, counts) in enumerate(zip(runs, self.counts, strict=True)):
-            records = run.history.records
-            for round in range(self.rounds + 1):
-                losses = np.full(self.counts.shape[1], np.nan)
-                last = records[min(round, len(records) - 1)]
-                losses[self._places[fold]] = last.node_validation_loss
-                sums[round] += self._by_group(np.where(counts > 0, counts * losses, 0.0))
-                if round in self._kept:
-                    nodes[fold, self._kept.index(round)] = losses
-        self._sums.append(sums)
-        self._nodes.append(nodes.astype(np.float32))
+        """Add a candidate: one run per fold."""
+        line = self.new()
+        for run in runs:
+            self.record(line, run)
 
     def append_still(self, losses: Sequence[FloatArray]) -> None:
         """Add a way without rounds: the mean losses of each fold's nodes, in its order."""
-        sums = np.zeros(self._n_groups)
-        nodes = np.full((len(self.counts), len(self._kept), self.counts.shape[1]), np.nan)
+        line = self.new()
         for fold, (own, counts) in enumerate(zip(losses, self.counts, strict=True)):
-            every = np.full(self.counts.shape[1], np.nan)
+            every = np.full(len(counts), np.nan)
             every[self._places[fold]] = own
-            sums += self._by_group(np.where(counts > 0, counts * every, 0.0))
-            nodes[fold] = every
-        self._sums.append(np.tile(sums, (self.rounds + 1, 1)))
-        self._nodes.append(nodes.astype(np.float32))
+            sums = self._by_group(np.where(counts > 0, counts * every, 0.0))
+            self._sums[line].append(np.tile(sums, (self.rounds + 1, 1)))
+            self._nodes[line].append(np.tile(every.astype(np.float32), (len(self._kept), 1)))
 
     def _by_group(self, values: AnyArray) -> FloatArray:
         return np.bincount(self._group, values, minlength=self._n_groups).astype(float)
 
+    # Judging
+
+    def tried(self, line: int) -> int:
+        """Return on how many folds a candidate was tried."""
+        return len(self._sums[line])
+
+    @property
+    def complete(self) -> AnyArray:
+        """Which candidates were tried on all folds that count."""
+        return np.array([self.tried(line) >= self.used for line in range(len(self))], dtype=bool)
+
+    def _mean(self, line: int, folds: int) -> FloatArray:
+        """Return the mean loss of a candidate after every round, over rows of the first folds."""
+        return np.asarray(np.sum(self._sums[line][:folds], axis=(0, 2)) / self._rows[:folds].sum())
+
     @property
     def means(self) -> FloatArray:
-        """The mean loss over all held-out rows, (candidates, rounds + 1)."""
-        return np.asarray(np.sum(self._sums, axis=2) / self._rows.sum())
+        """The mean loss over all held-out rows, (candidates, rounds + 1).
 
-    def standard_error(self, one: Place, other: Place) -> float:
+        A candidate that was not tried on all folds has its distance from the best one on those that
+        it was tried on.
+        """
+        complete = self.complete
+        means = np.full((len(self), self.rounds + 1), np.inf)
+        for line in np.flatnonzero(complete).tolist():
+            means[line] = self._mean(line, self.used)
+        if complete.all() or not complete.any():
+            return means
+        best, round = np.unravel_index(np.nanargmin(means), means.shape)
+        for line in np.flatnonzero(~complete).tolist():
+            folds = self.tried(line)
+            if folds:
+                apart = self._mean(line, folds) - self._mean(int(best), folds)[round]
+                means[line] = means[best, round] + apart
+        return means
+
+    def standard_error(self, one: Place, other: Place, folds: int | None = None) -> float:
         """Return that of the difference of two mean losses, over groups of nodes; 0 for one group."""
         if self._n_groups < 2:
             return 0.0
-        gap = self._sums[one[0]][one[1]] - self._sums[other[0]][other[1]]
-        rest = gap - self._rows * gap.sum() / self._rows.sum()
+        folds = self.used if folds is None else folds
+        rows = self._rows[:folds].sum(axis=0)
+        one_sum, other_sum = (
+            np.sum([sums[round] for sums in self._sums[line][:folds]], axis=0)
+            for line, round in (one, other)
+        )
+        gap = one_sum - other_sum
+        rest = gap - rows * gap.sum() / rows.sum()
         size = self._n_groups / (self._n_groups - 1)
-        return float(np.sqrt(size * np.square(rest).sum()) / self._rows.sum())
+        return float(np.sqrt(size * np.square(rest).sum()) / rows.sum())
+
+    def behind(self, lines: Sequence[int], folds: int) -> list[int]:
+        """Return which of the candidates are clearly behind the best one after the first folds.
+
+        Each is judged by its best round, so that a good one on a bad day stays.
+        """
+        if self._n_groups < FEWEST:
+            return []
+        known = [line for line in range(len(self)) if self.tried(line) >= folds]
+        means = {line: self._mean(line, folds) for line in known}
+        places = {line: (line, int(np.nanargmin(means[line]))) for line in known}
+        best = min(places.values(), key=lambda place: means[place[0]][place[1]])
+        found = []
+        for line in lines:
+            gap = means[line][places[line][1]] - means[best[0]][best[1]]
+            if gap > BEHIND * self.standard_error(places[line], best, folds):
+                found.append(line)
+        return found
 
     def better_alone(self, place: Place) -> AnyArray:
         """Tell which nodes have a clearly smaller loss alone than at this candidate and round.
 
         The standard error of a node's own difference is taken over the folds.
         """
-        together = self._nodes[place[0]][:, self._kept.index(place[1])]
-        gap = np.where(self.counts > 0, together - self._nodes[0][:, 0], 0.0)
-        rows = self.counts.sum(axis=0)
-        folds = (self.counts > 0).sum(axis=0)
-        mean = (self.counts * gap).sum(axis=0) / np.maximum(rows, 1)
-        rest = np.square(self.counts * (gap - mean)).sum(axis=0)
+        counts, kept = self.counts[: self.used], self._kept.index(place[1])
+        together = np.array([nodes[kept] for nodes in self._nodes[place[0]][: self.used]])
+        alone = np.array([nodes[0] for nodes in self._nodes[0][: self.used]])
+        gap = np.where(counts > 0, together - alone, 0.0)
+        rows = counts.sum(axis=0)
+        folds = (counts > 0).sum(axis=0)
+        mean = (counts * gap).sum(axis=0) / np.maximum(rows, 1)
+        rest = np.square(counts * (gap - mean)).sum(axis=0)
         error = np.sqrt(rest * folds / np.maximum(folds - 1, 1)) / np.maximum(rows, 1)
         return np.asarray((rows >= ENOUGH) & (folds >= 3) & (mean > SURE * error) & (mean > 0))

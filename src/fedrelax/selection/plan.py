@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from fedrelax.runtime import Callback
 from fedrelax.selection.candidates import Alphas, Wirings, candidates_for, is_open
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.search import choose
+from fedrelax.selection.trials import Tell
 from fedrelax.selection.whole import Whole, choose_whole, model_for
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
 from fedrelax.typing import Label
@@ -82,7 +83,7 @@ class Search:
         settings: FedRelax,
         *,
         seed: int = 0,
-        tell: Callable[[int, int], None] | None = None,
+        tell: Tell | None = None,
     ) -> Plan:
         """Decide what is open; ``folds`` train on some of the network's rows and validate on others."""
         if self._finds_all_of(network):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,8 @@ from fedrelax.network import Network
 from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.losses import Losses, Place
-from fedrelax.solvers import FedRelax, Result
+from fedrelax.selection.trials import Tell, Trials, remembering
+from fedrelax.solvers import FedRelax
 from fedrelax.solvers.checks import check_count
 from fedrelax.splits import Part, deal, deal_in_time, deal_together
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -64,13 +65,15 @@ def choose(
     candidates: Sequence[Candidate],
     *,
     levels: Sequence[float] = (),
-    tell: Callable[[int, int], None] | None = None,
+    halving: bool = True,
+    tell: Tell | None = None,
 ) -> Choice:
     """Run every candidate on every fold and choose one by the losses on the rows held out there.
 
     Each of ``folds`` trains on some of the rows and has the others as validation rows. ``settings``
     hold all that is not chosen; ``levels`` are shares of the level that are tried with the best alpha and
-    stronger ones; ``tell`` hears how many runs are done, out of how many.
+    stronger ones; ``tell`` hears how many runs are done, out of how many, and ends the search by saying
+    anything in return: the best so far is chosen.
 
     The loss is measured after every round, and a run may be stopped early: models that are refitted to
     refitted models can get worse again. Linear least squares does not need that: it converges, and
@@ -78,7 +81,8 @@ def choose(
     rounds after its last stage count: half a wiring may look good with the few rows of a fold and is
     not what was meant. Models that may get worse are dear too, so a wiring is then tried with a few of
     the alphas only: the one that suits the fixed graph best, and stronger ones, because neighbours that
-    agree can be trusted more.
+    agree can be trusted more. And, with ``halving``, a candidate that is clearly behind after a fold is
+    not tried on the next.
 
     Simpler ways have the benefit of the doubt: coupling is chosen over training alone, a wiring over the
     fixed graph, and an earlier stop over running to the end, only if the loss is lower by more than one
@@ -91,32 +95,30 @@ def choose(
     fixed = [candidate for candidate in candidates if candidate.wiring is None]
     wired = [candidate for candidate in candidates if candidate.wiring is not None]
 
-    total = len(folds) * _planned(fixed, wired, len(levels), early)
-
-    def runs(candidate: Candidate) -> Iterator[Result]:
+    def trial(candidate: Candidate) -> FedRelax:
         most = None if to_rest and candidate.wiring is None else rounds
-        trial = candidate.settings(settings, most, PATIENCE if early else None)
-        for number, fold in enumerate(folds):
-            yield trial.solve(fold)
-            if tell is not None:
-                done = len(losses) * len(folds) + number + 1
-                tell(done, total)
+        return candidate.settings(settings, most, PATIENCE if early else None)
 
-    for candidate in fixed:
-        losses.append(runs(candidate))
-    if fixed and levels:
-        shaped = _levelled(fixed, losses, levels[:1] if early else levels)
-        for candidate in shaped:
-            losses.append(runs(candidate))
-        fixed += shaped
-    if early and fixed:
-        wired = _strong_enough(wired, fixed, losses)
-    if fixed and levels and wired:
-        level = fixed[int(np.argmin(losses.means.min(axis=1)))].level
-        wired = [replace(candidate, level=level) for candidate in wired]
-    for candidate in wired:
-        losses.append(runs(candidate))
-    choice = decide([*fixed, *wired], losses, early)
+    planned = _planned(fixed, wired, len(levels), early)
+    trials = Trials(folds, losses, trial, planned, halving=early and halving, tell=tell)
+    with remembering(folds):
+        if fixed:
+            trials.run(fixed)
+        if fixed and levels and not trials.stopped:
+            shaped = _levelled(fixed, losses, levels[:1] if early else levels)
+            trials.run(shaped)
+            fixed += shaped
+        if early and fixed and not trials.stopped:
+            wired = _strong_enough(wired, fixed, losses)
+            trials.plan(len(wired))
+        if fixed and levels and wired and not trials.stopped:
+            level = fixed[int(np.argmin(losses.means.min(axis=1)))].level
+            wired = [replace(candidate, level=level) for candidate in wired]
+        if not trials.stopped:
+            trials.run(wired)
+    choice = decide(trials.tried, losses, early)
+    if trials.stopped:
+        choice = replace(choice, reason=f"{choice.reason}; the search was {trials.stopped}")
     return replace(choice, to_rest=to_rest and choice.wiring is None and choice.rounds > 0)
 
 
@@ -155,7 +157,8 @@ def _strong_enough(
 
 def decide(candidates: Sequence[Candidate], losses: Losses, early: bool) -> Choice:
     """Return the least loss of the simplest tier that no later tier clearly beats."""
-    means = np.where(np.isnan(losses.means), np.inf, losses.means)
+    found, complete = losses.means, losses.complete
+    means = np.where(np.isnan(found) | ~complete[:, None], np.inf, found)
     for line, candidate in enumerate(candidates):
         if candidate.wiring is not None:
             on_the_way = [not candidate.wiring.settled(round) for round in range(means.shape[1])]
@@ -167,9 +170,11 @@ def decide(candidates: Sequence[Candidate], losses: Losses, early: bool) -> Choi
     )
     last = means.shape[1] - 1
     stops = [
-        _stop(line, means, losses) if early else (line, last) for line in range(len(candidates))
+        _stop(line, means, losses) if early and complete[line] else (line, last)
+        for line in range(len(candidates))
     ]
-    for name, numbers in tiers:
+    for name, lines in tiers:
+        numbers = [line for line in lines if complete[line]]
         if not numbers:
             continue
         best = min((stops[line] for line in numbers), key=lambda place: means[place])
@@ -181,7 +186,7 @@ def decide(candidates: Sequence[Candidate], losses: Losses, early: bool) -> Choi
         chosen=candidates[chosen[0]],
         rounds=chosen[1],
         candidates=tuple(candidates),
-        losses=losses.means,
+        losses=found,
         reason=words,
     )
     if choice.rounds == 0 or choice.alpha == 0:

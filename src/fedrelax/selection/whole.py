@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from fedrelax.selection.kinds import (
     refit_kinds,
 )
 from fedrelax.selection.losses import Losses
+from fedrelax.selection.trials import Enough, Tell, heard
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
 from fedrelax.typing import Label
 from fedrelax.wiring import Wiring
@@ -107,7 +109,7 @@ def choose_whole(
     apart: bool = False,
     quick: bool = False,
     seed: int = 0,
-    tell: Callable[[int, int], None] | None = None,
+    tell: Tell | None = None,
 ) -> Whole:
     """Find the settings of a network, and try whether something else does better than linear models.
 
@@ -115,7 +117,8 @@ def choose_whole(
     all settings. A wiring that looks better on the first fold is tried on all, and taken if it lowers
     the loss on held-out rows by more than one standard error of the difference, taken over nodes.
     Forests and boosting are tried at nodes, and forests at all nodes, that have the rows to tell.
-    ``quick`` tries none of that, nor curves.
+    ``quick`` tries none of that, nor curves. What ``tell`` says in return ends the search; what was
+    found until then is kept.
     """
     masks = []
     if isinstance(network, StackedNetwork):
@@ -127,12 +130,13 @@ def choose_whole(
     dear = network.task.is_classification and len(network) > MOST_NODES
     wirings = [] if len(network) < 3 or dear else wirings_for(network, wiring)
     wired = [way for way in wirings if way is not None]
-    if wired:
-        whole = _wired(whole, folds, settings, wired, tell)
-    # What follows trains on all rows that a fold does not hold out, so folds must leave out no others.
+    # Other kinds train on all rows that a fold does not hold out, so folds must leave out no others.
     complete = bool(masks) and all((train | held).all() for train, held in masks)
-    if isinstance(whole.solver, WholeNetwork) and complete:
-        whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, tell)
+    with suppress(Enough):
+        if wired:
+            whole = _wired(whole, folds, settings, wired, heard(tell))
+        if isinstance(whole.solver, WholeNetwork) and complete:
+            whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, heard(tell))
     return whole
 
 
@@ -142,7 +146,7 @@ def _other_kinds(
     folds: Sequence[Network],
     masks: Sequence[Fold],
     n_jobs: int | None,
-    tell: Callable[[int, int], None] | None,
+    tell: Tell | None,
 ) -> Whole:
     """Try forests and boosting, and say what would be better with all rows in one place."""
     found, seed, choice = whole.found, whole.seed, whole.choice
@@ -200,7 +204,7 @@ def _wired(
     folds: Sequence[Network],
     settings: FedRelax,
     wirings: Sequence[Wiring],
-    tell: Callable[[int, int], None] | None,
+    tell: Tell | None,
 ) -> Whole:
     found = whole.found
     copies = [fold.with_models(found.model(_mean_rows(fold))) for fold in folds]

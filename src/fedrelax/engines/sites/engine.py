@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,6 +47,7 @@ class SiteEngine(Engine):
         self._place = {label: place for place, label in enumerate(self.labels)}
         self.given = self.edges = _edges_of(self.sites, self._place)
         self._zeros_first = first_exchange == "zeros"
+        self._memory: dict[Hashable, Any] = {}
 
     @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
@@ -73,7 +74,11 @@ class SiteEngine(Engine):
             for node, seed in zip(network, seeds, strict=True)
         ]
         workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
-        return cls(sites, LocalExchange(), workers, settings.order, settings.first_exchange)
+        engine = cls(sites, LocalExchange(), workers, settings.order, settings.first_exchange)
+        if network.memory is not None and settings.random_state is not None:
+            key = "sites", settings.random_state, coupling.loss.name
+            engine._memory = network.memory.setdefault(key, {})
+        return engine
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -83,8 +88,13 @@ class SiteEngine(Engine):
             yield
 
     def start(self) -> None:
-        """Train every node alone."""
-        self._refit(self.sites, [site.local_problem() for site in self.sites])
+        """Train every node alone, or take the models of an earlier run on the same rows."""
+        for site in self.sites:
+            if site.label in self._memory:
+                site.adopt(*self._memory[site.label])
+        new = [site for site in self.sites if site.label not in self._memory]
+        self._refit(new, [site.local_problem() for site in new])
+        self._memory.update({site.label: (site.model, site.answers) for site in new})
         self.alone = {site.label: site.model for site in self.sites}
         self._first = [site.answers for site in self.sites]
 

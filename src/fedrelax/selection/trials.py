@@ -1,0 +1,104 @@
+"""Candidates tried on folds, one fold after the other; those clearly behind end early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from fedrelax.network import Network
+from fedrelax.selection.candidates import Candidate
+from fedrelax.selection.losses import Losses
+from fedrelax.solvers import FedRelax
+
+Tell = Callable[[int, int], bool | str | None]
+"""Hears how many runs are done, out of how many; whatever it says in return ends the search."""
+
+
+class Enough(Exception):  # noqa: N818 - not a fault
+    """Someone has said to end the search."""
+
+
+def heard(tell: Tell | None) -> Tell | None:
+    """Return ``tell`` for a search of many parts: an answer ends it with ``Enough``."""
+    if tell is None:
+        return None
+
+    def told(done: int, total: int) -> None:
+        if tell(done, total):
+            raise Enough
+
+    return told
+
+
+class Trials:
+    """Runs candidates on folds. ``halving`` ends those that are clearly behind after a fold."""
+
+    def __init__(
+        self,
+        folds: Sequence[Network],
+        losses: Losses,
+        settings: Callable[[Candidate], FedRelax],
+        planned: int,
+        *,
+        halving: bool,
+        tell: Tell | None = None,
+    ) -> None:
+        self._folds, self._losses, self._settings = folds, losses, settings
+        self._halving, self._tell = halving, tell
+        self._done, self._total = 0, planned * len(folds)
+        self.tried: list[Candidate] = []
+        self.stopped = ""
+
+    def run(self, candidates: Sequence[Candidate]) -> None:
+        """Try more candidates, unless someone has said to stop."""
+        first = not self.tried
+        lines: list[int] = []
+        going_on = set(range(len(candidates)))
+        for number, fold in enumerate(self._folds):
+            for place, candidate in enumerate(candidates):
+                if place not in going_on:
+                    continue
+                if self.stopped:
+                    if first:  # judged by the folds that all have been tried on
+                        self._losses.used = max(number, 1)
+                    return
+                run = self._settings(candidate).solve(fold)
+                if number == 0:
+                    lines.append(self._losses.new())
+                    self.tried.append(candidate)
+                self._losses.record(lines[place], run)
+                self._say(1)
+            going_on = self._ahead(lines, number + 1)
+
+    def _ahead(self, lines: Sequence[int], folds: int) -> set[int]:
+        """Return the places of the candidates that go on; the first of all, each node alone, does."""
+        left = [place for place, line in enumerate(lines) if self._losses.tried(line) == folds]
+        rest = len(self._folds) - folds
+        if not self._halving or rest == 0:
+            return set(left)
+        behind = set(self._losses.behind([lines[place] for place in left], folds)) - {0}
+        ahead = {place for place in left if lines[place] not in behind}
+        self._total -= rest * (len(left) - len(ahead))
+        return ahead
+
+    def _say(self, runs: int) -> None:
+        self._done += runs
+        told = None if self._tell is None else self._tell(self._done, self._total)
+        if told:
+            self.stopped = told if isinstance(told, str) else "stopped by a callback"
+
+    def plan(self, candidates: int) -> None:
+        """Put right how many candidates are still to come."""
+        self._total = self._done + candidates * len(self._folds)
+
+
+@contextmanager
+def remembering(folds: Sequence[Network]) -> Iterator[None]:
+    """Let engines keep what all runs on a fold have in common: nobody changes folds in between."""
+    for fold in folds:
+        fold.memory = {}
+    try:
+        yield
+    finally:
+        for fold in folds:
+            fold.memory = None
