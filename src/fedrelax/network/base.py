@@ -171,10 +171,13 @@ class Network:
         pairs = [none if part is None else part for part in held]
         return StackedRows.of([X for X, _ in pairs], [y for _, y in pairs])
 
-    def with_models(self, model: Any) -> Network:
-        """Return a network of the same rows in which every node has this model."""
+    def with_models(self, models: Any) -> Network:
+        """Return a network of the same rows with another model, one for all, or a dict node -> model."""
         made = Network(self._given_graph, self.kind, self._common)
-        made._nodes = {label: replace(node, model=model) for label, node in self._nodes.items()}
+        given = models if isinstance(models, Mapping) else dict.fromkeys(self._nodes, models)
+        made._nodes = {
+            label: replace(node, model=given[label]) for label, node in self._nodes.items()
+        }
         return made
 
     @property

@@ -34,11 +34,7 @@ class StackedNetwork(Network):
     ) -> None:
         super().__init__(graph, task, None if isinstance(public, Mapping) else public)
         self._rows, self._held_rows = rows, held
-        self._models = models
-        if isinstance(models, Mapping):
-            first = models[rows.labels[0]]
-            if all(models[label] is first for label in rows.labels):
-                self._models = first
+        self._models = _one_if_same(models, rows.labels)
         self._own = _taken(X, y, rows, task, "")
         self._held = None
         if held is not None and len(held.order):
@@ -75,10 +71,10 @@ class StackedNetwork(Network):
             return [self._models[label] for label in self.labels]
         return [self._models] * len(self)
 
-    def with_models(self, model: Any) -> StackedNetwork:
-        """Return a network of the same rows in which every node has this model."""
+    def with_models(self, models: Any) -> StackedNetwork:
+        """Return a network of the same rows with another model, one for all, or a dict node -> model."""
         made = copy.copy(self)
-        made._models, made.memory = model, None
+        made._models, made.memory = _one_if_same(models, self.labels), None
         return made
 
     def masks_of(self, fold: StackedNetwork) -> tuple[AnyArray, AnyArray]:
@@ -193,3 +189,11 @@ def _apart(public: Mapping[Label, AnyArray], labels: tuple[Label, ...]) -> Publi
         raise FedRelaxError(f"public has no rows for node {listing(missing)}")
     sets = {label: public_rows_of(public[label], f"node {label!r}") for label in labels}
     return PublicRows(per_node=sets)
+
+
+def _one_if_same(models: Any, labels: tuple[Label, ...]) -> Any:
+    """Return the one model that all nodes have, or the dict as it is."""
+    if not isinstance(models, Mapping):
+        return models
+    first = models[labels[0]]
+    return first if all(models[label] is first for label in labels) else models

@@ -167,18 +167,21 @@ class Losses:
         return float(np.sqrt(size * np.square(rest).sum()) / rows.sum())
 
     def behind(self, lines: Sequence[int], folds: int) -> list[int]:
-        """Return which of the candidates are clearly behind the best one after the first folds.
+        """Return which of the candidates are not worth another fold after the first ones.
 
-        Each is judged by its best round, so that a good one on a bad day stays.
+        These are the worse half, and those clearly behind the best. Each is judged by its best round, so
+        that none is given up for a round that would not be chosen. Few nodes cannot tell.
         """
         if self._n_groups < FEWEST:
             return []
         known = [line for line in range(len(self)) if self.tried(line) >= folds]
         means = {line: self._mean(line, folds) for line in known}
         places = {line: (line, int(np.nanargmin(means[line]))) for line in known}
-        best = min(places.values(), key=lambda place: means[place[0]][place[1]])
-        found = []
-        for line in lines:
+        ranked = sorted(known, key=lambda line: means[line][places[line][1]])
+        best = places[ranked[0]]
+        good = [line for line in ranked if line in lines]
+        found = good[-(-len(good) // 2) :]
+        for line in good[: -(-len(good) // 2)]:
             gap = means[line][places[line][1]] - means[best[0]][best[1]]
             if gap > BEHIND * self.standard_error(places[line], best, folds):
                 found.append(line)

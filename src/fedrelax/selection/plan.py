@@ -10,6 +10,7 @@ from fedrelax.network import Network
 from fedrelax.runtime import Callback
 from fedrelax.selection.candidates import Alphas, Wirings, candidates_for, is_open
 from fedrelax.selection.choice import Choice
+from fedrelax.selection.lighter import lighter
 from fedrelax.selection.search import choose
 from fedrelax.selection.trials import Tell
 from fedrelax.selection.whole import Whole, choose_whole, model_for
@@ -105,6 +106,9 @@ class Search:
             network = network.with_models(model)
             folds = [fold.with_models(model) for fold in folds]
         tried = candidates_for(network, settings, self.alpha, self.wiring)
+        folds, words = lighter(folds)
         choice = choose(folds, settings, tried, levels=self.levels, tell=tell)
+        if words:
+            choice = replace(choice, reason=f"{choice.reason}; {words}")
         alone = tuple(dict.fromkeys((*self.alone, *choice.alone)))
         return Plan(choice.settings(settings), choice, model=model, alone=alone)
