@@ -80,6 +80,7 @@ class Site:
     change: float = np.inf
 
     def __post_init__(self) -> None:
+        self._echo: tuple[int, AnyArray] | None = None
         self.target = self.task.encode(self.node.y)
         self.validation_target = (
             None if self.node.validation is None else self.task.encode(self.node.validation[1])
@@ -92,8 +93,8 @@ class Site:
 
     # What the model is asked
 
-    def inputs(self) -> dict[str | tuple[str, Label], AnyArray]:
-        """Return all rows on which the node needs its own model's answers."""
+    def inputs(self, coming: int = 0) -> dict[str | tuple[str, Label], AnyArray]:
+        """Return all rows on which the node needs its own model's answers before round ``coming``."""
         asked: dict[str | tuple[str, Label], AnyArray] = {"own": self.node.X}
         if self.node.validation is not None:
             asked["validation"] = self.node.validation[0]
@@ -102,6 +103,8 @@ class Site:
             owners = (self.label,)
         for owner in owners:
             asked["public", owner] = self.public.of(owner)
+        if self.coupling.distillation is not None:
+            asked["echo", coming] = self._echo_rows(self.coupling.distillation, coming)
         return asked
 
     def adopt(self, model: LocalModel, answers: dict[str | tuple[str, Label], FloatArray]) -> None:
@@ -198,9 +201,19 @@ class Site:
         return len(self.target) / m_pub if self.coupling.weighting == "mean" else 1.0
 
     def _own_echo(self, echo: Distillation, round: int) -> Rows:
-        rng = np.random.default_rng([self.seed, round])
-        z = draw_like(echo.draw, self.public.of(self.label), echo.rows, rng)
-        return Rows(z, self.model.predict(z), np.ones(len(z)), self.coupling.loss)
+        """Return a round's rows, labelled by the model of the last one."""
+        z, answer = self._echo_rows(echo, round), self.answers.get(("echo", round))
+        if answer is None:  # the model is that of another round
+            answer = self.model.predict(z)
+        return Rows(z, answer, np.ones(len(z)), self.coupling.loss)
+
+    def _echo_rows(self, echo: Distillation, round: int) -> AnyArray:
+        """Return the rows that a round draws: known beforehand, so the model is asked once for all."""
+        if self._echo is None or self._echo[0] != round:
+            rng = np.random.default_rng([self.seed, round])
+            drawn = draw_like(echo.draw, self.public.of(self.label), echo.rows, rng)
+            self._echo = round, drawn
+        return self._echo[1]
 
     # Measure
 

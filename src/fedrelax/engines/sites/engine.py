@@ -108,11 +108,12 @@ class SiteEngine(Engine):
     def update(self, round: int) -> int:
         """Refit all nodes, at once or one after the other."""
         if self._order == "simultaneous":
-            self._refit(self.sites, [site.problem(round) for site in self.sites])
+            problems = [site.problem(round) for site in self.sites]
+            self._refit(self.sites, problems, round + 1)
             return 1
         for site in self.sites:
             self._hear(site)
-            self._refit([site], [site.problem(round)])
+            self._refit([site], [site.problem(round)], round + 1)
             before = dict(site.shared)
             self._exchange.post(site.share(round))
             site.shared = before  # Change and damping are told from round to round.
@@ -121,9 +122,16 @@ class SiteEngine(Engine):
     def _hear(self, site: Site) -> None:
         site.receive(self._exchange.collect(site.label, site.neighbours))
 
-    def _refit(self, sites: list[Site], problems: list[list[Rows]]) -> None:
+    def _refit(self, sites: list[Site], problems: list[list[Rows]], coming: int = 0) -> None:
         tasks = [
-            Refit(site.label, site.model, terms, site.inputs(), site.seed, site.coupling.continued)
+            Refit(
+                site.label,
+                site.model,
+                terms,
+                site.inputs(coming),
+                site.seed,
+                site.coupling.continued,
+            )
             for site, terms in zip(sites, problems, strict=True)
         ]
         for site, (model, answers) in zip(sites, self._refits(tasks), strict=True):
