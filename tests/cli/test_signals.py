@@ -27,10 +27,12 @@ class Slow(Ridge):
 """
 
 
-def start_and_signal(how: signal.Signals, *more: str) -> subprocess.CompletedProcess[str]:
+def start_and_signal(
+    how: signal.Signals, *more: str, alpha: str = "0.3", rounds: str = "5000"
+) -> subprocess.CompletedProcess[str]:
     """Start a run that would take minutes, wait for its first round, and send the signal."""
     Path("slow.py").write_text(SLOW)
-    words = [*FIT, "--alpha", "0.3", "--rounds", "5000", "--model", "slow:Slow", "--out", "out"]
+    words = [*FIT, "--alpha", alpha, "--rounds", rounds, "--model", "slow:Slow", "--out", "out"]
     process = subprocess.Popen(
         [sys.executable, "-m", "fedrelax", *words, *more],
         stdout=subprocess.PIPE,
@@ -61,4 +63,15 @@ def test_ctrl_c_during_the_rounds_keeps_a_whole_result(run, table, jobs):
     saved = read_result("out")
     assert saved.about["reason"] == "stopped by Ctrl-C"
     assert saved.about["rounds"] == len(saved.history) - 1 < 5000
+    assert saved.metrics["errors"]["together"] > 0
+
+
+def test_ctrl_c_while_settings_are_chosen_takes_the_best_so_far(run, table):
+    """The signal comes in the second trial or later: the first, each node alone, has no weights."""
+    done = start_and_signal(signal.SIGINT, alpha="auto", rounds="4")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "taking the best so far" in done.stderr
+    saved = read_result("out")
+    assert "the search was stopped by Ctrl-C" in str(saved.metrics) + str(saved.about)
     assert saved.metrics["errors"]["together"] > 0

@@ -1,39 +1,79 @@
-"""Trees and forests of all nodes, grown at once and by a loop over scikit-learn's."""
+"""Rounds of trees and forests by ``FedRelaxRegressor.fit``, and by a loop over scikit-learn's."""
 
 from __future__ import annotations
 
+import os
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedrelax.bench.problems import exponent
+from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.extras import need
+from fedrelax.graph import Graph
+from fedrelax.threads import one_thread
+from fedrelax.typing import AnyArray, FloatArray
 
-OWN_ROWS, PUBLIC_ROWS, FEATURES, PUBLIC_WEIGHT = 20, 200, 10, 0.1
-FOREST_TREES, FOREST_NODES = 100, 4
+OWN_ROWS, PUBLIC_ROWS, FEATURES, ALPHA, NEIGHBOURS = 20, 200, 10, 0.1, 10
+FOREST_TREES, FOREST_NODES = 100, 8
 THREADS = (1, 2)
 
 Progress = Callable[[str], None]
 
 
-def problems(nodes: int) -> list[Any]:
-    """Return the fits of one round: own rows, and public rows with other nodes' answers."""
-    need("numba", "fast")
-    from fedrelax.models.trees.batch import Problem
+class Setting(NamedTuple):
+    """A ring of nodes with their rows, all of one linear trend and much noise."""
 
-    rng = np.random.default_rng(0)
-    public = rng.standard_normal((PUBLIC_ROWS, FEATURES))
-    slope = rng.standard_normal(FEATURES)
-    made = []
-    for node in range(nodes):
-        own = rng.standard_normal((OWN_ROWS, FEATURES))
-        target = [(X @ slope + rng.standard_normal(len(X)))[:, None] for X in (own, public)]
-        weight = [np.ones(OWN_ROWS), np.full(PUBLIC_ROWS, PUBLIC_WEIGHT)]
-        made.append(Problem([own, public], target, weight, node, [own, public]))
-    return made
+    X: FloatArray
+    y: FloatArray
+    nodes: AnyArray
+    public: FloatArray
+    graph: Graph
+
+    @classmethod
+    def of(cls, nodes: int) -> Setting:
+        """Draw the rows."""
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((nodes * OWN_ROWS, FEATURES))
+        y = X @ rng.standard_normal(FEATURES) + rng.standard_normal(len(X))
+        steps = range(1, min(NEIGHBOURS // 2, (nodes - 1) // 2) + 1)
+        edges = [(i, (i + step) % nodes) for i in range(nodes) for step in steps or (1,)]
+        return cls(
+            X,
+            y,
+            np.repeat(np.arange(nodes), OWN_ROWS),
+            rng.standard_normal((PUBLIC_ROWS, FEATURES)),
+            Graph.from_edges(edges, labels=list(range(nodes))),
+        )
+
+    def fit(self, estimator: Any, rounds: int) -> FedRelaxRegressor:
+        """Run rounds by the public interface."""
+        made = FedRelaxRegressor(
+            estimator, graph=self.graph, alpha=ALPHA, public=self.public, rounds=rounds
+        )
+        return made.fit(self.X, self.y, self.nodes)
+
+    def fits(self, alone: FedRelaxRegressor, most: int) -> Iterator[tuple[FloatArray, ...]]:
+        """Yield what nodes fit in the first round: rows, targets and weights."""
+        told: dict[Any, FloatArray] = {}
+        for i in range(most):
+            own = slice(i * OWN_ROWS, (i + 1) * OWN_ROWS)
+            heard = self.graph.neighbours(i)
+            for j in heard:
+                if j not in told:
+                    told[j] = alone.result_.alone[j].predict(self.public)[:, 0]
+            mean = np.mean([told[j] for j in heard], axis=0)
+            weight = ALPHA * len(heard) * OWN_ROWS / PUBLIC_ROWS
+            yield (
+                np.concatenate([self.X[own], self.public]),
+                np.concatenate([self.y[own], mean]),
+                np.concatenate([np.ones(OWN_ROWS), np.full(PUBLIC_ROWS, weight)]),
+            )
 
 
 def _seconds(work: Callable[[], Any]) -> float:
@@ -42,61 +82,65 @@ def _seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _at_once(estimator: Any, given: Sequence[Any], memory: Any, threads: int) -> Any:
-    from fedrelax.models.trees.batch import answers
-    from fedrelax.models.trees.settings import is_forest, rules_of
-
-    return answers(rules_of(estimator, FEATURES), is_forest(estimator), given, memory, threads)
-
-
-def _loop(estimator: Any, given: Sequence[Any]) -> list[Any]:
-    from sklearn.base import clone
-
-    found = []
-    for problem in given:
-        X, y = np.concatenate(problem.X), np.concatenate(problem.target)[:, 0]
-        tree = clone(estimator).set_params(random_state=problem.seed)
-        tree.fit(X, y, sample_weight=np.concatenate(problem.weight))
-        found.append(tree.predict(X))
-    return found
+@contextmanager
+def cores(count: int) -> Iterator[None]:
+    """Let this process use so many cores only, where the system knows how."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    all_cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, set(sorted(all_cores)[:count]))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_cores)
 
 
 def against_loop(
-    estimator: Any, nodes: int, looped: int, repeats: int = 5, progress: Progress = lambda s: None
+    estimator: Any,
+    nodes: int,
+    *,
+    rounds: int = 10,
+    looped: int = 60,
+    repeats: int = 5,
+    progress: Progress = lambda step: None,
 ) -> dict[str, Any]:
-    """Return the time of a node's fit and answers both ways, and the median ratio of pairs of runs.
+    """Return the time of a node's part of a round both ways, and the median ratio of pairs of runs.
 
-    ``looped`` nodes are fitted by ``clone(tree).fit(X, y, sample_weight=w).predict(X)``.
+    A round is what ``rounds`` more of them add to ``FedRelaxRegressor.fit``. ``looped`` nodes are fitted
+    by ``clone(tree).fit(X, y, sample_weight=w).predict(X)`` to the same rows, targets and weights.
     """
-    from fedrelax.models.trees.blocks import Sorted
+    from sklearn.base import clone
 
-    given, memory = problems(nodes), Sorted()
-    progress(f"{type(estimator).__name__}: compiling and comparing")
-    first = _seconds(lambda: _at_once(estimator, given[:2], Sorted(), 1))
-    found = _at_once(estimator, given, memory, 1)
-    expected = _loop(estimator, given[:looped])
-    difference = max(
-        float(np.abs(np.concatenate(mine)[:, 0] - theirs).max())
-        for mine, theirs in zip(found[:looped], expected, strict=True)
-    )
+    need("numba", "fast")
+    name = type(estimator).__name__
+    setting, looped = Setting.of(nodes), min(nodes, looped)
+    progress(f"{name}: compiling")
+    first = _seconds(lambda: setting.fit(estimator, 1))
+    given = list(setting.fits(setting.fit(estimator, 1), looped))
+
+    def loop() -> None:
+        for X, y, weight in given:
+            clone(estimator).fit(X, y, sample_weight=weight).predict(X)
+
     lines = []
     for repeat in range(repeats):
-        progress(f"{type(estimator).__name__}: pair of runs {repeat + 1} of {repeats}")
-        loop = _seconds(lambda: _loop(estimator, given[:looped])) / looped
-        grown = [
-            _seconds(lambda: _at_once(estimator, given, memory, threads)) / nodes  # noqa: B023
-            for threads in THREADS
-        ]
-        lines.append([loop, *grown])
-    loop, *grown = np.median(lines, axis=0)
+        progress(f"{name}: pair of runs {repeat + 1} of {repeats}")
+        line = [_seconds(loop) / looped]
+        for threads in THREADS:
+            with cores(threads):
+                short = _seconds(lambda: setting.fit(estimator, 1))
+                long = _seconds(lambda: setting.fit(estimator, 1 + rounds))
+            line.append((long - short) / rounds / nodes)
+        lines.append(line)
+    once, *at_once = np.median(lines, axis=0)
     ratios = np.median([[line[0] / part for part in line[1:]] for line in lines], axis=0)
     return {
         "nodes": nodes,
-        "first_call_seconds": first,
-        "loop_per_node_ms": loop * 1e3,
-        **{f"per_node_ms_threads_{t}": g * 1e3 for t, g in zip(THREADS, grown, strict=True)},
-        **{f"times_faster_threads_{t}": float(r) for t, r in zip(THREADS, ratios, strict=True)},
-        "max_difference": difference,
+        "first_fit_seconds": first,
+        "loop_per_node_ms": once * 1e3,
+        **{f"per_node_ms_cores_{t}": g * 1e3 for t, g in zip(THREADS, at_once, strict=True)},
+        **{f"times_faster_cores_{t}": float(r) for t, r in zip(THREADS, ratios, strict=True)},
     }
 
 
@@ -105,42 +149,89 @@ def measure(nodes: int, progress: Progress = lambda step: None) -> dict[str, Any
     from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
     from sklearn.tree import DecisionTreeRegressor
 
-    looped = min(nodes, 60)
+    few: dict[str, Any] = {"rounds": 2, "repeats": 3, "progress": progress}
+    few["looped"] = few_nodes = min(nodes, FOREST_NODES)
     return {
-        "trees": against_loop(DecisionTreeRegressor(), nodes, looped, progress=progress),
+        "trees": against_loop(DecisionTreeRegressor(), nodes, progress=progress),
         "trees_of_depth_5": against_loop(
-            DecisionTreeRegressor(max_depth=5), nodes, looped, progress=progress
+            DecisionTreeRegressor(max_depth=5), nodes, progress=progress
         ),
-        "random_forests": against_loop(
-            RandomForestRegressor(FOREST_TREES), FOREST_NODES, FOREST_NODES, 3, progress
-        ),
-        "extra_trees": against_loop(
-            ExtraTreesRegressor(FOREST_TREES), FOREST_NODES, FOREST_NODES, 3, progress
-        ),
+        "random_forests": against_loop(RandomForestRegressor(FOREST_TREES), few_nodes, **few),
+        "extra_trees": against_loop(ExtraTreesRegressor(FOREST_TREES), few_nodes, **few),
     }
 
 
 def scaling(sizes: Sequence[int], progress: Progress = lambda step: None) -> dict[str, Any]:
-    """Return seconds and memory of a round for networks of growing size, on one thread."""
+    """Return seconds and memory of rounds of fit for networks of growing size, on one core."""
     from sklearn.tree import DecisionTreeRegressor
-
-    from fedrelax.models.trees.blocks import Sorted
 
     lines, tree = [], DecisionTreeRegressor(max_depth=5)
     for nodes in sizes:
         progress(f"{nodes} nodes")
-        given, memory = problems(nodes), Sorted()
-        tracemalloc.start()
-        _at_once(tree, given, memory, 1)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        seconds = min(_seconds(lambda: _at_once(tree, given, memory, 1)) for _ in range(3))  # noqa: B023
+        setting = Setting.of(nodes)
+        with cores(1):
+            short, long = (
+                min(_seconds(partial(setting.fit, tree, rounds)) for _ in range(2))
+                for rounds in (1, 3)
+            )
+            tracemalloc.start()
+            setting.fit(tree, 1)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
         lines.append(
             {
                 "nodes": nodes,
-                "round_seconds": seconds,
-                "per_node_us": seconds / nodes * 1e6,
+                "fit_of_one_round_seconds": short,
+                "round_seconds": (long - short) / 2,
+                "per_node_us": (long - short) / 2 / nodes * 1e6,
                 "peak_megabytes": peak / 1e6,
             }
         )
     return {"exponent": exponent(lines, "round_seconds"), "lines": lines}
+
+
+def overhead(progress: Progress = lambda step: None, repeats: int = 5) -> dict[str, Any]:
+    """Return how many times as long as bare ``fit`` and ``predict`` a round takes, for other models."""
+    from importlib.util import find_spec
+
+    from sklearn.base import clone
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.linear_model import Lasso
+
+    models: dict[str, Any] = {"Lasso": Lasso(0.1), "HistGradientBoosting": None}
+    models["HistGradientBoosting"] = HistGradientBoostingRegressor(max_iter=20)
+    if find_spec("xgboost") is not None:
+        from xgboost import XGBRegressor
+
+        models["XGBoost"] = XGBRegressor(n_estimators=20, n_jobs=1)
+    if find_spec("lightgbm") is not None:
+        from lightgbm import LGBMRegressor
+
+        models["LightGBM"] = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
+    setting, found = Setting.of(FOREST_NODES), {}
+    for name, model in models.items():
+        progress(name)
+        alone = setting.fit(model, 1)
+        given = list(setting.fits(alone, FOREST_NODES))
+
+        rounds = 10 if name == "Lasso" else 2
+        ready = [clone(model) for _ in given]
+        bare, short, long = (
+            partial(_fit_and_predict, ready, given),
+            partial(setting.fit, model, 1),
+            partial(setting.fit, model, 1 + rounds),
+        )
+        ratios = []
+        with one_thread():
+            for _ in range(repeats):
+                once, less, more = (
+                    min(_seconds(work) for _ in range(2)) for work in (bare, short, long)
+                )
+                ratios.append((more - less) / rounds / once)
+        found[name] = float(np.median(ratios))
+    return found
+
+
+def _fit_and_predict(models: Sequence[Any], given: Sequence[tuple[FloatArray, ...]]) -> None:
+    for model, (X, y, weight) in zip(models, given, strict=True):
+        model.fit(X, y, sample_weight=weight).predict(X)
