@@ -7,8 +7,9 @@ ALL := $(VENV)/.ready-all
 SITE := $(VENV)/.ready-docs
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
-# One process per core, one file at a time; so each computes with one thread.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+# One process per core, one file at a time, those with slow tests first; so each computes with one thread.
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
 
 # Without any extra: what models, storage, estimators and the command line do when a framework is missing.
 # The other layers never import one, and `make test` has run them; so has it the slow tests.
@@ -54,7 +55,7 @@ test: $(ALL)  ## lint, types and all tests, with every framework
 	$(PYTEST)
 
 test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras
-	OMP_NUM_THREADS=1 $(CORE)/bin/pytest -n auto --dist loadfile -m "not slow" $(CORE_TESTS)
+	OMP_NUM_THREADS=1 $(CORE)/bin/pytest $(WORKERS) -m "not slow" $(CORE_TESTS)
 
 test-fast: $(READY)  ## the tests that take seconds
 	$(PYTEST) -m "not slow"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,16 @@ settings.load_profile("steady")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 TARGETS = Path(__file__).resolve().parent / "data" / "targets"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let long files go first, so that no worker is left alone with one at the end."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: (item.path.name not in LONG, -slow[item.path]))
+
+
+LONG = ("test_documents.py",)
+"""Files that take minutes without a single slow test."""
 
 PACKAGES = {
     "torch-mlp": ("torch", "fedrelax.models.torch"),
