@@ -13,7 +13,17 @@ import fedrelax
 ROOT = Path(fedrelax.__file__).parent
 STRATA = {
     "foundation": {"errors", "typing", "views", "extras", "members", "threads", "splits"},
-    "parts": {"graph", "losses", "wiring", "models", "public", "datasets", "theory", "network"},
+    "parts": {
+        "graph",
+        "losses",
+        "wiring",
+        "models",
+        "public",
+        "schema",
+        "datasets",
+        "theory",
+        "network",
+    },
     "machinery": {"runtime", "engines", "solvers"},
     "learning": {"selection", "estimators", "baselines", "learned"},
     "judging": {"evaluation", "comparison", "storage"},

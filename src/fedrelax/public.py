@@ -22,6 +22,9 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.typing import AnyArray, FloatArray, Label
 
+Pieces = Sequence[tuple[slice, bool]]
+"""Where each column of a table stands in rows, and whether a value between two others is one, too."""
+
 
 @dataclass(frozen=True)
 class PublicRows:
@@ -29,6 +32,14 @@ class PublicRows:
 
     common: AnyArray | None = None
     per_node: Mapping[Label, AnyArray] | None = None
+    pieces: Pieces | None = None
+    """How rows are drawn like these: see ``draw_pieces``."""
+    numbers: Callable[[AnyArray], FloatArray] | None = None
+    """What models of numbers see of rows, where that is not the rows themselves."""
+
+    def as_numbers(self, rows: AnyArray) -> AnyArray:
+        """Return rows as numbers without gaps."""
+        return rows if self.numbers is None else self.numbers(rows)
 
     def of(self, label: Label) -> AnyArray:
         """Return the rows that a node shares with its neighbours."""
@@ -83,9 +94,15 @@ DRAWS: dict[str, Callable[[FloatArray, int, np.random.Generator], FloatArray]] =
 
 
 def draw_public(
-    how: str, inputs: Sequence[FloatArray], rows: int, rng: np.random.Generator
+    how: str,
+    inputs: Sequence[FloatArray],
+    rows: int,
+    rng: np.random.Generator,
+    pieces: Pieces | None = None,
 ) -> FloatArray:
     """Draw one common set of ``rows`` public rows from the nodes' inputs.
+
+    With ``pieces``, only numbers are mixed: a category, a date or a gap is that of some row.
 
     >>> draw_public("uniform", [np.zeros((3, 2)), np.ones((3, 2))], 4,
     ...             np.random.default_rng(0)).shape
@@ -97,10 +114,76 @@ def draw_public(
         )
     if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
         raise FedRelaxError(f"public_rows={rows!r} must be a whole number of at least 1")
-    return draw_like(how, np.concatenate(list(inputs)), int(rows), rng)
+    return draw_like(how, np.concatenate(list(inputs)), int(rows), rng, pieces)
 
 
-def draw_like(how: str, inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
+def draw_like(
+    how: str,
+    inputs: FloatArray,
+    rows: int,
+    rng: np.random.Generator,
+    pieces: Pieces | None = None,
+) -> FloatArray:
     """Draw rows in the shape of the inputs'; of images, say, every number is a column."""
+    if pieces is not None:
+        return draw_pieces(how, inputs, rows, rng, pieces)
     drawn = DRAWS[how](inputs.reshape(len(inputs), -1), rows, rng)
     return drawn.reshape(rows, *inputs.shape[1:])
+
+
+def draw_pieces(
+    how: str, inputs: FloatArray, rows: int, rng: np.random.Generator, pieces: Pieces
+) -> FloatArray:
+    """Draw rows of a table: what is no number is taken from rows as it is, column by column.
+
+    Numbers are drawn as ever, but where a value is missing (NaN, or a column beside the value that
+    says so) the column is taken from a row, too. A blend takes it from one of its two rows.
+    """
+    if how == "bootstrap":
+        return _bootstrap(inputs, rows, rng)
+    one = rng.integers(len(inputs), size=rows)
+    other = (one + rng.integers(1, max(len(inputs), 2), size=rows)) % len(inputs)
+    share = rng.uniform(0.25, 0.75, size=rows)
+    drawn = np.empty((rows, inputs.shape[1]))
+    for place, _ in pieces:
+        if how == "blend":
+            source = np.where(rng.random(rows) < 0.5, one, other)
+        else:
+            source = rng.integers(len(inputs), size=rows)
+        drawn[:, place] = inputs[source, place]
+    numbers = [place for place, mixed in pieces if mixed]
+    if how == "marginals" or not numbers:
+        return drawn
+    absent = [_absent(inputs, place) for place in numbers]
+    known = np.column_stack([inputs[:, place.start] for place in numbers])
+    for k, gone in enumerate(absent):
+        known[gone, k] = known[~gone, k].mean() if not gone.all() else 0.0
+    if how == "blend":
+        values = share[:, None] * known[one] + (1 - share[:, None]) * known[other]
+    else:
+        values = DRAWS[how](known, rows, rng)
+    for k, place in enumerate(numbers):
+        there = ~_absent(drawn, place)
+        if how == "blend":
+            there = ~absent[k][one] & ~absent[k][other]
+            drawn[np.ix_(there, range(place.start + 1, place.stop))] = 0.0
+        drawn[there, place.start] = values[there, k]
+    return drawn
+
+
+def _absent(rows: FloatArray, place: slice) -> AnyArray:
+    """Tell in which rows a number is missing: NaN, or the column after it is 1."""
+    block = rows[:, place]
+    return np.isnan(block[:, 0]) | (block[:, -1] == 1.0 if block.shape[1] > 1 else False)
+
+
+def filled(
+    drawn: FloatArray, inputs: FloatArray, columns: Sequence[int], rng: np.random.Generator
+) -> FloatArray:
+    """Return rows that have these columns: where a value is missing, it is that of some input."""
+    for k in columns:
+        gone = np.flatnonzero(np.isnan(drawn[:, k]))
+        known = inputs[~np.isnan(inputs[:, k]), k]
+        if len(known):
+            drawn[gone, k] = known[rng.integers(len(known), size=len(gone))]
+    return drawn

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
+from fedrelax.storage import read_result
 
 from .runs import FIT, QUICK
 
@@ -20,7 +21,6 @@ CASES = {
     "missing node column": (["--node", "twn"], "no column 'twn'", "did you mean 'town'?"),
     "missing target column": (["--target", "powr"], "'powr'", "did you mean 'power'?"),
     "missing feature column": (["--features", "wind,snow"], "no column 'snow'"),
-    "text feature": (["--features", "wind,alarm"], "'alarm' holds text", "encode it as numbers"),
     "text target": (["--target", "alarm", "--task", "regression"], "'alarm' holds text"),
     "unknown task": (["--task", "guess"], "--task is 'guess'", "'regression'"),
     "alpha below 0": (["--alpha", "-1"], "--alpha is '-1'", "at least 0"),
@@ -74,10 +74,13 @@ def test_missing_and_infinite_values_are_named_by_line(run, table, value):
     table["wind"] = table["wind"].astype(object)
     table.loc[3, "wind"] = value
     table.to_csv("towns.csv", index=False)
-    text = run.refused(*FIT, *QUICK)
-    assert "'wind' has 1 missing or infinite values" in text
-    assert "line 5" in text and "--drop-missing" in text
-    assert run(*FIT, *QUICK, "--drop-missing") and run.code == 0
+    text = run(*FIT, *QUICK)
+    assert run.code == 0 and ("'wind' is infinite in 1 rows, first on line 5" in text) == (
+        value != ""
+    )
+    assert read_result("out").metrics["training_rows"] == 24
+    assert run(*FIT, *QUICK, "--drop-missing", "--overwrite") and run.code == 0
+    assert "1 of 32 rows are left out" in run.output
 
 
 def test_a_node_without_a_complete_row_is_named(run, table):
@@ -230,8 +233,8 @@ def fitted(run, table):
     [
         (lambda f: f.drop(columns="sun"), ["no column 'sun'", "one of the features"]),
         (lambda f: f.drop(columns="town"), ["no column 'town'"]),
-        (lambda f: f.assign(sun="much"), ["'sun' holds text"]),
-        (lambda f: f.assign(sun=f["sun"].where(f.index != 1)), ["'sun' has 1 missing", "line 3"]),
+        (lambda f: f.assign(sun="much"), ["'sun' must hold numbers", "'much' on line 2"]),
+        (lambda f: f.assign(sun=f["sun"].where(f.index != 1)), ["'sun' has 1 values", "line 3"]),
         (lambda f: f.assign(town=f["town"].where(f.index != 1)), ["names no node", "line 3"]),
         (lambda f: f.replace("Oslo", "Olso"), ["8 rows", "'Olso'", "did you mean 'Oslo'?"]),
         (lambda f: f.assign(prediction=1), ["already has a column 'prediction'"]),

@@ -169,8 +169,7 @@ def test_an_ugly_table(run):
     frame.iloc[3, 0] = frame.iloc[20, 1] = np.nan
     frame.to_csv("ugly.csv", sep=";", decimal=",", index=False)
     words = ("compare", "ugly.csv", "--node", "Station  Namn", "--target", "färg, klass")
-    assert "--drop-missing" in run.refused(*words)
-    text = run(*words, "--drop-missing", *FAST, "--model-for", "a=b=tree", "--out", "out")
+    text = run(*words, *FAST, "--model-for", "a=b=tree", "--out", "out")
     assert run.code == 0
     assert "error rate on test rows" in text and "1 node has too few rows" in text
     nodes = pd.read_csv("out/nodes.csv").set_index("node")

@@ -166,7 +166,7 @@ def test_coordinates_are_no_features_unless_named(run, table):
     text = run("fit", "towns.csv", *words, "--graph", "knn:lat,lon:2")
     assert run.code == 0 and "'lat', 'lon' place the nodes and are no features" in text
     saved = read_result("out")
-    assert saved.about["feature_names"] == ["wind", "sun"]
+    assert saved.about["feature_names"] == ["wind", "sun", "alarm"]
     assert saved.graph.geographic and saved.graph.positions is not None
 
 

@@ -128,4 +128,4 @@ def test_a_node_with_one_day_is_left_out_of_the_test(run, days):
     frame = frame[(frame["town"] != 3) | (frame["day"] == 19)]
     frame.to_csv("days.csv", index=False)
     run(*FIT, "--split-by", "day", "--test-from", "15", "--quick", "--out", "out")
-    assert run.code == 0 and "Node 3 has no row before --test-from in 'day'" in run.output
+    assert run.code == 0 and "Node '3' has no row before --test-from in 'day'" in run.output

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from fedrelax.datasets import Table, read_table
-from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
+from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
 from fedrelax.storage.labels import by_text, find_label
-from fedrelax.typing import AnyArray, Label
+from fedrelax.typing import AnyArray, FloatArray, Label
 
 FORMS = "complete, knn:lat,lon:5, edges:FILE or features:5"
 KINDS = ("complete", "knn", "edges", "features")
@@ -82,9 +82,14 @@ def coordinate_columns(spec: GraphSpec, frame: Any) -> list[Any]:
 
 
 def make_graph(
-    spec: GraphSpec, frame: Any, table: Table, train: AnyArray, note: Callable[[str], None]
+    spec: GraphSpec,
+    frame: Any,
+    table: Table,
+    rows: FloatArray,
+    train: AnyArray,
+    note: Callable[[str], None],
 ) -> Graph | None:
-    """Build the graph over the table's nodes; ``train`` marks the rows whose inputs may be seen.
+    """Build the graph over the table's nodes; ``train`` marks the ``rows`` that may be seen.
 
     "complete" is left to the estimator, which need not write down all pairs to find neighbours.
     """
@@ -92,7 +97,7 @@ def make_graph(
     if spec.kind == "complete":
         return None
     if spec.kind == "features":
-        nodes, X = table.nodes[train], table.X[train]
+        nodes, X = table.nodes[train], rows[train]
         means = {label: X[nodes == label].mean(axis=0) for label in labels}
         return Graph.from_features(means, k=spec.k)
     if spec.kind == "edges":
@@ -143,7 +148,7 @@ def _one_place(
 
 def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None]) -> Graph:
     """Read the edges; nodes of the table that no edge names learn alone."""
-    frame = read_table(file)
+    frame = read_table(file, as_text=True)
     known = by_text(labels)
     from fedrelax.graph.edges import edge_columns
 

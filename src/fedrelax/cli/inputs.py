@@ -14,13 +14,15 @@ from fedrelax.cli.graphs import GraphSpec, coordinate_columns, make_graph, parse
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.cli.splitting import NONE, Splitting, splitting_of
 from fedrelax.datasets import Table, prepare_table, read_table
-from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
 from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.names import model_by_name
 from fedrelax.public import DRAWS
+from fedrelax.schema import Preparation, Schema
+from fedrelax.schema.kinds import find_column
+from fedrelax.splits import group_rows
 from fedrelax.storage.formats import check_savable
 from fedrelax.storage.labels import by_text, check_labels, find_label
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -31,6 +33,7 @@ class Inputs:
     """The rows, who trains on which, the graph, and the name and model of every node."""
 
     X: FloatArray
+    """One number per row and column of the schema; see ``datasets.Table``."""
     y: AnyArray
     nodes: AnyArray
     train: AnyArray
@@ -43,6 +46,7 @@ class Inputs:
     models: dict[Label, Any]
     public: str | FloatArray
     splitting: Splitting
+    schema: Schema | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +65,18 @@ class Source:
     def inputs(self, train: AnyArray, test: AnyArray | None = None) -> Inputs:
         """Return the inputs of a split: graph and models see nothing but its training rows."""
         table, names = self.table, self.model_names
-        graph = make_graph(self.spec, self.frame, table, train, self.note)
+        ready = Preparation.of(
+            table.schema,
+            table.X[train],
+            group_rows(table.nodes[train], int(train.sum())),
+            measure=self.config.schema is None,
+        )
+        rows = ready.rows(table.X, group_rows(table.nodes, len(table.X)))
+        graph = make_graph(self.spec, self.frame, table, rows, train, self.note)
         check_labels(list(names) if graph is None else graph.labels)
         made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
-        set_scale(made.values(), table.X[train])
+        if ready.is_plain:
+            set_scale(made.values(), table.X[train])
         return Inputs(
             X=table.X,
             y=table.y,
@@ -78,6 +90,7 @@ class Source:
             models={label: made[name] for label, name in names.items()},
             public=self.public,
             splitting=self.splitting,
+            schema=ready.schema,
         )
 
 
@@ -89,7 +102,8 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
             look_here_for_modules()
         else:  # a mistyped name need not wait for the table
             model_by_name(name, "classification")
-    frame = read_table(config.data)
+    schema = None if config.schema is None else Schema.read(config.schema)
+    frame = read_table(config.data, as_text=[config.node])
     features = None if config.features is None else feature_columns(config.features, frame)
     places = coordinate_columns(spec, frame)
     table = prepare_table(
@@ -100,6 +114,7 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
         task=config.task,
         drop_missing=config.drop_missing,
         exclude=[] if features else [*places, *_split_column(config, frame)],
+        schema=schema,
     )
     for text in table.notes:
         note(text)
@@ -115,7 +130,7 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
         frame=frame,
         table=table,
         model_names=model_names(config, table),
-        public=public_rows(config.public, table.feature_names),
+        public=public_rows(config.public, table.schema),
         splitting=splitting_of(config, frame, table, note),
         note=note,
     )
@@ -186,8 +201,8 @@ def model_names(config: LearningConfig, table: Table) -> dict[Label, str]:
     return names
 
 
-def public_rows(text: str, features: Sequence[str]) -> str | FloatArray:
-    """Return the name of a draw, or the rows of a file with the same features."""
+def public_rows(text: str, schema: Schema) -> str | FloatArray:
+    """Return the name of a draw, or the rows of a file with the same columns."""
     if text in DRAWS:
         return text
     file = Path(text)
@@ -196,33 +211,10 @@ def public_rows(text: str, features: Sequence[str]) -> str | FloatArray:
             f"--public {text!r} is neither a way to draw public rows ({', '.join(DRAWS)}) nor a "
             f"table file{did_you_mean(text, DRAWS)}"
         )
-    frame = read_table(file)
-    return features_of(frame, features, f"--public {file}")
-
-
-def features_of(frame: Any, features: Sequence[str], source: str) -> FloatArray:
-    """Return the feature columns of another table, by name; all finite numbers."""
-    columns = []
-    for name in features:
-        try:
-            column = find_column(frame, name)
-        except FedRelaxError:
-            raise FedRelaxError(
-                f"{source} has no column {name!r}, which is one of the features; it has "
-                f"{listing(frame.columns, most=12)}{did_you_mean(name, frame.columns)}"
-            ) from None
-        if kind_of(frame[column]) not in ("numbers", "nothing"):
-            raise FedRelaxError(
-                f"{source}: feature column {column!r} holds {kind_of(frame[column])}; it must hold "
-                "numbers, as in training"
-            )
-        values = to_numbers(frame[column])
-        bad = np.flatnonzero(~np.isfinite(values))
-        if len(bad):
-            raise FedRelaxError(
-                f"{source}: feature column {column!r} has {len(bad)} missing or infinite values, "
-                f"the first on {where(frame.index, int(bad[0]))}; fill them in or leave these rows "
-                "out"
-            )
-        columns.append(values)
-    return np.column_stack(columns)
+    coded = schema.code(read_table(file), f"--public {file}")
+    empty = np.flatnonzero(np.isnan(coded).all(axis=0))
+    if len(empty):
+        raise FedRelaxError(
+            f"--public {file}: column {schema.columns[int(empty[0])].name!r} holds nothing; fill it in"
+        )
+    return coded

@@ -48,7 +48,7 @@ def run_predict(
     directory: Path, data: Path, out: Path, trust: Sequence[str], overwrite: bool, talk: Talk
 ) -> None:
     """Check everything, predict, write."""
-    from fedrelax.cli.inputs import features_of, look_here_for_modules
+    from fedrelax.cli.inputs import look_here_for_modules
     from fedrelax.datasets import read_table
     from fedrelax.errors import listing
     from fedrelax.storage.loading import load_result, read_result
@@ -56,9 +56,9 @@ def run_predict(
 
     check_file(out, ENDINGS, overwrite)
     saved = read_result(directory)
-    frame = read_table(data)
+    frame = read_table(data, as_text=[str(saved.about["node_column"])])
     nodes = _nodes(frame, saved, data)
-    X = features_of(frame, saved.about["feature_names"], str(data))
+    X = _rows(frame, saved, nodes, data, talk)
     _check_free(frame, saved, data)
     if trust:
         look_here_for_modules()
@@ -80,12 +80,48 @@ def _classes(saved: Any) -> list[Any]:
     return [] if saved.task.classes is None else saved.task.classes.tolist()
 
 
+def _rows(frame: Any, saved: Any, nodes: Any, data: Path, talk: Talk) -> Any:
+    """Return the rows as numbers, one per column of training; say what was never met there."""
+    import numpy as np
+
+    from fedrelax.errors import FedRelaxError
+    from fedrelax.schema import Column, Preparation, Schema
+    from fedrelax.schema.kinds import where
+
+    ready = saved.preparation
+    if ready is None:
+        names = saved.about["feature_names"]
+        ready = Preparation(Schema(tuple(Column(name, "number") for name in names)))
+    absent = ready.absent(nodes)
+    coded = ready.schema.code(frame, str(data), absent=absent)
+    for column, values in zip(ready.schema.columns, coded.T, strict=True):
+        gone = np.flatnonzero(np.isnan(values))
+        if len(gone) and column.name not in absent and not column.gaps:
+            found = (
+                f"column {column.name!r} has {len(gone)} values that are missing, or no "
+                f"{column.kind}, the first on {where(frame.index, int(gone[0]))}"
+            )
+            if ready.is_plain:
+                raise FedRelaxError(
+                    f"{data}: {found}; training had none, so fill them in or leave these rows out"
+                )
+            if not ready.lacks:
+                talk.note(f"{found}; training had none, and they count as average.")
+        new = np.flatnonzero(values == len(column.categories))
+        if column.kind == "category" and len(new) and not column.others:
+            talk.note(
+                f"column {column.name!r} has {len(new)} values that were not met in training, the "
+                f"first on {where(frame.index, int(new[0]))}; they count as none of the others."
+            )
+    return coded
+
+
 def _nodes(frame: Any, saved: Any, data: Path) -> Any:
     """Return the known label of every row's node."""
     import numpy as np
 
-    from fedrelax.datasets.columns import find_column, where
     from fedrelax.errors import FedRelaxError, did_you_mean, listing
+    from fedrelax.schema.kinds import find_column, where
     from fedrelax.storage.labels import by_text, find_label
 
     try:

@@ -105,7 +105,15 @@ class LearningConfig:
     features: Annotated[
         tuple[str, ...] | None,
         Check(before=one_or_many),
-        Flag(DATA, "Columns to predict from, as a,b,c. Default: all other columns of numbers."),
+        Flag(DATA, "Columns to predict from, as a,b,c. Default: all other columns."),
+    ] = None
+    schema: Annotated[
+        Path | None,
+        Flag(
+            DATA,
+            "JSON file that says what the columns mean (names, kinds, categories, scales), such as "
+            "schema.json of a result. Default: found from the table.",
+        ),
     ] = None
     task: Annotated[
         Literal["auto", "regression", "classification"],
@@ -115,7 +123,7 @@ class LearningConfig:
         bool,
         Flag(
             DATA,
-            "Leave out rows with a missing value instead of stopping.",
+            "Leave out rows with a missing value instead of filling it in.",
             spelling="--drop-missing/--keep-missing",
         ),
     ] = False

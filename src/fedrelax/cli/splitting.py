@@ -10,8 +10,8 @@ import numpy as np
 
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.datasets import Table
-from fedrelax.datasets.columns import find_column, kind_of, to_numbers, where
 from fedrelax.errors import FedRelaxError, listing
+from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
 from fedrelax.splits import TEST_STREAM, group_rows, training_groups, training_mask
 from fedrelax.typing import AnyArray
 

@@ -60,6 +60,7 @@ def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
         "auto" if everywhere == {"auto"} else inputs.models,
         graph=inputs.graph,
         public=inputs.public,
+        schema=inputs.schema,
         **config.estimator_arguments(),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
 from fedrelax.baselines import Baseline
 from fedrelax.comparison.outcome import Comparison
@@ -15,6 +16,7 @@ from fedrelax.comparison.ways import simple_ways, usual_ways, with_the_needed
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor, one_of
 from fedrelax.evaluation import Measure, errors_of, get_measure
+from fedrelax.schema.frames import is_frame
 from fedrelax.selection import FOLDS, fold_rows
 from fedrelax.solvers.checks import check_count, check_number
 from fedrelax.splits import TEST_STREAM, RowGroups, group_rows, training_groups, training_mask
@@ -76,15 +78,17 @@ def compare_ways(
     if values is not None:
         rows = RowGroups.of({i: own for i, own in rows.items() if len(np.unique(values[own])) > 1})
     masks = _draw_splits(rows, splits, test_share, seed, values)
-    table = _Table(estimator, np.asarray(X), np.asarray(y), rows, folds, seed, values)
-    first = table.estimator_for(masks[0])
+    if not is_frame(X):
+        X = np.asarray(X)
+    table = _Table(estimator, X, np.asarray(y), nodes, rows, folds, seed, values)
+    first, first_rows = table.estimator_for(masks[0])
     given = usual_ways(first) if ways is None else ways
     asked = with_the_needed(given, (simple_ways(first)[0], Together.of(first)))
     asked = [
         way.kept_apart(values is not None) if isinstance(way, Together) else way for way in asked
     ]
     there = {label: index for label, index in table.part(masks[0]).items() if len(index)}
-    network = first.network_of(table.X, table.y, there, {}, seed)
+    network = first.network_of(first_rows, table.y, there, {}, seed)
     counted = get_measure(measure, network.kind)
     reasons = {way.name: way.too_large(network) or way.refusal(network) for way in asked}
     kept = [way for way in asked if reasons[way.name] is None]
@@ -129,8 +133,9 @@ class _Table:
     """The rows, and how a network is made of some of them."""
 
     estimator: Estimator | Callable[[AnyArray], Estimator]
-    X: FloatArray
+    X: Any
     y: AnyArray
+    nodes: Any
     rows: RowsByNode
     folds: int
     seed: int
@@ -140,9 +145,10 @@ class _Table:
         """Return the row numbers of every node within the mask."""
         return {label: index[mask[index]] for label, index in self.rows.items()}
 
-    def estimator_for(self, mask: AnyArray) -> Estimator:
-        """Return the estimator of a split."""
-        return self.estimator(mask) if callable(self.estimator) else self.estimator
+    def estimator_for(self, mask: AnyArray) -> tuple[Estimator, FloatArray]:
+        """Return the estimator of a split, and all rows as its nodes share them."""
+        made = self.estimator(mask) if callable(self.estimator) else clone(self.estimator)
+        return made, made.prepare(self.X, self.nodes, mask)
 
     def measure(
         self,
@@ -159,17 +165,17 @@ class _Table:
             train = {label: index for label, index in train.items() if len(index)}
             test = {label: test[label] for label in train}
         seed = self.seed + number  # each split draws public rows and folds of its own
-        estimator = self.estimator_for(mask)
-        network = estimator.network_of(self.X, self.y, train, {}, seed)
+        estimator, X = self.estimator_for(mask)
+        network = estimator.network_of(X, self.y, train, {}, seed)
         rng = np.random.default_rng([seed, FOLD_STREAM])
         parts = fold_rows(train, self.folds, rng, self.groups)
-        folds = [estimator.network_of(self.X, self.y, *part, seed) for part in parts]
+        folds = [estimator.network_of(X, self.y, *part, seed) for part in parts]
         found = []
         for finished, way in enumerate(ways):
             tell(finished, way.name)
             chosen = way.choose(network, folds, seed=seed, n_jobs=n_jobs)
             models = chosen.run(network, seed=seed, n_jobs=n_jobs).models
-            total, by_node = errors_of(measure, network.task, models, self.X, self.y, test)
+            total, by_node = errors_of(measure, network.task, models, X, self.y, test)
             errors = [by_node.get(label, np.nan) for label in self.rows]
             found.append(Measured(total, errors, chosen.settings()))
         tell(len(ways), "done")

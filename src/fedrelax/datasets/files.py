@@ -5,14 +5,16 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fedrelax.errors import FedRelaxError, listing
+from fedrelax.schema.coding import MISSING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,12 +26,16 @@ UNNAMED = "Unnamed: "
 """How a column without a name is called, followed by its position."""
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, as_text: Sequence[str] | Literal[True] = ()) -> pd.DataFrame:
     """Read a table from a text file (.csv, .tsv, .tab, .txt) or a Parquet file (.parquet, .pq).
 
     Text may be UTF-8, UTF-16 or Windows/Latin-1, separated by comma, semicolon or tab; decimal
     commas are understood unless the comma separates. The index of a text table, named ``line``, is
     the line in the file, so that messages can point to it. Blank lines are skipped.
+
+    Columns of texts hold what stands in the file, "NA" too; nothing is missing but an empty field.
+    Columns in ``as_text`` (True: all) are read so even if they hold numbers: 007 stays 007. So are codes
+    with leading zeros, such as 01234, wherever they stand.
     """
     path = Path(path)
     ending = path.suffix.lower()
@@ -50,7 +56,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
         ) from error
     if not content.strip():
         raise FedRelaxError(f"{path} is empty; give a table with a header and at least one row")
-    frame = _parquet(path, content) if ending in PARQUET_ENDINGS else _text(path, content)
+    frame = _parquet(path, content) if ending in PARQUET_ENDINGS else _text(path, content, as_text)
     if frame.empty:
         raise FedRelaxError(f"{path} has a header but no rows; add the data below the header")
     return frame
@@ -75,7 +81,7 @@ def _parquet(path: Path, content: bytes) -> pd.DataFrame:
         ) from error
 
 
-def _text(path: Path, content: bytes) -> pd.DataFrame:
+def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) -> pd.DataFrame:
     import pandas as pd
 
     decoded = _decode(path, content)
@@ -84,6 +90,9 @@ def _text(path: Path, content: bytes) -> pd.DataFrame:
     separator = _separator(text)
     try:
         names = _names(path, next(_records(text, separator))[1])
+        exact = _exact(names, as_text)
+        if any(name not in exact for name in names) and _has_codes(text, separator):
+            exact |= _columns_of_codes(text, separator, names)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
@@ -95,6 +104,9 @@ def _text(path: Path, content: bytes) -> pd.DataFrame:
                 skip_blank_lines=False,
                 skipinitialspace=True,
                 low_memory=False,
+                dtype={k: str for k, name in enumerate(names) if name in exact},
+                keep_default_na=False,
+                na_values=[""],
             )
     except pd.errors.ParserWarning as error:
         raise FedRelaxError(
@@ -112,9 +124,52 @@ def _text(path: Path, content: bytes) -> pd.DataFrame:
     frame.columns = pd.Index(names, dtype=object)
     frame.index = pd.Index([line + start for start in lines], dtype="int64", name="line")
     frame = frame.dropna(how="all")
+    for name in names:
+        if name not in exact:
+            frame[name] = _numbers_with_gaps(frame[name])
     unnamed = [name for name in names if name.startswith(UNNAMED)]
     frame = frame.drop(columns=[name for name in unnamed if frame[name].isna().all()])
     return frame if separator == "," else frame.apply(_decimal_commas)
+
+
+def _exact(names: Sequence[str], as_text: Sequence[str] | Literal[True]) -> set[str]:
+    """Return the columns to be read as they stand; blanks around a name need not be typed."""
+    if as_text is True:
+        return set(names)
+    asked = {str(name).strip() for name in as_text}
+    return {name for name in names if name in as_text or name.strip() in asked}
+
+
+def _has_codes(text: str, separator: str) -> bool:
+    """Tell whether any field begins like a code with leading zeros."""
+    return re.search(rf"(?:^|{re.escape(separator)})[ \"]*0\d", text, re.MULTILINE) is not None
+
+
+def _columns_of_codes(text: str, separator: str, names: Sequence[str]) -> set[str]:
+    """Return the columns in which a whole number is written with leading zeros."""
+    found: set[str] = set()
+    for _, row in islice(_records(text, separator), 1, None):
+        for name, field in zip(names, row, strict=False):
+            if field.startswith("0") and len(field) > 1 and field.strip().isdecimal():
+                found.add(name)
+    return found
+
+
+def _numbers_with_gaps(column: pd.Series) -> pd.Series:
+    """Read a column of texts as numbers, or as true and false, where all but words for gaps are such."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return column
+    present = column.dropna().astype(str).str.strip()
+    rest = present[~present.isin(MISSING)]
+    if rest.empty or len(rest) == len(present):
+        return column
+    if rest.isin(("True", "False", "TRUE", "FALSE", "true", "false")).all():
+        flags = rest.str.lower().eq("true").astype(object)
+        return flags.reindex(column.index)
+    numbers = pd.to_numeric(rest, errors="coerce")
+    return column if numbers.isna().any() else numbers.reindex(column.index)
 
 
 def _decode(path: Path, content: bytes) -> str:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.datasets.columns import find_column, first_text, kind_of, to_numbers, where
 from fedrelax.datasets.files import UNNAMED
 from fedrelax.datasets.targets import Task, prepare_target
 from fedrelax.errors import FedRelaxError, listing
+from fedrelax.schema import Schema, schema_of
+from fedrelax.schema.coding import texts_of
+from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -26,13 +28,13 @@ class Table:
     """The rows of all nodes, ready to be learned from."""
 
     X: FloatArray
-    """Features, (rows, d)."""
+    """One number per row and column of the schema, (rows, columns); NaN where a value is missing."""
     y: AnyArray
     """Targets, (rows,): floats for regression, class labels for classification."""
     nodes: AnyArray
     """The node of each row as a plain Python value, (rows,)."""
-    feature_names: tuple[str, ...]
-    """The columns of ``X``."""
+    schema: Schema
+    """What the columns of ``X`` mean."""
     task: Task
     """``"regression"`` or ``"classification"``."""
     classes: AnyArray | None
@@ -41,6 +43,11 @@ class Table:
     """What was decided or left out on the way, one sentence each."""
     row_index: IntArray
     """The position of each row in the frame that was given, for ``frame.iloc``."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The columns of ``X``."""
+        return tuple(self.schema.column_names)
 
 
 def prepare_table(
@@ -51,11 +58,13 @@ def prepare_table(
     task: Literal["auto"] | Task = "auto",
     drop_missing: bool = False,
     exclude: Sequence[Hashable] = (),
+    schema: Schema | None = None,
 ) -> Table:
     """Take the node, the target and the features of every row from a table.
 
-    Without ``features``, all columns of numbers or true/false are used except the node, the target
-    and those in ``exclude``; what is left out is said in ``notes``. With ``task="auto"``, text and
+    Without ``features``, all columns are used except the node, the target and those in ``exclude``; what
+    is left out, and why, is said in ``notes``. Gaps in features stay, unless ``drop_missing``. A
+    ``schema`` says which columns there are and what they mean. With ``task="auto"``, text and
     true/false are classes, decimal numbers are not, and whole numbers are classes where they look
     like codes: at most 20 different ones, none of them rare, none negative (two values may be).
 
@@ -79,12 +88,17 @@ def prepare_table(
         raise FedRelaxError(
             f"column {node!r} is given both as node and as target; name two different columns"
         )
-    if features is None:
+    if schema is not None:
+        chosen = [find_column(frame, name) for name in schema.column_names]
+    elif features is None:
         chosen = _automatic(frame, {node, target, *(find_column(frame, e) for e in exclude)}, notes)
     else:
         chosen = _explicit(frame, node, target, features)
 
-    kept = _complete(frame, [node, target, *chosen], drop_missing, notes)
+    needed = [node, target]
+    if drop_missing:
+        needed += [column for column in chosen if kind_of(frame[column]) != "nothing"]
+    kept = _complete(frame, needed, drop_missing, notes)
     nodes = _node_labels(frame[node].iloc[kept], notes)
     if len(set(nodes)) < 2:
         raise FedRelaxError(
@@ -93,11 +107,17 @@ def prepare_table(
         )
     gaps = len(kept) < len(frame)
     y, found, classes = prepare_target(frame[target].iloc[kept], frame, task, gaps, notes)
+    rows = frame if len(kept) == len(frame) else frame.iloc[kept]
+    if schema is None:
+        if features is None:
+            chosen = _other_names(rows, chosen, nodes, notes)
+        schema, said = schema_of(rows, chosen, named=features is not None)
+        notes += said
     return Table(
-        X=np.column_stack([to_numbers(frame[c].iloc[kept]) for c in chosen]),
+        X=schema.code(rows),
         y=y,
         nodes=nodes,
-        feature_names=tuple(str(c) for c in chosen),
+        schema=schema,
         task=found,
         classes=classes,
         notes=tuple(notes),
@@ -106,42 +126,27 @@ def prepare_table(
 
 
 def _automatic(frame: pd.DataFrame, taken: set[Hashable], notes: list[str]) -> list[Hashable]:
-    """All columns of numbers that are not taken; the others are noted."""
+    """All columns that are not taken, but row numbers that were saved with a table."""
     chosen: list[Hashable] = []
     for column in frame.columns:
         if column in taken:
             continue
-        kind = kind_of(frame[column])
-        if kind == "numbers" and str(column).startswith(UNNAMED):
+        if str(column).startswith(UNNAMED):
             notes.append(f"Column {column!r} is left out: it has no name, as a saved row number.")
-        elif kind == "numbers":
-            chosen.append(column)
-        elif kind == "text":
-            place, value, count = first_text(frame[column])
-            notes.append(
-                f"Column {column!r} is left out: it holds text in {count} of {len(frame)} rows, "
-                f"such as {value!r} on {where(frame.index, place)}."
-            )
         else:
-            notes.append(f"Column {column!r} is left out: it holds {kind}.")
-    if not chosen:
-        raise FedRelaxError(
-            "no column of numbers is left to learn from; add at least one feature column "
-            "that holds numbers" + (f" ({' '.join(notes)})" if notes else "")
-        )
+            chosen.append(column)
     return chosen
 
 
 def _explicit(
     frame: pd.DataFrame, node: Hashable, target: Hashable, features: Sequence[Hashable]
 ) -> list[Hashable]:
-    """The named columns, each checked to hold numbers."""
+    """The named columns, each once, and neither node nor target."""
     names = [features] if isinstance(features, str) else features
     chosen = [find_column(frame, name) for name in names]
     if not chosen:
         raise FedRelaxError("features is empty; name at least one column, or leave features out")
     for column in chosen:
-        kind = kind_of(frame[column])
         if column in (node, target):
             role = "node" if column == node else "target"
             raise FedRelaxError(
@@ -149,17 +154,31 @@ def _explicit(
             )
         if chosen.count(column) > 1:
             raise FedRelaxError(f"feature {column!r} is named twice; name it once")
-        if kind == "nothing":
-            raise FedRelaxError(f"feature column {column!r} is empty; fill it in or leave it out")
-        if kind != "numbers":
-            place, value, _ = first_text(frame[column])
-            remedy = "as hours since a start" if kind == "dates" else "as 0/1 columns"
-            raise FedRelaxError(
-                f"feature column {column!r} holds {kind} such as {str(value)!r} on "
-                f"{where(frame.index, place)}; encode it as numbers (for instance {remedy}), "
-                f"or leave it out"
-            )
     return chosen
+
+
+def _other_names(
+    frame: pd.DataFrame, columns: list[Hashable], nodes: AnyArray, notes: list[str]
+) -> list[Hashable]:
+    """Leave out texts that only name the node once more: one for each node, another for each."""
+    labels = pd_series(nodes)
+    kept = []
+    for column in columns:
+        if kind_of(frame[column]) == "text":
+            texts = pd_series(texts_of(frame[column]))
+            per_node = texts.groupby(labels).nunique()
+            if len(per_node) > 2 and (per_node <= 1).all() and texts.nunique() == len(per_node):
+                notes.append(f"Column {column!r} is left out: it only names the node once more.")
+                continue
+        kept.append(column)
+    return kept
+
+
+def pd_series(values: AnyArray) -> pd.Series:
+    """Return values as a column, as they are."""
+    import pandas as pd
+
+    return pd.Series(list(values), dtype=object)
 
 
 def _complete(

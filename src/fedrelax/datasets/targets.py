@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedrelax.datasets.columns import first_text, is_whole, kind_of, to_numbers, where
 from fedrelax.errors import FedRelaxError
+from fedrelax.schema.kinds import first_text, is_whole, kind_of, to_numbers, where
 from fedrelax.typing import AnyArray
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrelax.datasets.columns import find_column, where
 from fedrelax.datasets.files import read_table
 from fedrelax.errors import FedRelaxError
+from fedrelax.schema.kinds import find_column, where
 from fedrelax.typing import AnyArray, FloatArray
 
 if TYPE_CHECKING:

@@ -57,6 +57,7 @@ def evaluate(
     task, rows = result.task, group_rows(nodes, len(X))
     found = get_measure(measure, task.kind)
     held = group_rows(nodes_test, len(X_test))
+    X, X_test = fitted.common_rows(X, nodes), fitted.common_rows(X_test, nodes_test)
     strange = [label for label in held if label not in rows]
     if strange:
         raise FedRelaxError(

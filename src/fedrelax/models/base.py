@@ -72,11 +72,25 @@ def stack(terms: Sequence[Rows]) -> Rows:
     if len(terms) == 1 and keep[0].all():
         return terms[0]
     return Rows(
-        np.concatenate([term.X[k] for term, k in zip(terms, keep, strict=True)]),
+        joined([term.X[k] for term, k in zip(terms, keep, strict=True)]),
         np.concatenate([term.target[k] for term, k in zip(terms, keep, strict=True)]),
         np.concatenate([term.weight[k] for term, k in zip(terms, keep, strict=True)]),
         terms[0].loss,
     )
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return rows one below the other: arrays, or DataFrames for models that take these."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import pandas as pd
+
+    return pd.concat(parts, ignore_index=True)
+
+
+def some(X: Any, rows: AnyArray) -> Any:
+    """Return rows by their numbers, of an array or of a DataFrame."""
+    return X[rows] if isinstance(X, np.ndarray) else X.iloc[rows]
 
 
 class LocalModel(ABC):

@@ -17,6 +17,7 @@ from fedrelax.models.keras import KerasNode, is_keras
 from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
 from fedrelax.models.scikit import ScikitModel
 from fedrelax.models.trees import TreeNode, is_tree
+from fedrelax.models.viewed import Viewed, is_seen
 
 Matches = Callable[[Any], bool]
 Builds = Callable[[Any, Task], LocalModel]
@@ -65,7 +66,12 @@ def _net(estimator: Any, task: Task) -> LocalModel:
     return TorchNode(estimator if given else TorchModel(estimator), task)
 
 
+def _seen(estimator: Any, task: Task) -> LocalModel:
+    return Viewed(adapt(estimator.estimator, task), estimator.view)
+
+
 OURS: tuple[tuple[Matches, Builds], ...] = (
+    (is_seen, _seen),
     (_is_our_linear, LinearNode),
     (_is_gaussian_process, GaussianProcessModel),
     (is_keras, KerasNode),

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.models.base import LocalModel, Rows, Task, some, stack
 from fedrelax.models.criteria import criterion_of, last_step
 from fedrelax.models.many_classes import fit_soft, is_served
 from fedrelax.models.weights import resample, weight_argument
@@ -106,7 +106,7 @@ class ScikitModel(LocalModel):
                 )
                 return fitted
             row, label = np.nonzero(share)
-            X, y, weight = rows.X[row], self.task.classes[label], share[row, label]
+            X, y, weight = some(rows.X, row), self.task.classes[label], share[row, label]
         fitted = copy.copy(self)
         incremental = continued and learns_on(self._template)
         if self.task.classes is not None and not incremental and len(np.unique(y)) == 1:
@@ -146,7 +146,7 @@ class ScikitModel(LocalModel):
         if self._weight_argument is not None:
             return estimator.fit(X, y, **{self._weight_argument: weight})
         rows = resample(weight, len(weight), np.random.default_rng(seed))
-        return estimator.fit(X[rows], y[rows])
+        return estimator.fit(some(X, rows), y[rows])
 
     def _restart(self, y: AnyArray) -> Any | None:
         """Return a copy of the fitted estimator that starts where it ended, or None if it can't."""
@@ -173,7 +173,7 @@ class ScikitModel(LocalModel):
             given["sample_weight"] = weight
         elif not (weight == 1.0).all():
             rows = resample(weight, len(weight), np.random.default_rng(seed))
-            X, y = X[rows], y[rows]
+            X, y = some(X, rows), y[rows]
         return estimator.partial_fit(X, y, **given)
 
     def predict(self, X: AnyArray) -> FloatArray:

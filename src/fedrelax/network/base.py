@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +11,11 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.models import Task
+from fedrelax.network.columns import coded_rows, named_rows, seen_by
 from fedrelax.network.rows import StackedRows, numbers_of, public_rows_of, width_of
 from fedrelax.public import PublicRows
+from fedrelax.schema import Preparation
+from fedrelax.schema.frames import is_frame
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label
 from fedrelax.views import view
@@ -35,7 +38,9 @@ class Node:
 class Network:
     """Nodes over a graph, for people who bring nodes one by one.
 
-    ``public`` is the common set of public rows; without it every node brings its own.
+    ``public`` is the common set of public rows; without it every node brings its own. If it is a
+    DataFrame, or ``columns`` names its columns, nodes may bring DataFrames, and each may lack some of
+    the columns: its model then learns and answers from those that it has.
 
     >>> from sklearn.linear_model import Ridge
     >>> from sklearn.tree import DecisionTreeRegressor
@@ -48,7 +53,11 @@ class Network:
     """
 
     def __init__(
-        self, graph: Graph, task: str = "regression", public: AnyArray | None = None
+        self,
+        graph: Graph,
+        task: str = "regression",
+        public: Any | None = None,
+        columns: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(graph, Graph):
             raise FedRelaxError(f"graph={graph!r} must be a fedrelax.Graph; see Graph.from_edges")
@@ -56,7 +65,13 @@ class Network:
             raise FedRelaxError(f"task={task!r} must be one of {', '.join(TASKS)}")
         self.kind = task
         self._given_graph = graph
-        self._common = None if public is None else public_rows_of(public, "the common set")
+        self.preparation: Preparation | None = None
+        """What the columns of rows mean, where they have names."""
+        if columns is not None or is_frame(public):
+            self.preparation, public = named_rows(public, columns)
+        self._common = None
+        if public is not None:
+            self._common = public_rows_of(public, "the common set", self.has_gaps)
         self._nodes: dict[Label, Node] = {}
         self._graph: Graph | None = None
         self.memory: dict[Hashable, Any] | None = None
@@ -72,8 +87,12 @@ class Network:
         *,
         public: Any | None = None,
         validation: tuple[Any, Any] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Network:
-        """Add a node and return the network, so that calls can be chained."""
+        """Add a node and return the network, so that calls can be chained.
+
+        ``columns`` names the columns of X, if the network has named columns; a DataFrame has names.
+        """
         if label in self._nodes:
             raise FedRelaxError(f"node {label!r} was added before; every node is added once")
         if label not in self._given_graph:
@@ -85,6 +104,19 @@ class Network:
             raise FedRelaxError(
                 f"node {label!r}: the network has a common public set; leave out public="
             )
+        if self.preparation is not None:
+            X, has = coded_rows(self.preparation, X, columns, f"node {label!r}")
+            model = seen_by(self.preparation, model, has)
+            if validation is not None:
+                held, _ = coded_rows(
+                    self.preparation, validation[0], columns, f"node {label!r}: validation"
+                )
+                validation = held, validation[1]
+        elif columns is not None or is_frame(X):
+            raise FedRelaxError(
+                f"node {label!r} has named columns, and the network has none; give the common public "
+                "rows as a DataFrame: Network(graph, public=frame)"
+            )
         X, y = self._own_rows(label, X, y, "")
         if validation is not None:
             validation = self._own_rows(label, *validation, "validation ")
@@ -92,9 +124,14 @@ class Network:
         self._nodes[label] = Node(label, X, y, model, shared, validation)
         return self
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether rows may have gaps, as every model has a view of its own on them."""
+        return self.preparation is not None and not self.preparation.encoded
+
     def _own_rows(self, label: Label, X: Any, y: Any, which: str) -> tuple[AnyArray, AnyArray]:
         """Return checked arrays of one node's rows."""
-        rows = numbers_of(X, f"node {label!r}: {which}X")
+        rows = numbers_of(X, f"node {label!r}: {which}X", self.has_gaps)
         if rows.ndim < 2:
             raise FedRelaxError(
                 f"node {label!r}: {which}X has shape {rows.shape}; rows x features is needed"
@@ -129,16 +166,18 @@ class Network:
         *,
         public: AnyArray | Mapping[Label, AnyArray],
         held: RowGroups | None = None,
+        preparation: Preparation | None = None,
     ) -> Network:
         """Make a network of one table: node i has the rows numbered ``rows[i]`` of X and y.
 
         ``models`` is one for all nodes, or a dict node -> model; ``public`` one array, or a dict node
         -> array; ``held`` are the numbers of validation rows. The rows are kept as one array, which
         makes a million nodes a matter of seconds; nothing can be added to such a network.
+        ``preparation`` tells what the columns mean, if they are more than numbers.
         """
         from fedrelax.network.stacked import StackedNetwork
 
-        return StackedNetwork(graph, task, X, y, rows, models, public, held)
+        return StackedNetwork(graph, task, X, y, rows, models, public, held, preparation)
 
     @property
     def nodes(self) -> Mapping[Label, Node]:
@@ -202,7 +241,7 @@ class Network:
     def public(self) -> PublicRows:
         """The public rows of every node."""
         if self._common is not None:
-            return PublicRows(common=self._common)
+            return self.public_rows(common=self._common)
         sets = {label: node.public for label, node in self._nodes.items()}
         without = [label for label, rows in sets.items() if rows is None]
         if without:
@@ -210,7 +249,15 @@ class Network:
                 f"no public rows at node {listing(without)}; pass public= to add(), or one common "
                 "set to Network()"
             )
-        return PublicRows(per_node={k: rows for k, rows in sets.items() if rows is not None})
+        return self.public_rows(per_node={k: rows for k, rows in sets.items() if rows is not None})
+
+    def public_rows(self, **sets: Any) -> PublicRows:
+        """Return public rows that know what their columns mean."""
+        ready = self.preparation
+        if ready is None or ready.is_plain:
+            return PublicRows(**sets)
+        numbers = None if ready.encoded else ready.schema.encode
+        return PublicRows(**sets, pieces=ready.pieces, numbers=numbers)
 
     @property
     def task(self) -> Task:

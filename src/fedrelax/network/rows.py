@@ -41,13 +41,13 @@ def width_of(X: AnyArray) -> str:
     return str(X.shape[1]) if X.ndim == 2 else f"shape {X.shape[1:]}"
 
 
-def numbers_of(values: Any, what: str) -> AnyArray:
-    """Return a float array without NaN or infinity."""
+def numbers_of(values: Any, what: str, gaps: bool = False) -> AnyArray:
+    """Return a float array without NaN or infinity; with ``gaps``, NaN may be."""
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
         raise FedRelaxError(f"{what} holds something that is not a number ({error})") from error
-    bad = np.argwhere(~np.isfinite(array))
+    bad = np.argwhere(np.isinf(array) if gaps else ~np.isfinite(array))
     if len(bad):
         row = int(bad[0][0]) if array.ndim else 0
         raise FedRelaxError(
@@ -57,9 +57,9 @@ def numbers_of(values: Any, what: str) -> AnyArray:
     return array
 
 
-def public_rows_of(values: Any, what: str) -> AnyArray:
+def public_rows_of(values: Any, what: str, gaps: bool = False) -> AnyArray:
     """Return public rows as numbers, at least one."""
-    rows = numbers_of(values, f"public rows of {what}")
+    rows = numbers_of(values, f"public rows of {what}", gaps)
     if rows.ndim < 2 or len(rows) == 0:
         raise FedRelaxError(
             f"the public rows of {what} have shape {rows.shape}; at least one row is needed "

@@ -14,6 +14,7 @@ from fedrelax.models import Task
 from fedrelax.network.base import Network, Node
 from fedrelax.network.rows import StackedRows, public_rows_of, width_of
 from fedrelax.public import PublicRows
+from fedrelax.schema import Preparation
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label
 
@@ -31,17 +32,21 @@ class StackedNetwork(Network):
         models: Any,
         public: AnyArray | Mapping[Label, AnyArray],
         held: RowGroups | None,
+        preparation: Preparation | None = None,
     ) -> None:
-        super().__init__(graph, task, None if isinstance(public, Mapping) else public)
+        super().__init__(graph, task)
+        self.preparation = preparation
+        if not isinstance(public, Mapping):
+            self._common = public_rows_of(public, "the common set", self.has_gaps)
         self._rows, self._held_rows = rows, held
         self._models = _one_if_same(models, rows.labels)
-        self._own = _taken(X, y, rows, task, "")
+        self._own = _taken(X, y, rows, task, "", self.has_gaps)
         self._held = None
         if held is not None and len(held.order):
-            self._held = _taken(X, y, held, task, "validation ")
+            self._held = _taken(X, y, held, task, "validation ", self.has_gaps)
         self._public: PublicRows | None = None
         if isinstance(public, Mapping):
-            self._public = _apart(public, rows.labels)
+            self._public = self.public_rows(per_node=_apart(public, rows.labels, self.has_gaps))
         self._task: Task | None = None
         if rows.labels != graph.labels:
             strangers = [label for label in rows.labels if label not in graph]
@@ -161,10 +166,13 @@ class Nodes(Mapping[Label, Node]):
         return len(self._network)
 
 
-def _taken(X: AnyArray, y: AnyArray, rows: RowGroups, task: str, which: str) -> StackedRows:
+def _taken(
+    X: AnyArray, y: AnyArray, rows: RowGroups, task: str, which: str, gaps: bool
+) -> StackedRows:
     """Return the nodes' rows as one array, checked."""
     stacked = StackedRows(rows.take(X), rows.take(y), rows.offsets)
-    numeric = [("X", stacked.X)] + ([("y", stacked.y)] if task == "regression" else [])
+    numeric = [] if gaps else [("X", stacked.X)]
+    numeric += [("y", stacked.y)] if task == "regression" else []
     for name, values in numeric:
         sound = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         if not sound.all():
@@ -183,12 +191,13 @@ def _taken(X: AnyArray, y: AnyArray, rows: RowGroups, task: str, which: str) -> 
     return stacked
 
 
-def _apart(public: Mapping[Label, AnyArray], labels: tuple[Label, ...]) -> PublicRows:
+def _apart(
+    public: Mapping[Label, AnyArray], labels: tuple[Label, ...], gaps: bool
+) -> dict[Label, AnyArray]:
     missing = [label for label in labels if label not in public]
     if missing:
         raise FedRelaxError(f"public has no rows for node {listing(missing)}")
-    sets = {label: public_rows_of(public[label], f"node {label!r}") for label in labels}
-    return PublicRows(per_node=sets)
+    return {label: public_rows_of(public[label], f"node {label!r}", gaps) for label in labels}
 
 
 def _one_if_same(models: Any, labels: tuple[Label, ...]) -> Any:

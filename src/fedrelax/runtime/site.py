@@ -211,7 +211,8 @@ class Site:
         """Return the rows that a round draws: known beforehand, so the model is asked once for all."""
         if self._echo is None or self._echo[0] != round:
             rng = np.random.default_rng([self.seed, round])
-            drawn = draw_like(echo.draw, self.public.of(self.label), echo.rows, rng)
+            public = self.public
+            drawn = draw_like(echo.draw, public.of(self.label), echo.rows, rng, public.pieces)
             self._echo = round, drawn
         return self._echo[1]
 

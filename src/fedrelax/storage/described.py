@@ -83,6 +83,7 @@ LINE: dict[str, Callable[[Any], bool]] = {
     "file": lambda v: isinstance(v, str),
     "format": lambda v: isinstance(v, str),
     "type": lambda v: isinstance(v, str),
+    "rows": lambda v: v in ("encoded", "coded", "frame"),
     "answers": lambda v: isinstance(v, bool),
 }
 """What a line of ``models.json`` says beside size and checksum."""

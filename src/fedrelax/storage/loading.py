@@ -15,8 +15,11 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, Task, adapt
 from fedrelax.models.archive import allowed
+from fedrelax.models.viewed import Viewed
 from fedrelax.runtime import History, Record
 from fedrelax.runtime.history import TOTALS
+from fedrelax.schema import Preparation
+from fedrelax.schema.view import View
 from fedrelax.solvers import Result
 from fedrelax.storage.checking import check_seal, damage, read_inside, reading
 from fedrelax.storage.child import try_files
@@ -24,7 +27,7 @@ from fedrelax.storage.described import check_about, check_lines, read_frame, rea
 from fedrelax.storage.formats import Packed, format_named, types_to_trust, unpack
 from fedrelax.storage.labels import by_text
 from fedrelax.storage.places import MARK, is_result
-from fedrelax.storage.saving import FORMAT, Fitted
+from fedrelax.storage.saving import FORMAT, SCHEMA, Fitted
 from fedrelax.storage.trial import answers_one_row
 from fedrelax.storage.trust import refusal
 from fedrelax.typing import Label
@@ -46,8 +49,20 @@ class SavedResult:
     history_nodes: Any
     graph: Graph
     task: Task
+    preparation: Preparation | None = None
+    """What the columns of the table mean, if rows came as one."""
     choice: Any = None
     """The validation loss of every candidate and round, if alpha or wiring was chosen."""
+
+    def width_of(self, line: dict[str, Any]) -> int:
+        """Return the number of columns that a model sees; that of a table is its own business."""
+        ready = self.preparation
+        if ready is None:
+            return len(self.about["feature_names"])
+        if ready.encoded:
+            return ready.width
+        view = View(ready.schema, tuple(ready.has(line["node"])), line["rows"])
+        return len(view.names)
 
 
 def read_result(directory: str | Path) -> SavedResult:
@@ -85,6 +100,7 @@ def read_result(directory: str | Path) -> SavedResult:
         history_nodes=files.frame("history_nodes.csv", labels),
         graph=_graph(files, about, edges, labels),
         task=_task(about),
+        preparation=_preparation(files, about),
         choice=files.frame("alphas.csv", labels) if "alphas.csv" in files.said else None,
     )
 
@@ -141,6 +157,7 @@ def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
         n_features=len(about["feature_names"]),
         feature_names=about["feature_names"] if by_name else None,
         node_column=about["node_column"] if by_name else None,
+        preparation=saved.preparation,
     )
 
 
@@ -156,7 +173,9 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
         hint = f" ({mistyped[0]!r}, which is trusted, is another name)" if mistyped else ""
         raise FedRelaxError(refusal(refused, types) + hint)
     boosted = {label: file.data for label, file in files.items() if file.format.is_boosted}
-    try_files(boosted, len(saved.about["feature_names"]))
+    for width in {saved.width_of(line) for line in saved.models}:
+        alike = [line["node"] for line in saved.models if saved.width_of(line) == width]
+        try_files({label: boosted[label] for label in alike if label in boosted}, width)
     models = {}
     for line in saved.models:
         with reading(line["file"]):
@@ -168,11 +187,14 @@ def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: l
     """Return a node's model; one that answered a row of zeros when it was saved still does."""
     label = line["node"]
     model = adapt(unpack(label, file, trust), saved.task)
-    if line["answers"] and not answers_one_row(model, len(saved.about["feature_names"])):
+    ready = saved.preparation
+    if ready is not None and not ready.encoded:
+        model = Viewed(model, View(ready.schema, tuple(ready.has(label)), line["rows"]))
+    width = len(saved.about["feature_names"]) if ready is None else ready.width
+    if line["answers"] and not answers_one_row(model, width):
         raise FedRelaxError(
             f"node {label!r}: its model does not predict {saved.task.n_outputs} finite "
-            f"number{'s' * (saved.task.n_outputs != 1)} from {len(saved.about['feature_names'])} "
-            "features"
+            f"number{'s' * (saved.task.n_outputs != 1)} from {width} features"
         )
     return model
 
@@ -189,6 +211,21 @@ def _packed(saved: SavedResult, line: dict[str, Any]) -> Packed:
     """Return a model's file as it was written."""
     data = read_inside(saved.directory, line["file"], line, "models.json")
     return Packed(format_named(line["format"]), data)
+
+
+def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
+    """Return what the columns mean; their names are the features', and lacking nodes are known."""
+    if SCHEMA not in files.said:
+        return None
+    said = read_json(files.read(SCHEMA), SCHEMA, dict)
+    with reading(SCHEMA):
+        ready = Preparation.from_dict(said)
+        if ready.schema.column_names != about["feature_names"]:
+            raise FedRelaxError("its columns are not the features of result.json")
+        strange = [label for label in ready.lacks if label not in about["graph_nodes"]]
+        if strange:
+            raise FedRelaxError(f"it names the node {strange[0]!r}, which is not in the graph")
+        return ready
 
 
 def _task(about: dict[str, Any]) -> Task:

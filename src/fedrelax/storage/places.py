@@ -22,7 +22,15 @@ MARKS = {"result": (MARK, "models.json"), "comparison": ("comparison.json", "com
 
 OWN = {
     "result": {
-        *(MARK, "models.json", "metrics.json", "config.toml", "result.png", "report.html"),
+        *(
+            MARK,
+            "schema.json",
+            "models.json",
+            "metrics.json",
+            "config.toml",
+            "result.png",
+            "report.html",
+        ),
         *("nodes.csv", "edges.csv", "positions.csv", "history.csv", "history_nodes.csv"),
         *("alphas.csv", "example.csv"),
     },

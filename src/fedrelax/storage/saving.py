@@ -3,6 +3,7 @@
 ==================  =================================================================
 result.json         task, classes, features, the graph's nodes, alpha, rounds, versions, and the size
                     and SHA-256 checksum of all files below but the models and reports
+schema.json         what the columns of the table mean, if rows came as one
 models.json         the node, the file, its format, kind, size and checksum of every model
 models/             one file per node, in a format of ``storage.formats``
 metrics.json        the errors on the test rows and the verdict
@@ -33,6 +34,7 @@ from fedrelax.evaluation import Evaluation
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel
 from fedrelax.models.criteria import last_step
+from fedrelax.models.viewed import form_in
 from fedrelax.solvers import Result
 from fedrelax.storage.checking import fingerprint, sealed
 from fedrelax.storage.formats import Packed, pack, types_to_trust
@@ -43,8 +45,10 @@ from fedrelax.storage.trial import answers_one_row
 from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
 
-FORMAT = 2
+FORMAT = 3
 """The version of this layout; a reader refuses what it does not know."""
+
+SCHEMA = "schema.json"
 
 FRAMEWORKS = ("torch", "keras", "xgboost", "lightgbm", "catboost", "river")
 """Packages whose versions are noted if they are in use."""
@@ -78,7 +82,11 @@ def save_result(
     check_labels(graph.labels)
     models = {label: (m, pack(label, m)) for label, m in result.models.items()}
     with whole_directory(directory, overwrite) as draft:
-        _write_models(draft, models, result.local_models, fitted.n_features_in_)
+        ready = fitted.preparation_
+        width = fitted.n_features_in_ if ready is None else ready.width
+        _write_models(draft, models, result.local_models, width)
+        if ready is not None:
+            write_json(draft / SCHEMA, ready.to_dict())
         about = {
             **_about(fitted, graph, feature_names),
             "node_column": node_column if node_column is not None else fitted.node_column_,
@@ -218,6 +226,7 @@ def _write_models(
                 "file": file,
                 "format": packed.format.name,
                 "type": f"{kind.__module__}.{kind.__qualname__}",
+                "rows": form_in(local[label]),
                 "answers": answers_one_row(local[label], features),
                 **fingerprint(packed.data),
             }

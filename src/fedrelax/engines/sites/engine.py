@@ -186,17 +186,20 @@ class SiteEngine(Engine):
         Neighbours answer for public rows only, so a smoother carries their answers over.
         """
         public = self.sites[0].public
-        one = Smoother(public.common) if public.common is not None else None
-        smoothers = [one or Smoother(public.of(label)) for label in self.labels]
+        one = None
+        if public.common is not None:
+            one = Smoother(public.as_numbers(public.common))
+        smoothers = [one or Smoother(public.as_numbers(public.of(i))) for i in self.labels]
         told = [
             smoother.coefficients(site.shared[site.label])
             for smoother, site in zip(smoothers, self.sites, strict=True)
         ]
         found = []
         for i, site in enumerate(self.sites):
-            weights = None if one is None else one.weights(site.node.X)
+            X = public.as_numbers(site.node.X)
+            weights = None if one is None else one.weights(X)
             for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
-                K = smoothers[j].weights(site.node.X) if weights is None else weights
+                K = smoothers[j].weights(X) if weights is None else weights
                 guess = site.task.plausible(K @ told[j])
                 found.append(site.coupling.loss.mean(site.target, guess))
         return np.array(found)

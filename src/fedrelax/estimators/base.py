@@ -1,23 +1,28 @@
-"""The estimators: FedRelax in scikit-learn's grammar."""
+"""What regressor and classifier share: fit, predict, and what was learned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.estimators.arguments import one_of, split_off_nodes
+from fedrelax.estimators.rows import TableRows
 from fedrelax.graph import Graph
 from fedrelax.models.registry import is_net
+from fedrelax.models.viewed import Viewed
 from fedrelax.network import Network
-from fedrelax.public import draw_public
+from fedrelax.public import draw_public, filled
 from fedrelax.runtime import Callback
+from fedrelax.schema import Preparation, Schema
+from fedrelax.schema.frames import is_frame
+from fedrelax.schema.transformer import TableModels
 from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Plan, Search, Whole, fold_rows
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
 from fedrelax.solvers import FedRelax, Result
@@ -43,7 +48,7 @@ OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
 
-class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
+class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
     """What regressor and classifier share; see ``FedRelaxRegressor`` for the parameters."""
 
     _kind: str
@@ -62,6 +67,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         validation_share: float = 0.0,
         alone: Sequence[Label] = (),
         solver: FedRelax | None = None,
+        schema: Schema | str | Path | None = None,
         quick: bool = False,
         callbacks: Sequence[Callback] = (),
         n_jobs: int | None = None,
@@ -79,6 +85,7 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         self.validation_share = validation_share
         self.alone = alone
         self.solver = solver
+        self.schema = schema
         self.quick = quick
         self.callbacks = callbacks
         self.n_jobs = n_jobs
@@ -148,21 +155,6 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         """What was found where settings and models were found together, else None."""
         whole: Whole | None = self.plan_.whole
         return whole
-
-    def _checked(self, X: Any, y: Any, nodes: Any) -> tuple[FloatArray, AnyArray, RowGroups]:
-        """Return checked rows, targets and the row numbers of every node."""
-        X, nodes, self.node_column_ = split_off_nodes(X, nodes)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=float,
-            multi_output=True,
-            y_numeric=self._kind == "regression",
-            allow_nd=True,
-        )
-        y = self._check_target(y)
-        return X, y, group_rows(self._one_node(len(X)) if nodes is None else nodes, len(X))
 
     @property
     def wirings(self) -> Wirings:
@@ -234,24 +226,41 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
     ) -> Network:
         """Return the network to train: row numbers by node, held-out ones beside."""
         graph, groups = self._graph_for(list(rows)), RowGroups.of(rows)
-        public: Any = self.public
-        if isinstance(public, str):
-            rng = np.random.default_rng([seed, PUBLIC_STREAM])
-            public = draw_public(public, [groups.take(X)], self.public_rows, rng)
-        elif isinstance(public, Mapping):
-            missing = [label for label in rows if label not in public]
-            if missing:
-                raise FedRelaxError(f"public has no rows for node {listing(missing)}")
         return Network.from_rows(
             graph,
             self._kind,
             X,
             y,
             groups,
-            self.models_for(list(rows)),
-            public=public,
+            self._views(self.models_for(list(rows))),
+            public=self._public_for(groups.take(X), list(rows), seed),
             held=RowGroups.of(held, groups.labels),
+            preparation=self.preparation_,
         )
+
+    def _public_for(self, X: FloatArray, labels: list[Label], seed: int) -> Any:
+        """Return the public rows: drawn from nodes' rows, or as they were given."""
+        public, ready = self.public, self.preparation_
+        if isinstance(public, str):
+            rng = np.random.default_rng([seed, PUBLIC_STREAM])
+            pieces = None if ready is None else ready.pieces
+            drawn = draw_public(public, [X], self.public_rows, rng, pieces)
+            if ready is not None and ready.lacks and not ready.encoded:
+                lacking = sorted({k for columns in ready.lacks.values() for k in columns})
+                drawn = filled(drawn, X, lacking, rng)
+            return drawn
+        if isinstance(public, Mapping):
+            missing = [label for label in labels if label not in public]
+            if missing:
+                raise FedRelaxError(f"public has no rows for node {listing(missing)}")
+            return {label: self._public_rows_of(public[label]) for label in labels}
+        return self._public_rows_of(public)
+
+    def _public_rows_of(self, given: Any) -> Any:
+        """Return public rows that were given as nodes share rows."""
+        if self.preparation_ is None:
+            return given
+        return self.preparation_.rows(self._coded_later(given, ()), {})
 
     def models_for(self, labels: list[Label]) -> dict[Label, Any]:
         """Return the unfitted model of every node."""
@@ -272,9 +281,6 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
 
     def _default_model(self) -> Any:
         raise NotImplementedError
-
-    def _check_target(self, y: AnyArray) -> AnyArray:
-        return y
 
     def _one_node(self, rows: int) -> list[Label]:
         """Return one and the same node for all rows."""
@@ -318,8 +324,25 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         self.alpha_, self.wiring_ = float(chosen.alpha), chosen.wiring or "fixed"
         self.level_ = float(chosen.level)
         self.history_, self.n_rounds_ = result.history, result.n_rounds
-        self.models_ = result.models
         return self
+
+    @property
+    def models_(self) -> Mapping[Label, Any]:
+        """The fitted models; of a table that is not plain numbers, each takes a DataFrame of its rows."""
+        check_is_fitted(self, "result_")
+        models, ready = self.result_.models, self.preparation_
+        if ready is None or ready.is_plain:
+            return models
+        local = self.result_.local_models
+        forms = {
+            label: model.view.form for label, model in local.items() if isinstance(model, Viewed)
+        }
+        return TableModels(models, ready, forms)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
 
     @classmethod
     def from_result(
@@ -332,13 +355,14 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         n_features: int,
         feature_names: Sequence[str] | None = None,
         node_column: str | None = None,
+        preparation: Preparation | None = None,
     ) -> Self:
         """Return an estimator that predicts by a result, as if it had been fitted here."""
         made = cls(graph=graph, alpha=alpha, wiring=wiring or "fixed", rounds=result.n_rounds)
         made.n_features_in_ = n_features
         if feature_names is not None:
             made.feature_names_in_ = np.asarray(feature_names, dtype=object)
-        made.node_column_ = node_column
+        made.node_column_, made.preparation_ = node_column, preparation
         made.plan_ = Plan(FedRelax(alpha=alpha, wiring=wiring))
         return made._adopt(result, graph, None, Candidate(alpha, wiring))
 
@@ -350,7 +374,8 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
         if nodes is None:
             nodes = self.node_column_
         X, nodes, _ = split_off_nodes(X, nodes)
-        X = validate_data(self, X, reset=False, dtype=float, allow_nd=True)
+        if not is_frame(X):
+            X = self._coded_later(X, ())
         if nodes is None:
             if len(self.models_) > 1:
                 raise FedRelaxError(
@@ -358,16 +383,23 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
                     "to: predict(X, nodes=...)"
                 )
             nodes = [next(iter(self.models_))] * len(X)
-        answer = np.empty((len(X), self.result_.task.n_outputs))
-        for label, index in group_rows(nodes, len(X)).items():
-            answer[index] = self._answers_of(label, X[index])
+        groups = group_rows(nodes, len(X))
+        coded = self._coded_later(X, groups) if is_frame(X) else X
+        answer = np.empty((len(coded), self.result_.task.n_outputs))
+        for label, index in groups.items():
+            answer[index] = self._answers_of(label, coded[index])
         return answer
 
-    def _answers_of(self, label: Label, X: FloatArray) -> FloatArray:
+    def _said_by(self, label: Label, coded: FloatArray) -> FloatArray:
+        """Return what a node's model says of coded rows."""
+        ready = self.preparation_
+        X = coded if ready is None else ready.of_node(label, coded)
+        return self.result_.local_models[label].predict(X)
+
+    def _answers_of(self, label: Label, coded: FloatArray) -> FloatArray:
         models = self.result_.local_models
         if label in models:
-            answer: FloatArray = models[label].predict(X)
-            return answer
+            return self._said_by(label, coded)
         if label not in self.whole_graph_:
             hint = did_you_mean(label, self.whole_graph_.labels)
             raise FedRelaxError(
@@ -379,169 +411,5 @@ class _FedRelaxEstimator(Looks, BaseEstimator):  # type: ignore[misc]
             raise FedRelaxError(
                 f"node {label!r} had no rows, and none of its neighbours in the graph has a model"
             )
-        answers = [models[j].predict(X) for j in near]
+        answers = [self._said_by(j, coded) for j in near]
         return np.asarray(np.average(answers, axis=0, weights=list(near.values())))
-
-
-class FedRelaxRegressor(RegressorMixin, _FedRelaxEstimator):  # type: ignore[misc]
-    """One regression model per node, trained together over a graph.
-
-    By default everything is found from the rows: model, penalty, coupling, level, wiring. With an
-    ``alpha`` of your own it is the paper's method, with your models and your graph.
-
-    Parameters
-    ----------
-    estimator : "auto" (default), a scikit-learn regressor or a ``TorchModel`` for every node, a dict
-        node -> model, or a function of the node's label. "auto" with ``alpha="auto"`` finds linear models
-        with or without curves, and forests or boosting at nodes that have the rows to tell: see
-        ``solvers.WholeNetwork`` and ``selection.kinds``. Classes on a graph, and very large networks on
-        one, get a linear model with the penalty found, and exchange predictions. Where that does not serve
-        either (several outputs, public rows of each node's own, rounds or a solver that is given), and
-        with an alpha that is given, "auto" is ``Ridge()``, and so is None.
-    graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
-    alpha : how much neighbours count, from 0 (each alone) upwards; several numbers, or "auto" (default)
-        for the usual ones, are chosen among, together with the rounds, on folds of the training rows.
-    level : the share of that which also holds for the level, from 0 (only the shape is learned from
-        others) to 1, the paper's form. "auto" (default) chooses it with alpha, and is 1 if alpha is given.
-    wiring : "fixed" keeps the graph. "rewire" lets every node keep those neighbours whose predictions
-        agree with its own; "reweight" lets the others count for less; "discover" finds neighbours where
-        no graph is given. Or a ``fedrelax.wiring`` object; several, or "auto", are chosen among. Default:
-        "auto" where alpha is, else "fixed".
-    public : how public rows are drawn ("blend", "gaussian", "marginals", "uniform", "standard",
-        "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one
-        array for all, or a dict node -> array.
-    public_rows : how many are drawn.
-    rounds : the most of them. Default: 20, and 200 for linear least squares, where a round costs next
-        to nothing.
-    folds : parts into which every node's rows are dealt where something is to be chosen; three of them
-        are held out in turn.
-    validation_share : hold out a share of each node's rows; with ``solver=FedRelax(patience=...)`` the
-        models of the round with the least validation loss are kept.
-    alone : nodes that keep the model trained on their own rows; others still learn from them. "auto"
-        adds nodes that have enough rows to tell that they do better so.
-    solver : a ``FedRelax`` with the settings that are rarely changed: losses, objective, order, damping,
-        weighting, distillation, tolerance, patience, engine.
-    quick : try less where something is chosen: no wiring, no level, no curves, no other kinds of models.
-    callbacks : ``fedrelax.runtime.Callback`` objects.
-    n_jobs, random_state : the number of workers never changes a result, the seed does.
-
-    Attributes
-    ----------
-    models_ : dict node -> plain fitted estimator.
-    graph_, history_, n_rounds_ : the graph among nodes with data, the numbers of each round, and
-        the round whose models are kept. ``whole_graph_`` has the nodes without data, too.
-    alpha_, level_, wiring_ : the values that were used; ``choice_`` : how they were chosen, None if
-        given; ``choice_.reason`` says why, ``choice_.better`` what would be better in one place.
-    result_ : all of it, with the discrepancy of each edge, and the edges that were kept.
-    plot : pictures of it, such as ``model.plot.graph()``; see ``fedrelax.report.plots``.
-
-    >>> rng = np.random.default_rng(0)
-    >>> X, city = rng.normal(size=(60, 2)), np.repeat(["Oslo", "Bergen", "Bodø"], 20)
-    >>> y = X @ [1.0, 2.0]
-    >>> graph = Graph.from_edges([("Oslo", "Bergen"), ("Bergen", "Bodø")])
-    >>> model = FedRelaxRegressor(graph=graph, alpha=0.5).fit(X, y, nodes=city)
-    >>> model.models_["Oslo"]
-    Ridge()
-    >>> bool(model.score(X, y, nodes=city) > 0.95)
-    True
-    """
-
-    _kind = "regression"
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    def _default_model(self) -> Any:
-        return Ridge()
-
-    def predict(self, X: Any, nodes: Any = None) -> FloatArray:
-        """Predict each row by the model of its node.
-
-        A node without a model that is in the graph gets the weighted mean of its neighbours'
-        predictions. ``nodes`` as in ``fit``.
-        """
-        answers = self.answers(X, nodes)
-        return self.result_.task.decode(answers)
-
-    def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
-        """Return R^2 over all rows."""
-        from sklearn.metrics import r2_score
-
-        return float(r2_score(y, self.predict(X, nodes=nodes), sample_weight=sample_weight))
-
-
-class FedRelaxClassifier(ClassifierMixin, _FedRelaxEstimator):  # type: ignore[misc]
-    """One classifier per node, trained together over a graph; see ``FedRelaxRegressor``.
-
-    A node may lack classes that others have seen: the labels are the union over all nodes.
-    Where "auto" does not serve, the model is ``LogisticRegression()``.
-    """
-
-    _kind = "classification"
-
-    def _default_model(self) -> Any:
-        return LogisticRegression(max_iter=1000)
-
-    def _check_target(self, y: AnyArray) -> AnyArray:
-        check_classification_targets(y)
-        return np.asarray(column_or_1d(y, warn=True))
-
-    @property
-    def classes_(self) -> AnyArray:
-        """All classes, sorted."""
-        check_is_fitted(self, "result_")
-        classes = self.result_.task.classes
-        assert classes is not None
-        return classes
-
-    def predict_proba(self, X: Any, nodes: Any = None) -> FloatArray:
-        """Return class probabilities (0 and 1 from a model that only gives labels)."""
-        return self.answers(X, nodes)
-
-    def predict(self, X: Any, nodes: Any = None) -> AnyArray:
-        """Return the most likely class of each row at its node."""
-        answers = self.answers(X, nodes)
-        return self.result_.task.decode(answers)
-
-    def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy over all rows."""
-        from sklearn.metrics import accuracy_score
-
-        return float(accuracy_score(y, self.predict(X, nodes=nodes), sample_weight=sample_weight))
-
-
-def one_of(groups: Any, times: Any, rows: int) -> dict[str, AnyArray]:
-    """Return the one that was given, checked, by its name; else none."""
-    import pandas as pd
-
-    if groups is not None and times is not None:
-        raise FedRelaxError("groups and times are both given; folds can follow one of them")
-    for name, values in (("groups", groups), ("times", times)):
-        if values is None:
-            continue
-        found = np.asarray(values)
-        if found.shape != (rows,):
-            raise FedRelaxError(f"{name} has shape {found.shape}, but X has {rows} rows")
-        missing = pd.isna(found)
-        if missing.any():
-            raise FedRelaxError(
-                f"{name} has a missing value in row {int(np.argmax(missing))}; every row needs one"
-            )
-        if found.dtype.kind == "O":
-            found = found.astype(str)
-        return {name: found}
-    return {}
-
-
-def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
-    """Return features, one label per row (or None) and the name of the node column, if any."""
-    if not isinstance(nodes, str):
-        return X, nodes, None
-    if not hasattr(X, "columns"):
-        raise FedRelaxError(f"nodes={nodes!r} names a column, but X is not a DataFrame")
-    if nodes not in X.columns:
-        hint = did_you_mean(nodes, X.columns)
-        raise FedRelaxError(f"nodes={nodes!r} is not a column of X{hint}")
-    return X.drop(columns=nodes), X[nodes].to_numpy(), nodes

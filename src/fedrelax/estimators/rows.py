@@ -1,0 +1,195 @@
+"""The door of the estimators: tables and arrays become the rows that all nodes share."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_X_y, validate_data
+
+from fedrelax.errors import FedRelaxError, FedRelaxWarning
+from fedrelax.estimators.arguments import split_off_nodes
+from fedrelax.models.viewed import form_of, seen
+from fedrelax.schema import Column, Preparation, Schema, schema_of
+from fedrelax.schema.frames import as_frame, is_frame
+from fedrelax.schema.preparation import ENCODED
+from fedrelax.schema.view import View
+from fedrelax.splits import RowGroups, group_rows
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+
+class TableRows:
+    """What the estimators know of a table's columns; ``preparation_`` is None for plain arrays."""
+
+    schema: Schema | str | Path | None
+    estimator: Any
+    preparation_: Preparation | None = None
+    node_column_: str | None
+    _kind: str
+    _schema: Schema | None
+
+    def models_for(self, labels: list[Label]) -> dict[Label, Any]:
+        """Return the unfitted model of every node."""
+        raise NotImplementedError
+
+    def _check_target(self, y: AnyArray) -> AnyArray:
+        return y
+
+    def _one_node(self, rows: int) -> list[Label]:
+        raise NotImplementedError
+
+    def _checked(self, X: Any, y: Any, nodes: Any) -> tuple[FloatArray, AnyArray, RowGroups]:
+        """Return the rows that nodes share, targets, and the row numbers of every node."""
+        X, nodes, self.node_column_ = split_off_nodes(X, nodes)
+        coded, y = self._coded_with_target(X, y)
+        y = self._check_target(y)
+        rows = group_rows(self._one_node(len(coded)) if nodes is None else nodes, len(coded))
+        return self._agree(coded, rows), y, rows
+
+    def prepare(self, X: Any, nodes: Any, train: AnyArray | None = None) -> FloatArray:
+        """Agree on the columns of a table and return its rows as nodes share them.
+
+        ``train`` marks the rows whose values may be looked at.
+        """
+        X, nodes, _ = split_off_nodes(X, nodes)
+        coded = self._coded_at_first(X)
+        rows = group_rows(nodes, len(coded))
+        seen_rows = np.arange(len(coded)) if train is None else np.flatnonzero(train)
+        own = group_rows(np.asarray(nodes, dtype=object)[seen_rows], len(seen_rows))
+        self._agree(coded[seen_rows], own)
+        return coded if self.preparation_ is None else self.preparation_.rows(coded, rows)
+
+    def common_rows(self, X: Any, nodes: Any) -> FloatArray:
+        """Return rows of a table as the nodes share them, once ``fit`` or ``prepare`` have agreed."""
+        if self.preparation_ is None:
+            return np.asarray(X, dtype=float)
+        X, nodes, _ = split_off_nodes(X, nodes)
+        groups = group_rows(nodes, len(X))
+        return self.preparation_.rows(self._coded_later(X, groups), groups)
+
+    # From whatever was given to one number per column
+
+    def _coded_with_target(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
+        """Return coded rows and checked targets."""
+        numeric: dict[str, Any] = {"multi_output": True, "y_numeric": self._kind == "regression"}
+        if self.schema is None and not is_frame(X):
+            X, y = validate_data(
+                self, X, y, dtype=float, allow_nd=True, ensure_all_finite="allow-nan", **numeric
+            )
+            self._schema = _schema_of_array(X)
+            return X, y
+        coded = self._coded_at_first(X)
+        if y is None:
+            validate_data(self, coded, y)  # scikit-learn's own sentence
+        coded, y = check_X_y(
+            coded, y, dtype=float, ensure_all_finite="allow-nan", estimator=self, **numeric
+        )
+        return coded, y
+
+    def _coded_at_first(self, X: Any) -> FloatArray:
+        """Return coded rows by the schema that was given, or by one made from them."""
+        if is_frame(X):
+            X = as_frame(X)
+            validate_data(self, X, skip_check_array=True)
+            self._schema = self._given_schema()
+            if self._schema is None:
+                self._schema, notes = schema_of(X)
+                for note in notes:
+                    warnings.warn(note, FedRelaxWarning, stacklevel=4)
+            return self._schema.code(X, "X")
+        coded = np.asarray(X, dtype=float)
+        self._schema = self._given_schema() or _schema_of_array(coded)
+        if self._schema is not None and coded.shape[1:] != (len(self._schema.columns),):
+            raise FedRelaxError(
+                f"X has {coded.shape[1:]} columns and the schema {len(self._schema.columns)}; give a "
+                "DataFrame with its columns"
+            )
+        self.n_features_in_ = coded.shape[1]
+        return coded
+
+    def _coded_later(self, X: Any, labels: Any) -> FloatArray:
+        """Return coded rows for prediction, of a table or of the array that was trained with."""
+        ready = self.preparation_
+        if ready is None or (ready.is_plain and not (is_frame(X) and self._reads_text(X))):
+            plain = validate_data(
+                self, X, reset=False, dtype=float, allow_nd=True, ensure_all_finite="allow-nan"
+            )
+            if np.isnan(plain).any():
+                _refuse_gaps(plain)
+            return np.asarray(plain)
+        if is_frame(X):
+            return ready.schema.code(as_frame(X), "X", absent=ready.absent(labels))
+        coded = np.asarray(X, dtype=float)
+        if coded.ndim != 2 or coded.shape[1] != len(ready.schema.columns):
+            raise FedRelaxError(
+                f"X has shape {coded.shape}, but training had {len(ready.schema.columns)} columns"
+            )
+        return coded
+
+    def _reads_text(self, X: Any) -> bool:
+        return any(str(kind) in ("object", "str", "string") for kind in as_frame(X).dtypes)
+
+    def _given_schema(self) -> Schema | None:
+        given = self.schema
+        if given is None or isinstance(given, Schema):
+            return given
+        if isinstance(given, str | Path):
+            return Schema.read(given)
+        raise FedRelaxError(
+            f"schema={given!r} must be a fedrelax.schema.Schema or the path of a JSON file"
+        )
+
+    # What nodes share
+
+    def _agree(self, coded: FloatArray, rows: Mapping[Label, AnyArray]) -> FloatArray:
+        """Settle how rows are shared, and return them so."""
+        if self._schema is None:
+            self.preparation_ = None
+            return coded
+        own = isinstance(self.estimator, str) or self.estimator is None
+        models = {} if own else self.models_for(list(rows))
+        numbers = all(form_of(model) == ENCODED for model in _distinct(models))
+        ready = Preparation.of(self._schema, coded, rows, encoded=True, measure=self.schema is None)
+        if not ready.is_plain and (not numbers or (ready.lacks and not own)):
+            ready = Preparation(ready.schema, False, ready.lacks)
+        self.preparation_ = ready
+        return ready.rows(coded, rows)
+
+    def _views(self, models: dict[Label, Any]) -> dict[Label, Any]:
+        """Return the models, each with its own view of the rows where rows are not plain numbers."""
+        ready = self.preparation_
+        if ready is None or ready.encoded:
+            return models
+        made: dict[Any, Any] = {}
+        found = {}
+        for label, model in models.items():
+            columns = tuple(ready.has(label))
+            key = id(model), columns
+            if key not in made:
+                made[key] = seen(model, View(ready.schema, columns, form_of(model)))
+            found[label] = made[key]
+        return found
+
+
+def _distinct(models: Mapping[Label, Any]) -> list[Any]:
+    return list({id(model): model for model in models.values()}.values())
+
+
+def _schema_of_array(X: AnyArray) -> Schema | None:
+    """Return a schema where an array has gaps or extreme columns, else None: it is taken as it is."""
+    if X.ndim != 2 or not len(X):
+        return None
+    schema = Schema(tuple(Column(f"x{k}", "number") for k in range(X.shape[1])))
+    if not np.isnan(X).any() and schema.measured(X).is_plain:
+        return None
+    return schema
+
+
+def _refuse_gaps(X: AnyArray) -> None:
+    row = int(np.argwhere(np.isnan(X))[0][0])
+    raise FedRelaxError(
+        f"X has a missing value (NaN) in row {row}, and there was none in training; fill it in"
+    )

@@ -1,0 +1,143 @@
+"""A model with a view of its own on the rows that all nodes share: some columns, in some form."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sklearn.base import clone
+
+from fedrelax.models.base import LocalModel, Rows
+from fedrelax.models.boost.libraries import package_of
+from fedrelax.schema.preparation import CODED, ENCODED, FRAME
+from fedrelax.schema.view import View
+from fedrelax.typing import AnyArray, FloatArray
+
+NATIVE = ("HistGradientBoosting",)
+"""Models of scikit-learn that take gaps and categories as they are, by the start of their names."""
+LIBRARIES = ("xgboost", "lightgbm")
+CHOOSERS = ("ColumnTransformer", "FunctionTransformer", "OneHotEncoder", "OrdinalEncoder")
+"""First steps of a pipeline that take a table's columns as they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """An unfitted model and its view, for the registry to make a ``Viewed`` of."""
+
+    estimator: Any
+    view: View
+
+    def __repr__(self) -> str:
+        return repr(self.estimator)
+
+
+def form_of(estimator: Any) -> str:
+    """Return the form in which a model takes rows of a table that holds more than numbers.
+
+    A pipeline that begins by choosing columns gets a DataFrame, a model that takes gaps and categories
+    by itself gets one number per column, everything else gets numbers without gaps.
+
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> from sklearn.linear_model import Ridge
+    >>> form_of(Ridge()), form_of(HistGradientBoostingRegressor())
+    ('encoded', 'coded')
+    """
+    steps = getattr(estimator, "steps", None)
+    if isinstance(steps, list) and hasattr(estimator, "named_steps"):
+        first = type(steps[0][1])
+        theirs = not first.__module__.startswith(("sklearn.", "fedrelax."))
+        return FRAME if theirs or first.__name__ in CHOOSERS else ENCODED
+    native = type(estimator).__name__.startswith(NATIVE)
+    return CODED if native or package_of(estimator) in LIBRARIES else ENCODED
+
+
+def seen(estimator: Any, view: View) -> Seen:
+    """Return a model with its view; one that takes categories is told which columns they are."""
+    if view.form == CODED and any(view.categories):
+        name, package = type(estimator).__name__, package_of(estimator)
+        known: dict[str, Any] = {}
+        if name.startswith(NATIVE) and estimator.categorical_features in (None, "from_dtype"):
+            known["categorical_features"] = view.categories
+        elif package == "xgboost" and estimator.get_params().get("feature_types") is None:
+            known["feature_types"] = ["c" if yes else "q" for yes in view.categories]
+            known["enable_categorical"] = True
+        elif package == "lightgbm":
+            places = [str(k) for k, yes in enumerate(view.categories) if yes]
+            known["categorical_feature"] = ",".join(places)
+        estimator = clone(estimator, safe=False).set_params(**known)
+    return Seen(estimator, view)
+
+
+class Viewed(LocalModel):
+    """A local model that sees coded rows through its node's view."""
+
+    def __init__(self, inner: LocalModel, view: View) -> None:
+        self.task = inner.task
+        self.inner, self.view = inner, view
+
+    @property
+    def estimator(self) -> Any:
+        """The plain object, which takes rows as the view shows them."""
+        return self.inner.estimator
+
+    @property
+    def name(self) -> str:
+        """How messages call the model."""
+        return self.inner.name
+
+    @property
+    def fits(self) -> frozenset[str] | None:
+        """The losses that the model minimises."""
+        return self.inner.fits
+
+    @property
+    def gradients(self) -> bool:
+        """Whether it takes terms with different losses."""
+        return self.inner.gradients
+
+    @property
+    def weights(self) -> str:
+        """How weights reach it."""
+        return self.inner.weights
+
+    @property
+    def settles(self) -> bool:
+        """Whether rounds lead to the same model from everywhere."""
+        return self.inner.settles
+
+    @property
+    def releases_gil(self) -> bool:
+        """Whether threads make it faster."""
+        return self.inner.releases_gil
+
+    def check(self, X: AnyArray) -> None:
+        """Refuse rows that the model cannot take."""
+        self.inner.check(self.view(X))
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
+        """Return a model fitted to the terms as the view shows them."""
+        fitted = copy.copy(self)
+        own = [replace(term, X=self.view(term.X)) for term in terms]
+        fitted.inner = self.inner.fit(own, seed=seed, continued=continued)
+        return fitted
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return predictions for coded rows."""
+        return self.inner.predict(self.view(X))
+
+
+def form_in(model: LocalModel) -> str:
+    """Return the form in which a node's model sees rows."""
+    return model.view.form if isinstance(model, Viewed) else ENCODED
+
+
+def is_seen(estimator: Any) -> bool:
+    """Whether this is a model with a view."""
+    return isinstance(estimator, Seen)
+
+
+def plain_model(estimator: Any) -> Any:
+    """Return the user's model, without its view."""
+    return estimator.estimator if isinstance(estimator, Seen) else estimator

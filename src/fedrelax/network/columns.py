@@ -1,0 +1,70 @@
+"""Named columns of a network that is brought node by node: each node may have some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.models.viewed import form_of, seen
+from fedrelax.schema import Preparation, schema_of
+from fedrelax.schema.frames import as_frame, is_frame
+from fedrelax.schema.view import View
+from fedrelax.typing import FloatArray
+
+
+def named_rows(public: Any, columns: Sequence[str] | None) -> tuple[Preparation, FloatArray]:
+    """Return what the columns of the public rows mean, and these rows, one number per column."""
+    if public is None:
+        raise FedRelaxError(
+            "columns= names the columns of the common public rows; give public=, too"
+        )
+    frame = as_frame(public) if is_frame(public) else _named(public, columns, "the public rows")
+    schema, _ = schema_of(frame, named=True)
+    coded = schema.code(frame, "public")
+    return Preparation(schema, encoded=False), coded
+
+
+def coded_rows(
+    ready: Preparation, X: Any, columns: Sequence[str] | None, what: str
+) -> tuple[FloatArray, tuple[int, ...]]:
+    """Return a node's rows in the network's columns, empty where it has none, and which it has."""
+    schema = ready.schema
+    if is_frame(X):
+        frame = as_frame(X)
+    else:
+        frame = _named(X, schema.column_names if columns is None else columns, what)
+    strange = [str(name) for name in frame.columns if str(name) not in schema.column_names]
+    if strange:
+        hint = did_you_mean(strange[0], schema.column_names)
+        raise FedRelaxError(
+            f"{what} has a column {strange[0]!r}, which the public rows do not have{hint}; leave it out, "
+            "or add it to the public rows"
+        )
+    coded = schema.code(frame, what, absent=set(schema.column_names) - set(frame.columns))
+    has = tuple(k for k, name in enumerate(schema.column_names) if name in frame.columns)
+    return coded, has
+
+
+def seen_by(ready: Preparation, model: Any, has: tuple[int, ...]) -> Any:
+    """Return the model with its view of these columns; all of plain numbers need none."""
+    if ready.schema.is_plain and len(has) == len(ready.schema.columns):
+        return model
+    return seen(model, View(ready.schema, has, form_of(model)))
+
+
+def _named(X: Any, columns: Sequence[str] | None, what: str) -> Any:
+    import pandas as pd
+
+    try:
+        rows = np.asarray(X, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise FedRelaxError(f"{what} holds something that is not a number ({error})") from error
+    names = [] if columns is None else list(columns)
+    if rows.ndim != 2 or rows.shape[1] != len(names):
+        raise FedRelaxError(
+            f"{what} has the shape {rows.shape}, and {len(names)} columns are named; name each once"
+        )
+    return pd.DataFrame(rows, columns=names)

@@ -1,0 +1,120 @@
+"""Values of a table's column to numbers in rows, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.schema.column import Column
+from fedrelax.schema.dates import read_dates
+from fedrelax.schema.kinds import where
+from fedrelax.schema.texts import Texts
+from fedrelax.typing import AnyArray, FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MISSING = frozenset(
+    [
+        *("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "-nan", "-NaN", "null", "NULL", "None"),
+        *("<NA>", "#N/A", "#NA", "#N/A N/A", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN", "?", "-"),
+    ]
+)
+"""Texts that stand for a missing value in columns of numbers and dates."""
+
+FALSE, TRUE = ("false", "no", "f", "n", "0", "0.0"), ("true", "yes", "t", "y", "1", "1.0")
+
+
+def texts_of(column: pd.Series) -> AnyArray:
+    """Return each value as text without blanks around it, None where it is missing.
+
+    Whole numbers that a gap has turned into floats are written as whole numbers.
+    """
+    missing = column.isna().to_numpy(dtype=bool)
+    values = column.astype(object).to_numpy()
+    floats = [v for v, gone in zip(values, missing, strict=True) if not gone]
+    whole = all(isinstance(v, float) and v.is_integer() for v in floats)
+    found = np.empty(len(values), dtype=object)
+    for k, (value, gone) in enumerate(zip(values, missing, strict=True)):
+        text = None if gone else str(int(value)) if whole else str(value).strip()
+        found[k] = text or None
+    return found
+
+
+def read_numbers(column: pd.Series) -> FloatArray:
+    """Return the column as floats, NaN for what is missing, infinite or no number."""
+    import pandas as pd
+
+    if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        column = pd.to_numeric(column.astype(object), errors="coerce")
+    values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    values[~np.isfinite(values)] = np.nan
+    return values
+
+
+def read_flags(column: pd.Series) -> FloatArray:
+    """Return 0 for false, 1 for true, NaN for anything else."""
+    words = {**dict.fromkeys(FALSE, 0.0), **dict.fromkeys(TRUE, 1.0)}
+    return np.array(
+        [np.nan if text is None else words.get(text.lower(), np.nan) for text in texts_of(column)]
+    )
+
+
+def strange(column: pd.Series, values: FloatArray) -> AnyArray:
+    """Return the places of values that are there and could not be read."""
+    unread = np.isnan(values) & column.notna().to_numpy(dtype=bool)
+    places = np.flatnonzero(unread)
+    raw = column.iloc[places].astype(object).astype(str).str.strip()
+    return np.asarray(places[~raw.isin(MISSING).to_numpy()])
+
+
+def code_column(
+    column: Column, given: pd.Series, texts: Texts | None = None, source: str = "the table"
+) -> FloatArray:
+    """Return the numbers that stand for a column's values in rows."""
+    if column.kind in ("category", "text"):
+        found = texts_of(given)
+        known = np.array([text is not None for text in found], dtype=bool)
+        codes = np.full(len(found), np.nan)
+        if column.kind == "text":
+            assert texts is not None
+            codes[known] = texts.codes(found[known])
+        else:
+            places = {text: k for k, text in enumerate(column.categories)}
+            codes[known] = [places.get(text, len(places)) for text in found[known]]
+        return codes
+    if column.kind == "date":
+        values = read_dates(given, column.order)
+    else:
+        values = read_flags(given) if column.kind == "flag" else read_numbers(given)
+    bad = strange(given, values)
+    if len(bad) * 2 > max(int(given.notna().sum()), 1):
+        place = int(bad[0])
+        raise FedRelaxError(
+            f"{source}: column {column.name!r} must hold {column.kind}s, as in training, and has "
+            f"{str(given.iloc[place])!r} on {where(given.index, place)}; correct it"
+        )
+    return values
+
+
+def decode_column(column: Column, codes: FloatArray, texts: Texts | None = None) -> Any:
+    """Return the values as a pandas column of the kind that libraries know."""
+    import pandas as pd
+
+    missing = np.isnan(codes)
+    if column.kind == "number":
+        return codes
+    if column.kind == "flag":
+        return codes if missing.any() else codes.astype(bool)
+    if column.kind == "date":
+        moments = pd.to_datetime(np.where(missing, 0, codes) * 1e6, unit="us")
+        return pd.Series(moments).mask(pd.Series(missing))
+    if column.kind == "text":
+        assert texts is not None
+        found = np.full(len(codes), None, dtype=object)
+        found[~missing] = texts.texts(codes[~missing])
+        return found
+    places = np.where(missing | (codes >= len(column.categories)), -1, codes).astype(int)
+    return pd.Categorical.from_codes(places.tolist(), categories=list(column.categories))

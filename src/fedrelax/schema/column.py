@@ -1,0 +1,118 @@
+"""One column of a table as all nodes have agreed on it, and the numbers that a model sees of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.schema.dates import CYCLES, FORMATS, wave_names, waves
+from fedrelax.schema.texts import HASHED
+from fedrelax.typing import FloatArray
+
+Kind = Literal["number", "flag", "category", "date", "text"]
+KINDS: tuple[str, ...] = get_args(Kind)
+MIXED = ("number", "date")
+"""Kinds of which a value between two others is a value, too."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's name, kind and what its values are measured by.
+
+    Rows hold one number for it: the number itself, 0 or 1 for false or true, the place in
+    ``categories`` (one past the end: any other), seconds since 1970 of a date, the number of a
+    text; NaN where the value is missing. ``encode`` makes of it what a model of numbers sees:
+
+    ========  ==========================================================================
+    number    (x - centre) / scale
+    flag      0 or 1
+    category  one 0/1 column per category, and one for all others if ``others``
+    date      (t - centre) / scale in seconds, and sine and cosine of each of ``cycles``
+    text      hashed letter groups
+    ========  ==========================================================================
+
+    A missing value is 0 in all of these and, where ``gaps`` were met in training, 1 in a last column.
+    """
+
+    name: str
+    kind: Kind
+    centre: float = 0.0
+    scale: float = 1.0
+    categories: tuple[str, ...] = ()
+    others: bool = False
+    cycles: tuple[str, ...] = ()
+    order: str = "iso"
+    """How dates are read from text."""
+    gaps: bool = False
+
+    def __post_init__(self) -> None:
+        reason = self._fault()
+        if reason is not None:
+            raise FedRelaxError(f"schema: column {self.name!r} {reason}")
+
+    def _fault(self) -> str | None:
+        if not isinstance(self.name, str) or self.kind not in KINDS:
+            return f"has the kind {self.kind!r}; known are {', '.join(KINDS)}"
+        numbers = isinstance(self.centre, int | float) and isinstance(self.scale, int | float)
+        if not numbers or not np.isfinite(self.centre) or not 0 < self.scale < np.inf:
+            return "needs a finite centre and a finite scale above 0"
+        texts = all(isinstance(text, str) for text in self.categories)
+        if not texts or len(set(self.categories)) < len(self.categories):
+            return "needs different texts as categories"
+        if any(cycle not in CYCLES for cycle in self.cycles) or self.order not in FORMATS:
+            return f"has a cycle not among {', '.join(CYCLES)}, or an order not of {FORMATS}"
+        if not isinstance(self.gaps, bool) or not isinstance(self.others, bool):
+            return "needs true or false for gaps and others"
+        return None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a model sees the values as they are."""
+        plain = self.kind in ("number", "flag") and not self.gaps
+        return plain and self.centre == 0.0 and self.scale == 1.0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that ``encode`` gives."""
+        own = [self.name]
+        if self.kind == "category":
+            others = [f"{self.name} of another kind"] if self.others else []
+            own = [f"{self.name} is {text}" for text in self.categories] + others
+        elif self.kind == "date":
+            own += [name for cycle in self.cycles for name in wave_names(self.name, cycle)]
+        elif self.kind == "text":
+            own = [f"{self.name} hash {k + 1}" for k in range(HASHED)]
+        return own + [f"{self.name} is missing"] * self.gaps
+
+    def encode(self, values: FloatArray, texts: Any = None) -> FloatArray:
+        """Return the columns (rows, len(names)) that a model of numbers sees.
+
+        ``texts`` has the hashed numbers of texts: see ``schema.texts``.
+        """
+        missing = np.isnan(values)
+        known = np.where(missing, self.centre, values) if missing.any() else values
+        if self.kind == "category":
+            count = len(self.categories) + self.others
+            found = (known[:, None] == np.arange(count)).astype(float)
+        elif self.kind == "text":
+            found = np.zeros((len(values), HASHED))
+            found[~missing] = texts.hashed(values[~missing])
+        else:
+            found = ((known - self.centre) / self.scale)[:, None]
+            if self.kind == "date":
+                found = np.column_stack([found, *(waves(known, cycle) for cycle in self.cycles)])
+        if missing.any():
+            found[missing] = 0.0
+        return np.column_stack([found, missing]) if self.gaps else found
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a file says of the column: no more than differs from the usual."""
+        said: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        for name in ("centre", "scale", "categories", "others", "cycles", "order", "gaps"):
+            value, usual = getattr(self, name), getattr(Column, name)
+            if value != usual:
+                said[name] = list(value) if isinstance(value, tuple) else value
+        return said

@@ -1,0 +1,182 @@
+"""From a table to its schema: what each column holds, said once where it is in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.schema.coding import FALSE, TRUE, read_numbers, strange, texts_of
+from fedrelax.schema.column import Column, Kind
+from fedrelax.schema.dates import order_of, read_dates
+from fedrelax.schema.kinds import kind_of, where
+from fedrelax.schema.schema import Schema
+from fedrelax.typing import AnyArray, FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_CATEGORIES = 30
+"""The most common categories that have a column each; the others share one."""
+COMMON = 3
+"""Rows that a category needs to be one of them."""
+MOSTLY = 0.9
+"""The share of a column's values that must be numbers, or dates, for the others to be mistakes."""
+EXACT = 2**53
+"""Whole numbers beyond this are names: as numbers some of them would be the same."""
+
+
+def schema_of(
+    frame: pd.DataFrame, columns: Sequence[Hashable] | None = None, named: bool = False
+) -> tuple[Schema, list[str]]:
+    """Return the schema of a table, and what was decided, one sentence each.
+
+    Without ``columns``, those with nothing to learn from are left out; columns that are ``named`` must
+    be of use.
+    """
+    notes: list[str] = []
+    chosen = list(frame.columns) if columns is None else list(columns)
+    found = [_column(frame[name], named, notes) for name in chosen]
+    made = [column for column in found if column is not None]
+    if not made:
+        raise FedRelaxError(
+            "no column is left to learn from; add at least one feature column beside node and target"
+            + (f" ({' '.join(notes)})" if notes else "")
+        )
+    schema = Schema(tuple(made))
+    return schema.measured(schema.code(frame)), notes
+
+
+def _column(given: pd.Series, named: bool, notes: list[str]) -> Column | None:
+    """Return the column, or None where there is nothing in it to learn from."""
+    name = str(given.name)
+    kind = kind_of(given)
+    if kind == "nothing":
+        if named:
+            raise FedRelaxError(f"feature column {name!r} is empty; fill it in or leave it out")
+        notes.append(f"Column {name!r} is left out: it holds nothing.")
+        return None
+    if kind == "numbers":
+        return _numbers(given, name, named, notes)
+    if kind == "dates":
+        return _dates(given, name, notes)
+    texts = texts_of(given)
+    known = texts[[text is not None for text in texts]]
+    if not len(known):
+        return _column(given.iloc[:0], named, notes)
+    if {str(text).lower() for text in known} <= {*FALSE, *TRUE}:
+        return Column(name, "flag")
+    for kind_name, read in (("number", read_numbers), ("date", _as_dates)):
+        column = _mostly(given, name, "number" if kind_name == "number" else "date", read, notes)
+        if column is not None:
+            return column
+    return _categories(known, name, len(given), named, notes)
+
+
+def _numbers(given: pd.Series, name: str, named: bool, notes: list[str]) -> Column | None:
+    from pandas.api import types
+
+    if types.infer_dtype(given, skipna=True) == "boolean":
+        return Column(name, "flag")
+    if types.infer_dtype(given, skipna=True) == "integer":
+        present = given.dropna()
+        if max(abs(int(present.max())), abs(int(present.min()))) > EXACT:
+            texts = texts_of(given)
+            known = texts[[text is not None for text in texts]]
+            return _categories(known, name, len(given), named, notes)
+    values = np.asarray(given.to_numpy(dtype=np.float64, na_value=np.nan))
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        notes.append(
+            f"Column {name!r} is infinite in {len(infinite)} rows, first on "
+            f"{where(given.index, int(infinite[0]))}; these values are taken as missing."
+        )
+    return Column(name, "number")
+
+
+def _dates(given: pd.Series, name: str, notes: list[str]) -> Column:
+    order, unsure = order_of(given)
+    if unsure:
+        first = str(given.dropna().iloc[0])
+        notes.append(
+            f"Dates of column {name!r} such as {first!r} are read with the {order}; write them as "
+            "year-month-day if that is wrong."
+        )
+    values = read_dates(given, order)
+    _name_strange(given, name, strange(given, values), "dates", notes)
+    return Column(name, "date", order=order)
+
+
+def _as_dates(given: pd.Series) -> FloatArray:
+    raw = given.astype(object).where(given.notna(), None)
+    shaped = raw.astype(str).str.contains(r"\d.*[-/.:].*\d", regex=True)
+    if shaped.mean() < MOSTLY / 2:
+        return np.full(len(given), np.nan)
+    return read_dates(given, order_of(given)[0])
+
+
+def _mostly(
+    given: pd.Series, name: str, kind: Kind, read: object, notes: list[str]
+) -> Column | None:
+    """Return a column of numbers or dates of which a few values are mistyped."""
+    assert callable(read)
+    values: FloatArray = read(given)
+    bad = strange(given, values)
+    good = int(np.isfinite(values).sum())
+    if good < 2 or good < MOSTLY * (good + len(bad)):
+        return None
+    if kind == "date":
+        return _dates(given, name, notes)
+    _name_strange(given, name, bad, "numbers", notes)
+    return Column(name, "number")
+
+
+def _name_strange(given: pd.Series, name: str, bad: AnyArray, what: str, notes: list[str]) -> None:
+    if len(bad):
+        place = int(bad[0])
+        count = "1 row" if len(bad) == 1 else f"{len(bad)} rows"
+        notes.append(
+            f"Column {name!r} holds {what} but for {count}, such as "
+            f"{str(given.iloc[place])!r} on {where(given.index, place)}; these are taken as "
+            "missing: correct them."
+        )
+
+
+def _has_words(texts: AnyArray) -> bool:
+    """Tell whether texts are of several words, most of which come again."""
+    words = [word for text in texts for word in str(text).lower().split()]
+    return len(words) > 1.5 * len(texts) and len(set(words)) < 0.7 * len(words)
+
+
+def _categories(
+    known: AnyArray, name: str, rows: int, named: bool, notes: list[str]
+) -> Column | None:
+    """Return the common categories, or texts where hardly one comes twice."""
+    texts, counts = np.unique(known.astype(str), return_counts=True)
+    if len(texts) == 1 and len(known) == rows and not named:
+        notes.append(f"Column {name!r} is left out: it is {str(texts[0])!r} in every row.")
+        return None
+    if len(texts) == len(known) > MOST_CATEGORIES and not named and not _has_words(texts):
+        notes.append(
+            f"Column {name!r} is left out: it holds another text in every row, such as "
+            f"{str(texts[0])!r}, as a name or a number of the row would."
+        )
+        return None
+    order = np.lexsort([texts, -counts])
+    least = 1 if len(texts) <= MOST_CATEGORIES else COMMON
+    common = [str(texts[k]) for k in order[:MOST_CATEGORIES] if counts[k] >= least]
+    covered = sum(int(counts[k]) for k in order[: len(common)])
+    if covered < len(known) / 2:
+        notes.append(
+            f"Column {name!r} holds {len(texts)} different texts in {len(known)} of {rows} rows; "
+            "models see a hash of their letters."
+        )
+        return Column(name, "text")
+    if len(common) < len(texts):
+        notes.append(
+            f"Column {name!r} holds {len(texts)} different texts; the {len(common)} most common are "
+            f"kept apart, such as {listing(common, most=2)}, and the others are one."
+        )
+    return Column(name, "category", categories=tuple(sorted(common)))

@@ -1,0 +1,214 @@
+"""How each node's model sees the rows of a table: which columns it has, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.schema.schema import Schema
+from fedrelax.typing import FloatArray, IntArray, Label
+
+ENCODED, CODED, FRAME = "encoded", "coded", "frame"
+"""Forms in which a model may see rows: numbers only, one number per column with gaps, a DataFrame."""
+
+RIDGE = 1e-3
+"""The penalty with which a column is filled in from the others, next to a mean over rows."""
+
+Lacking = tuple[int, ...]
+"""The places of the columns that a node does not have."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A schema, which columns each node lacks, and the form of rows that all nodes share.
+
+    With ``encoded``, rows in a network are numbers that every model takes as they are; a column that a
+    node lacks is filled in by what the node's other columns say of it (``fills``). Otherwise rows in a
+    network are coded, and each model has a ``View`` of its own on them, of the columns that its node has.
+    """
+
+    schema: Schema
+    encoded: bool = True
+    lacks: Mapping[Label, Lacking] = field(default_factory=dict)
+    fills: Mapping[Lacking, FloatArray] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        coded: FloatArray,
+        rows: Mapping[Label, IntArray],
+        encoded: bool = True,
+        measure: bool = True,
+    ) -> Preparation:
+        """Look at training rows: a column that is empty at a node, and not at all, is not that node's.
+
+        With ``measure``, centres, scales and gaps become those of these rows.
+        """
+        missing = np.isnan(coded)
+        lacks: dict[Label, Lacking] = {}
+        if missing.any():
+            everywhere = missing.all(axis=0)
+            for label, own in rows.items():
+                empty = missing[own].all(axis=0) & ~everywhere
+                if empty.any():
+                    lacks[label] = tuple(np.flatnonzero(empty).tolist())
+        if measure:
+            schema = schema.measured(coded, _lacked(coded, rows, lacks))
+        fills = {}
+        if encoded and lacks:
+            numbers = schema.encode(coded)
+            for columns in sorted(set(lacks.values())):
+                fills[columns] = _fill(schema, numbers, missing, columns)
+        return cls(schema, encoded, lacks, fills)
+
+    @property
+    def width(self) -> int:
+        """The numbers of a row in a network."""
+        return len(self.schema.names) if self.encoded else len(self.schema.columns)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether models see the table's numbers as they are."""
+        return self.schema.is_plain and not self.lacks
+
+    @property
+    def pieces(self) -> list[tuple[slice, bool]] | None:
+        """Where columns stand in rows and whether their values may be mixed; None if all may be."""
+        pieces = self.schema.pieces(self.encoded)
+        return None if all(mixed and p.stop - p.start == 1 for p, mixed in pieces) else pieces
+
+    def rows(self, coded: FloatArray, rows: Mapping[Label, Any]) -> FloatArray:
+        """Return coded rows in the form that the network shares; ``rows`` are each node's."""
+        if self.is_plain:
+            return coded
+        found = self.schema.encode(coded) if self.encoded else coded
+        for label, own in rows.items():
+            columns = self.lacks.get(label)
+            if columns is not None and len(own):
+                if not self.encoded and found is coded:
+                    found = coded.copy()
+                found[own] = self._without(found[own], columns)
+        return found
+
+    def of_node(self, label: Label, coded: FloatArray) -> FloatArray:
+        """Return coded rows of one node in that form."""
+        return self.rows(coded, {label: slice(None)} if len(coded) else {})
+
+    def _without(self, rows: FloatArray, columns: Lacking) -> FloatArray:
+        """Return rows in which a node's missing columns are filled in, or empty."""
+        if not self.encoded:
+            rows[:, columns] = np.nan
+            return rows
+        there, gone, flags = _places(self.schema, columns)
+        rows[:, flags] = 0.0
+        rows[:, gone] = np.column_stack([np.ones(len(rows)), rows[:, there]]) @ self.fills[columns]
+        return rows
+
+    def has(self, label: Label) -> list[int]:
+        """Return the places of the columns that a node has."""
+        lacking = self.lacks.get(label, ())
+        return [k for k in range(len(self.schema.columns)) if k not in lacking]
+
+    def absent(self, labels: Any) -> set[str]:
+        """Return the columns that none of these nodes has."""
+        sets = [set(self.lacks.get(label, ())) for label in labels]
+        common: set[int] = set.intersection(*sets) if sets else set()
+        return {self.schema.columns[k].name for k in common}
+
+    def __repr__(self) -> str:
+        return f"Preparation({self.schema!r})"
+
+    # Files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a file."""
+        said = {**self.schema.to_dict(), "rows": ENCODED if self.encoded else CODED}
+        names = self.schema.column_names
+        if self.lacks:
+            said["lacks"] = [
+                {"node": label, "columns": [names[k] for k in columns]}
+                for label, columns in self.lacks.items()
+            ]
+        if self.fills:
+            said["fills"] = [
+                {"columns": [names[k] for k in columns], "weights": weights.tolist()}
+                for columns, weights in self.fills.items()
+            ]
+        return said
+
+    @classmethod
+    def from_dict(cls, said: Any) -> Preparation:
+        """Return what ``to_dict`` described, checked."""
+        schema = Schema.from_dict(said)
+        form = said.get("rows", ENCODED)
+        if form not in (ENCODED, CODED):
+            raise FedRelaxError(f"schema: rows is {form!r}, and {ENCODED} or {CODED} is needed")
+        place = {name: k for k, name in enumerate(schema.column_names)}
+        lacks = {line["node"]: at for line, at in _lines(said, "lacks", place)}
+        fills = {}
+        for line, at in _lines(said, "fills", place):
+            there, gone, _ = _places(schema, at)
+            weights = np.asarray(line.get("weights"), dtype=float)
+            if weights.shape != (1 + len(there), len(gone)) or not np.isfinite(weights).all():
+                raise FedRelaxError("schema: the weights of a fill do not fit its columns")
+            fills[at] = weights
+        if form == ENCODED and not set(lacks.values()) <= set(fills):
+            raise FedRelaxError("schema: a node lacks columns for which there is no fill")
+        return cls(schema, form == ENCODED, lacks, fills)
+
+
+def _lines(
+    said: Any, name: str, place: Mapping[str, int]
+) -> Iterator[tuple[dict[str, Any], Lacking]]:
+    lines = said.get(name, [])
+    for line in lines if isinstance(lines, list) else [{}]:
+        columns = line.get("columns") if isinstance(line, dict) else None
+        if not isinstance(columns, list) or not columns or not set(columns) <= set(place):
+            raise FedRelaxError(f"schema: {name!r} names columns that there are not")
+        if name == "lacks" and not isinstance(line.get("node"), str | int | float):
+            raise FedRelaxError(f"schema: {name!r} names no node")
+        yield line, tuple(sorted(place[column] for column in columns))
+
+
+def _lacked(
+    coded: FloatArray, rows: Mapping[Label, IntArray], lacks: Mapping[Label, Lacking]
+) -> Any:
+    """Return the mask of values that are missing because their node has no such column."""
+    mask = np.zeros(coded.shape, dtype=bool)
+    for label, columns in lacks.items():
+        mask[np.ix_(rows[label], np.array(columns))] = True
+    return mask
+
+
+def _places(schema: Schema, columns: Lacking) -> tuple[list[int], list[int], list[int]]:
+    """Return the places in encoded rows of what is there, what is not, and flags of what is not."""
+    there, gone, flags = [], [], []
+    for k, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True)):
+        inside = list(range(block.start, block.stop))
+        if k not in columns:
+            there += inside
+            continue
+        gone += inside[: len(inside) - column.gaps]
+        flags += inside[len(inside) - column.gaps :]
+    return there, gone, flags
+
+
+def _fill(schema: Schema, numbers: FloatArray, missing: Any, columns: Lacking) -> FloatArray:
+    """Return the weights with which rows that have all columns predict these of a row from the rest."""
+    there, gone, _ = _places(schema, columns)
+    whole = numbers[~missing[:, columns].any(axis=1)]
+    if not len(whole):  # no row has them all: what is known of each is its centre
+        return np.zeros((1 + len(there), len(gone)))
+    centre, target = whole[:, there].mean(axis=0), whole[:, gone].mean(axis=0)
+    Z, T = whole[:, there] - centre, whole[:, gone] - target
+    gram = Z.T @ Z / len(whole)
+    gram[np.diag_indices(len(gram))] += RIDGE * max(
+        float(np.trace(gram)) / max(len(gram), 1), 1e-12
+    )
+    slopes = np.linalg.solve(gram, Z.T @ T / len(whole)) if len(there) else np.zeros((0, len(gone)))
+    return np.vstack([target - centre @ slopes, slopes])

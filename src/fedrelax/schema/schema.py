@@ -1,0 +1,221 @@
+"""The columns that all nodes have agreed on, in the open, before the first round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.schema.coding import code_column, decode_column
+from fedrelax.schema.column import MIXED, Column
+from fedrelax.schema.dates import cycles_of
+from fedrelax.schema.kinds import find_column
+from fedrelax.schema.texts import Texts
+from fedrelax.typing import AnyArray, FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXTREME = 1e4
+"""A number is centred and scaled where its spread, or its mean in spreads, is beyond this."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Names, kinds, categories and scales of a table's columns: what rows mean, at every node.
+
+    Rows are *coded*: one number per column, as ``Column`` tells. ``encode`` makes of them what
+    models of numbers see, ``frame`` a DataFrame of typed columns.
+
+    >>> import pandas as pd
+    >>> from fedrelax.schema import schema_of
+    >>> table = pd.DataFrame({"price": [1.0, None, 3.0], "type": ["kiosk", "mall", "mall"]})
+    >>> schema = schema_of(table)[0]
+    >>> [column.kind for column in schema.columns], schema.names
+    (['number', 'category'], ['price', 'price is missing', 'type is kiosk', 'type is mall'])
+    >>> schema.encode(schema.code(table)).shape
+    (3, 4)
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if not names or len(set(names)) < len(names):
+            raise FedRelaxError("schema: at least one column is needed, each with its own name")
+
+    @cached_property
+    def texts(self) -> dict[str, Texts]:
+        """The texts met so far, of each column of texts."""
+        return {column.name: Texts() for column in self.columns if column.kind == "text"}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether models of numbers see every column as it is."""
+        return all(column.is_plain for column in self.columns)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns of the table."""
+        return [column.name for column in self.columns]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that models of numbers see."""
+        return [name for column in self.columns for name in column.names]
+
+    @cached_property
+    def blocks(self) -> tuple[slice, ...]:
+        """Where each column's numbers stand in encoded rows."""
+        ends = np.cumsum([0, *(len(column.names) for column in self.columns)]).tolist()
+        return tuple(slice(a, b) for a, b in zip(ends, ends[1:], strict=False))
+
+    # Rows
+
+    def code(
+        self, frame: pd.DataFrame, source: str = "the table", absent: Iterable[str] = ()
+    ) -> FloatArray:
+        """Return coded rows (rows, columns) of a table with these columns, in whatever order.
+
+        Columns in ``absent`` need not be there.
+        """
+        found, may_miss = [], set(absent)
+        for column in self.columns:
+            try:
+                name = find_column(frame, column.name)
+            except FedRelaxError:
+                if column.name in may_miss:
+                    found.append(np.full(len(frame), np.nan))
+                    continue
+                raise FedRelaxError(
+                    f"{source} has no column {column.name!r}, which is one of the features; it has "
+                    f"{listing(frame.columns, most=12)}{did_you_mean(column.name, frame.columns)}"
+                ) from None
+            found.append(
+                code_column(column, frame[name], self.texts.get(column.name), source=source)
+            )
+        return np.column_stack(found)
+
+    def encode(self, coded: FloatArray) -> FloatArray:
+        """Return what models of numbers see of coded rows; the rows themselves if that is the same."""
+        if self.is_plain:
+            return coded
+        parts = [
+            column.encode(coded[:, k], self.texts.get(column.name))
+            for k, column in enumerate(self.columns)
+        ]
+        return np.column_stack(parts)
+
+    def frame(self, coded: FloatArray, only: Sequence[int] | None = None) -> pd.DataFrame:
+        """Return coded rows as a table of typed columns, or ``only`` of some."""
+        import pandas as pd
+
+        chosen = range(len(self.columns)) if only is None else only
+        return pd.DataFrame(
+            {
+                self.columns[k].name: decode_column(
+                    self.columns[k], coded[:, k], self.texts.get(self.columns[k].name)
+                )
+                for k in chosen
+            }
+        )
+
+    def pieces(self, encoded: bool) -> list[tuple[slice, bool]]:
+        """Return where each column stands in rows, and whether its values may be mixed."""
+        places = self.blocks if encoded else [slice(k, k + 1) for k in range(len(self.columns))]
+        return [
+            (place, column.kind == "number" or (column.kind in MIXED and not encoded))
+            for place, column in zip(places, self.columns, strict=True)
+        ]
+
+    def measured(self, coded: FloatArray, lacked: AnyArray | None = None) -> Schema:
+        """Return the schema with centres, scales, cycles and gaps as these rows have them.
+
+        Numbers keep their units where all columns are numbers without gaps, none of them extreme.
+        ``lacked`` marks values that are no gaps, as their node has no such column.
+        """
+        missing = np.isnan(coded)
+        if lacked is not None:
+            missing &= ~lacked
+        gaps = np.asarray(missing.any(axis=0))
+        numbers = all(column.kind in ("number", "flag") for column in self.columns)
+        spread = [_spread(column, coded[:, k]) for k, column in enumerate(self.columns)]
+        keep = (
+            numbers and not np.isnan(coded).any() and not any(_is_extreme(*one) for one in spread)
+        )
+        made = []
+        for k, column in enumerate(self.columns):
+            new: dict[str, Any] = {"gaps": bool(gaps[k])}
+            if column.kind in MIXED and not keep:
+                new["centre"], new["scale"] = spread[k]
+            if column.kind == "date":
+                new["cycles"] = cycles_of(coded[:, k])
+            if column.kind == "category":
+                new["others"] = bool((coded[:, k] == len(column.categories)).any())
+            made.append(Column(**{**vars(column), **new}))
+        schema = Schema(tuple(made))
+        schema.__dict__["texts"] = self.texts
+        return schema
+
+    def __repr__(self) -> str:
+        return f"Schema({', '.join(f'{column.name}: {column.kind}' for column in self.columns)})"
+
+    # Files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as plain values."""
+        return {"columns": [column.describe() for column in self.columns]}
+
+    @classmethod
+    def from_dict(cls, said: Any) -> Schema:
+        """Return the schema that ``to_dict`` described."""
+        lines = said.get("columns") if isinstance(said, Mapping) else None
+        if not isinstance(lines, list) or not all(isinstance(line, dict) for line in lines):
+            raise FedRelaxError("schema: a list of columns is needed under 'columns'")
+        known = {field.name for field in fields(Column)}
+        made = []
+        for number, line in enumerate(lines, start=1):
+            strange = [name for name in line if name not in known]
+            if strange or not {"name", "kind"} <= set(line):
+                what = f"{strange[0]!r} is not known" if strange else "name and kind are needed"
+                raise FedRelaxError(f"schema: column {number}: {what}")
+            lists = [name for name in ("categories", "cycles") if name in line]
+            if not all(isinstance(line[name], list) for name in lists):
+                raise FedRelaxError(f"schema: column {number}: {lists[0]!r} must be a list")
+            made.append(Column(**{**line, **{name: tuple(line[name]) for name in lists}}))
+        return cls(tuple(made))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Schema:
+        """Read a schema from a JSON file."""
+        try:
+            said = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise FedRelaxError(f"{path} cannot be read ({error.strerror or error})") from error
+        except ValueError as error:
+            raise FedRelaxError(f"{path} is not a JSON file ({error})") from error
+        return cls.from_dict(said)
+
+
+def _spread(column: Column, values: AnyArray) -> tuple[float, float]:
+    """Return centre and scale of a column's values, to six digits."""
+    known = values[np.isfinite(values)]
+    if column.kind not in MIXED or not len(known):
+        return 0.0, 1.0
+    middle = float(known.mean())
+    spread = float(np.sqrt(np.mean(np.square(known - middle))))
+    if not np.isfinite(spread) or spread <= 1e-12 * abs(middle):
+        spread = 1.0
+    # The centre is told to a thousandth of the spread, so that large offsets leave nothing behind.
+    digits = 6 + max(0, int(np.ceil(np.log10(max(abs(middle) / spread, 1.0)))))
+    return float(f"{middle:.{min(digits, 17)}g}"), float(f"{spread:.6g}")
+
+
+def _is_extreme(centre: float, scale: float) -> bool:
+    return not 1 / EXTREME <= scale <= EXTREME or abs(centre) > EXTREME * scale

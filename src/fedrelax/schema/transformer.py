@@ -1,0 +1,90 @@
+"""The first step of a node's model that takes a table: the table's columns, as the model sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.pipeline import Pipeline
+
+from fedrelax.schema.frames import as_frame
+from fedrelax.schema.preparation import ENCODED, FRAME, Preparation
+from fedrelax.schema.view import View
+from fedrelax.typing import AnyArray, Label
+
+
+class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turns rows of a table into what a node's model sees of them.
+
+    It has nothing to learn: all is in the schema that was agreed on before training.
+    """
+
+    def __init__(self, preparation: Preparation, node: Label, form: str = ENCODED) -> None:
+        self.preparation = preparation
+        self.node = node
+        self.form = form
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Do nothing."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    @property
+    def feature_names_in_(self) -> AnyArray:
+        """The columns of the table that the node has."""
+        schema = self.preparation.schema
+        names = [schema.columns[k].name for k in self.preparation.has(self.node)]
+        return np.array(names, dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many these are."""
+        return len(self.preparation.has(self.node))
+
+    def transform(self, X: Any) -> Any:
+        """Return what the model sees of a DataFrame, or of coded rows."""
+        ready, node = self.preparation, self.node
+        if isinstance(X, np.ndarray):
+            coded = np.asarray(X, dtype=float)
+        else:
+            coded = ready.schema.code(as_frame(X), "X", absent=ready.absent([node]))
+        if ready.encoded:
+            return ready.of_node(node, coded)
+        return View(ready.schema, tuple(ready.has(node)), self.form)(coded)
+
+    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
+        """Return the names of the columns that the model sees."""
+        ready = self.preparation
+        if ready.encoded:
+            return np.array(ready.schema.names, dtype=object)
+        view = View(ready.schema, tuple(ready.has(self.node)), self.form)
+        return np.array(view.names, dtype=object)
+
+
+class TableModels(Mapping[Label, Any]):
+    """The nodes' fitted models, each as a pipeline that takes a DataFrame of the node's columns."""
+
+    def __init__(
+        self, models: Mapping[Label, Any], preparation: Preparation, forms: Mapping[Label, str]
+    ) -> None:
+        self._models, self._preparation, self._forms = models, preparation, forms
+
+    def __getitem__(self, label: Label) -> Any:
+        model, form = self._models[label], self._forms.get(label, ENCODED)
+        first = TableColumns(self._preparation, label, form)
+        if form != FRAME and not hasattr(model, "feature_names_in_"):
+            first.set_output(transform="default")
+        return Pipeline([("columns", first), ("model", model)])
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._models)
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(f'{label!r}: {self[label]!r}' for label in self)}}}"
