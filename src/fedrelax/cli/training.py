@@ -128,7 +128,7 @@ def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Eval
 
 def _kinds(inputs: Inputs, fitted: Fitted, labels: Iterable[Label]) -> list[str]:
     """Return what tables call the nodes' models: as they were named, or what "auto" has found."""
-    models, names = fitted.models_, inputs.model_names
+    models, names = fitted.result_.models, inputs.model_names
     return [
         kind_name(models[label])
         if names[label] == "auto" and fitted.whole_ is not None

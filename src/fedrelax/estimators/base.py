@@ -182,6 +182,7 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
             self.levels,
             finds_all=self.finds_all,
             quick=self.quick,
+            asked=self.wiring == "auto",
             apart=apart,
             alone=tuple(self.alone),
         )

@@ -30,11 +30,12 @@ class Column:
     number    (x - centre) / scale
     flag      0 or 1
     category  one 0/1 column per category, and one for all others if ``others``
-    date      (t - centre) / scale in seconds, and sine and cosine of each of ``cycles``
+    date      z = (t - centre) / scale in seconds, z^2 - 1, sine and cosine of each of ``cycles``
     text      hashed letter groups
     ========  ==========================================================================
 
-    A missing value is 0 in all of these and, where ``gaps`` were met in training, 1 in a last column.
+    A missing value counts as average, which is 0 in all of these and the ``shares`` of categories; where
+    ``gaps`` were met in training, a last column is 1. So does a category that was never met.
     """
 
     name: str
@@ -42,6 +43,8 @@ class Column:
     centre: float = 0.0
     scale: float = 1.0
     categories: tuple[str, ...] = ()
+    shares: tuple[float, ...] = ()
+    """How common each category is, to three digits."""
     others: bool = False
     cycles: tuple[str, ...] = ()
     order: str = "iso"
@@ -62,6 +65,9 @@ class Column:
         texts = all(isinstance(text, str) for text in self.categories)
         if not texts or len(set(self.categories)) < len(self.categories):
             return "needs different texts as categories"
+        shares = [isinstance(share, int | float) and 0 <= share <= 1 for share in self.shares]
+        if self.shares and (len(shares) != len(self.categories) or not all(shares)):
+            return "needs a share between 0 and 1 for each category"
         if any(cycle not in CYCLES for cycle in self.cycles) or self.order not in FORMATS:
             return f"has a cycle not among {', '.join(CYCLES)}, or an order not of {FORMATS}"
         if not isinstance(self.gaps, bool) or not isinstance(self.others, bool):
@@ -82,7 +88,8 @@ class Column:
             others = [f"{self.name} of another kind"] if self.others else []
             own = [f"{self.name} is {text}" for text in self.categories] + others
         elif self.kind == "date":
-            own += [name for cycle in self.cycles for name in wave_names(self.name, cycle)]
+            cycles = [name for cycle in self.cycles for name in wave_names(self.name, cycle)]
+            own = [self.name, f"{self.name} squared", *cycles]
         elif self.kind == "text":
             own = [f"{self.name} hash {k + 1}" for k in range(HASHED)]
         return own + [f"{self.name} is missing"] * self.gaps
@@ -95,23 +102,37 @@ class Column:
         missing = np.isnan(values)
         known = np.where(missing, self.centre, values) if missing.any() else values
         if self.kind == "category":
-            count = len(self.categories) + self.others
-            found = (known[:, None] == np.arange(count)).astype(float)
+            found = (values[:, None] == np.arange(len(self.categories) + self.others)).astype(float)
+            nowhere = ~found.any(axis=1)
+            if self.shares and nowhere.any():
+                found[nowhere, : len(self.shares)] = self.shares
         elif self.kind == "text":
             found = np.zeros((len(values), HASHED))
             found[~missing] = texts.hashed(values[~missing])
         else:
             found = ((known - self.centre) / self.scale)[:, None]
             if self.kind == "date":
-                found = np.column_stack([found, *(waves(known, cycle) for cycle in self.cycles)])
-        if missing.any():
+                found = np.column_stack([found, found**2 - 1.0, *self._waves(known)])
+        if missing.any() and self.kind != "category":
             found[missing] = 0.0
         return np.column_stack([found, missing]) if self.gaps else found
+
+    def _waves(self, seconds: FloatArray) -> list[FloatArray]:
+        return [waves(seconds, cycle) for cycle in self.cycles]
 
     def describe(self) -> dict[str, Any]:
         """Return what a file says of the column: no more than differs from the usual."""
         said: dict[str, Any] = {"name": self.name, "kind": self.kind}
-        for name in ("centre", "scale", "categories", "others", "cycles", "order", "gaps"):
+        for name in (
+            "centre",
+            "scale",
+            "categories",
+            "shares",
+            "others",
+            "cycles",
+            "order",
+            "gaps",
+        ):
             value, usual = getattr(self, name), getattr(Column, name)
             if value != usual:
                 said[name] = list(value) if isinstance(value, tuple) else value

@@ -137,7 +137,7 @@ class Schema:
     def measured(self, coded: FloatArray, lacked: AnyArray | None = None) -> Schema:
         """Return the schema with centres, scales, cycles and gaps as these rows have them.
 
-        Numbers keep their units where all columns are numbers without gaps, none of them extreme.
+        In a table of nothing but numbers without gaps, those that are not extreme keep their units.
         ``lacked`` marks values that are no gaps, as their node has no such column.
         """
         missing = np.isnan(coded)
@@ -146,18 +146,17 @@ class Schema:
         gaps = np.asarray(missing.any(axis=0))
         numbers = all(column.kind in ("number", "flag") for column in self.columns)
         spread = [_spread(column, coded[:, k]) for k, column in enumerate(self.columns)]
-        keep = (
-            numbers and not np.isnan(coded).any() and not any(_is_extreme(*one) for one in spread)
-        )
+        keep = numbers and not np.isnan(coded).any()
         made = []
         for k, column in enumerate(self.columns):
             new: dict[str, Any] = {"gaps": bool(gaps[k])}
-            if column.kind in MIXED and not keep:
+            if column.kind in MIXED and (not keep or _is_extreme(*spread[k])):
                 new["centre"], new["scale"] = spread[k]
             if column.kind == "date":
                 new["cycles"] = cycles_of(coded[:, k])
             if column.kind == "category":
                 new["others"] = bool((coded[:, k] == len(column.categories)).any())
+                new["shares"] = _shares(coded[:, k], len(column.categories))
             made.append(Column(**{**vars(column), **new}))
         schema = Schema(tuple(made))
         schema.__dict__["texts"] = self.texts
@@ -185,7 +184,7 @@ class Schema:
             if strange or not {"name", "kind"} <= set(line):
                 what = f"{strange[0]!r} is not known" if strange else "name and kind are needed"
                 raise FedRelaxError(f"schema: column {number}: {what}")
-            lists = [name for name in ("categories", "cycles") if name in line]
+            lists = [name for name in ("categories", "shares", "cycles") if name in line]
             if not all(isinstance(line[name], list) for name in lists):
                 raise FedRelaxError(f"schema: column {number}: {lists[0]!r} must be a list")
             made.append(Column(**{**line, **{name: tuple(line[name]) for name in lists}}))
@@ -215,6 +214,12 @@ def _spread(column: Column, values: AnyArray) -> tuple[float, float]:
     # The centre is told to a thousandth of the spread, so that large offsets leave nothing behind.
     digits = 6 + max(0, int(np.ceil(np.log10(max(abs(middle) / spread, 1.0)))))
     return float(f"{middle:.{min(digits, 17)}g}"), float(f"{spread:.6g}")
+
+
+def _shares(codes: AnyArray, categories: int) -> tuple[float, ...]:
+    known = codes[np.isfinite(codes)].astype(np.int64)
+    counts = np.bincount(known, minlength=categories)[:categories]
+    return tuple(round(float(count) / max(len(known), 1), 3) for count in counts)
 
 
 def _is_extreme(centre: float, scale: float) -> bool:

@@ -56,6 +56,7 @@ class Search:
     levels : shares of the level that are tried besides that of the settings.
     finds_all : find every setting from the rows where the network allows it, as ``estimator="auto"``
         does; ``quick`` as there.
+    asked : whether somebody has asked to choose among wirings: then a tie goes to the wiring.
     apart : whether rows of several nodes belong together, and folds keep them so.
     alone : nodes that keep the model of their own rows.
     """
@@ -65,6 +66,7 @@ class Search:
     levels: tuple[float, ...] = ()
     finds_all: bool = False
     quick: bool = False
+    asked: bool = False
     apart: bool = False
     alone: tuple[Label, ...] = ()
 
@@ -94,6 +96,7 @@ class Search:
                 settings,
                 self.wiring,
                 apart=self.apart,
+                asked=self.asked,
                 quick=self.quick,
                 seed=seed,
                 tell=tell,

@@ -107,6 +107,7 @@ def choose_whole(
     wiring: Wirings = "fixed",
     *,
     apart: bool = False,
+    asked: bool = False,
     quick: bool = False,
     seed: int = 0,
     tell: Tell | None = None,
@@ -115,7 +116,8 @@ def choose_whole(
 
     With ``apart`` rows of several nodes belong together, and the folds keep them so: then these judge
     all settings. A wiring that looks better on the first fold is tried on all, and taken if it lowers
-    the loss on held-out rows by more than one standard error of the difference, taken over nodes.
+    the loss on held-out rows by more than one standard error of the difference, taken over nodes; one
+    that was ``asked`` for is taken if it lowers the loss at all.
     Forests and boosting are tried at nodes, and forests at all nodes, that have the rows to tell.
     ``quick`` tries none of that, nor curves. What ``tell`` says in return ends the search; what was
     found until then is kept.
@@ -134,7 +136,7 @@ def choose_whole(
     complete = bool(masks) and all((train | held).all() for train, held in masks)
     with suppress(Enough):
         if wired:
-            whole = _wired(whole, folds, settings, wired, heard(tell))
+            whole = _wired(whole, folds, settings, wired, asked, heard(tell))
         if isinstance(whole.solver, WholeNetwork) and complete:
             whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, heard(tell))
     return whole
@@ -204,6 +206,7 @@ def _wired(
     folds: Sequence[Network],
     settings: FedRelax,
     wirings: Sequence[Wiring],
+    asked: bool,
     tell: Tell | None,
 ) -> Whole:
     found = whole.found
@@ -235,7 +238,7 @@ def _wired(
         promising.append_still(own[:1])
         for first in firsts:
             promising.append([first])
-        if promising.means[1:, rounds].min() >= promising.means[0, rounds]:
+        if not asked and promising.means[1:, rounds].min() >= promising.means[0, rounds]:
             return whole
         for candidate, first in zip(tried, firsts, strict=True):
             losses.append([first, *(run(candidate, copy) for copy in copies[1:])])
@@ -251,7 +254,7 @@ def _wired(
         candidates=(*before.candidates, *tried),
         losses=np.vstack([padded, means[1:]]),
     )
-    if not means[last] - means[place] > losses.standard_error(place, last):
+    if not means[last] - means[place] > (0.0 if asked else losses.standard_error(place, last)):
         return replace(whole, choice=choice)
     chosen = tried[place[0] - 1]
     choice = replace(
@@ -263,7 +266,9 @@ def _wired(
             f"{means[last]:.4g} without a wiring"
         ),
     )
-    return replace(whole, choice=choice, solver=choice.settings(trial))
+    # Other rows, as in training on all of them once measured, may not suit the engine of the trials.
+    solver = choice.settings(replace(trial, engine=settings.engine))
+    return replace(whole, choice=choice, solver=solver)
 
 
 def _mean_rows(network: Network) -> float:
