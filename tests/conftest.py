@@ -22,13 +22,20 @@ TARGETS = Path(__file__).resolve().parent / "data" / "targets"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let long files go first, so that no worker is left alone with one at the end."""
+    """Let long files go first, so that no worker is left alone with one at the end.
+
+    A worker runs a whole file, whose tests share what they have computed, but the pages of the
+    documentation one by one.
+    """
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: (item.path.name not in LONG, -slow[item.path]))
+    items.sort(key=lambda item: (-slow[item.path], item.path.name not in DIVISIBLE))
+    for item in items:
+        if item.path.name not in DIVISIBLE:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
 
 
-LONG = ("test_documents.py",)
-"""Files that take minutes without a single slow test."""
+DIVISIBLE = ("test_documents.py",)
+"""Files that take minutes, whose tests share nothing."""
 
 PACKAGES = {
     "torch-mlp": ("torch", "fedrelax.models.torch"),

@@ -55,7 +55,7 @@ class Ready(NamedTuple):
             assert rules is not None
             by_rules.setdefault((rules, is_forest(template)), []).append(place)
         groups = [
-            Group(rules, forest, places, nodes, models, seeds, public, task)
+            Group(rules, forest, places, nodes, models, seeds, public, task, own_ends, held_ends)
             for (rules, forest), places in by_rules.items()
         ]
         held = [task.encode(node.validation[1]) for node in nodes if node.validation is not None]
@@ -78,14 +78,18 @@ class Ready(NamedTuple):
         public = np.empty((n, rows, outputs))
         for group in self.groups:
             found = group.grow(taught, strength)
-            own[_rows_of(self.own_ends, group.places)] = found[group.own]
-            held[_rows_of(self.held_ends, group.places)] = found[group.held]
+            own[group.own_rows] = found[group.own]
+            held[group.held_rows] = found[group.held]
             public[group.places] = found[group.public]
         return Grove(taught, strength, own, public, held)
 
 
 class Group:
-    """The nodes of one set of rules."""
+    """The nodes of one set of rules.
+
+    Targets of all own rows come first and then those of the public rows, node after node, so that
+    the new ones of a round are joined to the old ones as they are.
+    """
 
     def __init__(
         self,
@@ -97,6 +101,8 @@ class Group:
         seeds: IntArray,
         public: AnyArray,
         task: Task,
+        own_ends: IntArray,
+        held_ends: IntArray,
     ) -> None:
         from fedrelax.models.trees.batch import Problem, pack
         from fedrelax.models.trees.blocks import Sorted
@@ -116,23 +122,33 @@ class Group:
                 )
             )
         self.rules, self.places = rules, np.array(places)
-        self._packed = packed = pack(rules, forest, problems, Sorted())
+        packed = pack(rules, forest, problems, Sorted())
         self.own = _joined([asked[0] for asked in packed.asked])
         self.held = _joined([asked[2] for asked in packed.asked if len(asked) > 2])
         self.public = _side_by_side([asked[1].start for asked in packed.asked], len(public))
-        ends = np.cumsum([len(problem.X[0]) + len(public) for problem in problems])
-        self._taught = _side_by_side(ends - len(public), len(public))
+        self.own_rows = _rows_of(own_ends, self.places)
+        self.held_rows = _rows_of(held_ends, self.places)
+        self._own_target = np.concatenate([problem.target[0] for problem in problems])
+        own, first = len(self._own_target), packed.used_ends[:-1]
+        sources = packed.sources.copy()
+        sources[first] = _ends([len(problem.X[0]) for problem in problems])[:-1]
+        sources[first + 1] = own + np.arange(len(places)) * len(public)
+        self._packed = packed._replace(sources=sources, target=np.empty(0), weight=np.empty(0))
 
     def grow(self, taught: FloatArray | None, strength: FloatArray) -> FloatArray:
         """Return the answers on all rows, node after node."""
         from fedrelax.models.trees.batch import answers_of
 
-        packed = self._packed
-        if taught is not None:
-            target, weight = packed.target.copy(), packed.weight.copy()
-            target[self._taught] = taught[self.places]
-            weight[self._taught] = strength[self.places][:, None]
-            packed = packed._replace(target=target, weight=weight)
+        rows, outputs = self.public.size, self._own_target.shape[1]
+        if taught is None:
+            heard: FloatArray = np.zeros((rows, outputs))
+        else:
+            heard = taught if len(self.places) == len(taught) else taught[self.places]
+        own = np.ones(len(self._own_target))
+        packed = self._packed._replace(
+            target=np.concatenate([self._own_target, heard.reshape(rows, outputs)]),
+            weight=np.concatenate([own, np.repeat(strength[self.places], self.public.shape[1])]),
+        )
         return answers_of(self.rules, packed)
 
 

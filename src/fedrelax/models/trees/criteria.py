@@ -23,9 +23,9 @@ def sum_rows(rows: TreeRows, samples: AnyArray, total: FloatArray) -> tuple[floa
     if total.size == 1:
         only = 0.0
         for i in samples:
-            only += rows.part[i, 0]
+            only += rows.pair[2 * i]
             square += rows.square[i]
-            weight += rows.weight[i]
+            weight += rows.pair[2 * i + 1]
         total[0] = only
         return weight, square, samples.size
     for k in range(total.size):
@@ -54,14 +54,14 @@ def sum_left(
         if place <= samples.size - place:
             weight = 0.0
             for i in samples[:place]:
-                only += rows.part[i, 0]
-                weight += rows.weight[i]
+                only += rows.pair[2 * i]
+                weight += rows.pair[2 * i + 1]
         else:
             only = total[0]
             for p in range(samples.size - 1, place - 1, -1):
                 i = samples[p]
-                only -= rows.part[i, 0]
-                weight -= rows.weight[i]
+                only -= rows.pair[2 * i]
+                weight -= rows.pair[2 * i + 1]
         left[0] = only
         return weight
     if place <= samples.size - place:

@@ -6,8 +6,11 @@ import numpy as np
 
 from fedrelax.models.trees.compile import compiled
 from fedrelax.models.trees.criteria import impurity_of, rest_impurity, sum_left, sum_rows
+from fedrelax.models.trees.few import FEW
+from fedrelax.models.trees.gains import at_once
+from fedrelax.models.trees.parting import part_by_threshold, part_order
 from fedrelax.models.trees.rules import SQUARED_ERROR, Rules
-from fedrelax.models.trees.splits import find_split, part_by_threshold
+from fedrelax.models.trees.splits import find_split
 from fedrelax.models.trees.state import Limits, Nodes, Room, TreeRows
 from fedrelax.typing import AnyArray
 
@@ -137,7 +140,7 @@ def _add_node(
         for p in range(order.size):
             samples[p] = order[p]
     if not rules.random_splits or last != feature:
-        part_by_threshold(rows.x[feature], samples, threshold)
+        part_by_threshold(rows.x[feature], samples, threshold, room.spare)
     count_left = position - start
     if total.size > 1:
         count_left = 0
@@ -168,6 +171,8 @@ def _add_node(
     nodes.below[node, 2] = improvement
     if not rules.random_splits and depth + 1 < rules.max_depth:
         least = max(limits.min_split, 2 * limits.min_leaf)
+        if at_once(rules, room):
+            least = max(least, FEW + 1)
         keep_left = count_left >= least and on_left > PURE
         keep_right = count - count_left >= least and on_right > PURE
         for i in samples[: position - start]:
@@ -180,29 +185,6 @@ def _add_node(
             if other != feature:
                 part_order(room.orders[other][start:end], room, keep_left, keep_right)
     return False
-
-
-@compiled
-def part_order(order: AnyArray, room: Room, keep_left: bool, keep_right: bool) -> None:
-    """Bring the rows that go left to the front and keep the order on both sides.
-
-    A side whose node will be a leaf needs no order.
-    """
-    low = 0
-    if keep_right:
-        high, spare = 0, room.spare
-        for i in order:
-            goes_left = room.goes_left[i]
-            order[low] = i
-            spare[high] = i
-            low += goes_left
-            high += 1 - goes_left
-        for p in range(high):
-            order[low + p] = spare[p]
-    elif keep_left:
-        for i in order:
-            order[low] = i
-            low += room.goes_left[i]
 
 
 @compiled

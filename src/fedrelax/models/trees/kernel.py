@@ -112,6 +112,7 @@ def weigh(rows: TreeRows, i: int, target: FloatArray, weight: FloatArray, regres
             rows.part[i, k] = part
             square += part * target[k]
         rows.square[i], rows.weight[i], rows.copies[i] = square, weight[0], 1
+        rows.pair[2 * i], rows.pair[2 * i + 1] = rows.part[i, 0], weight[0]
         return
     total, count = 0.0, 0
     for k in range(target.size):

@@ -11,60 +11,12 @@ import numpy as np
 from fedrelax.models.trees.compile import compiled
 from fedrelax.models.trees.criteria import gain, sum_left
 from fedrelax.models.trees.draws import MAX_DRAW, draw
-from fedrelax.models.trees.rules import SQUARED_ERROR, Rules
+from fedrelax.models.trees.few import SAME
+from fedrelax.models.trees.gains import at_once, gains_of_features
+from fedrelax.models.trees.parting import part_by_threshold
+from fedrelax.models.trees.rules import Rules
 from fedrelax.models.trees.state import Limits, Room, TreeRows
 from fedrelax.typing import AnyArray, FloatArray
-
-SAME = np.float32(1e-7)
-"""Values of a feature that differ by no more are not split."""
-NEARLY = 1.0 - 1e-9
-
-
-@compiled
-def best_place_of_one(
-    rows: TreeRows,
-    x: AnyArray,
-    order: AnyArray,
-    limits: Limits,
-    total: float,
-    weight: float,
-    best: float,
-) -> tuple[float, int]:
-    """Return gain and place of the best split by squared error of one output, if above ``best``.
-
-    A division takes longer than all else here, so gains are compared without one first.
-    """
-    place = -1
-    left, weight_left = 0.0, 0.0
-    last = order.size - limits.min_leaf
-    here = x[order[0]]
-    for p in range(order.size - 1):
-        i = order[p]
-        left += rows.part[i, 0]
-        weight_left += rows.weight[i]
-        value = here
-        here = x[order[p + 1]]
-        if here <= value + SAME:
-            continue
-        if p + 1 < limits.min_leaf:
-            continue
-        if p + 1 > last:
-            break
-        weight_right = weight - weight_left
-        if weight_left < limits.min_weight or weight_right < limits.min_weight:
-            continue
-        right = total - left
-        squared, squared_right = left * left, right * right
-        if (
-            squared * weight_right + squared_right * weight_left
-            < best * (weight_left * weight_right) * NEARLY
-        ):
-            continue
-        found = squared / weight_left + squared_right / weight_right
-        if found > best:
-            best = found
-            place = p + 1
-    return best, place
 
 
 @compiled
@@ -81,7 +33,7 @@ def best_place(
     best: float,
 ) -> tuple[float, int]:
     """Return gain and place of the best split of sorted rows, if above ``best``."""
-    place = -1
+    place = 0
     for k in range(left.size):
         left[k] = 0.0
     weight_left, count_left = 0.0, 0
@@ -106,21 +58,6 @@ def best_place(
 
 
 @compiled
-def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float) -> int:
-    """Bring the rows up to the threshold to the front, by swaps; return how many they are."""
-    low, high = 0, samples.size
-    while low < high:
-        i = samples[low]
-        if x[i] <= threshold:
-            low += 1
-        else:
-            high -= 1
-            samples[low] = samples[high]
-            samples[high] = i
-    return high
-
-
-@compiled
 def random_place(
     rules: Rules,
     rows: TreeRows,
@@ -134,10 +71,11 @@ def random_place(
     weight: float,
 ) -> tuple[float, float, int]:
     """Draw a threshold between ``low`` and ``high``; return its gain, itself and its place."""
-    threshold = (high - low) * draw(room.state) / MAX_DRAW + low
-    if threshold == high:
-        threshold = low
-    place = part_by_threshold(x, samples, threshold)
+    lowest, highest = np.float64(low), np.float64(high)
+    threshold = (highest - lowest) * draw(room.state) / MAX_DRAW + lowest
+    if threshold == highest:
+        threshold = lowest
+    place = part_by_threshold(x, samples, threshold, room.spare)
     count_left = place
     if room.total.size > 1:
         count_left = 0
@@ -154,6 +92,23 @@ def random_place(
         threshold,
         place,
     )
+
+
+@compiled
+def bounds(
+    rules: Rules, room: Room, x: AnyArray, feature: int, start: int, end: int
+) -> tuple[float, float]:
+    """Return the least and the largest value of a node's rows."""
+    if not rules.random_splits:
+        order = room.orders[feature]
+        return x[order[start]], x[order[end - 1]]
+    samples = room.samples[start:end]
+    low = x[samples[0]]
+    high = low
+    for i in samples:
+        low = min(low, x[i])
+        high = max(high, x[i])
+    return low, high
 
 
 @compiled
@@ -174,8 +129,10 @@ def find_split(
     samples = room.samples[start:end]
     unseen = features.size
     visited, found_constant, drawn_constant, constant = 0, 0, 0, known
-    best, best_feature, best_position, best_threshold, last = -np.inf, -1, end, 0.0, -1
-    simple = rules.criterion == SQUARED_ERROR and room.total.size == 1
+    best, best_feature, best_at, best_threshold, last = -np.inf, -1, 0, 0.0, -1
+    ready = at_once(rules, room)
+    if ready:
+        gains_of_features(rows, room, limits, start, end, known, weight)
     while unseen > constant and (
         visited < rules.max_features or visited <= found_constant + drawn_constant
     ):
@@ -187,18 +144,15 @@ def find_split(
             continue
         j += found_constant
         feature = features[j]
-        last = feature
+        last = int(np.int64(feature))
         x = rows.x[feature]
-        order = room.orders[feature][start:end]
-        if rules.random_splits:
-            low = x[samples[0]]
-            high = low
-            for i in samples:
-                low = min(low, x[i])
-                high = max(high, x[i])
+        low, high = x[0], x[0]
+        if ready:
+            is_constant = room.place[feature] == 0
         else:
-            low, high = x[order[0]], x[order[order.size - 1]]
-        if high <= low + SAME:
+            low, high = bounds(rules, room, x, feature, start, end)
+            is_constant = high <= low + SAME
+        if is_constant:
             features[j] = features[constant]
             features[constant] = feature
             found_constant += 1
@@ -207,34 +161,25 @@ def find_split(
         unseen -= 1
         features[j] = features[unseen]
         features[unseen] = feature
-        if rules.random_splits:
+        threshold = 0.0
+        if ready:
+            found, place = room.gain[feature], room.place[feature]
+        elif rules.random_splits:
             found, threshold, place = random_place(
-                rules,
-                rows,
-                room,
-                x,
-                samples,
-                limits,
-                count,
-                np.float64(low),
-                np.float64(high),
-                weight,
+                rules, rows, room, x, samples, limits, count, low, high, weight
             )
-            if found > best:
-                best, best_feature, best_position = found, feature, start + place
-                best_threshold = threshold
-            continue
-        if simple:
-            best, place = best_place_of_one(rows, x, order, limits, room.total[0], weight, best)
         else:
-            best, place = best_place(
+            order = room.orders[feature][start:end]
+            found, place = best_place(
                 rules.criterion, rows, x, order, limits, count, room.total, room.left, weight, best
             )
-        if place >= 0:
-            best_feature, best_position = feature, start + place
-            best_threshold = x[order[place - 1]] / 2.0 + x[order[place]] / 2.0
+        if found > best:
+            best, best_feature, best_at, best_threshold = found, last, place, threshold
+    if best_feature >= 0 and not rules.random_splits:
+        x, order = rows.x[best_feature], room.orders[best_feature][start:end]
+        best_threshold = x[order[best_at - 1]] / 2.0 + x[order[best_at]] / 2.0
     for j in range(known):
         features[j] = room.constants[j]
     for j in range(known, constant):
         room.constants[j] = features[j]
-    return best_feature, best_position, best_threshold, last, constant
+    return best_feature, start + best_at, best_threshold, last, constant

@@ -10,6 +10,9 @@ from fedrelax.models.trees.compile import bare, called, compiled
 from fedrelax.models.trees.draws import WORDS
 from fedrelax.typing import AnyArray, FloatArray
 
+AT_ONCE = 1024
+"""Splits that are judged together, so that they stay in cache."""
+
 
 class Limits(NamedTuple):
     """The rules that depend on the number and weight of a tree's rows."""
@@ -24,7 +27,8 @@ class TreeRows(NamedTuple):
     """The rows of one tree, as the criterion sees them.
 
     ``part[i, k]`` is weight times target k, or the weight of class k; ``square`` is weight times
-    squared target, and ``copies`` the number of labelled copies that the row stands for.
+    squared target, and ``copies`` the number of labelled copies that the row stands for. Where there is
+    one target, ``pair`` has ``part`` and ``weight`` side by side.
     """
 
     x: AnyArray
@@ -32,6 +36,7 @@ class TreeRows(NamedTuple):
     weight: FloatArray
     square: FloatArray
     copies: AnyArray
+    pair: FloatArray
 
 
 class Nodes(NamedTuple):
@@ -56,6 +61,7 @@ class Room(NamedTuple):
     """TreeRows sorted by each feature; the rows of a node lie together."""
     samples: AnyArray
     spare: AnyArray
+    """Three lists of rows or of places."""
     goes_left: AnyArray
     features: AnyArray
     constants: AnyArray
@@ -64,6 +70,15 @@ class Room(NamedTuple):
     leaf: AnyArray
     total: FloatArray
     left: FloatArray
+    alone: FloatArray
+    """Gains of two or three rows, each alone on the left, and each alone on the right."""
+    gain: FloatArray
+    place: AnyArray
+    """The best split by each feature; place 0 for a constant one."""
+    sums: FloatArray
+    weights: FloatArray
+    gains: FloatArray
+    """All splits by several features: target and weight on the left, and the gain."""
     state: AnyArray
     twister: AnyArray
 
@@ -77,6 +92,7 @@ def new_rows(features: int, rows: int, outputs: int) -> TreeRows:
         np.empty(rows),
         np.empty(rows),
         np.empty(rows, np.int64),
+        np.empty(2 * rows),
     )
 
 
@@ -99,15 +115,21 @@ def new_room(features: int, rows: int, outputs: int) -> Room:
     return Room(
         np.empty((features, rows), np.uint32),
         np.empty(rows, np.uint32),
-        np.empty(rows, np.uint32),
+        np.empty((3, rows), np.uint32),
         np.empty(rows, np.uint8),
-        np.empty(features, np.int64),
-        np.empty(features, np.int64),
+        np.empty(features, np.uint32),
+        np.empty(features, np.uint32),
         np.empty(2 * rows + 2, np.int64),
         np.empty(2 * rows + 2, np.int64),
         np.empty(rows, np.int64),
         np.empty(outputs),
         np.empty(outputs),
+        np.empty((2, 3)),
+        np.empty(features),
+        np.empty(features, np.int64),
+        np.empty(max(rows, AT_ONCE)),
+        np.empty(max(rows, AT_ONCE)),
+        np.empty(max(rows, AT_ONCE)),
         np.empty(1, np.int64),
         np.empty(WORDS + 1, np.int64),
     )
@@ -122,6 +144,7 @@ def bare_rows(rows: TreeRows) -> TreeRows:
         bare(rows.weight),
         bare(rows.square),
         bare(rows.copies),
+        bare(rows.pair),
     )
 
 
@@ -153,6 +176,12 @@ def bare_room(room: Room) -> Room:
         bare(room.leaf),
         bare(room.total),
         bare(room.left),
+        bare(room.alone),
+        bare(room.gain),
+        bare(room.place),
+        bare(room.sums),
+        bare(room.weights),
+        bare(room.gains),
         bare(room.state),
         bare(room.twister),
     )
