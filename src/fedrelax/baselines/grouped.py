@@ -14,6 +14,7 @@ from fedrelax.baselines.base import Baseline, Run
 from fedrelax.baselines.penalties import penalty_of, with_penalty
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, adapt
+from fedrelax.models.viewed import Seen
 from fedrelax.network import Network
 from fedrelax.threads import one_thread
 from fedrelax.typing import Label
@@ -71,9 +72,20 @@ class Grouped(Baseline):
                     )
                     kind = known.setdefault(id(model), kind_of(model))
                     if (group, kind) not in fitted:
-                        fitted[group, kind] = adapt(model, task).fit([rows], seed=seed)
+                        own = rows if not network.has_gaps else _seen_rows(rows, model, network)
+                        fitted[group, kind] = adapt(model, task).fit([own], seed=seed)
                     models[label] = fitted[group, kind]
         return Run(models)
+
+
+def _seen_rows(rows: Rows, model: Any, network: Network) -> Rows:
+    """Return the rows of nodes that have all columns which a model sees; gaps are the model's matter."""
+    ready = network.preparation
+    if ready is None or not ready.schema.is_plain:
+        return rows
+    columns = list(model.view.columns) if isinstance(model, Seen) else slice(None)
+    kept = ~np.isnan(rows.X[:, columns]).any(axis=1)
+    return replace(rows, X=rows.X[kept], target=rows.target[kept], weight=rows.weight[kept])
 
 
 def kind_of(model: Any) -> str:

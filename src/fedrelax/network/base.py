@@ -112,9 +112,9 @@ class Network:
                     self.preparation, validation[0], columns, f"node {label!r}: validation"
                 )
                 validation = held, validation[1]
-        elif columns is not None or is_frame(X):
+        elif columns is not None:
             raise FedRelaxError(
-                f"node {label!r} has named columns, and the network has none; give the common public "
+                f"node {label!r}: columns= names columns, and the network has none; give the public "
                 "rows as a DataFrame: Network(graph, public=frame)"
             )
         X, y = self._own_rows(label, X, y, "")

@@ -62,11 +62,12 @@ def order_of(column: pd.Series) -> tuple[str, bool]:
     if best == "iso":
         return best, False
     month, day = read["month first"], read["day first"]
-    if counts["month first"] == counts["day first"]:
-        # A text such as 31/12/2023 leaves one reading only, and tells how the others are meant.
-        strict = {order: _strict(values, order) for order in FORMATS[1:]}
-        best = max(strict, key=lambda order: strict[order])
-    return best, counts["month first"] == counts["day first"] and not np.array_equal(month, day)
+    if counts["month first"] != counts["day first"]:
+        return best, False
+    # Both are read leniently; a text such as 31/12/2023 tells how the others are meant.
+    strict = {order: _strict(values, order) for order in FORMATS[1:]}
+    best = max(strict, key=lambda order: strict[order])
+    return best, len(set(strict.values())) == 1 and not np.array_equal(month, day)
 
 
 def _strict(values: pd.Series, order: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,10 +68,11 @@ def _column(given: pd.Series, named: bool, notes: list[str]) -> Column | None:
         return _column(given.iloc[:0], named, notes)
     if {str(text).lower() for text in known} <= {*FALSE, *TRUE}:
         return Column(name, "flag")
-    for kind_name, read in (("number", read_numbers), ("date", _as_dates)):
-        column = _mostly(given, name, "number" if kind_name == "number" else "date", read, notes)
-        if column is not None:
-            return column
+    coded = any(len(text) > 1 and text[0] == "0" and text.isdecimal() for text in known)
+    column = None if coded else _mostly(given, name, "number", read_numbers, notes)
+    column = column or _mostly(given, name, "date", _as_dates, notes)
+    if column is not None:
+        return column
     return _categories(known, name, len(given), named, notes)
 
 
@@ -118,11 +119,14 @@ def _as_dates(given: pd.Series) -> FloatArray:
 
 
 def _mostly(
-    given: pd.Series, name: str, kind: Kind, read: object, notes: list[str]
+    given: pd.Series,
+    name: str,
+    kind: Kind,
+    read: Callable[[pd.Series], FloatArray],
+    notes: list[str],
 ) -> Column | None:
     """Return a column of numbers or dates of which a few values are mistyped."""
-    assert callable(read)
-    values: FloatArray = read(given)
+    values = read(given)
     bad = strange(given, values)
     good = int(np.isfinite(values).sum())
     if good < 2 or good < MOSTLY * (good + len(bad)):

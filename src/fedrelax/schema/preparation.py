@@ -97,7 +97,7 @@ class Preparation:
 
     def of_node(self, label: Label, coded: FloatArray) -> FloatArray:
         """Return coded rows of one node in that form."""
-        return self.rows(coded, {label: slice(None)} if len(coded) else {})
+        return self.rows(coded, {label: np.arange(len(coded))})
 
     def _without(self, rows: FloatArray, columns: Lacking) -> FloatArray:
         """Return rows in which a node's missing columns are filled in, or empty."""
