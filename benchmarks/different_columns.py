@@ -1,6 +1,6 @@
 """Nodes that do not have the same columns: together, alone, and with the common columns only.
 
-``python -m benchmarks.different_columns [SPLITS]`` prints the error on test rows, the mean of the splits, for
+``python -m benchmarks.different_columns [SPLITS]`` prints the error on test rows, the mean of splits, for
 
 - digits (14 writers, 20 labelled images each) of whom each sees another random half of the image; the
   public images, 10 per writer, are whole and unlabelled. There is no pixel that all writers see;
@@ -126,9 +126,8 @@ def main(splits: int) -> None:
         lines[name] = [table(*of_league(name, seed)) for seed in range(splits)]
         print(f"{name}: done", file=sys.stderr)
     lines["digits, halves"] = [digits(seed) for seed in range(splits)]
-    print(
-        pd.DataFrame({name: pd.DataFrame(found).mean() for name, found in lines.items()}).T.round(4)
-    )
+    means = {name: pd.DataFrame(found).mean() for name, found in lines.items()}
+    print(pd.DataFrame(means).T.round(4).to_string())
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def test_names_of_nodes_and_categories_stay_as_they_are_written(run):
     lines = ["site;code;country;x;y"]
     for k in range(90):
         site, code = names[k % 9], ("01", "1")[k // 9 % 2]
-        country = ("NA", "SE", "")[k % 3]
+        country = ("NA", "SE", "")[k // 9 % 3]
         x = rng.normal()
         y = x + 3 * names.index(site) + 5 * (code == "01") + 0.1 * rng.normal()
         lines.append(f"{site};{code};{country};{x:.3f};{y:.3f}")
@@ -120,6 +120,6 @@ def test_a_station_without_a_gauge(run):
     assert load_result("out").models_["c"][-1].n_features_in_ == 1
     write(frame[frame["town"] == "c"].drop(columns="wind"), "new.csv")
     run("predict", "out", "new.csv", "--out", "p.csv")
-    assert (run.code == 1 and "already" in run.output) or run.code == 0
+    assert run.code == 0
     write(frame.drop(columns="wind"), "new.csv")
     assert "no column 'wind'" in run.refused("predict", "out", "new.csv", "--out", "q.csv")

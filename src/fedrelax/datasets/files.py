@@ -86,6 +86,8 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
 
     decoded = _decode(path, content)
     text = decoded.strip("\n")
+    if not text.strip():
+        raise FedRelaxError(f"{path} is empty; give a table with a header and at least one row")
     line = 1 + decoded[: decoded.index(text)].count("\n")
     separator = _separator(text)
     try:
@@ -129,7 +131,10 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
             frame[name] = _numbers_with_gaps(frame[name])
     unnamed = [name for name in names if name.startswith(UNNAMED)]
     frame = frame.drop(columns=[name for name in unnamed if frame[name].isna().all()])
-    return frame if separator == "," else frame.apply(_decimal_commas)
+    if separator != ",":
+        for name in frame.columns.difference(list(exact), sort=False):
+            frame[name] = _decimal_commas(frame[name])
+    return frame
 
 
 def _exact(names: Sequence[str], as_text: Sequence[str] | Literal[True]) -> set[str]:
@@ -197,7 +202,7 @@ def _separator(text: str) -> str:
             widths = [len(row) for _, row in islice(_records(text, separator), 50) if row]
         except csv.Error:
             return 0.0, 0
-        if widths[0] < 2:
+        if not widths or widths[0] < 2:
             return 0.0, 0
         return sum(width == widths[0] for width in widths) / len(widths), widths[0]
 
