@@ -35,6 +35,7 @@ class Settings(Protocol):
     collapse: bool
     first_exchange: str
     wiring: Wiring | None
+    exchange: Any
     n_jobs: int | None
     random_state: int | None
 
@@ -63,6 +64,8 @@ class Engine(Steps):
     """The most rounds where none are given."""
     settles: ClassVar[bool] = False
     """Whether rounds are cheap and lead to one point, wherever they start."""
+    sends: ClassVar[bool] = False
+    """Whether nodes meet through messages, so that something can stand around these."""
     at_rest = False
 
     @classmethod
