@@ -14,7 +14,7 @@ ROOT = Path(fedrelax.__file__).parent
 STRATA = {
     "foundation": {"errors", "typing", "views", "extras", "members", "threads", "splits"},
     "parts": {"graph", "losses", "wiring", "models", "public", "datasets", "theory", "network"},
-    "machinery": {"runtime", "engines", "solvers", "privacy"},
+    "machinery": {"runtime", "engines", "solvers", "privacy", "faults"},
     "learning": {"selection", "estimators", "baselines", "learned"},
     "judging": {"evaluation", "comparison", "storage"},
     "showing": {"report", "live", "paper", "bench", "cli", "__main__"},

@@ -67,6 +67,7 @@ class Engine(Steps):
     sends: ClassVar[bool] = False
     """Whether nodes meet through messages, so that something can stand around these."""
     at_rest = False
+    may_rest = True
 
     @classmethod
     def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:

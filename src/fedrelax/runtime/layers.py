@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
@@ -18,6 +18,9 @@ class Layer(ABC):
     The first of several is nearest to the sender. A layer is a description; ``around`` makes the exchange
     of one run from it.
     """
+
+    interrupts: ClassVar[bool] = False
+    """Whether nodes may miss messages, so that a round without change is no sign of rest."""
 
     def check(self, network: Network, settings: Any) -> None:  # noqa: B027 - most serve any run
         """Refuse a network or settings of ``solvers.FedRelax`` with which the layer makes no sense."""

@@ -78,6 +78,7 @@ class SiteEngine(Engine):
         layers = as_layers(settings.exchange)
         exchange = layered(LocalExchange(), layers, network, settings)
         engine = cls(sites, exchange, workers, settings.order, settings.first_exchange)
+        engine.may_rest = not any(layer.interrupts for layer in layers)
         if network.memory is not None and settings.random_state is not None:
             key = "sites", settings.random_state, coupling.loss.name
             engine._memory = network.memory.setdefault(key, {})
