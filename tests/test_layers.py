@@ -13,8 +13,18 @@ import fedrelax
 ROOT = Path(fedrelax.__file__).parent
 STRATA = {
     "foundation": {"errors", "typing", "views", "extras", "members", "threads", "splits"},
-    "parts": {"graph", "losses", "wiring", "models", "public", "datasets", "theory", "network"},
-    "machinery": {"runtime", "engines", "solvers", "privacy", "faults"},
+    "parts": {
+        "graph",
+        "losses",
+        "wiring",
+        "models",
+        "combining",
+        "public",
+        "datasets",
+        "theory",
+        "network",
+    },
+    "machinery": {"runtime", "engines", "solvers", "privacy", "faults", "attacks"},
     "learning": {"selection", "estimators", "baselines", "learned"},
     "judging": {"evaluation", "comparison", "storage"},
     "showing": {"report", "live", "paper", "bench", "cli", "__main__"},

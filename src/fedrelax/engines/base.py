@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Protocol
 
+from fedrelax.combining import Combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss, get_loss
 from fedrelax.models import LocalModel
@@ -36,6 +37,7 @@ class Settings(Protocol):
     first_exchange: str
     wiring: Wiring | None
     exchange: Any
+    combine: str | Combine
     n_jobs: int | None
     random_state: int | None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedrelax.combining import Mean, as_combine
 from fedrelax.engines.base import Engine, Settings, Unsuited
 from fedrelax.errors import FedRelaxError
 from fedrelax.members import members
@@ -27,6 +28,10 @@ def _refusal(kind: type[Engine], network: Network, settings: Settings) -> str | 
     """Return why an engine does not serve the network with these settings, or None."""
     if not kind.sends and as_layers(settings.exchange):
         return "it sends no messages around which exchange= could stand"
+    if not kind.sends and not isinstance(as_combine(settings.combine), Mean):
+        return (
+            f"it takes neighbours' mean, and combine={settings.combine!r} asks for something else"
+        )
     return kind.refusal(network, settings)
 
 

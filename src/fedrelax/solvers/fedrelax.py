@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedrelax.combining import Combine, as_combine
 from fedrelax.engines import NAMES, Engine, engine_for, losses_of, prepare
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss
@@ -57,6 +58,8 @@ class FedRelax(Solver):
     wiring : a ``fedrelax.wiring`` that changes the graph between rounds; None keeps it.
     exchange : what stands around the exchange of messages: a layer of ``fedrelax.privacy``,
         ``fedrelax.faults`` or ``fedrelax.attacks``, or a list of them, the first nearest to the sender.
+    combine : how a node takes its neighbours' answers: as their "mean", or so that a minority of liars
+        cannot pull it away: "median", "trimmed", "clipped", "huber", or a ``fedrelax.combining`` object.
     engine : "auto" takes the first that serves the network of "linear" (least squares), "softmax"
         (``SoftmaxModel`` on one common public set), both of which compute all nodes at once, and "sites"
         (any models, node by node). A name takes that one or says why not. The result is the same.
@@ -79,6 +82,7 @@ class FedRelax(Solver):
     first_exchange: str = "models"
     wiring: Wiring | None = None
     exchange: Layer | Sequence[Layer] | None = None
+    combine: str | Combine = "mean"
     engine: str = "auto"
     n_jobs: int | None = None
     random_state: int | None = 0
@@ -94,6 +98,7 @@ class FedRelax(Solver):
         if self.level > 1:
             raise FedRelaxError(f"level={self.level!r} must be a share, from 0 to 1")
         check_flag("collapse", self.collapse)
+        as_combine(self.combine)
         for layer in as_layers(self.exchange):
             layer.check(network, self)
         if self.distillation is not None:
