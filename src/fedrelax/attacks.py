@@ -2,9 +2,9 @@
 
     FedRelax(exchange=SignFlipped(share=0.2), combine="median")
 
-Who lies is drawn by ``seed``, or named by ``nodes``. An attacker knows what an honest node would send in its
-place, and the others' public rows, as any neighbour does; colluding ones know each other, too. Label-flipped
-data are an attack before the first round: :func:`flip_labels`.
+Who lies is drawn by ``seed``, or named by ``nodes``. An attacker knows what an honest node would send in
+its place, and the others' public rows, as any neighbour does; colluding ones know each other, too.
+Label-flipped data are an attack before the first round: :func:`flip_labels`.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class NotANumber(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class Colluding(Attack):
-    """All attackers send one and the same lie, as if they agreed: ``factor`` times the first one's truth."""
+    """All attackers send one and the same lie: ``factor`` times the truth of the first one."""
 
     factor: float = -3.0
 
