@@ -1,7 +1,7 @@
-"""What can liars do? The paper's benchmark (fig. 1c) with a fifth of the nodes lying, with and without defence.
+"""What can liars do? The paper's benchmark (fig. 1c) with a fifth of the nodes lying.
 
-``python -m benchmarks.attacks [ROUNDS] [SEEDS]`` prints the error of the honest nodes' weights: 5 clusters of
-30 nodes, 10 rows and 50 features each, joined with probability 0.8 inside a cluster and 0.2 across, one
+``python -m benchmarks.attacks [ROUNDS] [SEEDS]`` prints the error of the honest nodes' weights: 5 clusters
+of 30 nodes, 10 rows and 50 features each, joined with probability 0.8 inside a cluster and 0.2 across, one
 common public set. The columns are the graph as given and the graph that rewires itself, each undefended and
 with the recommended defence, and in brackets the ratio to the undefended value without an attack.
 """
