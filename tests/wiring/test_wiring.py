@@ -15,7 +15,7 @@ from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, GradientFedRela
 from fedrelax.datasets import clustered
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.wiring import Discover, Reweight, Rewire, as_wiring, discover, rewire
-from fedrelax.wiring.base import Ranked, by_either_end
+from fedrelax.wiring.base import Ranked, marked
 from fedrelax.wiring.smoother import Smoother
 
 
@@ -104,7 +104,7 @@ def test_ranks_are_within_rows_and_stable():
     edges = sparse.csr_array(np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]], dtype=float))
     ranked = Ranked(edges, np.array([2.0, 1.0, 0.0, 0.0]))
     np.testing.assert_array_equal(ranked.first(np.array([1, 1, 0])), [0, 1, 1, 0])
-    kept = by_either_end(edges, ranked.first(np.array([1, 0, 0])))
+    kept = marked(edges, ranked.first(np.array([1, 0, 0])))
     np.testing.assert_array_equal(kept.toarray(), [[0, 0, 1], [0, 0, 0], [1, 0, 0]])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Protocol
 
+from fedrelax.combining import Combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss, get_loss
 from fedrelax.models import LocalModel
@@ -35,6 +36,8 @@ class Settings(Protocol):
     collapse: bool
     first_exchange: str
     wiring: Wiring | None
+    exchange: Any
+    combine: str | Combine
     n_jobs: int | None
     random_state: int | None
 
@@ -63,7 +66,10 @@ class Engine(Steps):
     """The most rounds where none are given."""
     settles: ClassVar[bool] = False
     """Whether rounds are cheap and lead to one point, wherever they start."""
+    sends: ClassVar[bool] = False
+    """Whether nodes meet through messages, so that something can stand around these."""
     at_rest = False
+    may_rest = True
 
     @classmethod
     def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:

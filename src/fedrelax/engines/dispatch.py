@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from fedrelax.combining import Mean, as_combine
 from fedrelax.engines.base import Engine, Settings, Unsuited
 from fedrelax.errors import FedRelaxError
 from fedrelax.members import members
 from fedrelax.network import Network
+from fedrelax.runtime.layers import as_layers
 
 ENGINES: tuple[type[Engine], ...] = tuple(
     sorted(members("fedrelax.engines", Engine).values(), key=lambda kind: kind.rank)
@@ -17,9 +19,20 @@ NAMES = ("auto", *(engine.name for engine in ENGINES))
 def engine_for(name: str, network: Network, settings: Settings) -> type[Engine]:
     """Return the engine of this name, or with "auto" the first that does not refuse at first sight."""
     for kind in ENGINES[:-1]:
-        if name in ("auto", kind.name) and kind.refusal(network, settings) is None:
+        if name in ("auto", kind.name) and _refusal(kind, network, settings) is None:
             return kind
     return ENGINES[-1]
+
+
+def _refusal(kind: type[Engine], network: Network, settings: Settings) -> str | None:
+    """Return why an engine does not serve the network with these settings, or None."""
+    if not kind.sends and as_layers(settings.exchange):
+        return "it sends no messages around which exchange= could stand"
+    if not kind.sends and not isinstance(as_combine(settings.combine), Mean):
+        return (
+            f"it takes neighbours' mean, and combine={settings.combine!r} asks for something else"
+        )
+    return kind.refusal(network, settings)
 
 
 def prepare(name: str, network: Network, settings: Settings) -> Engine:
@@ -30,7 +43,7 @@ def prepare(name: str, network: Network, settings: Settings) -> Engine:
     for kind in ENGINES:
         if name not in ("auto", kind.name):
             continue
-        reason = kind.refusal(network, settings)
+        reason = _refusal(kind, network, settings)
         if reason is None:
             try:
                 return kind.of(network, settings)

@@ -2,6 +2,7 @@
 
 from fedrelax.runtime.callbacks import Callback
 from fedrelax.runtime.history import History, NodeMeasures, Record
+from fedrelax.runtime.layers import Layer
 from fedrelax.runtime.messages import Exchange, LocalExchange, Message
 from fedrelax.runtime.rounds import Outcome, Steps, Stopping, run
 from fedrelax.runtime.site import Coupling, Distillation, Site
@@ -13,6 +14,7 @@ __all__ = [
     "Distillation",
     "Exchange",
     "History",
+    "Layer",
     "LocalExchange",
     "Message",
     "NodeMeasures",

@@ -21,6 +21,8 @@ class Steps(View, Protocol):
     labels: tuple[Label, ...]
     at_rest: bool
     """Whether the models are known to be at the fixed point, so that further rounds do nothing."""
+    may_rest: bool
+    """Whether a round without change means rest; not where messages may be lost or late."""
 
     def start(self) -> None:
         """Train the first models."""
@@ -95,7 +97,7 @@ def run(
         resting = wiring is None or wiring.settled(round)
         first = round if resting and first is None else first
         since = None if first is None else round - max(best[1], first)
-        reason = _reason_to_stop(stopping, record, told, engine.at_rest, since)
+        reason = _reason_to_stop(stopping, record, told, engine, since)
         if reason:
             break
         stage = None if wiring is None else wiring.due(round)
@@ -127,11 +129,11 @@ def _reason_to_stop(
     stopping: Stopping,
     record: Record,
     told: Sequence[bool | str | None],
-    at_rest: bool,
+    engine: Steps,
     since: int | None,
 ) -> str:
     """``since``: rounds since the best one on the final graph, or None before there is one."""
-    if at_rest:
+    if engine.at_rest:
         return "predictions at rest"
     for answer in told:
         if answer:
@@ -140,7 +142,7 @@ def _reason_to_stop(
         return "all rounds done"
     if since is None:
         return ""
-    if record.round > 0 and record.change <= stopping.tol:
+    if engine.may_rest and record.round > 0 and record.change <= stopping.tol:
         return "predictions at rest"
     if stopping.patience is not None and since >= stopping.patience:
         return "validation loss no longer better"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedrelax.combining import Combine, Mean, usable
 from fedrelax.losses import Loss, Squared
 from fedrelax.models import LocalModel, Rows, Task
 from fedrelax.network import Node
@@ -45,6 +46,7 @@ class Coupling:
     distillation: Distillation | None = None
     continued: bool = False
     damping: float = 0.0
+    combine: Combine = field(default_factory=Mean)
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,17 @@ class Site:
         return messages
 
     def receive(self, messages: Iterable[Message]) -> None:
-        """Remember the latest predictions of each neighbour; a lost message leaves the last one."""
+        """Remember the latest predictions of each neighbour; a lost message leaves the last one.
+
+        So does one that is not finite or has another shape: nothing of that kind is taken in.
+        """
         for message in messages:
-            self.received[message.sender, message.owner] = message.predictions
+            if message.predictions is self.received.get((message.sender, message.owner)):
+                continue
+            shape = (len(self.public.of(message.owner)), self.task.n_outputs)
+            answer = usable(message.predictions, shape, self.task.is_classification)
+            if answer is not None:
+                self.received[message.sender, message.owner] = answer
 
     # Update
 
@@ -184,13 +194,31 @@ class Site:
         if not answers:
             return []
         X, loss = self.public.of(owner), self.coupling.discrepancy
+        scale = self.coupling.alpha * self._scale(len(X))
+        if not isinstance(self.coupling.combine, Mean):
+            target, weight = self._combined(owner, answers, weights)
+            return [Rows(X, target, scale * weight, loss)]
         if self.coupling.collapse and loss.collapses and len(answers) > 1:
             answers, weights = [_mean(answers, weights)], [float(np.sum(weights))]
-        scale = self.coupling.alpha * self._scale(len(X))
         return [
             Rows(X, self._levelled(answer, owner), np.full(len(X), scale * a), loss)
             for answer, a in zip(answers, weights, strict=True)
         ]
+
+    def _combined(
+        self, owner: Label, answers: list[FloatArray], weights: list[float]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return one target per public row, and its weight, as the coupling combines answers."""
+        levelled = np.array([self._levelled(answer, owner) for answer in answers])
+        span = self.target.min(axis=0), self.target.max(axis=0)
+        target, weight = self.coupling.combine(
+            levelled, np.array(weights), self.answer(owner), span
+        )
+        if not self.task.is_classification:
+            return target, weight
+        total = target.sum(axis=1)  # 0 where no class has a majority: then the row says nothing
+        said = total > 0
+        return target / np.where(said, total, 1.0)[:, None], weight * said
 
     def _levelled(self, answer: FloatArray, owner: Label) -> FloatArray:
         """Return answers on someone's public rows with a share of this node's own level."""

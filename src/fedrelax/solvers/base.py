@@ -66,6 +66,8 @@ class Result:
     """The names of the loss on own rows and of the one across edges, where they are known."""
     engine: str = "sites"
     """The name of the engine that computed it."""
+    around: tuple[str, ...] = ()
+    """What stood around the exchange: noise with its epsilon and delta, faults, attacks."""
 
     @property
     def models(self) -> Mapping[Label, Any]:
@@ -158,7 +160,12 @@ class Solver(ABC):
             reason=outcome.reason,
             losses=(losses[0].name, losses[1].name),
             engine=engine.name,
+            around=self.around(network),
         )
+
+    def around(self, network: Network) -> tuple[str, ...]:
+        """Return what stands around the exchange, a sentence each."""
+        return ()
 
     def stopping(self, engine: Engine) -> Stopping:
         """Return when to stop: what was given, or what is usual with the engine."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedrelax.combining import Combine, as_combine
 from fedrelax.engines import NAMES, Engine, engine_for, losses_of, prepare
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss
 from fedrelax.network import Network
 from fedrelax.public import DRAWS
-from fedrelax.runtime import Distillation
+from fedrelax.runtime import Distillation, Layer
+from fedrelax.runtime.layers import as_layers
 from fedrelax.solvers.base import Solver
 from fedrelax.solvers.checks import (
     check_choice,
@@ -53,6 +56,10 @@ class FedRelax(Solver):
     tol : the change of predictions from round to round, relative to their size, that counts as rest;
         default 1e-4. On the straight way: the relative residual of the fixed point; default 1e-8.
     wiring : a ``fedrelax.wiring`` that changes the graph between rounds; None keeps it.
+    exchange : what stands around the exchange of messages: a layer of ``fedrelax.privacy``,
+        ``fedrelax.faults`` or ``fedrelax.attacks``, or a list of them, the first nearest to the sender.
+    combine : how a node takes its neighbours' answers: as their "mean", or so that a minority of liars
+        cannot pull it away: "median", "trimmed", "clipped", "huber", or a ``fedrelax.combining`` object.
     engine : "auto" takes the first that serves the network of "linear" (least squares), "softmax"
         (``SoftmaxModel`` on one common public set), both of which compute all nodes at once, and "sites"
         (any models, node by node). A name takes that one or says why not. The result is the same.
@@ -74,6 +81,8 @@ class FedRelax(Solver):
     collapse: bool = True
     first_exchange: str = "models"
     wiring: Wiring | None = None
+    exchange: Layer | Sequence[Layer] | None = None
+    combine: str | Combine = "mean"
     engine: str = "auto"
     n_jobs: int | None = None
     random_state: int | None = 0
@@ -89,6 +98,9 @@ class FedRelax(Solver):
         if self.level > 1:
             raise FedRelaxError(f"level={self.level!r} must be a share, from 0 to 1")
         check_flag("collapse", self.collapse)
+        as_combine(self.combine)
+        for layer in as_layers(self.exchange):
+            layer.check(network, self)
         if self.distillation is not None:
             check_count("distillation.rows", self.distillation.rows, least=1)
             check_choice("distillation.draw", self.distillation.draw, tuple(DRAWS))
@@ -107,6 +119,10 @@ class FedRelax(Solver):
     def losses(self, network: Network) -> tuple[Loss, Loss]:
         """Return the loss on own rows and the one across edges."""
         return losses_of(self, network.kind)
+
+    def around(self, network: Network) -> tuple[str, ...]:
+        """Return what stands around the exchange, a sentence each."""
+        return tuple(layer.describe(network, self) for layer in as_layers(self.exchange))
 
     def settles(self, network: Network) -> bool:
         """Tell whether rounds are cheap and lead to one point, wherever they start."""

@@ -119,12 +119,13 @@ class Ranked:
         return mark
 
 
-def by_either_end(edges: Any, mark: FloatArray) -> Any:
-    """Return the edges that at least one end has marked, with their weights."""
+def marked(edges: Any, mark: FloatArray, mutual: bool = False) -> Any:
+    """Return the edges that at least one end has marked, or both have, with their weights."""
     from scipy import sparse
 
     one = sparse.csr_array((mark, edges.indices, edges.indptr), shape=edges.shape)
-    both = one.maximum(one.T.tocsr())
+    other = one.T.tocsr()
+    both = one.minimum(other) if mutual else one.maximum(other)
     kept = sparse.csr_array(edges.multiply(both))
     kept.eliminate_zeros()
     kept.sort_indices()

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.typing import FloatArray, IntArray
-from fedrelax.wiring.base import Ranked, View, Wiring, by_either_end
+from fedrelax.wiring.base import Ranked, View, Wiring, marked
 
 FLOOR = 1e-3
 """Discrepancies below this share of the mean are as good as none: ratios of them mean nothing."""
@@ -36,6 +36,8 @@ class Rewire(Wiring):
     friends : the last stage takes back the given neighbours with whom a node has at least this share of
         kept neighbours in common (of the fewer that one of them keeps). Small circles that agree among
         themselves are one cluster if they overlap, and more teachers teach better. 1.0 leaves it out.
+    mutual : an edge lives only if both ends mark it, so that nobody is heard who is not wanted: the
+        defence against nodes that lie, who would otherwise keep their victims by marking them.
     """
 
     name = "rewire"
@@ -44,6 +46,7 @@ class Rewire(Wiring):
     after: tuple[int, int] = (1, 2)
     times: float = 2.0
     friends: float = 0.2
+    mutual: bool = False
 
     @property
     def stages(self) -> int:
@@ -74,10 +77,10 @@ class Rewire(Wiring):
         share = self.shares[min(stage, len(self.shares) - 1)]
         counts = np.ceil(share * ranked.degree - 1e-9).astype(np.int64)
         if stage < len(self.shares):
-            return by_either_end(edges, ranked.first(counts))
+            return marked(edges, ranked.first(counts), self.mutual)
         if stage == len(self.shares) + self.after[0]:
-            return by_either_end(edges, _second_look(edges, ranked, counts, view))
-        return by_either_end(edges, ranked.first(_as_near(ranked, counts, self.times)))
+            return marked(edges, _second_look(edges, ranked, counts, view), self.mutual)
+        return marked(edges, ranked.first(_as_near(ranked, counts, self.times)), self.mutual)
 
 
 def _as_near(ranked: Ranked, least: IntArray, times: float) -> IntArray:
@@ -115,4 +118,4 @@ def _with_friends(edges: Any, kept: Any, share: float) -> Any:
     common = np.asarray((known @ known)[row, edges.indices]).ravel()
     still = np.asarray(known[row, edges.indices]).ravel() > 0
     mark = still | ((fewer > 0) & (common >= share * fewer))
-    return by_either_end(edges, mark.astype(float))
+    return marked(edges, mark.astype(float))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+from fedrelax.combining import as_combine
 from fedrelax.engines.base import Settings, losses_of
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, listing
 from fedrelax.losses import requirement
@@ -26,11 +27,18 @@ def coupling_of(settings: Settings, kind: str) -> Coupling:
         distillation=settings.distillation,
         continued=settings.continued,
         damping=float(settings.damping),
+        combine=as_combine(settings.combine),
     )
 
 
 def reason_in_models(network: Network, settings: Settings) -> str | None:
     """Return which node's model cannot take its rows or cannot minimise the pair of losses."""
+    combine = as_combine(settings.combine)
+    if combine.compares and network.public.common is None:
+        return (
+            f"combine={combine.name!r} holds neighbours' answers on the same rows against each other, "
+            "and here every node has public rows of its own; pass one array as public"
+        )
     for label, given in network.distinct_models.items():
         try:
             model = adapt(given, network.task)

@@ -15,6 +15,7 @@ from fedrelax.engines.sites.refits import Answers, Refit, Refits
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, Workers
+from fedrelax.runtime.layers import as_layers, layered
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label
 from fedrelax.wiring.smoother import Smoother
@@ -27,7 +28,7 @@ class SiteEngine(Engine):
     (one after the other, each hearing the newest).
     """
 
-    name, rank = "sites", 9
+    name, rank, sends = "sites", 9, True
 
     def __init__(
         self,
@@ -74,7 +75,10 @@ class SiteEngine(Engine):
             for node, seed in zip(network, seeds, strict=True)
         ]
         workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
-        engine = cls(sites, LocalExchange(), workers, settings.order, settings.first_exchange)
+        layers = as_layers(settings.exchange)
+        exchange = layered(LocalExchange(), layers, network, settings)
+        engine = cls(sites, exchange, workers, settings.order, settings.first_exchange)
+        engine.may_rest = not any(layer.interrupts for layer in layers)
         if network.memory is not None and settings.random_state is not None:
             key = "sites", settings.random_state, coupling.loss.name
             engine._memory = network.memory.setdefault(key, {})
@@ -190,23 +194,30 @@ class SiteEngine(Engine):
         if public.common is not None:
             one = Smoother(public.as_numbers(public.common))
         smoothers = [one or Smoother(public.as_numbers(public.of(i))) for i in self.labels]
-        told = [
-            smoother.coefficients(site.shared[site.label])
-            for smoother, site in zip(smoothers, self.sites, strict=True)
-        ]
+        told: dict[int, FloatArray] = {}  # most answers are one array for all who hear it
         found = []
         for i, site in enumerate(self.sites):
             X = public.as_numbers(site.node.X)
             weights = None if one is None else one.weights(X)
             for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
+                answer = site.received.get((self.labels[j], self.labels[j]))
+                if answer is None:
+                    found.append(np.inf)
+                    continue
+                if id(answer) not in told:
+                    told[id(answer)] = smoothers[j].coefficients(answer)
                 K = smoothers[j].weights(X) if weights is None else weights
-                guess = site.task.plausible(K @ told[j])
+                guess = site.task.plausible(K @ told[id(answer)])
                 found.append(site.coupling.loss.mean(site.target, guess))
         return np.array(found)
 
     def embedding(self) -> FloatArray:
-        """Return every site's predictions on the common public rows as one row."""
-        return np.stack([site.shared[site.label].ravel() for site in self.sites])
+        """Return what every site has told of the common public rows as one row."""
+        told = []
+        for site in self.sites:
+            sent = self._exchange.collect(site.label, [site.label])
+            told.append((sent[-1].predictions if sent else site.shared[site.label]).ravel())
+        return np.stack(told)
 
     def rewire(self, edges: Any) -> None:
         """Tell every site whom to heed from now on; given neighbours are still heard."""

@@ -1,0 +1,204 @@
+"""Attackers as layers around the exchange: nodes that train as they should and lie about it.
+
+    FedRelax(exchange=SignFlipped(share=0.2), combine="median")
+
+Who lies is drawn by ``seed``, or named by ``nodes``. An attacker knows what an honest node would send in
+its place, and the others' public rows, as any neighbour does; colluding ones know each other, too.
+Label-flipped data are an attack before the first round: :func:`flip_labels`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.network import Network
+from fedrelax.runtime.layers import Layer, Wrapped
+from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+__all__ = [
+    "Attack",
+    "Colluding",
+    "Constant",
+    "Drifting",
+    "NotANumber",
+    "Random",
+    "Scaled",
+    "SignFlipped",
+    "flip_labels",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack(Layer):
+    """``share`` of the nodes lie, or those in ``nodes``."""
+
+    share: float = 0.2
+    nodes: tuple[Label, ...] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise FedRelaxError(
+                f"{type(self).__name__}(share={self.share!r}) must be a share from 0 to 1"
+            )
+
+    def attackers(self, labels: Sequence[Label]) -> tuple[Label, ...]:
+        """Return who lies, in the order of the nodes."""
+        if self.nodes is not None:
+            return self.nodes
+        count = round(self.share * len(labels))
+        chosen = np.random.default_rng(self.seed).choice(len(labels), count, replace=False)
+        return tuple(labels[place] for place in sorted(chosen))
+
+    def check(self, network: Network, settings: Any) -> None:
+        """Refuse attackers that are not there."""
+        unknown = [label for label in self.attackers(network.labels) if label not in network.nodes]
+        if unknown:
+            raise FedRelaxError(
+                f"{type(self).__name__}(nodes=...): node {listing(unknown)} is not in the network"
+            )
+
+    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+        """Return an exchange in which some lie."""
+        places = {label: place for place, label in enumerate(network.labels)}
+        liars = self.attackers(network.labels)
+        return _Lying(inner, self, {label: places[label] for label in liars}, network)
+
+    @abstractmethod
+    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
+        """Return what is sent instead; ``rng`` is that of the node and round."""
+
+
+class _Lying(Wrapped):
+    def __init__(
+        self, inner: Exchange, attack: Attack, places: dict[Label, int], network: Network
+    ) -> None:
+        super().__init__(inner)
+        self._attack, self._places = attack, places
+        self._classes = network.task.is_classification
+        self._leader = next(iter(places), None)
+        self._copied: FloatArray | None = None
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """Hand on lies in the place of attackers' messages."""
+        self.inner.post([self._sent(message) for message in messages])
+
+    def _sent(self, message: Message) -> Message:
+        if message.sender not in self._places:
+            return message
+        honest = message.predictions
+        if isinstance(self._attack, Colluding):
+            if message.sender == self._leader or self._copied is None:
+                self._copied = honest
+            honest = self._copied
+        place = self._places[message.sender]
+        rng = np.random.default_rng([self._attack.seed, place, max(message.round, 0)])
+        # Of probabilities, 1/classes is what zero is of numbers: to know nothing.
+        centre = 1.0 / honest.shape[1] if self._classes else 0.0
+        told = centre + self._attack.lie(honest - centre, max(message.round, 0), rng)
+        return replace(message, predictions=told)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(Attack):
+    """Always the same number."""
+
+    value: float = 10.0
+
+    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
+        """Return it; of classes, the first one gains."""
+        told = np.zeros_like(honest)
+        told[:, 0] = self.value
+        return told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Attack):
+    """The truth times ``factor``."""
+
+    factor: float = 10.0
+
+    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
+        """Return multiples."""
+        return self.factor * honest
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignFlipped(Attack):
+    """The opposite of the truth."""
+
+    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
+        """Return minus the answers."""
+        return -honest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(Attack):
+    """Noise, ``scale`` times as large as the truth, new in every round."""
+
+    scale: float = 3.0
+
+    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
+        """Return noise."""
+        return rng.normal(0.0, self.scale * _size(honest), honest.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotANumber(Attack):
+    """NaN, or another number that is none."""
+
+    value: float = float("nan")
+
+    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
+        """Return it everywhere."""
+        return np.full_like(honest, self.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Colluding(Attack):
+    """All attackers send one and the same lie: ``factor`` times the truth of the first one."""
+
+    factor: float = -3.0
+
+    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
+        """Return multiples of the leader's answers."""
+        return self.factor * honest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drifting(Attack):
+    """The truth at first, and ``step`` times its size more in every round."""
+
+    step: float = 0.1
+
+    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
+        """Return answers that are off by a little more than before."""
+        told = honest.copy()
+        told[:, 0] += self.step * round * _size(honest)
+        return told
+
+
+def _size(answers: FloatArray) -> float:
+    return float(np.sqrt(np.square(answers).mean()))
+
+
+def flip_labels(network: Network, nodes: Iterable[Label]) -> Network:
+    """Return the network with the labels of some nodes turned round: -y, or the class at the other end."""
+    changed, task = set(nodes), network.task
+    made = Network(network.graph, network.kind, network.public.common)
+    for node in network:
+        y: AnyArray = node.y
+        if node.label in changed:
+            if task.classes is None:
+                y = -y
+            else:
+                y = task.classes[::-1][np.searchsorted(task.classes, y)]
+        made.add(node.label, node.X, y, node.model, public=node.public, validation=node.validation)
+    return made

@@ -1,0 +1,205 @@
+"""``fedrelax stress``: faults and attacks on the user's own table, and what they break."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import typer
+
+from fedrelax.cli.config import command_with
+from fedrelax.cli.console import Talk
+from fedrelax.cli.settings import LearningConfig
+from fedrelax.errors import FedRelaxError
+
+ROUNDS = 20
+HOLDS, SUFFERS = 1.05, 1.2
+"""Errors up to these multiples of the undisturbed one."""
+WAYS = ("mean", "median", "nearest")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StressConfig(LearningConfig):
+    """Everything that ``fedrelax stress`` can be told."""
+
+    command: ClassVar[str] = "stress"
+
+
+@command_with(StressConfig)
+def stress(config: StressConfig, talk: Talk) -> None:
+    """Say what faults and attacks would do to a network of your own.
+
+    Trains on each node's training rows while nodes are away, messages are lost, late or out of order, or
+    a fifth of the nodes lies, and measures the honest nodes on their test rows: with neighbours' mean, as
+    usual, and with their median or the nearest of them as a defence.
+
+    [bold]Example:[/bold] fedrelax stress weather.csv --node station --target temp
+    --graph knn:lat,lon:5 --model ridge
+    """
+    from fedrelax.cli.inputs import read_inputs
+
+    inputs = read_inputs(config, talk.note)
+    network, alpha = network_of(inputs, config, talk)
+    lines: list[dict[str, Any]] = []
+    trouble = troubles()
+    usual: Any = None
+    with talk.progress() as progress:
+        bar = progress.add_task("Stress", total=len(trouble) * len(WAYS), numbers="")
+        for name in trouble:
+            progress.update(bar, numbers=name)
+            line: dict[str, Any] = {"trouble": name}
+            for way in WAYS:
+                losses, honest = losses_of(network, config, alpha, name, way)
+                usual = losses if usual is None else usual
+                line[way] = float(np.nanmean(losses[honest]))
+                line["undisturbed"] = float(np.nanmean(usual[honest]))
+                progress.advance(bar)
+            lines.append(line)
+    found = {"alpha": alpha, "nodes": len(network), **verdicts(lines)}
+    if config.json:
+        typer.echo(json.dumps(found))
+    else:
+        tell(found, talk)
+
+
+def network_of(inputs: Any, config: StressConfig, talk: Talk) -> tuple[Any, float]:
+    """Return the network with the test rows held out at every node, and alpha."""
+    from fedrelax.cli.training import estimator_of
+    from fedrelax.splits import group_rows
+
+    if not inputs.test.any():
+        raise FedRelaxError("test_share=0: what breaks is measured on test rows; give more than 0")
+    groups = group_rows(inputs.nodes, len(inputs.nodes))
+    train = {label: rows[inputs.train[rows]] for label, rows in groups.items()}
+    held = {label: rows[inputs.test[rows]] for label, rows in groups.items()}
+    network = estimator_of(inputs, config).network_of(
+        inputs.X, inputs.y, train, held, seed=config.seed
+    )
+    if config.alpha != "auto":
+        return network, float(config.alpha)
+    degree = float(network.graph.adjacency.sum()) / max(len(network), 1)
+    alpha = 1.0 / max(degree, 1e-12) if degree else 0.0
+    talk.note(f"alpha is {alpha:.3g}, so that neighbours weigh as much as a node's own rows.")
+    return network, alpha
+
+
+def troubles() -> dict[str, Any]:
+    """Return the grid: layers around the exchange by what a person calls them."""
+    from fedrelax.attacks import (
+        Colluding,
+        Constant,
+        Drifting,
+        NotANumber,
+        Random,
+        Scaled,
+        SignFlipped,
+    )
+    from fedrelax.faults import Absent, Churn, Delayed, Lost, Reordered
+
+    return {
+        "none": None,
+        "half of the nodes absent": Absent(0.5),
+        "nodes come and go": Churn(),
+        "20 % of messages lost": Lost(0.2),
+        "delays of up to 3 rounds": Delayed(3),
+        "messages out of order": Reordered(0.2),
+        "absent, lost and late": [Absent(0.5), Lost(0.2), Delayed(3)],
+        "20 % send a constant": Constant(value=100.0),
+        "20 % send the opposite": SignFlipped(),
+        "20 % send ten times too much": Scaled(),
+        "20 % send noise": Random(),
+        "20 % send no numbers": NotANumber(),
+        "20 % collude": Colluding(),
+        "20 % drift slowly": Drifting(),
+        LABELS: None,
+    }
+
+
+LABELS = "20 % have flipped labels"
+
+
+def losses_of(
+    network: Any, config: StressConfig, alpha: float, name: str, way: str
+) -> tuple[Any, Any]:
+    """Return every node's loss on its test rows after all rounds, and which nodes are honest."""
+    from fedrelax.attacks import Attack, SignFlipped, flip_labels
+    from fedrelax.solvers import FedRelax
+
+    layer = troubles()[name]
+    liars: tuple[Any, ...] = ()
+    if isinstance(layer, Attack):
+        liars = layer.attackers(network.labels)
+    elif name == LABELS:
+        liars = SignFlipped().attackers(network.labels)
+        network = flip_labels(network, liars)
+    solver = FedRelax(
+        alpha=alpha,
+        rounds=ROUNDS if config.rounds is None else config.rounds,
+        tol=0.0,
+        engine="sites",
+        exchange=layer,
+        combine=way,
+        n_jobs=config.jobs,
+        random_state=config.seed,
+    )
+    with np.errstate(all="ignore"):
+        last = solver.solve(network).history.records[-1].node_validation_loss
+    return last, np.array([label not in liars for label in network.labels])
+
+
+def verdicts(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the lines with what each means, against the same nodes undisturbed, and what breaks."""
+    told = []
+    for line in lines:
+        said = {way: _verdict(line[way], line["undisturbed"]) for way in WAYS}
+        told.append({**line, "verdict": said})
+    broken = [line["trouble"] for line in told if line["verdict"]["mean"] == "breaks"]
+    cured = {
+        way: [name for name in broken if _of(told, name)["verdict"][way] != "breaks"]
+        for way in WAYS[1:]
+    }
+    return {"lines": told, "breaks": broken, "cured_by": cured}
+
+
+def _of(lines: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(line for line in lines if line["trouble"] == name)
+
+
+def _verdict(error: float, usual: float) -> str:
+    if not np.isfinite(error) or error > SUFFERS * usual:
+        return "breaks"
+    return "suffers" if error > HOLDS * usual else "holds"
+
+
+def tell(found: dict[str, Any], talk: Talk) -> None:
+    """Show the table and say what breaks."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("trouble", no_wrap=True)
+    table.add_column("undisturbed", justify="right")
+    for way in WAYS:
+        table.add_column(way, justify="right")
+        table.add_column("")
+    for line in found["lines"]:
+        cells = [text for way in WAYS for text in (f"{line[way]:.4g}", line["verdict"][way])]
+        table.add_row(line["trouble"], f"{line['undisturbed']:.4g}", *cells)
+    talk.plain(
+        "Loss on the test rows of the honest nodes, by how they take their neighbours' answers:"
+    )
+    talk.say(table)
+    if not found["breaks"]:
+        talk.plain(
+            "Nothing of this breaks your network: no loss is 20 % above the undisturbed one."
+        )
+        return
+    talk.plain(f"Breaks it: {'; '.join(found['breaks'])}.")
+    best = max(WAYS[1:], key=lambda way: len(found["cured_by"][way]))
+    cured = found["cured_by"][best]
+    talk.plain(
+        f"FedRelax(combine={best!r}) withstands {len(cured)} of these {len(found['breaks'])}."
+        if cured
+        else "Neither the median nor the nearest neighbours help against it here."
+    )

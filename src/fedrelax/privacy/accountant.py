@@ -1,0 +1,160 @@
+"""How much privacy Gaussian noise buys, and how much noise a promise needs.
+
+A release adds N(0, sigma^2 I) to numbers that move by at most ``sensitivity`` (in Euclidean length) between
+two neighbouring datasets. It is (epsilon, delta)-differentially private if no event becomes more likely by
+more than a factor e^epsilon, up to delta, when one dataset is put in the place of the other.
+
+Exact (Gaussian differential privacy; Balle and Wang 2018, Dong, Roth and Su 2022): k releases are as
+one with mu = sqrt(k) sensitivity / sigma, and
+
+    delta(epsilon) = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2).
+
+By zero-concentrated differential privacy (Bun and Steinke 2016): rho = k sensitivity^2 / (2 sigma^2), and
+epsilon = rho + 2 sqrt(rho ln(1/delta)), or the best conversion (Canonne, Kamath and Steinke 2020). These
+are upper bounds of the exact number, for comparison with others' accounts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import erfcx, log_ndtr
+
+from fedrelax.errors import FedRelaxError
+
+LOG_ROOT = 0.5 * math.log(2 * math.pi)
+TIGHT = {"xtol": 1e-13, "rtol": 1e-13}
+
+
+@dataclass(frozen=True)
+class GaussianMechanism:
+    """``releases`` releases with noise of standard deviation ``sigma`` each.
+
+    >>> mechanism = GaussianMechanism(sigma=10, releases=100)
+    >>> round(mechanism.epsilon(1e-5), 3), round(mechanism.epsilon_zcdp_simple(1e-5), 3)
+    (4.377, 5.299)
+    >>> round(GaussianMechanism.for_budget(4.377, 1e-5, releases=100).sigma, 2)
+    10.0
+    """
+
+    sigma: float
+    sensitivity: float = 1.0
+    releases: int = 1
+
+    def __post_init__(self) -> None:
+        _positive("sigma", self.sigma)
+        _positive("sensitivity", self.sensitivity)
+        if isinstance(self.releases, bool) or int(self.releases) != self.releases:
+            raise FedRelaxError(f"releases={self.releases!r} must be a whole number")
+        _positive("releases", self.releases)
+
+    @classmethod
+    def for_budget(
+        cls, epsilon: float, delta: float, sensitivity: float = 1.0, releases: int = 1
+    ) -> GaussianMechanism:
+        """Return the mechanism with the least noise that keeps all releases within (epsilon, delta)."""
+        _positive("epsilon", epsilon)
+        _share("delta", delta)
+        _positive("releases", releases)
+        mu = _mu_of(float(epsilon), float(delta))
+        return cls(math.sqrt(releases) * sensitivity / mu, sensitivity, releases)
+
+    @property
+    def mu(self) -> float:
+        """All releases are as hard to tell apart as N(0, 1) and N(mu, 1)."""
+        return math.sqrt(self.releases) * self.sensitivity / self.sigma
+
+    @property
+    def rho(self) -> float:
+        """The parameter of zero-concentrated differential privacy."""
+        return 0.5 * self.mu**2
+
+    def delta(self, epsilon: float) -> float:
+        """Return the exact delta at an epsilon."""
+        return math.exp(_log_delta(float(epsilon), self.mu))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the exact epsilon at a delta."""
+        _share("delta", delta)
+        wanted = math.log(delta)
+        if _log_delta(0.0, self.mu) <= wanted:
+            return 0.0
+        return _root(
+            lambda epsilon: _log_delta(epsilon, self.mu) - wanted, start=self.rho + self.mu
+        )
+
+    def epsilon_zcdp(self, delta: float) -> float:
+        """Return the best epsilon that follows from rho alone."""
+        _share("delta", delta)
+        rho, cost = self.rho, -math.log(delta)
+
+        def of(log_order: float) -> float:
+            order = 1.0 + math.exp(log_order)
+            gain = math.log1p(-1.0 / order) - math.log(order) / (order - 1.0)
+            return order * rho + cost / (order - 1.0) + gain
+
+        centre = 0.5 * math.log(cost / rho)  # the best order without the gain
+        found = minimize_scalar(of, bounds=(centre - 5.0, centre + 5.0), method="bounded")
+        return max(0.0, min(float(found.fun), self.epsilon_zcdp_simple(delta)))
+
+    def epsilon_zcdp_simple(self, delta: float) -> float:
+        """Return rho + 2 sqrt(rho ln(1/delta))."""
+        _share("delta", delta)
+        return self.rho + 2.0 * math.sqrt(-self.rho * math.log(delta))
+
+
+def _log_delta(epsilon: float, mu: float) -> float:
+    """Return log delta(epsilon).
+
+    With t = epsilon/mu - mu/2, phi(t + mu) e^epsilon = phi(t), so delta = phi(t) (R(t) - R(t + mu)) with
+    Mills' ratio R: no number is subtracted from another of nearly the same size and none overflows.
+    """
+    t = epsilon / mu - mu / 2
+    log_density = -0.5 * t * t - LOG_ROOT
+    if t > -5.0:
+        gap = _mills(t) - _mills(t + mu)
+        return log_density + math.log(gap) if gap > 0 else -math.inf
+    less = math.exp(log_density + math.log(_mills(t + mu)) - log_ndtr(-t))
+    return float(log_ndtr(-t) + math.log1p(-less))
+
+
+def _mills(t: float) -> float:
+    """Return Phi(-t) / phi(t); t is never far below zero."""
+    return math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2)))
+
+
+def _mu_of(epsilon: float, delta: float) -> float:
+    """Return the largest mu that is within (epsilon, delta)."""
+    wanted = math.log(delta)
+    low = high = max(epsilon, 1e-3)
+    while _log_delta(epsilon, low) > wanted:
+        low /= 2
+    while _log_delta(epsilon, high) < wanted:
+        high *= 2
+
+    def gap(log_mu: float) -> float:
+        return max(_log_delta(epsilon, math.exp(log_mu)), -1e300) - wanted
+
+    return math.exp(float(brentq(gap, math.log(low), math.log(high), **TIGHT)))
+
+
+def _root(falling: Callable[[float], float], start: float) -> float:
+    """Return where a falling function of a positive number is zero."""
+    high = start
+    while falling(high) > 0:
+        high *= 2
+    return float(brentq(lambda x: max(falling(x), -1e300), 0.0, high, **TIGHT))
+
+
+def _positive(name: str, value: float) -> None:
+    if isinstance(value, bool) or not (np.isfinite(value) and value > 0):
+        raise FedRelaxError(f"{name}={value!r} must be a finite number above 0")
+
+
+def _share(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise FedRelaxError(f"{name}={value!r} must be a number between 0 and 1")

@@ -1,0 +1,106 @@
+"""What leaked, measured: can a neighbour tell which rows a node has trained on?
+
+Membership inference: rows on which a model does better than on others are likely those it was trained on.
+The attack's AUC is the probability that a training row has a smaller loss than a row that was held out:
+0.5 is a coin, 1.0 knows every row. A small AUC shows that this attack failed, not that none can succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.losses import usual_loss
+from fedrelax.models import LocalModel
+from fedrelax.network import Network
+from fedrelax.runtime.layers import Layer, Wrapped
+from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.wiring.smoother import Smoother
+
+
+class Listener(Layer):
+    """A layer that changes nothing and remembers the latest that every node has told.
+
+    Put it last, where neighbours stand: ``exchange=[private, listener]``.
+    """
+
+    def __init__(self) -> None:
+        self.heard: dict[Label, FloatArray] = {}
+
+    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+        """Return an exchange with an ear."""
+        return _Heard(inner, self.heard)
+
+    def describe(self, network: Network, settings: Any) -> str:
+        """Return that someone listens."""
+        return "a listener, who changes nothing"
+
+
+class _Heard(Wrapped):
+    def __init__(self, inner: Exchange, heard: dict[Label, FloatArray]) -> None:
+        super().__init__(inner)
+        self._heard = heard
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """Remember what a node says of its own public rows."""
+        kept = list(messages)
+        self._heard.update({m.sender: m.predictions for m in kept if m.owner == m.sender})
+        self.inner.post(kept)
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """The AUC of two attacks on one node."""
+
+    by_neighbour: float
+    """From what the node told of public rows, carried over to other rows by a smoother."""
+    by_model: float
+    """From the node's own model: what would leak if the model were handed over."""
+
+
+def leakage(
+    network: Network, heard: Mapping[Label, FloatArray], models: Mapping[Label, LocalModel]
+) -> dict[Label, Leakage]:
+    """Attack every node that has validation rows: its training rows against those.
+
+    ``heard`` is what neighbours have heard of the node (``Listener.heard``), ``models`` what it has in
+    the end (``Result.local_models``).
+    """
+    task, loss = network.task, usual_loss(network.kind)
+    found = {}
+    for node in network:
+        if node.validation is None or node.label not in heard:
+            continue
+        smoother = Smoother(network.public.of(node.label))
+        told = smoother.coefficients(heard[node.label])
+        scores = []
+        for X, y in ((node.X, node.y), node.validation):
+            target = task.encode(y)
+            guess = task.plausible(smoother.weights(X) @ told)
+            own = task.plausible(models[node.label].predict(X))
+            scores.append((loss.per_row(target, guess), loss.per_row(target, own)))
+        (guess_in, own_in), (guess_out, own_out) = scores
+        found[node.label] = Leakage(auc(guess_in, guess_out), auc(own_in, own_out))
+    if not found:
+        raise FedRelaxError(
+            "no node has validation rows and was heard, so there is nothing to tell training rows "
+            "from; add(..., validation=(X, y))"
+        )
+    return found
+
+
+def auc(inside: AnyArray, outside: AnyArray) -> float:
+    """Return the probability that a loss inside is smaller than one outside; ties count half.
+
+    >>> auc(np.array([0.1, 0.2]), np.array([0.3, 0.15]))
+    0.75
+    """
+    ranks = rankdata(np.concatenate([outside, inside]))[: len(outside)]
+    below = ranks.sum() - len(outside) * (len(outside) + 1) / 2
+    return float(below / (len(inside) * len(outside)))

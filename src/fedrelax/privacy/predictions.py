@@ -1,0 +1,160 @@
+"""Noise on predictions: private for any model, and dear."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models import Task
+from fedrelax.network import Network
+from fedrelax.privacy.accountant import GaussianMechanism
+from fedrelax.privacy.budget import Budget
+from fedrelax.runtime.layers import Wrapped
+from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.typing import FloatArray, Label
+
+
+@dataclass(kw_only=True, eq=False)
+class PrivatePredictions(Budget):
+    """Predictions are clipped to a declared range and get Gaussian noise before they leave a node.
+
+    rounds : how many are planned; a run of more is refused. Predictions leave a node once more than
+        there are rounds, and the budget is for all of them together.
+    epsilon, delta : the promise; or ``sigma``, the noise of each number, and epsilon is what follows.
+    range : the smallest and the largest prediction that is sent. It must not be taken from the rows.
+        Classes need none: their probabilities are points of the simplex.
+
+    **Neighbouring datasets**: any two datasets of one node, whatever the number of rows that differ.
+    Of an arbitrary model nothing is known but its range, so one row may change every answer, and the
+    sensitivity of an exchange is the diameter of all answers on all m_pub public rows:
+
+        (high - low) sqrt(m_pub outputs),   for classes sqrt(2 m_pub).
+
+    That protects a node as a whole, and costs accordingly: halve the noise by a quarter of the public
+    rows or of the exchanges. For linear models ``PrivateStatistics`` promises less (one row) for far less.
+    """
+
+    rounds: int
+    epsilon: float | None = None
+    sigma: float | None = None
+    range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.sigma is None):
+            raise FedRelaxError("PrivatePredictions needs epsilon= or sigma=, and not both")
+        if not isinstance(self.rounds, int) or isinstance(self.rounds, bool) or self.rounds < 0:
+            raise FedRelaxError(f"rounds={self.rounds!r} must be a whole number of at least 0")
+        if self.range is not None:
+            low, high = self.range
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise FedRelaxError(f"range={self.range!r} must be two finite numbers, low < high")
+        self.mechanism_for(1.0)  # refuses an epsilon, sigma or delta that is none
+
+    def mechanism_for(self, sensitivity: float) -> GaussianMechanism:
+        """Return the noise of all exchanges at one node."""
+        releases = self.rounds + 1
+        if self.sigma is not None:
+            return GaussianMechanism(float(self.sigma), sensitivity, releases)
+        assert self.epsilon is not None
+        return GaussianMechanism.for_budget(self.epsilon, self.delta, sensitivity, releases)
+
+    def sensitivity(self, rows: int, task: Task) -> float:
+        """Return the Euclidean diameter of all answers on so many public rows."""
+        if task.is_classification:
+            return math.sqrt(2 * rows)
+        if self.range is None:
+            raise FedRelaxError(
+                "range=None: numbers need the smallest and the largest prediction that may be sent, "
+                "such as range=(-30, 30); take it from what is known beforehand, not from the rows"
+            )
+        return (self.range[1] - self.range[0]) * math.sqrt(rows * task.n_outputs)
+
+    def check(self, network: Network, settings: Any) -> None:
+        """Refuse more rounds than are planned, and orders in which nodes send more often."""
+        super().check(network, settings)
+        self.sensitivity(1, network.task)
+        if settings.rounds is None or settings.rounds > self.rounds:
+            raise FedRelaxError(
+                f"rounds={settings.rounds!r}: the budget is planned for {self.rounds} rounds; give "
+                f"rounds={self.rounds} or fewer, or plan for more"
+            )
+        if settings.order != "simultaneous":
+            raise FedRelaxError(
+                f"order={settings.order!r} sends twice in a round, and the budget is planned for once; "
+                "use order='simultaneous'"
+            )
+        if settings.objective == "gtvmin" and network.public.common is None:
+            raise FedRelaxError(
+                "objective='gtvmin' sends answers for several public sets in a round where every node "
+                "has its own, and the budget is planned for one; give one common public set"
+            )
+
+    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+        """Return the exchange that adds the noise; from now on the budget is spent."""
+        self.spent = True
+        return _Noisy(inner, self, network)
+
+    def describe(self, network: Network, settings: Any) -> str:
+        """Return the promise: noise, sensitivity, epsilon and delta."""
+        rows = max(len(network.public.of(label)) for label in network.labels)
+        found = self.mechanism_for(self.sensitivity(rows, network.task))
+        return (
+            f"predictions with noise {found.sigma:.4g} in {found.releases} exchanges, sensitivity "
+            f"{found.sensitivity:.4g} (any change of a node's rows): epsilon "
+            f"{found.epsilon(self.delta):.4g} at delta {self.delta:g} (by zCDP "
+            f"{found.epsilon_zcdp(self.delta):.4g})"
+        )
+
+
+class _Noisy(Wrapped):
+    """Adds noise that is drawn anew for every node and round."""
+
+    def __init__(self, inner: Exchange, layer: PrivatePredictions, network: Network) -> None:
+        super().__init__(inner)
+        self._layer, self._task = layer, network.task
+        self._sent: Counter[Label] = Counter()
+        streams = np.random.SeedSequence(layer.random_state).spawn(len(network))
+        self._streams = dict(zip(network.labels, map(np.random.default_rng, streams), strict=True))
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """Hand on noisy messages; what is sent a second time after the last round stays unsent."""
+        self.inner.post([self._noisy(message) for message in messages if message.round >= 0])
+
+    def _noisy(self, message: Message) -> Message:
+        self._sent[message.sender] += 1
+        if self._sent[message.sender] > self._layer.rounds + 1:
+            raise FedRelaxError(
+                f"node {message.sender!r} would send more often than the {self._layer.rounds + 1} times "
+                "for which its privacy budget was planned; plan for more rounds"
+            )
+        exact, layer = self._clipped(message.predictions), self._layer
+        sigma = layer.mechanism_for(layer.sensitivity(len(exact), self._task)).sigma
+        noise = self._streams[message.sender].normal(0.0, sigma, exact.shape)
+        return replace(message, predictions=self._clipped(exact + noise))
+
+    def _clipped(self, answers: FloatArray) -> FloatArray:
+        """Return the nearest answers that are allowed; after the noise this costs no privacy."""
+        if self._task.is_classification:
+            return on_simplex(answers)
+        assert self._layer.range is not None
+        return np.asarray(np.clip(answers, *self._layer.range))
+
+
+def on_simplex(values: FloatArray) -> FloatArray:
+    """Return the nearest probabilities of every row, in Euclidean distance.
+
+    >>> on_simplex(np.array([[0.5, 0.9], [2.0, -1.0]])).round(2).tolist()
+    [[0.3, 0.7], [1.0, 0.0]]
+    """
+    ordered = -np.sort(-values, axis=-1)
+    excess = np.cumsum(ordered, axis=-1) - 1.0
+    ranks = np.arange(1, values.shape[-1] + 1)
+    above = (ordered * ranks > excess).sum(axis=-1, keepdims=True)
+    shift = np.take_along_axis(excess, above - 1, axis=-1) / above
+    return np.asarray(np.maximum(values - shift, 0.0))

@@ -1,0 +1,215 @@
+"""Noise on sums: a node's second moments leave it once, and everything else follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models import Task
+from fedrelax.network import Network
+from fedrelax.privacy.accountant import GaussianMechanism
+from fedrelax.privacy.budget import Budget
+from fedrelax.privacy.predictions import on_simplex
+from fedrelax.runtime.layers import Wrapped
+from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+REACH = 0.9
+"""The share of the public rows that are short enough not to be clipped."""
+
+
+@dataclass(kw_only=True, eq=False)
+class PrivateStatistics(Budget):
+    """A node releases the noisy moments of its rows, once; others hear a linear model made of them.
+
+    Rows become u = (x, 1) / sqrt(2), x centred and scaled by the public rows and clipped to length 1,
+    and t: the target scaled to [-1, 1] by its declared ``range``, or the class as a unit vector. A node
+    releases sum u u' and sum u t' with Gaussian noise. What a neighbour hears in its place are the
+    answers of the ridge regression on the moments of the node and its neighbours together: computed from
+    what has been released already, so they cost nothing more, in any number of rounds. The node's own
+    model may be of any kind, and learns from its exact rows.
+
+    **Neighbouring datasets**: two datasets of one node that differ in one row, the number of rows being
+    known. Both sums together then move by at most sqrt(4.5), and by at most 2 for classes.
+
+    epsilon, delta : the promise for a row of a node.
+    range : the smallest and the largest target; what is beyond is clipped. Not to be taken from the rows.
+    components : use so many leading directions of the public rows instead of all features: the noise
+        grows with the square root of their number. None takes all.
+    """
+
+    epsilon: float
+    range: tuple[float, float] | None = None
+    components: int | None = None
+
+    def __post_init__(self) -> None:
+        self.mechanism(True)  # refuses an epsilon or delta that is none
+        if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
+            raise FedRelaxError(f"range={self.range!r} must be two finite numbers, low < high")
+        if self.components is not None and not (
+            isinstance(self.components, int) and self.components >= 1
+        ):
+            raise FedRelaxError(f"components={self.components!r} must be a whole number above 0")
+
+    def mechanism(self, classes: bool) -> GaussianMechanism:
+        """Return the noise of the one release."""
+        return GaussianMechanism.for_budget(self.epsilon, self.delta, _sensitivity(classes))
+
+    def check(self, network: Network, settings: Any) -> None:
+        """Refuse what the moments do not serve."""
+        super().check(network, settings)
+        if network.public.common is None:
+            raise FedRelaxError(
+                "PrivateStatistics needs one common set of public rows, by which all nodes scale "
+                "theirs, and here every node has its own; pass one array as public"
+            )
+        if not network.task.is_classification and self.range is None:
+            raise FedRelaxError(
+                "range=None: numbers need the smallest and the largest target, such as range=(-30, 30); "
+                "take it from what is known beforehand, not from the rows"
+            )
+
+    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+        """Return the exchange that carries the released models; from now on the budget is spent."""
+        self.spent = True
+        return _Released(inner, self.answers(network))
+
+    def describe(self, network: Network, settings: Any) -> str:
+        """Return the promise: noise, sensitivity, epsilon and delta."""
+        found = self.mechanism(network.task.is_classification)
+        return (
+            f"moments of each node's rows with noise {found.sigma:.4g}, released once, sensitivity "
+            f"{found.sensitivity:.4g} (one row replaced): epsilon {found.epsilon(self.delta):.4g} at "
+            f"delta {self.delta:g}"
+        )
+
+    def answers(self, network: Network) -> dict[Label, FloatArray]:
+        """Return what neighbours hear in every node's place, on the public rows."""
+        task, public = network.task, network.public.common
+        assert public is not None
+        scaling = Scaling.of(public, self.components)
+        sigma = self.mechanism(task.is_classification).sigma
+        streams = np.random.SeedSequence(self.random_state).spawn(len(network))
+        moments = {}
+        for node, stream in zip(network, streams, strict=True):
+            exact = _moments(scaling.rows(node.X), self._targets(node.y, task))
+            moments[node.label] = _noisy(exact, sigma, np.random.default_rng(stream))
+        rows = scaling.rows(public)
+        return {
+            label: self._plain(
+                rows @ _ridge(self._around_node(network, label, moments), sigma), task
+            )
+            for label in network.labels
+        }
+
+    @staticmethod
+    def _around_node(
+        network: Network, label: Label, moments: dict[Label, tuple[FloatArray, FloatArray]]
+    ) -> list[tuple[float, FloatArray, FloatArray]]:
+        near = network.graph.neighbours(label)
+        most = max(near.values(), default=1.0)
+        return [
+            (1.0, *moments[label]),
+            *((weight / most, *moments[other]) for other, weight in near.items()),
+        ]
+
+    def _targets(self, y: AnyArray, task: Task) -> FloatArray:
+        targets = task.encode(y)
+        if task.is_classification:
+            return targets
+        middle, half = self._middle
+        return np.asarray(np.clip((targets - middle) / half, -1.0, 1.0) / math.sqrt(task.n_outputs))
+
+    def _plain(self, answers: FloatArray, task: Task) -> FloatArray:
+        if task.is_classification:
+            return on_simplex(answers)
+        middle, half = self._middle
+        return np.asarray(middle + half * np.clip(answers * math.sqrt(task.n_outputs), -1.0, 1.0))
+
+    @property
+    def _middle(self) -> tuple[float, float]:
+        assert self.range is not None
+        low, high = self.range
+        return (low + high) / 2, (high - low) / 2
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How rows are brought to a length of at most 1, by what the public rows say alone."""
+
+    centre: FloatArray
+    directions: FloatArray
+
+    @classmethod
+    def of(cls, public: AnyArray, components: int | None) -> Scaling:
+        """Scale features by their spread; take the leading directions if asked for."""
+        flat = np.asarray(public, dtype=float).reshape(len(public), -1)
+        centre, spread = flat.mean(axis=0), flat.std(axis=0)
+        directions = np.diag(1.0 / np.where(spread > 0, spread, 1.0))
+        if components is not None and components < flat.shape[1]:
+            found = np.linalg.svd((flat - centre) @ directions, full_matrices=False)[2]
+            directions = directions @ found[:components].T
+        length = np.quantile(np.linalg.norm((flat - centre) @ directions, axis=1), REACH)
+        return cls(centre, directions / max(float(length), np.finfo(float).tiny))
+
+    def rows(self, X: AnyArray) -> FloatArray:
+        """Return u = (x, 1) / sqrt(2) of every row."""
+        x = (np.asarray(X, dtype=float).reshape(len(X), -1) - self.centre) @ self.directions
+        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
+        return np.asarray(np.hstack([x, np.ones((len(x), 1))]) / math.sqrt(2))
+
+
+class _Released(Wrapped):
+    """Sends the released answers in the place of a node's own."""
+
+    def __init__(self, inner: Exchange, answers: dict[Label, FloatArray]) -> None:
+        super().__init__(inner)
+        self._answers = answers
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """Hand on messages with other predictions."""
+        self.inner.post(
+            [replace(message, predictions=self._answers[message.sender]) for message in messages]
+        )
+
+
+def _sensitivity(classes: bool) -> float:
+    """Return the most by which (sum u u', sum u t') moves when one row takes another's place.
+
+    With a = u'w and b = t's of the two rows the square is at most 2 - 2 a^2 + 2 (1 - a b): u and w have
+    a part 1/2 in common and lengths of at most 1, so a >= 0. For b = -1 it is largest at a = 1/2; unit
+    vectors of classes have b >= 0.
+    """
+    return 2.0 if classes else math.sqrt(4.5)
+
+
+def _moments(rows: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return rows.T @ rows, rows.T @ targets
+
+
+def _noisy(
+    moments: tuple[FloatArray, FloatArray], sigma: float, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Add noise to both; two equal entries of the first are one number of sqrt(2) times the size."""
+    square, cross = moments
+    noise = np.triu(rng.normal(0.0, sigma / math.sqrt(2), square.shape), 1)
+    noise = noise + noise.T + np.diag(rng.normal(0.0, sigma, len(square)))
+    return square + noise, cross + rng.normal(0.0, sigma, cross.shape)
+
+
+def _ridge(parts: list[tuple[float, FloatArray, FloatArray]], sigma: float) -> FloatArray:
+    """Return the weights of the ridge regression on the sum; its penalty is the size of the noise.
+
+    A symmetric matrix of noise with sigma / sqrt(2) off the diagonal has eigenvalues up to
+    sigma sqrt(2 columns): what is smaller than that cannot be told from nothing.
+    """
+    square = np.sum([weight * one for weight, one, _ in parts], axis=0)
+    cross = np.sum([weight * one for weight, _, one in parts], axis=0)
+    size = sigma * math.sqrt(2 * len(square) * sum(weight**2 for weight, _, _ in parts))
+    values, vectors = np.linalg.eigh(square)
+    return np.asarray(vectors @ ((vectors.T @ cross) / np.maximum(values, size)[:, None]))

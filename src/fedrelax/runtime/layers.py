@@ -1,0 +1,70 @@
+"""Layers around the exchange: noise, faults and attacks, unknown to solver and sites."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.network import Network
+from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.typing import Label
+
+
+class Layer(ABC):
+    """Something that stands between the nodes in a run: ``FedRelax(exchange=[one, another])``.
+
+    The first of several is nearest to the sender. A layer is a description; ``around`` makes the exchange
+    of one run from it.
+    """
+
+    interrupts: ClassVar[bool] = False
+    """Whether nodes may miss messages, so that a round without change is no sign of rest."""
+
+    def check(self, network: Network, settings: Any) -> None:  # noqa: B027 - most serve any run
+        """Refuse a network or settings of ``solvers.FedRelax`` with which the layer makes no sense."""
+
+    @abstractmethod
+    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+        """Return an exchange that does its part and leaves the rest to ``inner``."""
+
+    def describe(self, network: Network, settings: Any) -> str:
+        """Return what a result says of the layer."""
+        return repr(self)
+
+
+class Wrapped:
+    """An exchange that hands everything on; a layer's own overrides what it changes."""
+
+    def __init__(self, inner: Exchange) -> None:
+        self.inner = inner
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """Hand messages on."""
+        self.inner.post(messages)
+
+    def collect(self, receiver: Label, senders: Iterable[Label]) -> list[Message]:
+        """Return what is there."""
+        return self.inner.collect(receiver, senders)
+
+
+def as_layers(given: Any) -> tuple[Layer, ...]:
+    """Return the layers of ``exchange=``: None, one layer, or several."""
+    if given is None:
+        return ()
+    layers = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    for layer in layers:
+        if not isinstance(layer, Layer):
+            raise FedRelaxError(
+                f"exchange={given!r} must be None, a layer of fedrelax.privacy, fedrelax.faults or "
+                f"fedrelax.attacks, or a list of layers; {layer!r} is none"
+            )
+    return tuple(layers)
+
+
+def layered(inner: Exchange, layers: Sequence[Layer], network: Network, settings: Any) -> Exchange:
+    """Return the exchange inside all layers: what is posted meets the first of them first."""
+    for layer in reversed(layers):
+        inner = layer.around(inner, network, settings)
+    return inner

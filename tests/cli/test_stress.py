@@ -1,0 +1,56 @@
+"""The command that says what faults and attacks would do to a table."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fedrelax.cli.app import app
+from fedrelax.cli.stress import WAYS, troubles
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    lines = ["site,a,b,y"]
+    for site in range(10):
+        for a, b, e in rng.normal(size=(12, 3)):
+            lines.append(f"s{site},{a:.4f},{b:.4f},{2 * a - b + 0.3 * e:.4f}")
+    file = tmp_path_factory.mktemp("stress") / "table.csv"
+    file.write_text("\n".join(lines))
+    return str(file)
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["stress", *words])
+
+
+def test_says_what_breaks_and_what_helps(table):
+    done = run(
+        table, "--node", "site", "--target", "y", "--model", "ridge", "--rounds", "4", "--json"
+    )
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [line["trouble"] for line in found["lines"]] == list(troubles())
+    assert "20 % send a constant" in found["breaks"]
+    assert "20 % send no numbers" not in found["breaks"]
+    assert "20 % send a constant" in found["cured_by"]["median"]
+    first = found["lines"][0]
+    assert first["undisturbed"] == first["mean"]
+    assert all(np.isfinite(line[way]) for line in found["lines"] for way in WAYS)
+
+
+def test_the_table_for_people(table):
+    done = run(table, "--node", "site", "--target", "y", "--model", "ridge", "--rounds", "2")
+    assert done.exit_code == 0, done.output
+    assert "Breaks it: 20 % send a constant" in done.stdout
+    assert "withstands" in done.stdout
+
+
+def test_without_test_rows_nothing_can_be_said(table):
+    done = run(table, "--node", "site", "--target", "y", "--test-share", "0")
+    assert done.exit_code == 2
+    assert "give more than 0" in done.output

@@ -1,0 +1,123 @@
+"""Inputs made to break parsers, which may answer with a valid result or one clear sentence."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from fedrelax import FedRelaxError, Graph
+from fedrelax.cli.config import make_config
+from fedrelax.cli.fit import FitConfig
+from fedrelax.cli.graphs import parse_graph
+from fedrelax.datasets import prepare_table, read_table
+from fedrelax.storage.loading import read_result
+
+WORDS = st.sampled_from(
+    [
+        "site",
+        "y",
+        "a",
+        "0",
+        "1",
+        "-1",
+        "1e999",
+        "nan",
+        "inf",
+        "true",
+        "null",
+        "2020-01-01",
+        "é",
+        "💥",
+    ]
+) | st.sampled_from([*"\"',;=[]{}#\x00\ufeff\t\n ", "\r\n", ""])
+TEXTS = st.lists(WORDS | st.text(max_size=4), max_size=60).map("".join)
+CELLS = st.sampled_from(["1", "2.5", "x", "", "nan", "1,5", "2020-01-01", "-3e4", '"q"']) | TEXTS
+TABLES = st.lists(st.lists(CELLS, min_size=1, max_size=5), min_size=1, max_size=8).map(
+    lambda rows: "site,y,a\n" + "\n".join(",".join(row) for row in rows)
+)
+NUMBERS = st.integers() | st.floats() | st.booleans() | st.none() | st.text(max_size=3)
+EDGES = st.lists(st.lists(NUMBERS, max_size=4).map(tuple), max_size=8)
+MATRICES = st.lists(st.lists(NUMBERS, max_size=4), max_size=4)
+KEYS = st.sampled_from(["data", "node", "target", "alpha", "rounds", "model", "model-for", "graph"])
+TOML = st.lists(
+    st.tuples(
+        KEYS | st.text(max_size=5),
+        st.sampled_from(['"x"', "1", "-1", "[]", "{a = 1}", "nan", "1e400", '["a", 3]', "true"])
+        | TEXTS,
+    ),
+    max_size=6,
+).map(lambda pairs: "\n".join(f"{key} = {value}" for key, value in pairs))
+JSON = st.recursive(
+    NUMBERS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3)
+)
+RESULTS = st.dictionaries(
+    st.sampled_from(
+        ["models.json", "metrics.json", "config.toml", "nodes.csv", "edges.csv", "history.csv"]
+    ),
+    TEXTS | TABLES | TOML | JSON.map(json.dumps),
+    max_size=6,
+)
+
+
+def _file(name: str, content: str, read: Callable[[Path], object]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content.encode("utf-8", "surrogatepass"))
+        read(path)
+
+
+def parse_table(text: str) -> None:
+    """Read a table and make rows, targets and nodes of it."""
+
+    def read(path: Path) -> None:
+        frame = read_table(path)
+        prepare_table(frame, node="site", target="y", drop_missing=True)
+
+    _file("table.csv", text, read)
+
+
+def parse_config(text: str) -> None:
+    """Read a settings file."""
+    flags = {"out": Path("out")}
+    _file("config.toml", text, lambda path: make_config(FitConfig, path, flags))
+
+
+def parse_result(files: dict[str, str]) -> None:
+    """Read a directory that claims to be a result."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            (Path(folder) / name).write_bytes(content.encode("utf-8", "surrogatepass"))
+        read_result(folder)
+
+
+PARSERS: dict[str, tuple[Callable[[Any], object], st.SearchStrategy[Any]]] = {
+    "table": (parse_table, TABLES | TEXTS),
+    "graph flag": (
+        parse_graph,
+        TEXTS
+        | st.sampled_from(["knn:", "edges:", "features:"]).flatmap(
+            lambda k: TEXTS.map(lambda t: k + t)
+        ),
+    ),
+    "edges": (Graph.from_edges, EDGES),
+    "matrix": (Graph.from_matrix, MATRICES),
+    "edge file": (lambda text: _file("edges.csv", text, Graph.from_edges), TABLES | TEXTS),
+    "settings file": (parse_config, TOML | TEXTS),
+    "result": (parse_result, RESULTS),
+}
+"""What is fuzzed: a parser, and inputs for it."""
+
+
+def sentence_or_result(name: str, given: object) -> None:
+    """Raise unless the parser takes the input or refuses it by one sentence of ours."""
+    parse, _ = PARSERS[name]
+    try:
+        parse(given)
+    except FedRelaxError as error:
+        text = str(error)
+        assert text and "Traceback" not in text, (name, given)
