@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -109,9 +110,10 @@ class Correspondence:
             }
             letters[name] = Envelope("finish", {"run": self._memory.run, **more})
         for name, letter in self._ask(letters, "finished").items():
-            self.reports[name] = {
-                key: letter.head.get(key) for key in ("test_rows", "training_rows", "errors")
-            }
+            try:
+                self.reports[name] = _errors(letter)
+            except Refused as error:
+                self._hub.note(f"site {name!r}: what it says at the end is refused: {error}")
         for name in letters:
             if name not in self.reports:
                 self._hub.note(f"site {name!r} was not there at the end and has saved no model")
@@ -201,6 +203,19 @@ class Correspondence:
                 self._hub.note(f"site {name!r} is missing from round {round} on")
             self._absent.add(name)
             self._memory.missed.setdefault(name, []).append(round)
+
+
+def _errors(letter: Envelope) -> dict[str, Any]:
+    """Return the errors that a site reports at the end: sums over its test rows."""
+    rows, errors = letter.value("test_rows", int), letter.value("errors", dict)
+    found = {way: errors.get(way) for way in ("alone", "together")}
+    if rows < 0 or (rows and not all(_is_sum(value) for value in found.values())):
+        raise Refused("its errors are not sums over its test rows")
+    return {"test_rows": rows, "errors": found}
+
+
+def _is_sum(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
 
 
 def _numbers_only(letter: Envelope) -> Envelope:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.sites.refits import Answers, refit
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import get_measure
 from fedrelax.federation.codec import Envelope, Refused
 from fedrelax.federation.lane_sites import LaneSites
+from fedrelax.federation.rebuilding import rebuilt
 from fedrelax.federation.sitefile import SiteFile
 from fedrelax.federation.state import Folder
 from fedrelax.graph import Graph
@@ -41,24 +41,6 @@ def end_of_run(
         "training_rows": len(sites.rows_of(lane)[0]),
         "errors": errors,
     }
-
-
-def rebuilt(
-    sites: LaneSites, lane: int, kept: int, folder: Folder, coming: int = 0
-) -> tuple[LocalModel, Answers]:
-    """Return the model of a round, fitted once more to what the site knew then, and its answers.
-
-    ``kept`` of -1 is the model of the site's own rows; ``coming`` is the round that the answers are for.
-    """
-    site = sites.of(lane)
-    terms = site.local_problem()
-    if kept >= 0:
-        _, states = folder.load(kept)
-        origin = states[lane].origin
-        if origin >= 0 and sites.moves(lane):
-            folder.load(origin)[1][lane].restore(site)
-            terms = site.problem(origin)
-    return refit(site.label, site.model, terms, site.inputs(coming), site.seed, False)
 
 
 def _errors(sites: LaneSites, model: LocalModel) -> float | None:

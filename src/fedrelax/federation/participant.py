@@ -26,10 +26,10 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import Hello
 from fedrelax.federation.boxes import OWN, THEIRS, Predictions, read_predictions, write_predictions
 from fedrelax.federation.codec import Envelope, Refused, from_npy, to_npy
-from fedrelax.federation.ending import end_of_run, rebuilt
 from fedrelax.federation.lane_sites import LaneSites
 from fedrelax.federation.numbers import write_numbers
 from fedrelax.federation.plan import Plan
+from fedrelax.federation.rebuilding import rebuilt
 from fedrelax.federation.rows import SiteRows, parts_of, read_public, read_rows
 from fedrelax.federation.sealing import (
     Address,
@@ -193,6 +193,8 @@ class Participant:
         return replace(answer, head={**answer.head, "lanes": asked, "refused": refused})
 
     def _finish(self, letter: Envelope) -> Envelope:
+        from fedrelax.federation.ending import end_of_run  # it needs much more than a round
+
         plan, known = self._plan(letter), self._known(letter)
         said = end_of_run(self.site, self._sites(known), self.folder, letter)
         answer = self._reply("finished", plan, letter.value("round", int))

@@ -11,6 +11,7 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Task
 from fedrelax.models.boost import BoostModel, is_boosted
+from fedrelax.models.elsewhere import ElsewhereModel, is_elsewhere
 from fedrelax.models.gaussian_process import GaussianProcessModel
 from fedrelax.models.incremental import IncrementalNode, is_incremental
 from fedrelax.models.keras import KerasNode, is_keras
@@ -67,6 +68,7 @@ def _net(estimator: Any, task: Task) -> LocalModel:
 
 OURS: tuple[tuple[Matches, Builds], ...] = (
     (_is_our_linear, LinearNode),
+    (is_elsewhere, ElsewhereModel),
     (_is_gaussian_process, GaussianProcessModel),
     (is_keras, KerasNode),
     (is_boosted, BoostModel),
