@@ -68,7 +68,7 @@ def make(
     keys = {name: new_key() for name in names}
     for place, name in enumerate(names):
         folder = home / name
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         m = rows + 3 * place
         X = rng.normal(size=(m, 3))
         y = X @ [1.0, -2.0, 0.5] + 0.3 * place + 0.3 * rng.normal(size=m)

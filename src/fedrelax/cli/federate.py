@@ -111,7 +111,7 @@ def try_(
         typer.Option(help="The column that names the site of a row. Default: rows are dealt."),
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    model: Models = "ridge,forest,tree",
+    model: Models = "ridge,ridge,forest",
     alpha: Annotated[str, typer.Option(help='A number, or "auto".')] = "auto",
     rounds: Annotated[int, typer.Option(min=0, help="The most rounds.")] = 3,
     out: Annotated[

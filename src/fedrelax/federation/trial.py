@@ -100,19 +100,28 @@ def run_deployed(
             machines.register(name)
             machines.start_site(name)
             tell(f"site {name} is starting; its key is registered")
-        run = machines.submit()
-        follow(machines, run, file.folder, tell, limit)
+        since = time.time()
+        follow(machines, machines.submit(), file.folder, tell, since, limit)
     return file.out
 
 
 def follow(
-    machines: Deployment, run: str, folder: Path, tell: Callable[[str], None], limit: float
+    machines: Deployment,
+    run: str,
+    folder: Path,
+    tell: Callable[[str], None],
+    since: float,
+    limit: float,
 ) -> None:
-    """Tell what the hub says until the run has ended; refuse a run that has failed."""
+    """Tell what the hub says until the run has ended; refuse a run that has failed.
+
+    What the hub has said before ``since`` is of another run.
+    """
     told, end, asked = "", time.monotonic() + limit, time.monotonic()
     while time.monotonic() < end:
         machines.check_alive()
         said = read_status(folder)
+        said = None if said is None or said["time"] < since else said
         text = "" if said is None else describe(said)
         if text and text != told:
             tell(text)
