@@ -141,7 +141,7 @@ def test_a_site_and_the_hub_are_killed_and_come_back(tmp_path: Path) -> None:
         reach(home, 0, machines)
         machines.kill("birch")
         reach(home, 2, machines)
-        machines.kill("hub")
+        machines.kill("hub")  # with the hub's app, as a power cut would
         stopped = read_status(home / "hub" / "state")
         assert stopped is not None
         machines.start_site("birch")

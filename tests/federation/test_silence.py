@@ -123,6 +123,26 @@ def test_a_letter_that_comes_twice_changes_nothing(federation: Federation) -> No
     same_history(found.outcome.history, whole.outcome.history)
 
 
+def test_a_site_that_could_not_answer_a_greeting_is_greeted_again(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedrelax.federation.hub.AGAIN", 0.1)
+
+    class Late(WithinProcess):
+        greeted = 0
+
+        def send(self, letters: Any, wait: float, late: Collection[Any] = ()) -> Any:
+            answers = super().send(letters, wait, late)
+            if "birch" in answers and answers["birch"].kind == "hello" and self.greeted < 2:
+                self.greeted += 1
+                answers["birch"] = Envelope("failure", {"reason": "no answer was made"})
+            return answers
+
+    transport = Late(federation.participants())
+    assert set(Hub(hub_settings(federation), transport).run().reports) == set(THREE)
+    assert transport.greeted == 2
+
+
 def test_nobody_answers(federation: Federation) -> None:
     lost = dict.fromkeys(THREE, range(2, 9))
     with pytest.raises(FedRelaxError, match="no site has answered in round 2"):

@@ -39,7 +39,7 @@ class Correspondence:
         self._need_all(started)
         self._take_boxes(started, 0)
         self._memory.begun = True
-        self._memory.nonces = {name: h.nonce for name, h in self._agreement.hellos.items()}
+        self._memory.hellos = {n: h.letter().head for n, h in self._agreement.hellos.items()}
         self._memory.heard = dict.fromkeys(plans, 0)
         self._memory.save()
 
@@ -89,7 +89,7 @@ class Correspondence:
     def _welcome(self, back: Mapping[str, Hello]) -> None:
         """Let sites take part again that came back to another place, if they know the run."""
         for name, hello in back.items():
-            if hello.nonce != self._memory.nonces.get(name):
+            if hello.nonce != self._memory.hellos[name]["nonce"]:
                 self._hub.note(
                     f"site {name!r} is back without the state of this run and stays out of it"
                 )

@@ -83,7 +83,7 @@ class OverFlower:
 
 def _answer(reply: Any) -> Envelope:
     if reply.has_error():
-        return Envelope("failure", {"reason": f"its app failed ({reply.error.reason})"})
+        return Envelope("failure", {"reason": f"no answer was made ({reply.error.reason})"})
     try:
         return from_record(reply.content)
     except Refused as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 import uuid
 from collections.abc import Collection, Sequence
@@ -32,6 +33,9 @@ from fedrelax.typing import Label
 USUAL_ROUNDS = 20
 PAUSE = 0.5
 """Seconds between two looks for sites that have still to come."""
+
+AGAIN = 5.0
+"""Seconds after which a site that could not answer a greeting is greeted again."""
 
 log = logging.getLogger("fedrelax.federation")
 
@@ -111,7 +115,8 @@ class Hub:
         kept = None if where is None else Memory.load(where)
         self.memory = Memory(uuid.uuid4().hex, where) if kept is None else kept
         self.addresses: dict[str, Address] = {}
-        self._met: set[Address] = set()
+        self._met: dict[Address, float] = {}
+        """When a place that has answered may be greeted again."""
 
     def run(self, callbacks: Sequence[Callback] = ()) -> Federated:
         """Run the rounds and return how they ended."""
@@ -140,7 +145,10 @@ class Hub:
     # Who is there
 
     def _meet(self) -> dict[str, Hello]:
-        """Greet whoever can be reached until all sites are there; each name has one place."""
+        """Greet whoever can be reached until all sites are there; each name has one place.
+
+        A run that goes on after a restart goes on without those who do not come back.
+        """
         found: dict[str, Hello] = {}
         end = time.monotonic() + self.settings.join
         while True:
@@ -148,6 +156,9 @@ class Hub:
             missing = [name for name in self.settings.sites if name not in found]
             if not missing:
                 return found
+            if time.monotonic() > end and self.memory.begun:
+                known = self.memory.hellos
+                return found | {n: Hello.of(Envelope("hello", known[n])) for n in missing}
             if time.monotonic() > end:
                 raise FedRelaxError(
                     f"site {listing(missing)} has not come within {self.settings.join:g} seconds; "
@@ -158,17 +169,19 @@ class Hub:
     def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, Hello]:
         """Greet places that were not met before; unknown names and second claims are refused."""
         found: dict[str, Hello] = {}
-        new = [place for place in self.transport.addresses() if place not in self._met]
+        now = time.monotonic()
+        new = [place for place in self.transport.addresses() if self._met.get(place, 0.0) <= now]
         if not new:
             return found
         letter = Envelope("hello", {"run": self.memory.run})
-        wait = self.settings.join if wait is None else wait
+        wait = min(self.settings.join, self.settings.wait) if wait is None else wait
         answers = self.transport.send({place: letter for place in new}, wait)
         for place in sorted(answers, key=str):
-            self._met.add(place)
+            self._met[place] = math.inf
             try:
                 hello = Hello.of(answers[place])
             except Refused as error:
+                self._met[place] = time.monotonic() + AGAIN
                 self.note(f"{answers[place].head.get('reason', error)}")
                 continue
             if hello.name not in self.settings.sites:

@@ -33,8 +33,8 @@ class Memory:
     heard: dict[str, int] = field(default_factory=dict)
     missed: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    nonces: dict[str, str] = field(default_factory=dict)
-    """What every site has drawn for this run."""
+    hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What every site has said of itself at the beginning."""
 
     def save(self) -> None:
         """Write it all as one file."""
@@ -46,7 +46,7 @@ class Memory:
                 parts[f"report\t{round}\t{name}"] = pack(letter)
         for (sender, receiver), (round, box) in self.boxes.items():
             parts[f"box\t{round}\t{sender}\t{receiver}"] = box
-        names = ("run", "begun", "heard", "missed", "notes", "nonces")
+        names = ("run", "begun", "heard", "missed", "notes", "hellos")
         head = {name: getattr(self, name) for name in names}
         head["rounds"] = len(self.reports)
         self.where.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class Memory:
             heard=kept.value("heard", dict),
             missed=kept.value("missed", dict),
             notes=kept.value("notes", list),
-            nonces=kept.value("nonces", dict),
+            hellos=kept.value("hellos", dict),
         )
         for key, data in kept.parts.items():
             kind, round, *names = key.split("\t")

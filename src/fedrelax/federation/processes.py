@@ -41,6 +41,7 @@ class Deployment:
         self.home = home.absolute()
         self.port = free_port()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +125,16 @@ class Deployment:
         command += ["--host", HOST, "--port", str(free_port())]
         self._start(name, command)
 
+    def revive(self) -> None:
+        """Start sites again that have ended by themselves, as a service manager would.
+
+        A site that comes back too soon after a power cut is refused until Flower counts it as gone.
+        """
+        for name, process in list(self.running.items()):
+            if name != "hub" and process.poll() is not None:
+                _signal(process, signal.SIGKILL)  # its children may have stayed
+                self._start(name, self._commands[name])
+
     def kill(self, name: str) -> None:
         """End a process and its children at once, as a power cut would."""
         process = self.running.pop(name)
@@ -161,6 +172,7 @@ class Deployment:
 
     def _start(self, name: str, command: list[str]) -> None:
         folder = self._folder(name)
+        self._commands[name] = command
         with open(folder / "log.txt", "ab") as log:
             self.running[name] = subprocess.Popen(
                 [_program(command[0]), *command[1:]],

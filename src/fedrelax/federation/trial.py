@@ -23,7 +23,7 @@ ROWS, FEATURES, SPREAD, NOISE = 40, 6, 0.2, 1.5
 """Made-up rows and columns of each site, how far apart their lines are, and how noisy."""
 LOOK = 0.5
 """Seconds between two looks at the hub's status."""
-ASK = 30.0
+ASK = 15.0
 """Seconds between two questions to Flower, which cost more."""
 
 
@@ -129,6 +129,7 @@ def follow(
         finished = said is not None and said["state"] == "finished"
         if finished or time.monotonic() - asked > ASK:
             asked = time.monotonic()
+            machines.revive()
             status = machines.status(run)
             if status == "finished:completed":
                 return
