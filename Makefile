@@ -55,6 +55,7 @@ test: $(ALL)  ## lint, types and all tests, with every framework
 	$(PYTEST) -m "not federation"
 
 test-federation: $(ALL)  ## hub and sites as processes of Flower, with TLS (minutes)
+	$(BIN)/python $(PIP) 'flwr[simulation]>=1.41,<2'
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m federation tests/federation
 
 test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras

@@ -157,3 +157,22 @@ def test_a_site_that_lost_its_state_stays_out(federation: Federation, tmp_path: 
     found = Hub(settings, federation.transport(), where).run()
     assert "site 'birch' is back without the state of this run and stays out of it" in found.notes
     assert np.isfinite(found.outcome.history["local_loss"]).all()
+
+
+def test_the_live_page_names_who_is_missing(federation: Federation) -> None:
+    pytest.importorskip("uvicorn")
+    from fedrelax.federation.looking import FederationView
+
+    hub = Hub(hub_settings(federation), Unreliable(federation.participants(), {"birch": (2,)}))
+    seen: list[str] = []
+
+    class Seen(FederationView):
+        def after_round(self, record: Any) -> str | None:
+            told = super().after_round(record)
+            seen.append(self._state.progress.words)
+            return told
+
+    with Seen(hub) as view:
+        assert hub.memory.notes == [f"live: {view.url}"]
+        hub.run([view])
+    assert seen[1] == "Round 1 of 3." and seen[2] == "Round 2 of 3. Missing: birch."

@@ -118,6 +118,9 @@ def try_(
         Path | None, typer.Option(help="Directory to keep. Default: a temporary one.")
     ] = None,
     open_: Open = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the run on a page of this machine.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -139,7 +142,7 @@ def try_(
         tables = made_up(sites) if table is None else parted(table, node, sites)
         home = out or Path(tempfile.mkdtemp(prefix="fedrelax-federation-")) / "federation"
         strength: Any = "auto" if alpha == "auto" else _number(alpha)
-        hub = {"alpha": strength, "rounds": rounds, "wait": 120.0, "join": 180.0}
+        hub = {"alpha": strength, "rounds": rounds, "wait": 120.0, "join": 180.0, "live": live}
         models = [name.strip() for name in model.split(",")]
         prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
         where = run_deployed(home, list(tables), talk.note)

@@ -16,6 +16,7 @@ transport       how letters travel; one within a process
 flower          how they travel over Flower
 writing         what the hub writes at the end: numbers and the report, no model
 files, keys     a ready Flower app, folders of sites, certificates and keys
+looking         the live page of a federation
 processes       Flower's processes on this machine
 trial           a whole federation on this machine
 ==============  ===============================================================================

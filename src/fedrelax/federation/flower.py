@@ -161,7 +161,13 @@ def server_app() -> Any:
     @app.main()  # type: ignore[untyped-decorator, unused-ignore]
     def main(grid: Any, context: Any) -> None:
         file = read_hub(str(context.run_config["hub"]))
-        found = Hub(file.settings, OverFlower(grid), file.folder).run()
-        write_federated(found, file)
+        hub = Hub(file.settings, OverFlower(grid), file.folder)
+        if not file.live:
+            write_federated(hub.run(), file)
+            return
+        from fedrelax.federation.looking import FederationView
+
+        with FederationView(hub) as view:
+            write_federated(hub.run([view]), file)
 
     return app

@@ -30,6 +30,8 @@ class HubFile:
     out: Path
     """Where the result is written: numbers, history, edges and the report, and no model."""
     target: str = "the target"
+    live: bool = False
+    """Whether the run is shown on a page of the hub's machine."""
 
 
 def read_hub(path: str | Path) -> HubFile:
@@ -46,7 +48,7 @@ def read_hub(path: str | Path) -> HubFile:
 
 def hub_of(said: Mapping[str, Any], home: Path, source: str) -> HubFile:
     """Return a hub's settings from plain values; ``source`` says where they stand."""
-    known = ("sites", "folder", "out", "target", *HUB, *METHOD)
+    known = ("sites", "folder", "out", "target", "live", *HUB, *METHOD)
     for name in said:
         if name not in known:
             hint = did_you_mean(name, known)
@@ -56,8 +58,9 @@ def hub_of(said: Mapping[str, Any], home: Path, source: str) -> HubFile:
         raise FedRelaxError(f"{source}: sites must be a list of names")
     for name in sites:
         check_name(name, source)
-    if not isinstance(said.get("open", False), bool):
-        raise FedRelaxError(f"{source}: open = {said['open']!r} must be true or false")
+    for name in ("open", "live"):
+        if not isinstance(said.get(name, False), bool):
+            raise FedRelaxError(f"{source}: {name} = {said[name]!r} must be true or false")
     given = {name: said[name] for name in HUB if name in said}
     if isinstance(given.get("alpha"), list):
         given["alpha"] = tuple(given["alpha"])
@@ -73,6 +76,7 @@ def hub_of(said: Mapping[str, Any], home: Path, source: str) -> HubFile:
         home / str(said.get("folder", "hub")),
         home / str(said.get("out", "result")),
         str(said.get("target", "the target")),
+        bool(said.get("live", False)),
     )
 
 

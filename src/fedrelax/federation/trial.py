@@ -117,15 +117,16 @@ def follow(
 
     What the hub has said before ``since`` is of another run.
     """
-    told, end, asked = "", time.monotonic() + limit, time.monotonic()
+    told: set[str] = set()
+    end, asked = time.monotonic() + limit, time.monotonic()
     while time.monotonic() < end:
         machines.check_alive()
         said = read_status(folder)
         said = None if said is None or said["time"] < since else said
-        text = "" if said is None else describe(said)
-        if text and text != told:
-            tell(text)
-            told = text
+        for text in [] if said is None else [*said["notes"], describe(said)]:
+            if text not in told:
+                tell(text)
+                told.add(text)
         finished = said is not None and said["state"] == "finished"
         if finished or time.monotonic() - asked > ASK:
             asked = time.monotonic()
