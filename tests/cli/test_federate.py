@@ -86,6 +86,10 @@ def test_a_run_can_be_looked_at_and_each_site_predicts_by_itself(run, table):
     X = pd.read_csv(rows).drop(columns="y")
     with pytest.raises(ValueError, match="its model is at the site and not here"):
         load_result(home / "hub" / "result").predict(X, nodes=["site-1"] * len(X))
+    page = (home / "hub" / "result" / "report.html").read_text()
+    for text in ("Measured at the sites", "Every site took part", "could not read them"):
+        assert text in page
+    assert saved.about["public"] == {"how": "blend", "rows": 100}
     run("info", "home/hub/result")
     assert run.code == 0, run.output
 

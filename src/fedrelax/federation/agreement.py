@@ -37,6 +37,8 @@ class Hello:
     open: bool
     nonce: str
     model: str
+    public: str
+    """How public rows are drawn; "given" for a file."""
     public_rows: int
     common: str | None
     latest: int | None = None
@@ -70,7 +72,7 @@ class Hello:
             **{
                 key: letter.value(key, kind)
                 for key, kind in (
-                    *((key, str) for key in ("name", "target", "task", "nonce", "model")),
+                    *((key, str) for key in ("name", "target", "task", "nonce", "model", "public")),
                     *((key, int) for key in ("rows", "public_rows")),
                     ("open", bool),
                 )

@@ -104,6 +104,8 @@ def _save(
         n_features=len(sites.plan.features),
         feature_names=sites.plan.features,
     )
+    own = sites.public.of(site.name)
+    fitted.set_params(public=site.public if site.drawn else "given", public_rows=len(own))
     save_result(
         site.state / "model",
         fitted,

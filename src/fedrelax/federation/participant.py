@@ -110,6 +110,7 @@ class Participant:
             open=site.open,
             nonce=known.value("nonce", str),
             model=site.model,
+            public=site.public if site.drawn else "given",
             public_rows=site.public_rows if site.drawn else len(self._common(self.rows.features)),
             common=None if site.drawn else _fingerprint(self._common(self.rows.features)),
             latest=rounds[-1] if rounds else None,

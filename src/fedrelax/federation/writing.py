@@ -80,7 +80,10 @@ def fitted_of(found: Federated, file: HubFile) -> Any:
         feature_names=found.agreement.features,
     )
     fitted.choice_ = found.choice
-    return fitted
+    hellos = found.agreement.hellos.values()
+    ways = list(dict.fromkeys(hello.public for hello in hellos))
+    drawn = ways[0] if len(ways) == 1 else "several ways"
+    return fitted.set_params(public=drawn, public_rows=max(h.public_rows for h in hellos))
 
 
 def _is_known(record: Any) -> bool:
