@@ -219,5 +219,5 @@ def status(
         for name, site in said["sites"].items():
             missed = f", missed {len(site['missed'])}" if site["missed"] else ""
             talk.plain(f"  {name}: predictions of round {site['last_round']}{missed}")
-        for note in said["notes"]:
+        for note in [*said["notes"], *([said["live"]] if "live" in said else [])]:
             talk.plain(f"  {note}")

@@ -12,8 +12,11 @@ class FederationView(LiveView):
     """Shows a run on a page of the hub's machine; its address is in the hub's status."""
 
     def __init__(self, hub: Hub) -> None:
-        super().__init__(say=lambda text: hub.note(text))
+        super().__init__(say=self._tell_address)
         self._hub = hub
+
+    def _tell_address(self, text: str) -> None:
+        self._hub.memory.live = text
 
     def after_round(self, record: Record) -> str | None:
         """Show the numbers, and which sites did not answer."""

@@ -33,6 +33,8 @@ class Memory:
     heard: dict[str, int] = field(default_factory=dict)
     missed: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    live: str = ""
+    """The address of the live page while there is one; it is not kept."""
     hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What every site has said of itself at the beginning."""
 
@@ -97,6 +99,7 @@ class Memory:
             },
             "notes": self.notes,
             "time": time.time(),
+            **({"live": self.live} if self.live and state != "finished" else {}),
             **more,
         }
         self.where.mkdir(parents=True, exist_ok=True)

@@ -123,8 +123,8 @@ def follow(
         machines.check_alive()
         said = read_status(folder)
         said = None if said is None or said["time"] < since else said
-        for text in [] if said is None else [*said["notes"], describe(said)]:
-            if text not in told:
+        for text in [] if said is None else [*said["notes"], said.get("live", ""), describe(said)]:
+            if text and text not in told:
                 tell(text)
                 told.add(text)
         finished = said is not None and said["state"] == "finished"
