@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedrelax import Graph, Network
-from fedrelax.federation.hub import HubSettings
+from fedrelax.federation.hub_settings import HubSettings
 from fedrelax.federation.participant import Participant
 from fedrelax.federation.rows import draw_own, model_of, own_folds, parts_of, read_rows
 from fedrelax.federation.sealing import new_key, public_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.federation.hub import HubSettings
+from fedrelax.federation.hub_settings import HubSettings
 from fedrelax.federation.plan import LEFT_OUT, settings_of
 from fedrelax.federation.sitefile import check_name
 from fedrelax.solvers import FedRelax
