@@ -85,7 +85,10 @@ def test_six_sites_over_tls_give_what_one_process_gives(
             secrets += [s.shared[name].ravel() for s in participant.folder.load(round)[1].values()]
     assert in_the_clear(np.concatenate(secrets), kept) == 0
     assert in_the_clear(np.concatenate(secrets), kept + secrets[0][3].tobytes()) == 1
-    assert in_the_clear(np.concatenate(secrets), kept + repr(float(secrets[0][3])).encode()) == 1
+    assert (
+        in_the_clear(np.concatenate(secrets), kept + b" " + repr(float(secrets[0][3])).encode())
+        == 1
+    )
 
 
 def in_the_clear(secrets: np.ndarray, kept: bytes) -> int:
