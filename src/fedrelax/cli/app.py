@@ -9,6 +9,7 @@ import typer
 from fedrelax.cli.bench import bench
 from fedrelax.cli.compare import compare
 from fedrelax.cli.demo import demo
+from fedrelax.cli.federate import federate
 from fedrelax.cli.fit import fit
 from fedrelax.cli.info import info
 from fedrelax.cli.predict import predict
@@ -60,6 +61,7 @@ app.command("report", no_args_is_help=True)(report)
 app.command("stress", no_args_is_help=True)(stress)
 app.command("demo")(demo)
 app.command("reproduce", no_args_is_help=True)(reproduce)
+app.add_typer(federate, name="federate")
 app.add_typer(bench, name="bench")
 
 

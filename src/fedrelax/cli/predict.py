@@ -124,6 +124,9 @@ def _nodes(frame: Any, saved: Any, data: Path) -> Any:
     from fedrelax.schema.kinds import find_column, where
     from fedrelax.storage.labels import by_text, find_label
 
+    own = [line["node"] for line in saved.models]
+    if saved.about["node_column"] is None and len(own) == 1:
+        return np.array(own * len(frame), dtype=object)  # a site's own folder: all rows are its own
     try:
         column = frame[find_column(frame, saved.about["node_column"])]
     except FedRelaxError as error:

@@ -11,6 +11,7 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Task
 from fedrelax.models.boost import BoostModel, is_boosted
+from fedrelax.models.elsewhere import ElsewhereModel, is_elsewhere
 from fedrelax.models.gaussian_process import GaussianProcessModel
 from fedrelax.models.incremental import IncrementalNode, is_incremental
 from fedrelax.models.keras import KerasNode, is_keras
@@ -73,6 +74,7 @@ def _seen(estimator: Any, task: Task) -> LocalModel:
 OURS: tuple[tuple[Matches, Builds], ...] = (
     (is_seen, _seen),
     (_is_our_linear, LinearNode),
+    (is_elsewhere, ElsewhereModel),
     (_is_gaussian_process, GaussianProcessModel),
     (is_keras, KerasNode),
     (is_boosted, BoostModel),

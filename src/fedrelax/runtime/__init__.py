@@ -4,8 +4,8 @@ from fedrelax.runtime.callbacks import Callback
 from fedrelax.runtime.history import History, NodeMeasures, Record
 from fedrelax.runtime.layers import Layer
 from fedrelax.runtime.messages import Exchange, LocalExchange, Message
-from fedrelax.runtime.rounds import Outcome, Steps, Stopping, run
-from fedrelax.runtime.site import Coupling, Distillation, Site
+from fedrelax.runtime.rounds import Outcome, Steps, Stopping, run, stepwise
+from fedrelax.runtime.site import Coupling, Distillation, Site, SiteMeasure
 from fedrelax.runtime.workers import Workers
 
 __all__ = [
@@ -21,8 +21,10 @@ __all__ = [
     "Outcome",
     "Record",
     "Site",
+    "SiteMeasure",
     "Steps",
     "Stopping",
     "Workers",
     "run",
+    "stepwise",
 ]

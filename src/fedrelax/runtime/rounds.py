@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,6 +79,25 @@ def run(
     wiring: Wiring | None = None,
 ) -> Outcome:
     """Run rounds until one of the reasons to stop holds; rewire between them if asked for."""
+    rounds = stepwise(engine, stopping, callbacks, wiring)
+    while True:
+        try:
+            next(rounds)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+
+
+def stepwise(
+    engine: Steps,
+    stopping: Stopping,
+    callbacks: Sequence[Callback] = (),
+    wiring: Wiring | None = None,
+) -> Generator[None, None, Outcome]:
+    """Do what ``run`` does, pausing whenever the nodes have shared and before they are measured.
+
+    Several runs can so go side by side, and what they share be carried together.
+    """
     wiring = None if wiring is None else wiring.paced(stopping.rounds)
     for callback in callbacks:
         callback.begin(stopping.rounds, len(engine.labels))
@@ -89,6 +108,7 @@ def run(
     kept, round, first = 0, 0, None
     while True:
         engine.share(round)
+        yield
         record = Record.of(round, engine.measure())
         history.records.append(record)
         if stopping.patience is not None and record.validation_loss < best[0]:

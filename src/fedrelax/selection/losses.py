@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedrelax.network import Network
-from fedrelax.solvers import Result
+from fedrelax.runtime import History
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 GROUPS = 200
@@ -22,6 +22,14 @@ BEHIND, FEWEST = 2.0, 8
 
 Place = tuple[int, int]
 """A candidate and a round."""
+
+
+class Recorded(Protocol):
+    """A run of which the numbers of every round are known: a result, or how a loop ended."""
+
+    @property
+    def history(self) -> History:
+        """The numbers of every round."""
 
 
 class Losses:
@@ -80,7 +88,7 @@ class Losses:
         self._nodes.append([])
         return len(self) - 1
 
-    def record(self, line: int, run: Result) -> None:
+    def record(self, line: int, run: Recorded) -> None:
         """Add the run of a candidate's next fold. A run that has settled keeps its last losses."""
         fold, records = self.tried(line), run.history.records
         counts = self.counts[fold]
@@ -96,7 +104,7 @@ class Losses:
         self._sums[line].append(sums)
         self._nodes[line].append(nodes)
 
-    def append(self, runs: Iterable[Result]) -> None:
+    def append(self, runs: Iterable[Recorded]) -> None:
         """Add a candidate: one run per fold."""
         line = self.new()
         for run in runs:

@@ -16,7 +16,7 @@ from fedrelax.storage.labels import check_labels
 from fedrelax.typing import Label
 
 LABEL_COLUMNS = ("node", "source", "target")
-TEXT_COLUMNS = ("model", "wiring")
+TEXT_COLUMNS = ("model", "wiring", "missed")
 COLUMNS: dict[str, tuple[str, ...]] = {
     "nodes.csv": ("node",),
     "edges.csv": ("source", "target", "weight", "discrepancy", "discrepancy_back", "used"),

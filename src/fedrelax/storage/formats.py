@@ -8,6 +8,7 @@ xgboost     .xgboost.zip    the library's own model file, with JSON
 lightgbm    .lightgbm.zip   the same
 catboost    .catboost.zip   the same
 hoeffding   .tree.json      river's Hoeffding trees, as what they answer
+elsewhere   .elsewhere.json the site of a federation at which the model is
 ==========  ==============  ==========================================================================
 
 A format is a module with ``to_bytes(model)`` and ``from_bytes(data, trust)``; ``types_in(data)`` names
@@ -26,6 +27,7 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.boost.files import library_of
 from fedrelax.models.criteria import last_step
+from fedrelax.models.elsewhere import is_elsewhere
 from fedrelax.models.incremental import SavedTree, is_incremental
 from fedrelax.models.keras import is_keras
 from fedrelax.typing import Label
@@ -99,6 +101,7 @@ FORMATS: tuple[Format, ...] = (
         lambda model: isinstance(model, SavedTree) or is_incremental(model),
         "fedrelax.models.incremental.saved",
     ),
+    Format("elsewhere", ".elsewhere.json", is_elsewhere, "fedrelax.models.elsewhere"),
     SKOPS,
 )
 """The first that matches a model saves it."""

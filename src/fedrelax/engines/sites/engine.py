@@ -14,7 +14,7 @@ from fedrelax.engines.sites.checks import coupling_of, reason_in_models, warn_of
 from fedrelax.engines.sites.refits import Answers, Refit, Refits
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
-from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, Workers
+from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMeasure, Workers
 from fedrelax.runtime.layers import as_layers, layered
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label
@@ -143,22 +143,9 @@ class SiteEngine(Engine):
 
     def measure(self) -> NodeMeasures:
         """Gather the numbers that the sites report."""
-        parts = [site.measure() for site in self.sites]
         coupling = self.sites[0].coupling
         factor = coupling.alpha * (1.0 if coupling.symmetric else 0.5)
-
-        def column(name: str) -> FloatArray:
-            return np.array([getattr(part, name) for part in parts], dtype=float)
-
-        return NodeMeasures(
-            local_loss=column("local_loss"),
-            gtv=column("gtv"),
-            pull=factor * column("pull"),
-            validation_loss=column("validation_loss"),
-            validation_rows=column("validation_rows"),
-            change=column("change"),
-            size=column("size"),
-        )
+        return gathered([site.measure() for site in self.sites], factor)
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
@@ -256,6 +243,23 @@ class SiteEngine(Engine):
         if edges is not self.edges:
             self.rewire(edges)
         self.share(-1)
+
+
+def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
+    """Return what the sites report as one array each; ``factor`` is that of the coupling term."""
+
+    def column(name: str) -> FloatArray:
+        return np.array([getattr(part, name) for part in parts], dtype=float)
+
+    return NodeMeasures(
+        local_loss=column("local_loss"),
+        gtv=column("gtv"),
+        pull=factor * column("pull"),
+        validation_loss=column("validation_loss"),
+        validation_rows=column("validation_rows"),
+        change=column("change"),
+        size=column("size"),
+    )
 
 
 def _edges_of(sites: Sequence[Site], place: dict[Label, int]) -> Any:

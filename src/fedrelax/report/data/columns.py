@@ -67,6 +67,7 @@ NODES = (
     Column("test", "test rows", "count", _saved("test_rows"), "test"),
     *(Column(way, way, "error", _saved(way), way) for way in WAYS),
     Column("gain", "gain", "gain", _saved("gain"), "gain"),
+    Column("missed", "rounds missed", "text", _saved("missed")),
 )  # fmt: skip
 """What each node has and gained."""
 SENT = (

@@ -8,6 +8,7 @@ from fedrelax.evaluation import ALONE, POOLED, Evaluation, Gap
 from fedrelax.evaluation.evaluation import NAMES, percent
 from fedrelax.report.data.rounding import count_of, short
 from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
+from fedrelax.report.page.federated import computed_there, told_by_sites
 from fedrelax.storage import SavedResult
 from fedrelax.wiring.discover import SMALL
 
@@ -130,6 +131,11 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
         ("To candidates", _to_candidates(saved)),
         ("While alpha was chosen", _in_trials(shared)),
     ]
+    told = told_by_sites(saved)
+    run = (
+        "It was computed in one process that held all nodes' rows; the sizes are those that would "
+        "cross between sites. The pooled model used everybody's rows, for comparison only."
+    )
     kept = [
         *([("Sums", SUMS)] if shared.sums else []),
         *([] if shared.only_sums else sent),
@@ -141,11 +147,7 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
         ),
         ("Noise", "None was added, so there is no formal (differential) privacy guarantee."),
         ("Privacy", f"{NOT_PRIVATE} If the rows are secret, treat the predictions as secret too."),
-        (
-            "This run",
-            "It was computed in one process that held all nodes' rows; the sizes are those that would "
-            "cross between sites. The pooled model used everybody's rows, for comparison only.",
-        ),
+        ("This run", run if told is None else computed_there(told)),
         (
             "This page",
             "It shows every node's name, row counts, errors and losses, and no model. Models in the "

@@ -23,6 +23,7 @@ from fedrelax.report import palette
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.report_data import target_of
 from fedrelax.report.page.answers import did_it_help, sharing_details, what_left, where
+from fedrelax.report.page.federated import NODES, TITLE, helped_there, told_by_sites, where_there
 from fedrelax.report.page.run_settings import again, command, settings
 from fedrelax.report.page.script_data import script_data
 from fedrelax.report.page.section_leads import choice_lead, grid_lead, nodes_lead, rounds_lead
@@ -130,7 +131,10 @@ def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
     found, about, shared = data.evaluation, saved.about, data.sharing
     assert shared is not None
     title = "Not measured" if found is None else found.headline
-    helped = did_it_help(found)
+    helped, places = did_it_help(found), where(found, saved.metrics.get("clusters", []))
+    lead, told = nodes_lead(found), told_by_sites(saved)
+    if told is not None:
+        title, helped, places, lead = TITLE, helped_there(told), where_there(told), NODES
     target, nodes = target_of(saved), len(data.models)
     made = str(about["made"])[:16].replace("T", " ")
     version = about["versions"].get("fedrelax", "")
@@ -141,7 +145,7 @@ def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
         "tone": TONES.get(title, ""),
         "intervals_alt": " ".join(helped[1:]),
         "unsure": UNSURE,
-        "nodes_lead": nodes_lead(found),
+        "nodes_lead": lead,
         "grid_lead": grid_lead(saved),
         "rounds_lead": rounds_lead(saved),
         "choice_lead": choice_lead(saved),
@@ -152,7 +156,7 @@ def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
     return {
         **{name: html.escape(text) for name, text in plain.items()},
         "help": _paragraphs(helped),
-        "where": _paragraphs(where(found, saved.metrics.get("clusters", []))),
+        "where": _paragraphs(places),
         "left": _paragraphs(what_left(shared)),
         "tiles": _pairs([*_error_tiles(found), *_run_tiles(saved)], boxed=True),
         "sharing": _pairs(sharing_details(saved, shared)),

@@ -61,7 +61,7 @@ function cardFacts(data, node) {
 
 function errorBars(data, node) {
   const { nodes } = data;
-  const ways = [["alone", "--alone"], ["pooled", "--pooled"], ["together", "--together"]];
+  const ways = [["alone", "--alone"], ["pooled", "--pooled"], ["together", "--together"]].filter(([way]) => nodes[way]);
   const most = Math.max(...ways.map(([way]) => nodes[way][node] ?? 0)) || 1;
   const bars = element("div", { className: "bars" });
   for (const [way, colour] of ways) {

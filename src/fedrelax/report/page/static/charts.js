@@ -111,7 +111,8 @@ function clickable(nodesShown) {
 
 function nodeText(data, node) {
   const { nodes } = data;
-  return `${plotText(shortName(nodes.name[node]))}<br>${plotText(nodes.model[node])}<br>alone ${errorText(data, nodes.alone[node])}, pooled ${errorText(data, nodes.pooled[node])}<br>together ${errorText(data, nodes.together[node])} (${gainText(nodes.gain[node])})`;
+  const pooled = nodes.pooled ? `, pooled ${errorText(data, nodes.pooled[node])}` : "";  // a federation has none
+  return `${plotText(shortName(nodes.name[node]))}<br>${plotText(nodes.model[node])}<br>alone ${errorText(data, nodes.alone[node])}${pooled}<br>together ${errorText(data, nodes.together[node])} (${gainText(nodes.gain[node])})`;
 }
 
 function drawDumbbells(data, place, tested) {
@@ -125,7 +126,7 @@ function drawDumbbells(data, place, tested) {
   });
   const links = () => ({ x: tested.flatMap((node) => [scale * nodes.alone[node], scale * nodes.together[node], null]), y: at.flatMap((k) => [k, k, null]), mode: "lines", line: { color: cssColour("--line"), width: 4 }, hoverinfo: "skip", showlegend: false });
   const describe = () => ({
-    traces: [links(), dots("pooled", "pooled", "--pooled", "line-ns", 12), dots("alone", "alone", "--alone", "circle", 10), dots("together", "together", "--together", "diamond", 10)],
+    traces: [links(), ...(nodes.pooled ? [dots("pooled", "pooled", "--pooled", "line-ns", 12)] : []), dots("alone", "alone", "--alone", "circle", 10), dots("together", "together", "--together", "diamond", 10)],
     layout: {
       showlegend: true,
       legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 },
@@ -134,7 +135,7 @@ function drawDumbbells(data, place, tested) {
       yaxis: { tickvals: at, ticktext: tested.map((node) => plotText(`${shortName(nodes.name[node])} (${nodes.model[node]})`)), range: [-0.7, tested.length - 0.3], fixedrange: true, showgrid: false, zeroline: false },
     },
   });
-  addChart(place, "Each node, the largest gain on top", "Error of each node alone, pooled and together; the table below has the numbers", describe, 110 + 24 * tested.length);
+  addChart(place, "Each node, the largest gain on top", `Error of each node alone${nodes.pooled ? ", pooled" : ""} and together; the table below has the numbers`, describe, 110 + 24 * tested.length);
   clickable(tested);
 }
 

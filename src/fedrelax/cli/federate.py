@@ -1,0 +1,223 @@
+"""``fedrelax federate``: every site on its own machine, over Flower."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedrelax.cli.console import Talk, speaking
+
+federate = typer.Typer(
+    no_args_is_help=True,
+    help="Every site on its own machine: make the files, try it here, see how a run goes.",
+)
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+Open = Annotated[
+    bool, typer.Option("--open", help="Let the hub read predictions; by default they are sealed.")
+]
+Models = Annotated[
+    str, typer.Option(help="Models, separated by commas, that the sites take in turn.")
+]
+
+
+@federate.command("init", no_args_is_help=True)
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to write.")],
+    sites: Annotated[str, typer.Option(help="The sites' names, separated by commas.")],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    task: Annotated[str, typer.Option(help="regression or classification.")] = "regression",
+    model: Models = "ridge",
+    open_: Open = False,
+    debug: Debug = False,
+) -> None:
+    """Write a ready Flower app, the settings of the hub, and a folder for every site.
+
+    [bold]Example:[/bold] fedrelax federate init clinics --sites north,south,west --target days
+    """
+    with speaking(debug) as talk:
+        from fedrelax.federation.files import write_federation
+
+        names = [name.strip() for name in sites.split(",") if name.strip()]
+        models = [name.strip() for name in model.split(",")]
+        write_federation(
+            directory,
+            names,
+            site={"target": target, "task": task},
+            models={name: models[k % len(models)] for k, name in enumerate(names)},
+            hub={"alpha": "auto", "rounds": 10, "target": target},
+            open_=open_,
+        )
+        place = shlex.quote(str(directory))
+        talk.plain(
+            f"Wrote {directory}: app/, hub/hub.toml and a folder for each of {len(names)} sites."
+        )
+        talk.plain("Next:")
+        talk.plain(f"  fedrelax federate keys {place} --host hub.example.org")
+        talk.plain(
+            "  move each folder of sites/ to its machine, and put its rows there as rows.csv"
+        )
+
+
+@federate.command("keys", no_args_is_help=True)
+def keys(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="What init has written, or a site's own folder.")
+    ],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name or address of the hub; may be given many times."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Make the hub's certificates and all sites' keys, or only the keys of one site in its folder.
+
+    Keys that are there already are kept. Only public keys (auth.pub, site.pub) need ever leave a site.
+
+    [bold]Example:[/bold] fedrelax federate keys clinics --host hub.example.org
+    """
+    with speaking(debug) as talk:
+        from fedrelax.federation.files import write_keys
+        from fedrelax.federation.keys import make_site_keys
+
+        if (directory / "site.toml").is_file():
+            public = make_site_keys(directory)
+            talk.plain(f"Wrote auth.key, auth.pub, site.key and site.pub in {directory}.")
+            talk.plain("Neighbours pin this key under [keys] in their site.toml:")
+            talk.plain(f"  {public}")
+            talk.plain(
+                "and whoever runs the hub registers auth.pub: flwr supernode register auth.pub"
+            )
+            return
+        names = write_keys(directory, host or ["127.0.0.1", "localhost"])
+        talk.plain(
+            f"Wrote certificates/ and the keys of {', '.join(names)}, each pinned by the others."
+        )
+
+
+@federate.command("try")
+def try_(
+    table: Annotated[
+        Path | None, typer.Argument(help="Rows to share out. Default: made-up rows.")
+    ] = None,
+    sites: Annotated[int, typer.Option(min=2, max=50, help="How many sites.")] = 3,
+    node: Annotated[
+        str | None,
+        typer.Option(help="The column that names the site of a row. Default: rows are dealt."),
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    model: Models = "ridge,ridge,forest",
+    alpha: Annotated[str, typer.Option(help='A number, or "auto".')] = "auto",
+    rounds: Annotated[int, typer.Option(min=0, help="The most rounds.")] = 3,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory to keep. Default: a temporary one.")
+    ] = None,
+    open_: Open = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the run on a page of this machine.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Run a whole federation on this machine, with throw-away keys, over TLS.
+
+    A hub and the sites are started as processes of their own, as on real machines; all are ended. A
+    round takes about ten seconds, most of which is starting Python and waiting for the next look.
+
+    [bold]Example:[/bold] fedrelax federate try visits.csv --node clinic --target days --sites 4
+    """
+    with speaking(debug, quiet=as_json) as talk:
+        from fedrelax.errors import FedRelaxError
+        from fedrelax.extras import need
+        from fedrelax.federation.trial import made_up, parted, prepare, run_deployed
+
+        need("flwr", "flower")
+        if table is not None and target is None:
+            raise FedRelaxError("target is missing; name the column to predict")
+        tables = made_up(sites) if table is None else parted(table, node, sites)
+        home = out or Path(tempfile.mkdtemp(prefix="fedrelax-federation-")) / "federation"
+        strength: Any = "auto" if alpha == "auto" else _number(alpha)
+        hub = {"alpha": strength, "rounds": rounds, "wait": 120.0, "join": 180.0, "live": live}
+        models = [name.strip() for name in model.split(",")]
+        prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
+        where = run_deployed(home, list(tables), talk.note)
+        _tell(where, home, talk, as_json)
+
+
+def _number(text: str) -> float:
+    from fedrelax.errors import FedRelaxError
+
+    try:
+        return float(text)
+    except ValueError:
+        raise FedRelaxError(f"alpha={text!r} must be a number or 'auto'") from None
+
+
+def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
+    """Say what came of a run."""
+    from fedrelax.storage import read_result
+
+    saved = read_result(where)
+    if as_json:
+        typer.echo(json.dumps({"out": str(where), **saved.metrics}, indent=2))
+        return
+    told = saved.metrics["federation"]
+    talk.plain("")
+    for line in saved.nodes.to_dict("records"):
+        missed = f", missed rounds {line['missed']}" if line["missed"] else ""
+        talk.plain(
+            f"  {line['node']} ({line['model']}, {line['rows']} rows): {told['measure']} "
+            f"{line['alone']:.4g} alone, {line['together']:.4g} together{missed}"
+        )
+    talk.plain(
+        f"Used alpha {saved.metrics['alpha']:.3g} and {saved.metrics['rounds']} rounds "
+        f"({saved.metrics['reason']})."
+    )
+    size, kind = told["bytes_per_edge_and_round_of_one_run"], "sealed" if told["sealed"] else "open"
+    talk.plain(f"Along an edge went {size} bytes per round and candidate, {kind}.")
+    for note in told["notes"]:
+        talk.plain(f"  {note}")
+    if (where / "report.html").exists():
+        talk.plain(f"Look at {where / 'report.html'}: what the hub knows.")
+    first = saved.nodes["node"].iloc[0]
+    model = shlex.quote(str(home / "sites" / str(first) / "state" / "model"))
+    talk.plain("Each site keeps its own model; on its machine:")
+    talk.plain(f"  fedrelax predict {model} NEW_ROWS.csv --out predictions.csv")
+
+
+@federate.command("status", no_args_is_help=True)
+def status(
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="What init has written, or the hub's folder in it."),
+    ],
+    debug: Debug = False,
+) -> None:
+    """Say where a run is: which round, and which sites are missing.
+
+    [bold]Example:[/bold] fedrelax federate status clinics
+    """
+    with speaking(debug) as talk:
+        import time
+
+        from fedrelax.errors import FedRelaxError
+        from fedrelax.federation.hubfile import read_hub
+        from fedrelax.federation.trial import describe
+        from fedrelax.federation.writing import read_status
+
+        inner = directory / "hub"
+        file = read_hub((inner if inner.is_dir() else directory) / "hub.toml")
+        said = read_status(file.folder)
+        if said is None:
+            raise FedRelaxError(f"no run has begun: {file.folder} holds no status")
+        talk.plain(f"{describe(said)} ({time.time() - said['time']:.0f} s ago)")
+        for name, site in said["sites"].items():
+            missed = f", missed {len(site['missed'])}" if site["missed"] else ""
+            talk.plain(f"  {name}: predictions of round {site['last_round']}{missed}")
+        for note in [*said["notes"], *([said["live"]] if "live" in said else [])]:
+            talk.plain(f"  {note}")

@@ -1,0 +1,192 @@
+"""The handshake: who is there, and whether all speak of the same columns, task and neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.federation.codec import Envelope, Refused
+from fedrelax.federation.sitefile import NAME
+from fedrelax.graph import Graph
+from fedrelax.models import Task
+
+MOST_NAMES = 100_000
+"""Columns, classes or neighbours that a site may name."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a site says of itself before a run: names and counts, no row and no number of one.
+
+    ``rows`` is the number of rows that it trains on.
+    ``common`` is the fingerprint of the file of public rows, None where a site draws its own.
+    """
+
+    name: str
+    features: tuple[str, ...]
+    target: str
+    task: str
+    classes: tuple[Any, ...] | None
+    rows: int
+    neighbours: Mapping[str, float]
+    open: bool
+    nonce: str
+    model: str
+    public: str
+    """How public rows are drawn; "given" for a file."""
+    public_rows: int
+    common: str | None
+    latest: int | None = None
+    """The last round that the site knows of this very run; None if it is new."""
+
+    def letter(self) -> Envelope:
+        """Return it as a letter."""
+        said = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Envelope("hello", {**said, "neighbours": dict(self.neighbours)})
+
+    @classmethod
+    def of(cls, letter: Envelope) -> Hello:
+        """Return what a letter says, or refuse it."""
+        if letter.kind != "hello":
+            raise Refused(f"a letter {letter.kind!r} came in answer to a greeting")
+        names, classes = letter.value("features", list), letter.head.get("classes")
+        near = letter.value("neighbours", dict)
+        latest, common = letter.head.get("latest"), letter.head.get("common")
+        fits = (
+            NAME.fullmatch(letter.value("name", str)) is not None
+            and 0 < len(names) <= MOST_NAMES
+            and all(isinstance(name, str) for name in names)
+            and all(_is_weight(weight) for weight in near.values())
+            and (classes is None or _are_classes(classes))
+            and (latest is None or type(latest) is int)
+            and (common is None or isinstance(common, str))
+        )
+        if not fits:
+            raise Refused("a greeting holds something of another kind than it must")
+        return cls(
+            **{
+                key: letter.value(key, kind)
+                for key, kind in (
+                    *((key, str) for key in ("name", "target", "task", "nonce", "model", "public")),
+                    *((key, int) for key in ("rows", "public_rows")),
+                    ("open", bool),
+                )
+            },
+            features=tuple(names),
+            classes=None if classes is None else tuple(classes),
+            neighbours={str(name): float(weight) for name, weight in near.items()},
+            common=common,
+            latest=latest,
+        )
+
+
+def _is_weight(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+
+
+def _are_classes(values: Any) -> bool:
+    fits = isinstance(values, list) and 0 < len(values) <= MOST_NAMES
+    return fits and len({type(value) for value in values} | {None}) == 2 and _plain(values[0])
+
+
+def _plain(value: Any) -> bool:
+    return type(value) in (str, int, float, bool)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all sites of a run have in common."""
+
+    hellos: Mapping[str, Hello]
+    graph: Graph
+    features: tuple[str, ...]
+    task: Task
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The sites, in their order."""
+        return tuple(self.hellos)
+
+
+def agree(hellos: Mapping[str, Hello], sites: Sequence[str], open_: bool) -> Agreement:
+    """Return what all sites agree on; one that does not fit is refused with what does not fit."""
+    ordered = {name: hellos[name] for name in sites}
+    first = ordered[sites[0]]
+    for hello in ordered.values():
+        _check_columns(hello, first)
+        if hello.open != open_:
+            here, there = ("open", "sealed") if open_ else ("sealed", "open")
+            raise FedRelaxError(
+                f"site {hello.name!r} is set to {there} and the hub to {here}; give both the same"
+            )
+        if (hello.common is None) != (first.common is None) or hello.common != first.common:
+            raise FedRelaxError(
+                f"site {hello.name!r} has other public rows than site {first.name!r}; give all sites "
+                "one file, or let all draw their own"
+            )
+    return Agreement(ordered, _graph(ordered), first.features, _task(ordered, first.task))
+
+
+def _check_columns(hello: Hello, first: Hello) -> None:
+    who = f"site {hello.name!r}"
+    if hello.task != first.task:
+        raise FedRelaxError(
+            f"{who} says that column {hello.target!r} is for {hello.task} and site {first.name!r} "
+            f"for {first.task}; give both the same task"
+        )
+    missing = [name for name in first.features if name not in hello.features]
+    if missing:
+        raise FedRelaxError(
+            f"{who} has no column {missing[0]!r}, which site {first.name!r} has; add it, or name the "
+            "features of all sites alike"
+        )
+    extra = [name for name in hello.features if name not in first.features]
+    if extra:
+        raise FedRelaxError(
+            f"{who} has a column {extra[0]!r}, which site {first.name!r} has not; leave it out, or name "
+            "the features of all sites alike"
+        )
+    kinds = {type(label) for one in (hello, first) for label in one.classes or ()}
+    if len({str if kind is str else float for kind in kinds}) > 1:
+        raise FedRelaxError(
+            f"{who} has other kinds of classes in column {hello.target!r} than site {first.name!r}: "
+            "one has text, the other numbers"
+        )
+
+
+def _graph(hellos: Mapping[str, Hello]) -> Graph:
+    edges = []
+    for name, hello in hellos.items():
+        for other, weight in hello.neighbours.items():
+            if other not in hellos:
+                raise FedRelaxError(
+                    f"site {name!r} names the neighbour {other!r}, which is not in this federation "
+                    f"({listing(hellos)})"
+                )
+            back = hellos[other].neighbours.get(name)
+            if back != weight:
+                said = "does not name it" if back is None else f"gives {back:g}"
+                raise FedRelaxError(
+                    f"site {name!r} hears {other!r} with the weight {weight:g}, and {other!r} {said}; "
+                    "both ends of an edge must say the same"
+                )
+            if name < other:
+                edges.append((name, other, weight))
+    return Graph.from_edges(edges, labels=list(hellos))
+
+
+def _task(hellos: Mapping[str, Hello], kind: str) -> Task:
+    if kind == "regression":
+        return Task(kind, 1)
+    found = sorted({label for hello in hellos.values() for label in hello.classes or ()})
+    if len(found) < 2:
+        raise FedRelaxError(
+            "all sites together have fewer than two classes; nothing can be learned"
+        )
+    dtype = object if isinstance(found[0], str) else None
+    return Task(kind, len(found), np.asarray(found, dtype=dtype))

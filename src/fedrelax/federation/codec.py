@@ -1,0 +1,158 @@
+"""Arrays and envelopes as bytes: ``.npy`` without pickle, and nothing used before it is checked."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.typing import AnyArray
+
+MAGIC = b"FRLX\x01"
+"""How an envelope begins; the last byte is the version of the form."""
+MOST_HEAD = 1 << 24
+"""Bytes of JSON that are read at most."""
+MOST_PART = 1 << 30
+"""Bytes of one part that are read at most."""
+MOST_PARTS = 1 << 20
+NPY = b"\x93NUMPY\x01\x00"
+"""Only the first version of the ``.npy`` form is read."""
+NPY_HEADER = 128
+"""Bytes before the numbers of an array of few dimensions, as numpy writes it."""
+
+
+class Refused(FedRelaxError):  # noqa: N818 - what happened to it
+    """Something that came from elsewhere is not what it must be, and was not used."""
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """One letter: what it is, plain values, and named parts that are bytes."""
+
+    kind: str
+    head: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, bytes] = field(default_factory=dict)
+
+    def value(self, name: str, kind: type | tuple[type, ...]) -> Any:
+        """Return a plain value of the head, of the kind that it must have."""
+        found = self.head.get(name)
+        wrong = isinstance(found, bool) and kind is int
+        if wrong or not isinstance(found, kind):
+            known = "nothing" if name not in self.head else f"a {type(found).__name__}"
+            raise Refused(f"a letter {self.kind!r} has {known} under {name!r}")
+        return found
+
+    def part(self, name: str) -> bytes:
+        """Return a part, or refuse a letter without it."""
+        if name not in self.parts:
+            raise Refused(f"a letter {self.kind!r} has no part {name!r}")
+        return self.parts[name]
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that it takes."""
+        return len(pack(self))
+
+
+def pack(envelope: Envelope) -> bytes:
+    """Return an envelope as bytes: a head of JSON, then its parts.
+
+    >>> unpack(pack(Envelope("hello", {"n": 1}, {"box": b"abc"}))).parts
+    {'box': b'abc'}
+    """
+    names = list(envelope.parts)
+    lengths = [len(envelope.parts[name]) for name in names]
+    head = json.dumps([envelope.kind, envelope.head, names, lengths]).encode()
+    return b"".join(
+        [MAGIC, struct.pack("<I", len(head)), head, *(envelope.parts[name] for name in names)]
+    )
+
+
+def unpack(data: bytes) -> Envelope:
+    """Return the envelope in these bytes, or refuse them."""
+    start = len(MAGIC) + 4
+    if not data.startswith(MAGIC) or len(data) < start:
+        raise Refused("a letter does not begin as letters of this version of fedrelax do")
+    (length,) = struct.unpack("<I", data[len(MAGIC) : start])
+    if length > MOST_HEAD or start + length > len(data):
+        raise Refused(f"a letter's head would take {length} bytes and ends before")
+    try:
+        kind, head, names, lengths = json.loads(data[start : start + length])
+    except (ValueError, RecursionError) as error:
+        raise Refused("a letter's head is not JSON of the form that is known") from error
+    _check_head(kind, head, names, lengths)
+    place, parts = start + length, {}
+    if sum(lengths) != len(data) - place:
+        raise Refused(
+            f"a letter {kind!r} says that its parts take {sum(lengths)} bytes, and "
+            f"{len(data) - place} follow: it is cut off or was changed"
+        )
+    for name, size in zip(names, lengths, strict=True):
+        parts[name] = data[place : place + size]
+        place += size
+    return Envelope(kind, head, parts)
+
+
+def _check_head(kind: Any, head: Any, names: Any, lengths: Any) -> None:
+    texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    whole = isinstance(lengths, list) and all(
+        type(size) is int and 0 <= size <= MOST_PART for size in lengths
+    )
+    fits = texts and whole and len(names) == len(lengths) == len(set(names)) <= MOST_PARTS
+    if not (isinstance(kind, str) and isinstance(head, dict) and fits):
+        raise Refused("a letter's head is not of the form that is known")
+
+
+# Arrays
+
+
+def to_npy(array: AnyArray) -> bytes:
+    """Return numbers as ``.npy`` in doubles, row after row.
+
+    >>> len(to_npy(np.zeros((5, 2)))) == npy_bytes(5, 2)
+    True
+    """
+    buffer = BytesIO()
+    values = np.ascontiguousarray(array, dtype="<f8")
+    np.lib.format.write_array(buffer, values, version=(1, 0), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def npy_bytes(*shape: int) -> int:
+    """Return how many bytes ``to_npy`` makes of an array of up to a million rows and columns."""
+    return NPY_HEADER + 8 * math.prod(shape)
+
+
+def from_npy(data: bytes, shape: tuple[int, ...], what: str, finite: bool = True) -> AnyArray:
+    """Return the array in these bytes if it has this shape, doubles, and (if asked for) no NaN.
+
+    The header is compared with what must be there before any number is read, so that a false one
+    costs no memory.
+    """
+    if data[: len(NPY)] != NPY:
+        raise Refused(f"{what} is no .npy array of version 1")
+    stream = BytesIO(data)
+    np.lib.format.read_magic(stream)
+    try:
+        found, fortran, dtype = np.lib.format.read_array_header_1_0(stream, max_header_size=4096)
+    except Exception as error:  # numpy parses the header with Python's own reader of literals
+        raise Refused(f"{what} has a header that is not that of an array") from error
+    if dtype != np.dtype("<f8"):
+        raise Refused(f"{what} holds {dtype} and 64-bit floats are needed")
+    if found != shape or fortran:
+        raise Refused(f"{what} has the shape {found} and {shape} is needed")
+    body = memoryview(data)[stream.tell() :]
+    if len(body) != 8 * math.prod(shape):
+        raise Refused(
+            f"{what} has {len(body)} bytes of numbers and {8 * math.prod(shape)} are needed"
+        )
+    array = np.frombuffer(body, dtype="<f8").reshape(shape).astype(float)
+    if finite and not np.isfinite(array).all():
+        raise Refused(f"{what} holds NaN or infinite values")
+    return array

@@ -1,0 +1,117 @@
+"""The end of a run at a site: the model of the round that is kept, its errors, and its own folder."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.evaluation import get_measure
+from fedrelax.federation.codec import Envelope, Refused
+from fedrelax.federation.lane_sites import LaneSites
+from fedrelax.federation.rebuilding import rebuilt
+from fedrelax.federation.sitefile import SiteFile
+from fedrelax.federation.state import Folder
+from fedrelax.graph import Graph
+from fedrelax.models import LocalModel
+from fedrelax.runtime import History, Record
+from fedrelax.solvers import Result
+from fedrelax.storage import save_result
+
+RECORD = ("local_loss", "gtv", "validation_loss", "change")
+"""What the hub hands back to a site of each of its own rounds."""
+
+
+def end_of_run(
+    site: SiteFile, sites: LaneSites, folder: Folder, letter: Envelope
+) -> dict[str, Any]:
+    """Save the model of the round that is kept; return the site's errors on its test rows."""
+    lane, kept = letter.value("lane", int), letter.value("round", int)
+    if not 0 <= lane < len(sites.plan.lanes):
+        raise Refused(f"lane {lane} is not in the plan of this run")
+    alone, _ = rebuilt(sites, lane, -1, folder)
+    model = alone if letter.value("alone", bool) else rebuilt(sites, lane, kept, folder)[0]
+    history = _history(site.name, letter)
+    errors = {"alone": _errors(sites, alone), "together": _errors(sites, model)}
+    _save(site, sites, model, alone, history, letter)
+    return {
+        "test_rows": len(sites.parts.test),
+        "training_rows": len(sites.rows_of(lane)[0]),
+        "errors": errors,
+    }
+
+
+def _errors(sites: LaneSites, model: LocalModel) -> float | None:
+    """Return the sum over test rows of what the usual measure counts; None without any."""
+    test, task = sites.parts.test, sites.plan.task
+    if not len(test):
+        return None
+    measure = get_measure(None, task.kind)
+    return float(np.sum(measure.per_row(task, sites.y[test], model.predict(sites.X[test]))))
+
+
+def _history(name: str, letter: Envelope) -> History:
+    records = []
+    for round, line in enumerate(letter.value("history", list)):
+        if not isinstance(line, list) or len(line) != len(RECORD):
+            raise Refused("the hub's record of the rounds is not of the form that is known")
+        told = [math.nan if value is None else float(value) for value in line]
+        own = dict(zip(RECORD, told, strict=True))
+        records.append(
+            Record(
+                round=round,
+                objective=own["local_loss"],
+                node_local_loss=np.array([own["local_loss"]]),
+                node_gtv=np.array([own["gtv"]]),
+                node_validation_loss=np.array([own["validation_loss"]]),
+                **own,
+            )
+        )
+    return History((name,), records)
+
+
+def _save(
+    site: SiteFile,
+    sites: LaneSites,
+    model: LocalModel,
+    alone: LocalModel,
+    history: History,
+    letter: Envelope,
+) -> None:
+    """Write the site's own folder, from which ``fedrelax predict`` answers."""
+    task, graph = sites.plan.task, Graph.from_edges([], labels=[site.name])
+    coupling = sites.of(0).coupling
+    result = Result(
+        local_models={site.name: model},
+        alone={site.name: alone},
+        task=task,
+        graph=graph,
+        discrepancies={},
+        history=history,
+        n_rounds=letter.value("round", int),
+        reason=letter.value("reason", str),
+        losses=(coupling.loss.name, coupling.discrepancy.name),
+        engine="federation",
+    )
+    kind = FedRelaxClassifier if task.is_classification else FedRelaxRegressor
+    fitted = kind.from_result(
+        result,
+        graph,
+        alpha=sites.plan.lanes[letter.value("lane", int)].alpha,
+        wiring=None,
+        n_features=len(sites.plan.features),
+        feature_names=sites.plan.features,
+    )
+    own = sites.public.of(site.name)
+    fitted.set_params(public=site.public if site.drawn else "given", public_rows=len(own))
+    save_result(
+        site.state / "model",
+        fitted,
+        metrics={"task": task.kind, "training_rows": len(sites.parts.train)},
+        config={"site": site.name, "model": site.model, "run": sites.plan.run},
+        feature_names=sites.plan.features,
+        target=site.target,
+        overwrite=True,
+    )

@@ -1,0 +1,173 @@
+"""Letters over Flower: the hub is a ServerApp that pushes messages, a site a ClientApp that answers them.
+
+Flower brings the connections: sites only dial out, over TLS, with keys that the hub has registered. It
+starts a new process for every message to a site, so a site's state lives in its folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.extras import need
+from fedrelax.federation.codec import Envelope, Refused, pack, unpack
+
+Address = Hashable
+ACTIONS = {
+    "hello": "query.hello",
+    "begin": "train.begin",
+    "start": "train.start",
+    "relax": "train.relax",
+    "finish": "train.finish",
+}
+"""What Flower calls a letter of each kind."""
+PAUSE = 0.1
+"""Seconds between two looks for answers."""
+GRACE, LEAST_GRACE = 0.5, 1.0
+"""Who is late gets this share of the time that the others needed, and at least so many seconds."""
+KEPT = 60.0
+"""Seconds for which a letter is kept beyond the time that its answer is waited for."""
+
+log = logging.getLogger("fedrelax.federation")
+
+
+class OverFlower:
+    """Carries letters by a Flower ``Grid``."""
+
+    def __init__(self, grid: Any) -> None:
+        self._grid = grid
+
+    def addresses(self) -> Collection[Address]:
+        """Return the nodes that Flower says are there."""
+        return list(self._grid.get_node_ids())
+
+    def send(
+        self, letters: Mapping[Address, Envelope], wait: float, late: Collection[Address] = ()
+    ) -> dict[Address, Envelope]:
+        """Push all letters, then look for answers until all are there, or time is up."""
+        from flwr.app import Message
+
+        begun = time.monotonic()
+        order = list(letters)
+        messages = [
+            Message(
+                to_record(letters[node]),
+                dst_node_id=node,
+                message_type=ACTIONS[letters[node].kind],
+                ttl=wait + KEPT,
+                group_id=str(letters[node].head.get("round", letters[node].kind)),
+            )
+            for node in order
+        ]
+        pushed = self._grid.push_messages(messages)
+        open_ = {number: node for number, node in zip(pushed, order, strict=False) if number}
+        answers: dict[Address, Envelope] = {}
+        end = begun + wait
+        while open_ and time.monotonic() < end:
+            for reply in self._grid.pull_messages(list(open_)):
+                node = open_.pop(reply.metadata.reply_to_message_id, None)
+                if node is not None:
+                    answers[node] = _answer(reply)
+            if open_ and set(open_.values()) <= set(late):
+                taken = time.monotonic() - begun
+                end = min(end, begun + taken + max(GRACE * taken, LEAST_GRACE))
+                late = ()
+            if open_:
+                time.sleep(PAUSE)
+        return answers
+
+
+def _answer(reply: Any) -> Envelope:
+    if reply.has_error():
+        return Envelope("failure", {"reason": f"no answer was made ({reply.error.reason})"})
+    try:
+        return from_record(reply.content)
+    except Refused as error:
+        return Envelope("failure", {"reason": str(error)})
+
+
+def to_record(letter: Envelope) -> Any:
+    """Return a letter as the content of a Flower message."""
+    from flwr.app import ConfigRecord, RecordDict
+
+    return RecordDict({"letter": ConfigRecord({"bytes": pack(letter)})})
+
+
+def from_record(content: Any) -> Envelope:
+    """Return the letter in a Flower message, or refuse it."""
+    record = content.config_records.get("letter")
+    data = None if record is None else record.get("bytes")
+    if not isinstance(data, bytes):
+        raise Refused("a message holds no letter")
+    return unpack(data)
+
+
+def client_app() -> Any:
+    """Return the ClientApp of a site; its file is named by ``--node-config 'site="..."'``.
+
+    In a simulation there is no node configuration: the run's ``sites`` names a folder in which the sites
+    have theirs, one folder each, and a node takes the one of its number.
+    """
+    need("flwr", "flower")
+    from flwr.app import Message
+    from flwr.clientapp import ClientApp
+
+    from fedrelax.federation.participant import Participant
+    from fedrelax.federation.sitefile import read_site
+
+    app = ClientApp()
+
+    def answer(message: Any, context: Any) -> Any:
+        participant = Participant(read_site(_site_of(context)))
+        return Message(
+            to_record(participant.answer(from_record(message.content))), reply_to=message
+        )
+
+    for action in ACTIONS.values():
+        category, name = action.split(".")
+        getattr(app, category)(name)(answer)
+    return app
+
+
+def _site_of(context: Any) -> Path:
+    if "site" in context.node_config:
+        return Path(str(context.node_config["site"]))
+    home = str(context.run_config.get("sites", ""))
+    if home and "partition-id" in context.node_config:
+        files = sorted(Path(home).glob("*/site.toml"))
+        number = int(context.node_config["partition-id"])
+        if number < len(files):
+            return files[number]
+    raise FedRelaxError(
+        "this node does not know its site; start it with --node-config 'site=\"/path/to/site.toml\"'"
+    )
+
+
+def server_app() -> Any:
+    """Return the ServerApp of the hub; its file is named by the run's ``hub``."""
+    need("flwr", "flower")
+    from flwr.serverapp import ServerApp
+
+    from fedrelax.federation.hub import Hub
+    from fedrelax.federation.hubfile import read_hub
+    from fedrelax.federation.writing import write_federated
+
+    app = ServerApp()
+
+    @app.main()  # type: ignore[untyped-decorator, unused-ignore]
+    def main(grid: Any, context: Any) -> None:
+        file = read_hub(str(context.run_config["hub"]))
+        hub = Hub(file.settings, OverFlower(grid), file.folder)
+        if not file.live:
+            write_federated(hub.run(), file)
+            return
+        from fedrelax.federation.looking import FederationView
+
+        with FederationView(hub) as view:
+            write_federated(hub.run([view]), file)
+
+    return app

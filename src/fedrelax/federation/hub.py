@@ -1,0 +1,246 @@
+"""The hub's side of a run: greet, agree, rounds side by side, choose, end. It never sees a row."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.federation.agreement import Agreement, Hello, agree
+from fedrelax.federation.codec import Envelope, Refused
+from fedrelax.federation.correspondence import Correspondence
+from fedrelax.federation.ending import RECORD
+from fedrelax.federation.hub_settings import HubSettings
+from fedrelax.federation.lanes import Lane
+from fedrelax.federation.memory import Memory
+from fedrelax.federation.plan import Plan
+from fedrelax.federation.search import choose_lane, lanes_for
+from fedrelax.federation.transport import Address, Transport
+from fedrelax.runtime import Callback, Outcome, Stopping, stepwise
+from fedrelax.runtime.site import seeds_of
+from fedrelax.selection import Choice
+from fedrelax.selection.search import PATIENCE
+from fedrelax.typing import Label
+
+PAUSE = 0.5
+"""Seconds between two looks for sites that have still to come."""
+
+AGAIN = 5.0
+"""Seconds after which a site that could not answer a greeting is greeted again."""
+
+log = logging.getLogger("fedrelax.federation")
+
+
+@dataclass(frozen=True)
+class Federated:
+    """How a run over sites elsewhere has ended: numbers only; the models are at the sites."""
+
+    agreement: Agreement
+    outcome: Outcome
+    lane: Lane
+    alpha: float
+    choice: Choice | None
+    alone: tuple[Label, ...]
+    """The sites that keep the model of their own rows."""
+    reports: dict[str, dict[str, Any]]
+    """What every site has said at the end: rows and errors on test rows."""
+    missed: dict[str, list[int]]
+    notes: tuple[str, ...]
+
+
+class Hub:
+    """Drives a run. ``where`` is a folder for its memory; a hub that is started there again goes on."""
+
+    def __init__(
+        self, settings: HubSettings, transport: Transport, where: Path | None = None
+    ) -> None:
+        settings.check()
+        self.settings, self.transport = settings, transport
+        kept = None if where is None else Memory.load(where)
+        self.memory = Memory(uuid.uuid4().hex, where) if kept is None else kept
+        self.addresses: dict[str, Address] = {}
+        self._met: dict[Address, float] = {}
+        """When a place that has answered may be greeted again."""
+
+    def run(self, callbacks: Sequence[Callback] = ()) -> Federated:
+        """Run the rounds and return how they ended."""
+        self.memory.tell("waiting for sites", self.settings.rounds)
+        hellos = self._meet()
+        agreement = agree(hellos, self.settings.sites, self.settings.open)
+        rows = {name: hello.rows for name, hello in agreement.hellos.items()}
+        specs = lanes_for(agreement.graph, self.settings.alpha, self.settings.folds, rows)
+        symmetric = self.settings.settings.objective == "gtvmin"
+        lanes = [Lane(spec, agreement.graph, symmetric) for spec in specs]
+        letters = Correspondence(self, agreement, lanes)
+        if not self.memory.begun:
+            letters.begin(self._plans(agreement, lanes))
+        outcomes, reached = self._rounds(lanes, letters, callbacks)
+        federated = self._ended(agreement, lanes, outcomes, reached, callbacks)
+        letters.finish(federated, lanes.index(federated.lane))
+        self.memory.tell("finished", self.settings.rounds, alpha=federated.alpha)
+        self.memory.forget()
+        return replace(
+            federated,
+            reports=letters.reports,
+            missed=dict(self.memory.missed),
+            notes=tuple(self.memory.notes),
+        )
+
+    # Who is there
+
+    def _meet(self) -> dict[str, Hello]:
+        """Greet whoever can be reached until all sites are there; each name has one place.
+
+        A run that goes on after a restart goes on without those who do not come back.
+        """
+        found: dict[str, Hello] = {}
+        end = time.monotonic() + self.settings.join
+        while True:
+            found |= self.greet(found)
+            missing = [name for name in self.settings.sites if name not in found]
+            if not missing:
+                return found
+            if time.monotonic() > end and self.memory.begun:
+                known = self.memory.hellos
+                return found | {n: Hello.of(Envelope("hello", known[n])) for n in missing}
+            if time.monotonic() > end:
+                raise FedRelaxError(
+                    f"site {listing(missing)} has not come within {self.settings.join:g} seconds; "
+                    "start it, or leave it out of sites"
+                )
+            time.sleep(PAUSE)
+
+    def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, Hello]:
+        """Greet places that were not met before; unknown names and second claims are refused."""
+        found: dict[str, Hello] = {}
+        now = time.monotonic()
+        new = [place for place in self.transport.addresses() if self._met.get(place, 0.0) <= now]
+        if not new:
+            return found
+        letter = Envelope("hello", {"run": self.memory.run})
+        wait = min(self.settings.join, self.settings.wait) if wait is None else wait
+        answers = self.transport.send({place: letter for place in new}, wait)
+        for place in sorted(answers, key=str):
+            self._met[place] = math.inf
+            try:
+                hello = Hello.of(answers[place])
+            except Refused as error:
+                self._met[place] = time.monotonic() + AGAIN
+                self.note(f"{answers[place].head.get('reason', error)}")
+                continue
+            if hello.name not in self.settings.sites:
+                self.note(f"a site called {hello.name!r} is not in this federation and was refused")
+            elif hello.name in claimed or hello.name in found:
+                self.note(f"a second site called {hello.name!r} came and was refused")
+            else:
+                found[hello.name] = hello
+                self.addresses[hello.name] = place
+        return found
+
+    def note(self, text: str) -> None:
+        """Write down, once, what was refused or lost."""
+        log.warning("%s", text)
+        if text not in self.memory.notes:
+            self.memory.notes.append(text)
+
+    # The rounds
+
+    def _plans(self, agreement: Agreement, lanes: Sequence[Lane]) -> dict[str, Plan]:
+        """Return what every site is told at the beginning."""
+        given = self.settings
+        settings = replace(given.settings, rounds=given.rounds)
+        seeds = seeds_of(settings.random_state, len(agreement.labels)).tolist()
+        plans = {}
+        for (name, hello), seed in zip(agreement.hellos.items(), seeds, strict=True):
+            near = {other: agreement.hellos[other] for other in hello.neighbours}
+            plans[name] = Plan(
+                run=self.memory.run,
+                settings=settings,
+                lanes=tuple(lane.spec for lane in lanes),
+                folds=given.folds,
+                validation_share=given.validation_share,
+                features=agreement.features,
+                task=agreement.task,
+                seed=int(seed),
+                nonces={other: said.nonce for other, said in near.items()},
+                public={other: said.public_rows for other, said in near.items()},
+            )
+        return plans
+
+    def _rounds(
+        self, lanes: Sequence[Lane], letters: Correspondence, callbacks: Sequence[Callback]
+    ) -> tuple[list[Outcome], int]:
+        """Run all lanes side by side: whenever each has shared, one exchange serves them all.
+
+        Return how they ended, and the most rounds that they could have: fewer if a callback has said
+        to end the search.
+        """
+        many = len(lanes) > 1
+        letters.recall()
+        going = {
+            number: stepwise(lane, self._stopping(lane, many), () if many else callbacks)
+            for number, lane in enumerate(lanes)
+        }
+        outcomes: dict[int, Outcome] = {}
+        while going:
+            for number in list(going):
+                try:
+                    next(going[number])
+                except StopIteration as end:
+                    outcomes[number] = end.value
+                    del going[number]
+            asked = [number for number in going if lanes[number].waits]
+            if asked:
+                round = lanes[asked[0]].round
+                letters.exchange(round, asked)
+                self.memory.tell("running", self.settings.rounds)
+            done = max(lane.round for lane in lanes)
+            if many and any([call.choosing(done, self.settings.rounds) for call in callbacks]):
+                ends = [self._stopping(lane, many, done) for lane in lanes]
+                return [lane.told_again(end) for lane, end in zip(lanes, ends, strict=True)], done
+        return [outcomes[number] for number in range(len(lanes))], self.settings.rounds
+
+    def _stopping(self, lane: Lane, many: bool, rounds: int | None = None) -> Stopping:
+        patience = self.settings.settings.patience
+        if many:
+            patience = PATIENCE if lane.spec.fold is not None else None
+        most = self.settings.rounds if rounds is None else rounds
+        return Stopping(most, self.settings.tol, patience)
+
+    def _ended(
+        self,
+        agreement: Agreement,
+        lanes: Sequence[Lane],
+        outcomes: Sequence[Outcome],
+        reached: int,
+        callbacks: Sequence[Callback],
+    ) -> Federated:
+        """Return the one run, or choose among many and tell the chosen one again up to its end."""
+        choice, alone = None, tuple[Label, ...]()
+        lane, outcome = lanes[0], outcomes[0]
+        if len(lanes) > 1:
+            rows = {name: hello.rows for name, hello in agreement.hellos.items()}
+            choice, number = choose_lane(
+                lanes,
+                outcomes,
+                rounds=reached,
+                level=self.settings.settings.level,
+                folds=self.settings.folds,
+                rows=rows,
+            )
+            lane, alone = lanes[number], choice.alone
+            outcome = lane.told_again(Stopping(choice.rounds, self.settings.tol), callbacks)
+        return Federated(agreement, outcome, lane, lane.spec.alpha, choice, alone, {}, {}, ())
+
+
+def own_history(federated: Federated, name: str) -> list[list[float | None]]:
+    """Return a site's own numbers, round by round, up to the one that is kept."""
+    kept = federated.lane.recorded[: federated.outcome.n_rounds + 1]
+    lines = [[float(getattr(reports[name], key)) for key in RECORD] for reports in kept]
+    return [[value if abs(value) < float("inf") else None for value in line] for line in lines]

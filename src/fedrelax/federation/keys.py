@@ -1,0 +1,160 @@
+"""Keys and certificates: a small authority for TLS, the keys by which Flower knows sites, and their own.
+
+=====================  ===================================================================
+certificates/ca.crt    goes to every site: it tells the true hub
+certificates/ca.key    stays with whoever runs the hub; signs new certificates
+certificates/hub.*     the hub's own certificate and key
+sites/NAME/auth.key    proves to the hub that a machine is this site; auth.pub is registered there
+sites/NAME/site.key    seals what the site sends to other sites; its public half is pinned by them
+=====================  ===================================================================
+
+Whoever runs a site makes its two keys there and hands out the public halves only.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.extras import need
+from fedrelax.federation.sealing import new_key, public_of
+
+YEARS = 2
+"""How long certificates hold."""
+
+
+def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
+    """Make an authority, and a certificate for the hub under these names and addresses."""
+    need("cryptography", "flower")
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "ca.key").exists():
+        raise FedRelaxError(f"{folder} has certificates already; move them elsewhere for new ones")
+    authority = ec.generate_private_key(ec.SECP384R1())
+    name = _name("fedrelax federation")
+    extensions: list[tuple[Any, bool]] = [
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), False),
+        (_usage(signs=True), True),
+    ]
+    ca = _certificate(name, authority.public_key(), name, authority, extensions)
+    hub = ec.generate_private_key(ec.SECP384R1())
+    known = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    extensions = [
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (x509.SubjectAlternativeName([_host(host) for host in hosts]), False),
+        (x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (known, False),
+        (_usage(signs=False), True),
+    ]
+    own = _certificate(_name(hosts[0]), hub.public_key(), name, authority, extensions)
+    _write(folder / "ca.crt", _pem(ca), private=False)
+    _write(folder / "ca.key", _private_pem(authority))
+    _write(folder / "hub.crt", _pem(own), private=False)
+    _write(folder / "hub.key", _private_pem(hub))
+
+
+def make_site_keys(folder: Path) -> str:
+    """Make a site's two keys, unless they are there; return the public key that others pin."""
+    need("cryptography", "flower")
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "auth.key").exists():
+        key = ec.generate_private_key(ec.SECP384R1())
+        private = key.private_bytes(
+            form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
+        )
+        public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+        _write(folder / "auth.key", private)
+        _write(folder / "auth.pub", public + b"\n", private=False)
+    if not (folder / "site.key").exists():
+        _write(folder / "site.key", new_key().encode() + b"\n")
+    public_key = public_of((folder / "site.key").read_text().strip())
+    _write(folder / "site.pub", public_key.encode() + b"\n", private=False)
+    return public_key
+
+
+def _write(path: Path, data: bytes, private: bool = True) -> None:
+    """Write a file that, if it is private, only its owner can read, from its first byte on."""
+    path.unlink(missing_ok=True)
+    with open(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644), "wb"
+    ) as f:
+        f.write(data)
+
+
+def _name(common: str) -> Any:
+    from cryptography import x509
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common[:64])])
+
+
+def _host(host: str) -> Any:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _usage(signs: bool) -> Any:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _certificate(
+    subject: Any, public: Any, issuer: Any, signer: Any, extensions: Sequence[tuple[Any, bool]]
+) -> Any:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA384
+
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=365 * YEARS))
+    )
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical)
+    return builder.sign(signer, SHA384())
+
+
+def _pem(certificate: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    data: bytes = certificate.public_bytes(Encoding.PEM)
+    return data
+
+
+def _private_pem(key: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization as form
+
+    data: bytes = key.private_bytes(
+        form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
+    )
+    return data

@@ -1,0 +1,120 @@
+"""The ``Site`` of every lane: the same class as within one process, on this machine's rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedrelax.engines.sites.checks import coupling_of
+from fedrelax.errors import FedRelaxError
+from fedrelax.federation.plan import Plan
+from fedrelax.federation.rows import (
+    Parts,
+    SiteRows,
+    draw_own,
+    model_of,
+    own_folds,
+    parts_of,
+    validation_of,
+)
+from fedrelax.federation.sitefile import SiteFile
+from fedrelax.graph import Graph
+from fedrelax.models import LocalModel, adapt
+from fedrelax.network import Network, Node
+from fedrelax.public import PublicRows
+from fedrelax.runtime import Site
+from fedrelax.typing import AnyArray, FloatArray, IntArray
+
+
+class LaneSites:
+    """Makes the sites of a plan's lanes from one site's rows."""
+
+    def __init__(self, site: SiteFile, rows: SiteRows, plan: Plan, public: PublicRows) -> None:
+        self.site, self.plan, self.public = site, plan, public
+        order = [self._place(rows, name) for name in plan.features]
+        self.X: FloatArray = rows.X[:, order]
+        self.y: AnyArray = rows.y
+        self._check_classes()
+
+    def _place(self, rows: SiteRows, name: str) -> int:
+        if name not in rows.features:
+            raise FedRelaxError(f"site {self.site.name!r} has no column {name!r}")
+        return rows.features.index(name)
+
+    def _check_classes(self) -> None:
+        classes = self.plan.task.classes
+        if classes is None:
+            return
+        strange = [label for label in np.unique(self.y).tolist() if label not in classes.tolist()]
+        if strange:
+            raise FedRelaxError(
+                f"site {self.site.name!r} has the class {strange[0]!r} in column "
+                f"{self.site.target!r}, which the hub's plan has not; begin a new run"
+            )
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The rows for training and for testing."""
+        return parts_of(len(self.X), self.site.test_share, self.plan.seed)
+
+    @cached_property
+    def model(self) -> Any:
+        """The unfitted model of the site."""
+        return model_of(self.site, self.X[self.parts.train])
+
+    @cached_property
+    def adapted(self) -> LocalModel:
+        """The unfitted model as the rounds use it."""
+        return adapt(self.model, self.plan.task)
+
+    @cached_property
+    def _folds(self) -> list[tuple[IntArray, IntArray]]:
+        return own_folds(self.parts.train, self.plan.folds, self.plan.seed)
+
+    def rows_of(self, lane: int) -> tuple[IntArray, IntArray]:
+        """Return the rows that a lane trains on, and those that it holds out."""
+        fold = self.plan.lanes[lane].fold
+        if fold is None:
+            return validation_of(self.parts.train, self.plan.validation_share, self.plan.seed)
+        if not 0 <= fold < len(self._folds):
+            raise FedRelaxError(f"site {self.site.name!r} has no fold {fold}")
+        return self._folds[fold]
+
+    def node(self, lane: int) -> Node:
+        """Return the site as a node of a network."""
+        train, held = self.rows_of(lane)
+        validation = (self.X[held], self.y[held]) if len(held) else None
+        return Node(self.site.name, self.X[train], self.y[train], self.model, validation=validation)
+
+    def of(self, lane: int) -> Site:
+        """Return the site of one lane before its first round."""
+        plan = self.plan
+        settings = replace(plan.settings, alpha=plan.lanes[lane].alpha)
+        return Site(
+            node=self.node(lane),
+            task=plan.task,
+            model=self.adapted,
+            public=self.public,
+            neighbours={name: float(a) for name, a in self.site.neighbours.items()},
+            coupling=coupling_of(settings, plan.task.kind),
+            seed=plan.seed,
+        )
+
+    def moves(self, lane: int) -> bool:
+        """Tell whether a round changes the model of a lane at all."""
+        return self.plan.lanes[lane].alpha > 0 or self.plan.settings.distillation is not None
+
+    def drawn(self) -> FloatArray:
+        """Return public rows that are drawn from this site's training rows."""
+        X = self.X[self.parts.train]
+        return draw_own(self.site.public, X, self.site.public_rows, self.plan.seed)
+
+    def network(self) -> Network:
+        """Return a network of this site alone, on which settings and model can be checked."""
+        name = self.site.name
+        made = Network(Graph.from_edges([], labels=[name]), self.plan.task.kind, self.public.common)
+        node = self.node(len(self.plan.lanes) - 1)
+        return made.add(name, node.X, node.y, node.model, validation=node.validation)

@@ -1,0 +1,123 @@
+"""The hub's engine: a run whose nodes are elsewhere. The loop is that of ``runtime.rounds``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Never
+
+import numpy as np
+
+from fedrelax.engines.sites.engine import gathered
+from fedrelax.errors import FedRelaxError
+from fedrelax.federation.plan import LaneSpec
+from fedrelax.graph import Graph
+from fedrelax.runtime import NodeMeasures, Outcome, SiteMeasure, Stopping, run
+from fedrelax.runtime.callbacks import Callback
+from fedrelax.typing import FloatArray, Label
+
+UNKNOWN = SiteMeasure(np.nan, 0.0, 0.0, np.nan, 0, np.inf, 0.0, {})
+"""The numbers of a site that has never reported any."""
+
+
+class Lane:
+    """One run over sites elsewhere; several go side by side, and their letters travel together.
+
+    A site measures round r and refits for round r + 1 in one go, so ``share`` asks for both and
+    ``update`` has nothing left to do. A round that is known already is not asked for again: that is how a
+    restarted hub comes back to where it was, and how a run is told again with other reasons to stop.
+    """
+
+    at_rest = False
+    may_rest = True
+
+    def __init__(self, spec: LaneSpec, graph: Graph, symmetric: bool) -> None:
+        self.spec, self.labels = spec, tuple(graph.labels)
+        self.graph = graph
+        self.given = self.edges = graph.adjacency
+        self._factor = spec.alpha * (1.0 if symmetric else 0.5)
+        self.recorded: list[dict[str, SiteMeasure]] = []
+        """What the sites have reported, round by round."""
+        self.round = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether the present round has still to be asked for."""
+        return self.round >= len(self.recorded)
+
+    def record(self, reports: Mapping[str, SiteMeasure]) -> None:
+        """Take what the sites report of the next round; who is silent keeps the numbers it had."""
+        before = self.recorded[-1] if self.recorded else {}
+        self.recorded.append(
+            {
+                str(label): reports.get(str(label), before.get(str(label), UNKNOWN))
+                for label in self.labels
+            }
+        )
+
+    def told_again(self, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
+        """Return how the rounds that are recorded end with these reasons to stop."""
+        return run(self, stopping, callbacks)
+
+    # What the loop asks
+
+    def start(self) -> None:
+        """Do nothing: the sites have trained alone when they were told to begin."""
+
+    def share(self, round: int) -> None:
+        """Ask for a round."""
+        self.round = round
+
+    def measure(self) -> NodeMeasures:
+        """Return the numbers of the present round."""
+        return gathered(list(self.recorded[self.round].values()), self._factor)
+
+    def update(self, round: int) -> int:
+        """Do nothing: the sites have refitted when they were asked for the round."""
+        return 1
+
+    def snapshot(self) -> int:
+        """Return the present round; the sites can go back to it."""
+        return self.round
+
+    def restore(self, state: int) -> None:
+        """Go back to an earlier round."""
+        self.round = state
+
+    # What a wiring asks
+
+    def discrepancies(self, edges: Any) -> FloatArray:
+        """Return d(i, j) for every stored entry, as site i has reported it; NaN if it has not."""
+        reports = list(self.recorded[self.round].values())
+        found = []
+        for i, report in enumerate(reports):
+            for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
+                found.append(report.discrepancies.get(self.labels[j], np.nan))
+        return np.array(found, dtype=float)
+
+    def own_losses(self, edges: Any) -> Never:
+        """Refuse: the hub has no predictions."""
+        raise _elsewhere("own_losses")
+
+    def embedding(self) -> Never:
+        """Refuse: the hub has no predictions."""
+        raise _elsewhere("embedding")
+
+    def rewire(self, edges: Any) -> Never:
+        """Refuse: the graph is what the sites' own files say."""
+        raise _elsewhere("rewire")
+
+    def settle(self, round: int) -> Never:
+        """Refuse: the graph is what the sites' own files say."""
+        raise _elsewhere("settle")
+
+    def missing(self, label: Label) -> list[int]:
+        """Return the rounds of which a site has reported nothing new."""
+        seen = [report[str(label)] for report in self.recorded]
+        return [r for r in range(1, len(seen)) if seen[r] is seen[r - 1]]
+
+
+def _elsewhere(what: str) -> FedRelaxError:
+    return FedRelaxError(
+        f"{what} needs predictions of all sites in one place, which a federation does not have; leave "
+        "the graph as the sites give it"
+    )

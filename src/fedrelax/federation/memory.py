@@ -1,0 +1,106 @@
+"""What the hub keeps after every round, so that a restarted one goes on: numbers, and sealed boxes."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedrelax.federation.codec import Envelope, pack, unpack
+from fedrelax.federation.state import write_whole
+
+FILE, STATUS = "hub.bin", "status.json"
+
+
+@dataclass
+class Memory:
+    """The state of a run at the hub; ``where`` None keeps it in memory only.
+
+    reports : by round, what every site has reported, as it came.
+    boxes : (sender, receiver) -> the round of the box, and the box, which the hub cannot read.
+    heard : by site, the last round of which it has sent predictions.
+    missed : by site, the rounds in which it did not answer.
+    notes : what was refused, and who was lost or came back, in sentences.
+    """
+
+    run: str
+    where: Path | None = None
+    begun: bool = False
+    reports: list[dict[str, Envelope]] = field(default_factory=list)
+    boxes: dict[tuple[str, str], tuple[int, bytes]] = field(default_factory=dict)
+    heard: dict[str, int] = field(default_factory=dict)
+    missed: dict[str, list[int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    live: str = ""
+    """The address of the live page while there is one; it is not kept."""
+    hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What every site has said of itself at the beginning."""
+
+    def save(self) -> None:
+        """Write it all as one file."""
+        if self.where is None:
+            return
+        parts: dict[str, bytes] = {}
+        for round, reports in enumerate(self.reports):
+            for name, letter in reports.items():
+                parts[f"report\t{round}\t{name}"] = pack(letter)
+        for (sender, receiver), (round, box) in self.boxes.items():
+            parts[f"box\t{round}\t{sender}\t{receiver}"] = box
+        names = ("run", "begun", "heard", "missed", "notes", "hellos")
+        head = {name: getattr(self, name) for name in names}
+        head["rounds"] = len(self.reports)
+        self.where.mkdir(parents=True, exist_ok=True)
+        write_whole(self.where / FILE, pack(Envelope("hub", head, parts)))
+
+    @classmethod
+    def load(cls, where: Path) -> Memory | None:
+        """Return what a hub has left there, or None."""
+        path = where / FILE
+        if not path.is_file():
+            return None
+        kept = unpack(path.read_bytes())
+        memory = cls(
+            run=kept.value("run", str),
+            where=where,
+            begun=kept.value("begun", bool),
+            reports=[{} for _ in range(kept.value("rounds", int))],
+            heard=kept.value("heard", dict),
+            missed=kept.value("missed", dict),
+            notes=kept.value("notes", list),
+            hellos=kept.value("hellos", dict),
+        )
+        for key, data in kept.parts.items():
+            kind, round, *names = key.split("\t")
+            if kind == "report":
+                memory.reports[int(round)][names[0]] = unpack(data)
+            else:
+                memory.boxes[names[0], names[1]] = int(round), data
+        return memory
+
+    def forget(self) -> None:
+        """Remove the file once a run has ended."""
+        if self.where is not None:
+            (self.where / FILE).unlink(missing_ok=True)
+
+    def tell(self, state: str, rounds: int, **more: Any) -> None:
+        """Write for people, and for ``fedrelax federate status``, where the run is."""
+        if self.where is None:
+            return
+        said = {
+            "run": self.run,
+            "state": state,
+            "round": len(self.reports) - 1,
+            "rounds": rounds,
+            "sites": {
+                name: {"last_round": last, "missed": self.missed.get(name, [])}
+                for name, last in self.heard.items()
+            },
+            "notes": self.notes,
+            "time": time.time(),
+            **({"live": self.live} if self.live and state != "finished" else {}),
+            **more,
+        }
+        self.where.mkdir(parents=True, exist_ok=True)
+        write_whole(self.where / STATUS, json.dumps(said, indent=2).encode())

@@ -1,0 +1,327 @@
+"""The site's side: one answer to every letter of the hub. Only this code sees the site's rows.
+
+========  ===================================================================================
+hello     who I am: names and counts                           (no row, no number of a row)
+begin     the plan of a run  ->  my public rows, in a box for each neighbour
+start     neighbours' public rows  ->  train alone; predictions of round 0, in boxes
+relax     neighbours' predictions of round r  ->  measure, refit; my numbers of round r, and
+          predictions of round r + 1 in boxes
+finish    which round is kept  ->  the model of that round, saved here; errors on test rows
+========  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from fedrelax.engines.sites.checks import reason_in_models
+from fedrelax.engines.sites.refits import Answers, refit
+from fedrelax.errors import FedRelaxError
+from fedrelax.federation.agreement import Hello
+from fedrelax.federation.boxes import OWN, THEIRS, Predictions, read_predictions, write_predictions
+from fedrelax.federation.codec import Envelope, Refused, from_npy, to_npy
+from fedrelax.federation.lane_sites import LaneSites
+from fedrelax.federation.numbers import write_numbers
+from fedrelax.federation.plan import Plan
+from fedrelax.federation.rebuilding import rebuilt
+from fedrelax.federation.rows import SiteRows, parts_of, read_public, read_rows
+from fedrelax.federation.sealing import (
+    Address,
+    Boxes,
+    OpenBoxes,
+    SealedBoxes,
+    fresh_nonce,
+    read_key,
+)
+from fedrelax.federation.sitefile import SiteFile
+from fedrelax.federation.state import Folder, LaneState
+from fedrelax.models import LocalModel, Rows
+from fedrelax.public import PublicRows
+from fedrelax.runtime import Message, Site
+from fedrelax.threads import one_thread
+from fedrelax.typing import FloatArray, Label
+
+PUBLIC = -1
+"""The round of a box of public rows."""
+
+log = logging.getLogger("fedrelax.federation")
+
+
+class Participant:
+    """A site that answers letters. It keeps nothing in memory that it could not read again."""
+
+    def __init__(self, site: SiteFile) -> None:
+        self.site = site
+        self.folder = Folder(site.state)
+
+    @cached_property
+    def rows(self) -> SiteRows:
+        """The site's rows."""
+        return read_rows(self.site)
+
+    def answer(self, letter: Envelope) -> Envelope:
+        """Return the answer to a letter; what cannot be done is answered with a sentence."""
+        steps = {
+            "hello": self._hello,
+            "begin": self._begin,
+            "start": self._start,
+            "relax": self._relax,
+            "finish": self._finish,
+        }
+        try:
+            if letter.kind not in steps:
+                raise Refused(f"a letter {letter.kind!r} is not known here")
+            with one_thread():
+                return steps[letter.kind](letter)
+        except FedRelaxError as error:
+            text = str(error)
+            if not text.startswith("site "):
+                text = f"site {self.site.name!r}: {text}"
+            log.error("%s", text)
+            return Envelope("refusal", {"name": self.site.name, "reason": text})
+
+    # Handshake
+
+    def _hello(self, letter: Envelope) -> Envelope:
+        run = letter.value("run", str)
+        known, site = self.folder.run(), self.site
+        if known is None or known.head.get("run") != run:
+            self.folder.begin()
+            known = Envelope("run", {"run": run, "nonce": fresh_nonce()})
+            self.folder.remember(known)
+        rounds = self.folder.rounds()
+        classes = None
+        if site.task == "classification":
+            classes = tuple(np.unique(self.rows.y).tolist())
+        return Hello(
+            name=site.name,
+            features=self.rows.features,
+            target=site.target,
+            task=site.task,
+            classes=classes,
+            rows=len(parts_of(len(self.rows), site.test_share, 0).train),
+            neighbours=site.neighbours,
+            open=site.open,
+            nonce=known.value("nonce", str),
+            model=site.model,
+            public=site.public if site.drawn else "given",
+            public_rows=site.public_rows if site.drawn else len(self._common(self.rows.features)),
+            common=None if site.drawn else _fingerprint(self._common(self.rows.features)),
+            latest=rounds[-1] if rounds else None,
+        ).letter()
+
+    def _common(self, features: tuple[str, ...]) -> FloatArray:
+        return read_public(self.site, features)
+
+    # A run
+
+    def _begin(self, letter: Envelope) -> Envelope:
+        plan, known = Plan.of(letter), self._known(letter)
+        parts = {**known.parts, "public": to_npy(self._own_public(plan))}
+        kept = Envelope("run", {**known.head, "plan": letter.head}, parts)
+        self._check(plan)
+        self.folder.remember(kept)
+        if not self.site.drawn:
+            return self._reply("begun", plan, PUBLIC)
+        content = to_npy(self._own_public(plan))
+        boxes = {name: content for name in self.site.neighbours}
+        return self._reply("begun", plan, PUBLIC, self._closed(plan, boxes, PUBLIC))
+
+    def _start(self, letter: Envelope) -> Envelope:
+        plan, known = self._plan(letter), self._known(letter)
+        heard: dict[str, bytes] = {}
+        if self.site.drawn:
+            for name in self.site.neighbours:
+                content = self._opened(plan, name, letter, PUBLIC)
+                shape = (plan.public.get(name, 0), len(plan.features))
+                from_npy(content, shape, f"the public rows of site {name!r}")
+                heard[f"public of {name}"] = content
+        known = Envelope("run", known.head, {**known.parts, **heard})
+        self.folder.remember(known)
+        sites, states, shared = self._sites(known), {}, {}
+        alone: dict[int | None, tuple[LocalModel, Answers]] = {}
+        zeros = plan.settings.first_exchange == "zeros"
+        for number, lane in enumerate(plan.lanes):
+            site = sites.of(number)
+            if lane.fold not in alone:
+                alone[lane.fold] = _refitted(site, site.local_problem(), 0)
+            site.adopt(*alone[lane.fold])
+            shared[number] = site.share(0, zeros=zeros)
+            states[number] = LaneState.of(site, origin=-1)
+        self.folder.save(0, states)
+        return self._reply("started", plan, 0, self._predictions(plan, shared, 0))
+
+    def _relax(self, letter: Envelope) -> Envelope:
+        plan, round = self._plan(letter), letter.value("round", int)
+        sites, (latest, states) = self._sites(self._known(letter)), self.folder.load(round)
+        asked = [n for n in letter.value("lanes", list) if n in states]
+        silent = set(letter.value("silent", list))
+        heard, refused = self._heard(plan, letter, round, sites.public)
+        measures, shared, after = {}, {}, {}
+        refitted = letter.value("refit", bool)
+        for number in asked:
+            site = sites.of(number)
+            states[number].restore(site)
+            if (
+                plan.settings.distillation is not None and latest < round
+            ):  # its echo is of another round
+                site.adopt(*rebuilt(sites, number, latest, self.folder, round))
+            site.received = {
+                pair: told for pair, told in site.received.items() if pair[0] not in silent
+            }
+            site.receive(_messages(heard, number, self.site.name, round))
+            measures[number] = site.measure()
+            states[number] = LaneState.of(site, states[number].origin)
+            if not refitted:
+                continue
+            if sites.moves(number):
+                site.adopt(*_refitted(site, site.problem(round), round + 1))
+            shared[number] = site.share(round + 1)
+            after[number] = LaneState.of(site, origin=round)
+        self.folder.save(round, {number: states[number] for number in asked})
+        boxes = {}
+        if refitted:
+            self.folder.save(round + 1, after)
+            boxes = self._predictions(plan, shared, round + 1)
+        numbers = write_numbers(measures, list(self.site.neighbours))
+        answer = self._reply("relaxed", plan, round, {**boxes, **numbers})
+        return replace(answer, head={**answer.head, "lanes": asked, "refused": refused})
+
+    def _finish(self, letter: Envelope) -> Envelope:
+        from fedrelax.federation.ending import end_of_run  # it needs much more than a round
+
+        plan, known = self._plan(letter), self._known(letter)
+        said = end_of_run(self.site, self._sites(known), self.folder, letter)
+        answer = self._reply("finished", plan, letter.value("round", int))
+        return replace(answer, head={**answer.head, **said})
+
+    # What several steps need
+
+    def _known(self, letter: Envelope) -> Envelope:
+        """Return what is kept of the run that a letter speaks of."""
+        known, run = self.folder.run(), letter.value("run", str)
+        if known is None or known.head.get("run") != run:
+            raise Refused(f"the run {run!r} is not the one that this site takes part in")
+        return known
+
+    def _plan(self, letter: Envelope) -> Plan:
+        known = self._known(letter)
+        return Plan.of(Envelope("begin", known.value("plan", dict)))
+
+    def _sites(self, known: Envelope) -> LaneSites:
+        plan = Plan.of(Envelope("begin", known.value("plan", dict)))
+        own = self._own_public(plan)
+        public = PublicRows(common=own)
+        if self.site.drawn:
+            width = len(plan.features)
+            sets: dict[Label, FloatArray] = {self.site.name: own}
+            for name in self.site.neighbours:
+                data = known.part(f"public of {name}")
+                shape = (plan.public[name], width)
+                sets[name] = from_npy(data, shape, f"the public rows of site {name!r}")
+            public = PublicRows(per_node=sets)
+        return LaneSites(self.site, self.rows, plan, public)
+
+    def _own_public(self, plan: Plan) -> FloatArray:
+        if self.site.drawn:
+            return LaneSites(self.site, self.rows, plan, PublicRows()).drawn()
+        return self._common(plan.features)
+
+    def _check(self, plan: Plan) -> None:
+        """Refuse settings that this site's model cannot serve, before the first round."""
+        sites = LaneSites(self.site, self.rows, plan, PublicRows(common=self._own_public(plan)))
+        network = sites.network()
+        for lane in plan.lanes:
+            settings = replace(plan.settings, alpha=lane.alpha)
+            settings.check(network)
+            reason = reason_in_models(network, settings)
+            if reason is not None:
+                raise FedRelaxError(reason)
+
+    def _boxes(self, plan: Plan) -> Boxes:
+        if self.site.open:
+            return OpenBoxes()
+        assert self.site.key is not None
+        private = read_key(self.site.path(self.site.key), self.site.name)
+        known = self.folder.run()
+        assert known is not None
+        nonces = {**plan.nonces, self.site.name: known.value("nonce", str)}
+        return SealedBoxes(private, dict(self.site.keys), nonces)
+
+    def _closed(self, plan: Plan, contents: dict[str, bytes], round: int) -> dict[str, bytes]:
+        """Return a box for each receiver."""
+        boxes, me = self._boxes(plan), self.site.name
+        return {
+            f"to {name}": boxes.close(content, Address(plan.run, me, name, round))
+            for name, content in contents.items()
+        }
+
+    def _opened(self, plan: Plan, sender: str, letter: Envelope, round: int) -> bytes:
+        """Return what a neighbour has put into its box for this site."""
+        address = Address(plan.run, sender, self.site.name, round)
+        try:
+            return self._boxes(plan).open(letter.part(f"from {sender}"), address)
+        except Refused as error:
+            raise Refused(f"what came from site {sender!r} is refused: {error}") from error
+
+    def _predictions(
+        self, plan: Plan, shared: dict[int, list[Message]], round: int
+    ) -> dict[str, bytes]:
+        """Return boxes with the predictions of all lanes, on own rows and on the receiver's."""
+        contents = {}
+        for name in self.site.neighbours:
+            whose = {self.site.name: OWN, name: THEIRS}
+            found: Predictions = {
+                number: {whose[str(m.owner)]: m.predictions for m in told if m.owner in whose}
+                for number, told in shared.items()
+            }
+            contents[name] = write_predictions(found)
+        return self._closed(plan, contents, round)
+
+    def _heard(
+        self, plan: Plan, letter: Envelope, round: int, public: PublicRows
+    ) -> tuple[dict[str, Predictions], dict[str, str]]:
+        """Return the neighbours' predictions, and why those of some were refused."""
+        heard, refused = {}, {}
+        for name in self.site.neighbours:
+            if f"from {name}" not in letter.parts:
+                continue
+            rows = {OWN: len(public.of(name))}
+            if plan.settings.objective == "gtvmin" and public.common is None:
+                rows[THEIRS] = len(public.of(self.site.name))
+            try:
+                content = self._opened(plan, name, letter, round)
+                lanes = range(len(plan.lanes))
+                heard[name] = read_predictions(content, rows, plan.task.n_outputs, lanes)
+            except Refused as error:
+                log.warning(
+                    "site %r, round %d, from site %r: %s", self.site.name, round, name, error
+                )
+                refused[name] = str(error)
+        return heard, refused
+
+    def _reply(
+        self, kind: str, plan: Plan, round: int, parts: dict[str, bytes] | None = None
+    ) -> Envelope:
+        head = {"run": plan.run, "name": self.site.name, "round": round}
+        return Envelope(kind, head, parts or {})
+
+
+def _refitted(site: Site, terms: list[Rows], coming: int) -> tuple[LocalModel, Answers]:
+    return refit(site.label, site.model, terms, site.inputs(coming), site.seed, False)
+
+
+def _messages(heard: dict[str, Predictions], lane: int, me: str, round: int) -> Iterable[Message]:
+    for name, told in heard.items():
+        for whose, predictions in told.get(lane, {}).items():
+            yield Message(name, name if whose == OWN else me, round, predictions)
+
+
+def _fingerprint(rows: FloatArray) -> str:
+    return hashlib.sha256(to_npy(rows)).hexdigest()

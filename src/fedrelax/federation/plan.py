@@ -1,0 +1,131 @@
+"""What the hub tells every site at the beginning of a run, checked again by the site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.federation.codec import Envelope, Refused
+from fedrelax.models import Task
+from fedrelax.runtime import Distillation
+from fedrelax.solvers import FedRelax
+
+MOST_LANES, MOST_ROUNDS = 2000, 100_000
+LEFT_OUT = ("wiring", "engine", "n_jobs", "alpha", "order", "continued")
+"""Settings of the solver that mean nothing at a single site, or that a federation does not serve."""
+
+
+@dataclass(frozen=True)
+class LaneSpec:
+    """One run among those that go side by side: its strength, and its fold; None is all rows."""
+
+    alpha: float
+    fold: int | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a site needs to know of a run."""
+
+    run: str
+    settings: FedRelax
+    lanes: tuple[LaneSpec, ...]
+    folds: int
+    validation_share: float
+    features: tuple[str, ...]
+    task: Task
+    seed: int
+    """The site's own seed."""
+    nonces: Mapping[str, str]
+    public: Mapping[str, int]
+    """How many public rows each neighbour has."""
+
+    def letter(self, kind: str = "begin") -> Envelope:
+        """Return it as a letter."""
+        classes = None if self.task.classes is None else self.task.classes.tolist()
+        return Envelope(
+            kind,
+            {
+                "run": self.run,
+                "settings": plain_settings(self.settings),
+                "lanes": [[lane.alpha, lane.fold] for lane in self.lanes],
+                "folds": self.folds,
+                "validation_share": self.validation_share,
+                "features": list(self.features),
+                "task": [self.task.kind, self.task.n_outputs, classes],
+                "seed": self.seed,
+                "nonces": dict(self.nonces),
+                "public": dict(self.public),
+            },
+        )
+
+    @classmethod
+    def of(cls, letter: Envelope) -> Plan:
+        """Return what a letter says, or refuse it."""
+        try:
+            lanes = tuple(
+                LaneSpec(float(alpha), None if fold is None else int(fold))
+                for alpha, fold in letter.value("lanes", list)
+            )
+            kind, outputs, classes = letter.value("task", list)
+            dtype = object if classes and isinstance(classes[0], str) else None
+            known = None if classes is None else np.asarray(classes, dtype=dtype)
+            task = Task(str(kind), int(outputs), known)
+            settings = settings_of(letter.value("settings", dict))
+            public = {str(k): int(v) for k, v in letter.value("public", dict).items()}
+        except (TypeError, ValueError) as error:
+            raise Refused(f"the hub's plan is not of the form that is known ({error})") from error
+        if not 0 < len(lanes) <= MOST_LANES or not 0 <= (settings.rounds or 0) <= MOST_ROUNDS:
+            raise Refused(f"the hub's plan has {len(lanes)} lanes and {settings.rounds} rounds")
+        return cls(
+            run=letter.value("run", str),
+            settings=settings,
+            lanes=lanes,
+            folds=letter.value("folds", int),
+            validation_share=float(letter.value("validation_share", (int, float))),
+            features=tuple(map(str, letter.value("features", list))),
+            task=task,
+            seed=letter.value("seed", int),
+            nonces={str(k): str(v) for k, v in letter.value("nonces", dict).items()},
+            public=public,
+        )
+
+
+def plain_settings(settings: FedRelax) -> dict[str, Any]:
+    """Return the settings that sites need, as plain values; refuse what a federation does not serve."""
+    if settings.wiring is not None:
+        raise FedRelaxError(
+            f"wiring={settings.wiring.name!r} compares predictions of all sites in one place, which a "
+            "federation does not do; leave the graph as the sites give it"
+        )
+    if settings.order != "simultaneous":
+        raise FedRelaxError(
+            "order='sequential' is not served by a federation: all sites work at once"
+        )
+    if settings.continued:
+        raise FedRelaxError(
+            "continued=True is not served by a federation: sites keep no models between rounds"
+        )
+    values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in LEFT_OUT}
+    for name in ("loss", "discrepancy"):
+        if values[name] is not None and not isinstance(values[name], str):
+            values[name] = values[name].name
+    if settings.distillation is not None:
+        values["distillation"] = asdict(settings.distillation)
+    return values
+
+
+def settings_of(values: Mapping[str, Any]) -> FedRelax:
+    """Return the solver's settings of plain values."""
+    known = {f.name for f in fields(FedRelax)} - set(LEFT_OUT)
+    strange = [name for name in values if name not in known]
+    if strange:
+        raise Refused(f"the hub's plan has a setting {strange[0]!r}, which is not known here")
+    given = dict(values)
+    if given.get("distillation") is not None:
+        given["distillation"] = Distillation(**given["distillation"])
+    return FedRelax(**given)

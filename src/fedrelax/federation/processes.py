@@ -1,0 +1,217 @@
+"""Flower's own processes on this machine: a hub (SuperLink) and sites (SuperNodes), started and ended here.
+
+Every process has a folder of its own for Flower's files, a port of its own, and a log beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.extras import need
+from fedrelax.federation.files import flower_config
+
+HOST = "127.0.0.1"
+ENVIRONMENT = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
+    "OMP_NUM_THREADS": "1",
+}
+"""Nothing is told to anybody, tasks are looked for often, and sites do not fight for the cores."""
+SOON = 20.0
+"""Seconds for a process to end by itself."""
+
+
+class Deployment:
+    """A federation whose machines are all this one. Leaving it ends every process that it started."""
+
+    def __init__(self, home: Path) -> None:
+        need("flwr", "flower")
+        self.home = home.absolute()
+        self.port = free_port()
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, list[str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # The hub
+
+    def start_hub(self, simulation: bool = False, wait: float = 120.0) -> None:
+        """Start the SuperLink and wait until it answers."""
+        certificates, folder = self.home / "certificates", self._folder("hub")
+        command = ["flower-superlink", "--host", HOST, "--port", str(self.port)]
+        command += ["--disable-runtime-dependency-installation"]
+        if simulation:
+            command += ["--simulation", "--insecure"]
+        else:
+            command += ["--ssl-ca-certfile", str(certificates / "ca.crt")]
+            command += ["--ssl-certfile", str(certificates / "hub.crt")]
+            command += ["--ssl-keyfile", str(certificates / "hub.key")]
+            command += ["--enable-supernode-auth", "--database", str(folder / "superlink.db")]
+        ca = None if simulation else certificates / "ca.crt"
+        client = self._folder("client") / "config.toml"
+        client.write_text(flower_config(f"{HOST}:{self.port}", ca))
+        self._start("hub", command)
+        end = time.monotonic() + wait
+        while not _answers(self.port):
+            self._check_alive("hub")
+            if time.monotonic() > end:
+                raise FedRelaxError(
+                    f"the hub did not start within {wait:g} seconds: {self.tail('hub')}"
+                )
+            time.sleep(0.1)
+
+    def register(self, name: str) -> None:
+        """Let the hub know a site's key."""
+        self.flwr("supernode", "register", str(self.home / "sites" / name / "auth.pub"), "hub")
+
+    def submit(self, *more: str) -> str:
+        """Hand the app to the hub and return the number of the run."""
+        said = self.flwr("run", str(self.home / "app"), "hub", *more)
+        return str(said["run-id"])
+
+    def status(self, run: str) -> str:
+        """Return what Flower says of a run: "running", "finished:completed", "finished:failed", ..."""
+        said = self.flwr("list", "hub", "--run-id", run)
+        return str(said["runs"][0]["status"])
+
+    def flwr(self, *arguments: str) -> Any:
+        """Run a command of Flower and return its JSON; the exit code alone does not tell."""
+        done = subprocess.run(
+            [_program("flwr"), *arguments, "--format", "json"],
+            env=self._environment("client"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        try:
+            said = json.loads(done.stdout)
+        except ValueError:
+            said = {"success": False, "error-message": done.stdout + done.stderr}
+        if done.returncode or not said.get("success", True):
+            reason = " ".join(str(said.get("error-message", said)).split())
+            raise FedRelaxError(f"flwr {' '.join(arguments[:2])} failed: {reason[:400]}")
+        return said
+
+    # Sites
+
+    def start_site(self, name: str, key: Path | None = None, ca: Path | None = None) -> None:
+        """Start the SuperNode of a site."""
+        folder = self.home / "sites" / name
+        command = ["flower-supernode", "--superlink", f"{HOST}:{self.port}"]
+        command += ["--root-certificates", str(ca or self.home / "certificates" / "ca.crt")]
+        command += ["--auth-supernode-private-key", str(key or folder / "auth.key")]
+        command += ["--node-config", f'site="{folder / "site.toml"}"']
+        command += ["--host", HOST, "--port", str(free_port())]
+        self._start(name, command)
+
+    def revive(self) -> None:
+        """Start sites again that have ended by themselves, as a service manager would.
+
+        A site that comes back too soon after a power cut is refused until Flower counts it as gone.
+        """
+        for name, process in list(self.running.items()):
+            if name != "hub" and process.poll() is not None:
+                _signal(process, signal.SIGKILL)  # its children may have stayed
+                self._start(name, self._commands[name])
+
+    def kill(self, name: str) -> None:
+        """End a process and its children at once, as a power cut would."""
+        process = self.running.pop(name)
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+    # Processes
+
+    def stop(self) -> None:
+        """End everything: sites first, then the hub."""
+        order = sorted(self.running, key=lambda name: name == "hub")
+        for name in order:
+            self.running[name].terminate()
+        end = time.monotonic() + SOON
+        for name in order:
+            process = self.running.pop(name)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(end - time.monotonic(), 0.1))
+            _signal(process, signal.SIGKILL)
+            process.wait()
+
+    def tail(self, name: str, lines: int = 3) -> str:
+        """Return the last lines that a process has written."""
+        path = self._folder(name) / "log.txt"
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        return " / ".join(text.strip().splitlines()[-lines:])
+
+    def _check_alive(self, name: str) -> None:
+        if self.running[name].poll() is not None:
+            raise FedRelaxError(f"the process of {name!r} has ended: {self.tail(name)}")
+
+    def check_alive(self) -> None:
+        """Refuse to go on if the hub has ended."""
+        self._check_alive("hub")
+
+    def _start(self, name: str, command: list[str]) -> None:
+        folder = self._folder(name)
+        self._commands[name] = command
+        with open(folder / "log.txt", "ab") as log:
+            self.running[name] = subprocess.Popen(
+                [_program(command[0]), *command[1:]],
+                env=self._environment(name),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _folder(self, name: str) -> Path:
+        folder = self.home / "flower" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _environment(self, name: str) -> dict[str, str]:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        own = {"FLWR_HOME": str(self._folder(name)), "PATH": path}
+        return {**os.environ, **ENVIRONMENT, **own}
+
+
+def free_port() -> int:
+    """Return a port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def _program(name: str) -> str:
+    return str(Path(sys.executable).parent / name)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a process and all of its session."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,182 @@
+"""Boxes from site to site: sealed, so that the hub relays what it cannot read, or open.
+
+Every site has an X25519 key pair for its lifetime, and its file pins the public keys of the sites that
+it hears. For a run and a direction, sender -> receiver, the key of the cipher is
+
+    HKDF-SHA256(X25519(own private, their public), salt = run id,
+                info = sender, receiver, sender's nonce, receiver's nonce)
+
+with nonces that both have drawn afresh for this run: a box of another run cannot be opened. The box is
+ChaCha20-Poly1305 with run, sender, receiver, and round as associated data: a box of another round, or
+one that was meant for somebody else, cannot be opened either.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.extras import need
+from fedrelax.federation.codec import Refused
+
+NONCE, TAG = 12, 16
+"""Bytes that sealing adds: the cipher's own nonce and the proof."""
+FRESH = 16
+"""Bytes of the nonce that a site draws for a run."""
+OPEN, SEALED = b"O", b"S"
+
+
+@dataclass(frozen=True)
+class Address:
+    """What a box is bound to."""
+
+    run: str
+    sender: str
+    receiver: str
+    round: int
+
+    @property
+    def bound(self) -> bytes:
+        """The address as bytes that have one reading only."""
+        return json.dumps([self.run, self.sender, self.receiver, self.round]).encode()
+
+
+def new_key() -> str:
+    """Return a new private key as text."""
+    need("cryptography", "flower")
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return _text(X25519PrivateKey.generate().private_bytes_raw())
+
+
+def public_of(private: str) -> str:
+    """Return the public key of a private one as text."""
+    return _text(_private(private).public_key().public_bytes_raw())
+
+
+def fresh_nonce() -> str:
+    """Return a site's nonce for one run."""
+    return os.urandom(FRESH).hex()
+
+
+def read_key(path: Path, name: str) -> str:
+    """Return a site's private key from its file."""
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FedRelaxError(
+            f"site {name!r}: its key {path} cannot be read ({error}); make one with fedrelax federate keys"
+        ) from error
+    _private(text)
+    return text
+
+
+@dataclass(frozen=True)
+class OpenBoxes:
+    """Boxes that everybody on the way can read; the address is written on them and checked."""
+
+    def close(self, content: bytes, address: Address) -> bytes:
+        """Return a box with this content."""
+        bound = address.bound
+        return OPEN + len(bound).to_bytes(4, "big") + bound + content
+
+    def open(self, box: bytes, address: Address) -> bytes:
+        """Return what is in a box, if it has this address."""
+        if box[:1] != OPEN:
+            raise Refused("the box is sealed, and this federation is open")
+        length = int.from_bytes(box[1:5], "big")
+        if box[5 : 5 + length] != address.bound:
+            raise Refused("the box is of another run, round, sender or receiver")
+        return box[5 + length :]
+
+
+@dataclass(frozen=True)
+class SealedBoxes:
+    """Boxes that only their receiver can open.
+
+    ``keys`` are the pinned public keys of other sites, ``nonces`` what every site has drawn for this run.
+    """
+
+    private: str
+    keys: dict[str, str]
+    nonces: dict[str, str]
+
+    def close(self, content: bytes, address: Address) -> bytes:
+        """Return a sealed box with this content."""
+        nonce = os.urandom(NONCE)
+        cipher = self._cipher(address, address.receiver)
+        sealed: bytes = cipher.encrypt(nonce, content, address.bound)
+        return SEALED + nonce + sealed
+
+    def open(self, box: bytes, address: Address) -> bytes:
+        """Return what is in a box, if its sender has sealed it for this address."""
+        from cryptography.exceptions import InvalidTag
+
+        if box[:1] != SEALED:
+            raise Refused("the box is open, and this federation is sealed")
+        if len(box) < 1 + NONCE + TAG:
+            raise Refused("the box is cut off")
+        cipher = self._cipher(address, address.sender)
+        try:
+            content: bytes = cipher.decrypt(box[1 : 1 + NONCE], box[1 + NONCE :], address.bound)
+        except InvalidTag as error:
+            raise Refused(
+                "the seal does not fit: the box is of another run or round, was changed, or was sealed "
+                "with a key that is not the pinned one"
+            ) from error
+        return content
+
+    def _cipher(self, address: Address, other: str) -> Any:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        if other not in self.keys:
+            raise Refused(f"no key of site {other!r} is pinned")
+        public = X25519PublicKey.from_public_bytes(_bytes(self.keys[other], f"of site {other!r}"))
+        try:
+            secret = _private(self.private).exchange(public)
+        except ValueError as error:
+            raise Refused(f"the key of site {other!r} is not one that can be used") from error
+        info = ["fedrelax", address.sender, address.receiver]
+        info += [self.nonces.get(name, "") for name in (address.sender, address.receiver)]
+        kdf = HKDF(SHA256(), 32, address.run.encode(), json.dumps(info).encode())
+        return ChaCha20Poly1305(kdf.derive(secret))
+
+
+Boxes = OpenBoxes | SealedBoxes
+
+
+def check_public_key(text: str, what: str) -> None:
+    """Refuse what is not a public key."""
+    _bytes(text, what)
+
+
+def _private(text: str) -> Any:
+    need("cryptography", "flower")
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(_bytes(text, "of this site"))
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
+
+def _bytes(text: Any, what: str) -> bytes:
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raw = b""
+    if len(raw) != 32:
+        raise FedRelaxError(
+            f"the key {what} is not 32 bytes in base64; copy it from the file that fedrelax federate "
+            "keys has written"
+        )
+    return raw

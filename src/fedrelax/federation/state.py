@@ -1,0 +1,157 @@
+"""What a site remembers between two messages, in a folder: every message may start a new process.
+
+Of every round it keeps arrays only: its model's answers, what it has shared and what it has heard. The
+model itself is not kept: with the same rows, seed and neighbours' answers the same fit gives it again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.federation.codec import Envelope, Refused, from_npy, pack, to_npy, unpack
+from fedrelax.runtime import Site
+from fedrelax.typing import AnyArray
+
+RUN = "run.bin"
+
+
+@dataclass
+class LaneState:
+    """The state of one lane after a round.
+
+    ``origin`` is the round whose problem the model was fitted to; -1 is the site's own rows alone.
+    """
+
+    answers: dict[str, AnyArray]
+    shared: dict[str, AnyArray]
+    received: dict[str, AnyArray]
+    change: float
+    origin: int
+
+    @classmethod
+    def of(cls, site: Site, origin: int) -> LaneState:
+        """Return what is to be kept of a site."""
+        return cls(
+            {_key(key): value for key, value in site.answers.items()},
+            {str(owner): value for owner, value in site.shared.items()},
+            {_pair(pair): value for pair, value in site.received.items()},
+            site.change,
+            origin,
+        )
+
+    def restore(self, site: Site) -> None:
+        """Put a site back into this state; its model is not fitted."""
+        site.answers = {_unkey(key): value for key, value in self.answers.items()}
+        site.shared = {owner: value for owner, value in self.shared.items()}
+        site.received = {tuple(key.split("\n")): value for key, value in self.received.items()}  # type: ignore[misc]
+        site.change = self.change
+
+
+def _key(key: object) -> str:
+    if isinstance(key, tuple):
+        return "\n".join(map(str, key))
+    return str(key)
+
+
+def _unkey(text: str) -> str | tuple[str, str | int]:
+    kind, *rest = text.split("\n")
+    if not rest:
+        return kind
+    return kind, int(rest[0]) if kind == "echo" else rest[0]
+
+
+def _pair(pair: tuple[object, object]) -> str:
+    return f"{pair[0]}\n{pair[1]}"
+
+
+class Folder:
+    """The folder of a site. Every file appears whole or not at all."""
+
+    def __init__(self, where: Path) -> None:
+        self.where = where
+
+    def begin(self) -> None:
+        """Forget earlier runs."""
+        for name in ("rounds", RUN):
+            path = self.where / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        self.where.mkdir(parents=True, exist_ok=True)
+
+    def remember(self, about: Envelope) -> None:
+        """Keep what is known of the present run."""
+        write_whole(self.where / RUN, pack(about))
+
+    def run(self) -> Envelope | None:
+        """Return what is known of the present run, or None."""
+        path = self.where / RUN
+        return unpack(path.read_bytes()) if path.is_file() else None
+
+    def save(self, round: int, lanes: dict[int, LaneState]) -> None:
+        """Keep the states of the lanes after a round."""
+        head, parts = {}, {}
+        for number, lane in lanes.items():
+            head[str(number)] = {"change": lane.change, "origin": lane.origin}
+            for kind in ("answers", "shared", "received"):
+                for key, array in getattr(lane, kind).items():
+                    parts[f"{number}\t{kind}\t{key}"] = _stored(array)
+        home = self.where / "rounds"
+        home.mkdir(parents=True, exist_ok=True)
+        write_whole(home / f"{round:05d}.bin", pack(Envelope("state", head, parts)))
+
+    def rounds(self) -> list[int]:
+        """Return the rounds of which a state is kept."""
+        return sorted(int(path.stem) for path in (self.where / "rounds").glob("?????.bin"))
+
+    def load(self, round: int) -> tuple[int, dict[int, LaneState]]:
+        """Return the latest state up to a round, and of which round it is."""
+        known = [found for found in self.rounds() if found <= round]
+        if not known:
+            raise FedRelaxError(
+                f"{self.where} holds no state up to round {round}; the site has to join a run from its "
+                "beginning"
+            )
+        envelope = unpack((self.where / "rounds" / f"{known[-1]:05d}.bin").read_bytes())
+        lanes = {
+            int(number): LaneState({}, {}, {}, float(said["change"]), int(said["origin"]))
+            for number, said in envelope.head.items()
+        }
+        for name, data in envelope.parts.items():
+            number, kind, key = name.split("\t", 2)
+            getattr(lanes[int(number)], kind)[key] = _restored(data)
+        return known[-1], lanes
+
+
+def _stored(array: AnyArray) -> bytes:
+    shape = np.asarray(array.shape, dtype="<i8")
+    return bytes([array.ndim]) + shape.tobytes() + to_npy(array)
+
+
+def _restored(data: bytes) -> AnyArray:
+    if not data:
+        raise Refused("a kept array is empty; begin a new run")
+    end = 1 + 8 * data[0]
+    shape = tuple(np.frombuffer(data[1:end], dtype="<i8").tolist())
+    return from_npy(data[end:], shape, "a kept array", finite=False)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole or not at all, even if the machine stops."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        with open(draft, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

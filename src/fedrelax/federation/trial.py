@@ -1,0 +1,163 @@
+"""``fedrelax federate try``: a whole federation on one machine, from a table or from made-up rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.datasets import read_table
+from fedrelax.errors import FedRelaxError
+from fedrelax.federation.files import write_federation, write_keys
+from fedrelax.federation.hubfile import read_hub
+from fedrelax.federation.processes import HOST, Deployment
+from fedrelax.federation.sitefile import NAME
+from fedrelax.federation.writing import read_status
+from fedrelax.schema.kinds import find_column, kind_of
+from fedrelax.typing import Label
+
+ROWS, FEATURES, SPREAD, NOISE = 40, 6, 0.2, 1.5
+"""Made-up rows and columns of each site, how far apart their lines are, and how noisy."""
+LOOK = 0.5
+"""Seconds between two looks at the hub's status."""
+ASK = 15.0
+"""Seconds between two questions to Flower, which cost more."""
+
+
+def made_up(sites: int, seed: int = 0) -> dict[str, Any]:
+    """Return tables of sites whose rows follow lines that are alike and not the same."""
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    common, found = rng.normal(size=FEATURES), {}
+    for number in range(1, sites + 1):
+        X = rng.normal(size=(ROWS, FEATURES))
+        own = common + SPREAD * rng.normal(size=FEATURES)
+        y = X @ own + NOISE * rng.normal(size=ROWS)
+        frame = pd.DataFrame(X, columns=[f"x{k + 1}" for k in range(FEATURES)])
+        found[f"site-{number}"] = frame.assign(y=y)
+    return found
+
+
+def parted(path: Path, node: str | None, sites: int, seed: int = 0) -> dict[str, Any]:
+    """Return the tables of sites: of the nodes with most rows, or rows dealt at random without any."""
+    frame = read_table(path)
+    if node is None:
+        place = np.random.default_rng(seed).permutation(np.arange(len(frame)) % sites)
+        return {f"site-{k + 1}": frame[place == k] for k in range(sites)}
+    column = find_column(frame, node)
+    counts = frame[column].value_counts()
+    found = {}
+    for label in list(counts.index)[:sites]:
+        name = "".join(c if NAME.fullmatch(f"a{c}") else "-" for c in str(label)).strip(" -.@+")
+        if not name or name in found:
+            raise FedRelaxError(f"{path}: node {label!r} cannot be the name of a site; rename it")
+        found[name] = frame[frame[column] == label].drop(columns=column)
+    if len(found) < 2:
+        raise FedRelaxError(f"{path}: column {node!r} names fewer than two nodes")
+    return found
+
+
+def prepare(
+    home: Path,
+    tables: Mapping[str, Any],
+    target: str,
+    *,
+    models: Sequence[str],
+    hub: Mapping[str, Any],
+    open_: bool = False,
+) -> None:
+    """Write all files of a federation, with throw-away keys and each site's own rows."""
+    first = next(iter(tables.values()))
+    column = find_column(first, target)
+    task = "regression" if kind_of(first[column]) == "numbers" else "classification"
+    names = list(tables)
+    write_federation(
+        home,
+        names,
+        site={"target": str(column), "task": task},
+        models={name: models[k % len(models)] for k, name in enumerate(names)},
+        hub={"target": str(column), **hub},
+        open_=open_,
+    )
+    for name, frame in tables.items():
+        frame.to_csv(home / "sites" / name / "rows.csv", index=False)
+    write_keys(home, [HOST, "localhost"])
+
+
+def run_deployed(
+    home: Path, names: Sequence[Label], tell: Callable[[str], None], limit: float = 3600.0
+) -> Path:
+    """Start hub and sites, run once, and return the hub's result; every process is ended."""
+    file = read_hub(home / "hub" / "hub.toml")
+    with Deployment(home) as machines:
+        tell(f"starting the hub on {HOST}:{machines.port}, with TLS")
+        machines.start_hub()
+        for name in map(str, names):
+            machines.register(name)
+            machines.start_site(name)
+            tell(f"site {name} is starting; its key is registered")
+        since = time.time()
+        follow(machines, machines.submit(), file.folder, tell, since, limit)
+    return file.out
+
+
+def follow(
+    machines: Deployment,
+    run: str,
+    folder: Path,
+    tell: Callable[[str], None],
+    since: float,
+    limit: float,
+) -> None:
+    """Tell what the hub says until the run has ended; refuse a run that has failed.
+
+    What the hub has said before ``since`` is of another run.
+    """
+    told: set[str] = set()
+    end, asked = time.monotonic() + limit, time.monotonic()
+    while time.monotonic() < end:
+        machines.check_alive()
+        said = read_status(folder)
+        said = None if said is None or said["time"] < since else said
+        for text in [] if said is None else [*said["notes"], said.get("live", ""), describe(said)]:
+            if text and text not in told:
+                tell(text)
+                told.add(text)
+        finished = said is not None and said["state"] == "finished"
+        if finished or time.monotonic() - asked > ASK:
+            asked = time.monotonic()
+            machines.revive()
+            status = machines.status(run)
+            if status == "finished:completed":
+                return
+            if status.startswith("finished"):
+                raise FedRelaxError(f"the run has failed ({status}): {machines.tail('hub', 8)}")
+        time.sleep(LOOK)
+    raise FedRelaxError(f"the run did not end within {limit:g} seconds: {machines.tail('hub')}")
+
+
+def describe(said: Mapping[str, Any]) -> str:
+    """Return one line about a run: where it is, and who is late.
+
+    >>> sites = {"a": {"last_round": 3, "missed": []}, "b": {"last_round": 1, "missed": [1, 2]}}
+    >>> describe({"state": "running", "round": 2, "rounds": 5, "sites": sites})
+    'round 2 of 5: a; missing: b (since round 1)'
+    """
+    if said["state"] != "running":
+        return str(said["state"])
+    there, gone = [], []
+    for name, site in said["sites"].items():
+        missed = site["missed"]
+        if missed and missed[-1] == said["round"]:
+            since = missed[-1]
+            while since - 1 in missed:
+                since -= 1
+            gone.append(f"{name} (since round {since})")
+        else:
+            there.append(name)
+    text = f"round {said['round']} of {said['rounds']}: {', '.join(there)}"
+    return f"{text}; missing: {', '.join(gone)}" if gone else text

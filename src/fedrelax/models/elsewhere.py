@@ -1,0 +1,70 @@
+"""A model that is somewhere else: a hub knows that a site has one, and never sees it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Never
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.base import LocalModel, Rows, Task
+from fedrelax.typing import AnyArray
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Stands for the model of a site: its name there, and the site's."""
+
+    model: str
+    site: str
+
+
+class ElsewhereModel(LocalModel):
+    """A local model that can neither be fitted nor asked here."""
+
+    def __init__(self, estimator: Elsewhere, task: Task) -> None:
+        self.task, self._estimator = task, estimator
+
+    @property
+    def estimator(self) -> Elsewhere:
+        """What stands for the model."""
+        return self._estimator
+
+    @property
+    def name(self) -> str:
+        """The model's name at its site."""
+        return self._estimator.model
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> Never:
+        """Refuse."""
+        raise self._refusal()
+
+    def predict(self, X: AnyArray) -> Never:
+        """Refuse."""
+        raise self._refusal()
+
+    def _refusal(self) -> FedRelaxError:
+        site = self._estimator.site
+        return FedRelaxError(
+            f"node {site!r}: its model is at the site and not here; run fedrelax predict there"
+        )
+
+
+def is_elsewhere(estimator: Any) -> bool:
+    """Tell whether this stands for a model of a site."""
+    return isinstance(estimator, Elsewhere)
+
+
+def to_bytes(estimator: Elsewhere) -> bytes:
+    """Return what stands for a model as JSON."""
+    return json.dumps({"model": estimator.model, "site": estimator.site}).encode()
+
+
+def from_bytes(data: bytes, trust: Sequence[str] = ()) -> Elsewhere:
+    """Return what stands for a model from JSON."""
+    try:
+        found = json.loads(data)
+        return Elsewhere(str(found["model"]), str(found["site"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise FedRelaxError("the file does not say at which site the model is") from error

@@ -1,0 +1,147 @@
+"""Small federations for tests, and the same network within one process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedrelax import Graph, Network
+from fedrelax.federation.hub_settings import HubSettings
+from fedrelax.federation.participant import Participant
+from fedrelax.federation.rows import draw_own, model_of, own_folds, parts_of, read_rows
+from fedrelax.federation.sealing import new_key, public_of
+from fedrelax.federation.sitefile import SiteFile, read_site
+from fedrelax.federation.transport import WithinProcess
+from fedrelax.runtime.site import seeds_of
+from fedrelax.selection.search import FOLDS, TRIES
+from fedrelax.solvers import FedRelax
+from fedrelax.storage.toml import dump_toml
+
+NAMES = ("ash", "birch", "cedar", "elm", "fir", "oak")
+MODELS = ("ridge", "forest", "tree", "knn", "sklearn.linear_model:Ridge", "boosting")
+CLASSIFIERS = ("logistic", "forest", "tree", "knn", "logistic", "boosting")
+SIX = FedRelax(rounds=3, tol=0.0)
+
+
+@dataclass
+class Federation:
+    """Sites in folders, one beside the other."""
+
+    home: Path
+    names: tuple[str, ...]
+
+    def file(self, name: str) -> Path:
+        return self.home / name / "site.toml"
+
+    def site(self, name: str) -> SiteFile:
+        return read_site(self.file(name))
+
+    def participants(self) -> dict[str, Participant]:
+        return {name: Participant(self.site(name)) for name in self.names}
+
+    def transport(self) -> WithinProcess:
+        return WithinProcess(self.participants())
+
+    def change(self, name: str, /, **values: Any) -> None:
+        import tomllib
+
+        said = tomllib.loads(self.file(name).read_text())
+        self.file(name).write_text(dump_toml({**said, **values}))
+
+
+def make(
+    home: Path,
+    names: tuple[str, ...] = NAMES,
+    models: tuple[str, ...] = MODELS,
+    *,
+    task: str = "regression",
+    open_: bool = False,
+    rows: int = 40,
+    **more: Any,
+) -> Federation:
+    """Write a ring of sites with rows of like but not equal lines."""
+    rng = np.random.default_rng(7)
+    keys = {name: new_key() for name in names}
+    for place, name in enumerate(names):
+        folder = home / name
+        folder.mkdir(parents=True, exist_ok=True)
+        m = rows + 3 * place
+        X = rng.normal(size=(m, 3))
+        y = X @ [1.0, -2.0, 0.5] + 0.3 * place + 0.3 * rng.normal(size=m)
+        frame = pd.DataFrame(X, columns=["x1", "x2", "x3"])
+        frame["y"] = np.where(y > 0, "up", "down") if task == "classification" else y
+        frame.to_csv(folder / "rows.csv", index=False)
+        near = {names[place - 1], names[(place + 1) % len(names)]} - {name}
+        (folder / "site.key").write_text(keys[name])
+        said = {
+            "name": name,
+            "data": "rows.csv",
+            "target": "y",
+            "task": task,
+            "model": models[place % len(models)],
+            "open": open_,
+            "public": "gaussian",
+            "public_rows": 20,
+            "key": "site.key",
+            "neighbours": {other: 1.0 for other in sorted(near)},
+            "keys": {other: public_of(keys[other]) for other in sorted(near)},
+            **more,
+        }
+        (folder / "site.toml").write_text(dump_toml(said))
+    return Federation(home, names)
+
+
+def hub_settings(federation: Federation, **more: Any) -> HubSettings:
+    given = {"settings": SIX, "alpha": 0.5, "wait": 30.0, "join": 30.0, **more}
+    return HubSettings(sites=federation.names, **given)
+
+
+def networks(federation: Federation, settings: FedRelax) -> tuple[Network, list[Network]]:
+    """Return the network of the same rows within this process, and its folds."""
+    names = federation.names
+    seeds = seeds_of(settings.random_state, len(names)).tolist()
+    sites = [federation.site(name) for name in names]
+    edges = [(s.name, j, a) for s in sites for j, a in s.neighbours.items() if s.name < j]
+    graph = Graph.from_edges(edges, labels=list(names))
+    made = [Network(graph, sites[0].task) for _ in range(1 + TRIES)]
+    for site, seed in zip(sites, seeds, strict=True):
+        rows = read_rows(site)
+        train = parts_of(len(rows), site.test_share, seed).train
+        public = draw_own(site.public, rows.X[train], site.public_rows, seed)
+        model = model_of(site, rows.X[train])
+        parts = [(train, train[:0]), *own_folds(train, FOLDS, seed)]
+        for network, (own, held) in zip(made, parts, strict=True):
+            network.add(
+                site.name,
+                rows.X[own],
+                rows.y[own],
+                model,
+                public=public,
+                validation=(rows.X[held], rows.y[held]) if len(held) else None,
+            )
+    return made[0], made[1:]
+
+
+def same_history(one: Any, other: Any, tolerance: float = 1e-9) -> None:
+    assert len(one) == len(other)
+    for name in ("local_loss", "gtv", "objective", "change", "node_local_loss", "node_gtv"):
+        np.testing.assert_allclose(one[name], other[name], rtol=0, atol=tolerance, err_msg=name)
+
+
+def same_models(federation: Federation, result: Any, tolerance: float = 1e-9) -> None:
+    """Check that every site's own folder predicts as the network within one process does."""
+    from fedrelax.storage import load_result
+
+    for name in federation.names:
+        site = federation.site(name)
+        X = read_rows(site).X
+        mine = load_result(site.state / "model").answers(
+            pd.DataFrame(X, columns=["x1", "x2", "x3"])
+        )
+        np.testing.assert_allclose(
+            mine, result.local_models[name].predict(X), rtol=0, atol=tolerance
+        )

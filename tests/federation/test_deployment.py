@@ -1,0 +1,159 @@
+"""Over Flower: simulation, and hub and sites as processes with TLS and node authentication."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedrelax.federation.keys import make_certificates, make_site_keys
+from fedrelax.federation.processes import Deployment
+from fedrelax.federation.writing import read_status
+from fedrelax.solvers import FedRelax
+from fedrelax.storage import read_result
+from tests.federation.deployed import SIMULATED, check_equal, reach, run, settings, written
+from tests.federation.sites import NAMES, Federation
+
+pytestmark = [
+    pytest.mark.federation,
+    pytest.mark.skipif(find_spec("flwr") is None, reason="pip install 'fedrelax[flower]'"),
+]
+SOME = [0.1, 1.0]
+"""Alphas to choose among: few, as every site starts a new process for every message."""
+
+
+@pytest.mark.skipif(
+    find_spec("ray") is None, reason="simulations need pip install 'flwr[simulation]'"
+)
+def test_simulation_gives_what_one_process_gives(tmp_path: Path) -> None:
+    federation = written(tmp_path / "home", NAMES, {})
+    with Deployment(tmp_path / "home") as machines:
+        machines.start_hub(simulation=True)
+        for alpha, open_ in ((0.5, True), (SOME, False)):
+            settings(federation, alpha=alpha, rounds=2, tol=0.0, open=open_)
+            run(machines, *SIMULATED)
+            check_equal(federation, alpha)
+
+
+@dataclass
+class Deployed:
+    federation: Federation
+    machines: Deployment
+
+
+@pytest.fixture(scope="module")
+def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    home = tmp_path_factory.mktemp("six") / "home"
+    federation = written(home, NAMES, {})
+    with Deployment(home) as machines:
+        machines.start_hub()
+        for name in NAMES:
+            machines.register(name)
+            machines.start_site(name)
+        yield Deployed(federation, machines)
+    assert machines.running == {}
+
+
+@pytest.mark.parametrize(("alpha", "open_"), [(0.5, False), (SOME, True)])
+def test_six_sites_over_tls_give_what_one_process_gives(
+    six: Deployed, alpha: Any, open_: bool
+) -> None:
+    rounds = 1 if open_ else 2
+    settings(six.federation, alpha=alpha, rounds=rounds, tol=0.0, open=open_)
+    run(six.machines)
+    check_equal(six.federation, alpha, FedRelax(rounds=rounds, tol=0.0))
+    if open_:
+        return
+    kept = b"".join(
+        path.read_bytes()
+        for part in ("flower/hub", "flower/client", "hub", "app")
+        for path in (six.machines.home / part).rglob("*")
+        if path.is_file()
+    )
+    secrets = []
+    for name, participant in six.federation.participants().items():
+        secrets.append(pd.read_csv(six.federation.home / name / "rows.csv").to_numpy().ravel())
+        for round in participant.folder.rounds():
+            secrets += [s.shared[name].ravel() for s in participant.folder.load(round)[1].values()]
+    assert in_the_clear(np.concatenate(secrets), kept) == 0
+    assert in_the_clear(np.concatenate(secrets), kept + secrets[0][3].tobytes()) == 1
+    assert (
+        in_the_clear(np.concatenate(secrets), kept + b" " + repr(float(secrets[0][3])).encode())
+        == 1
+    )
+
+
+def in_the_clear(secrets: np.ndarray, kept: bytes) -> int:
+    """Return how many of the numbers stand somewhere in the bytes, in binary or as text."""
+    found = 0
+    for start in range(8):
+        whole = (len(kept) - start) // 8 * 8
+        words = np.frombuffer(kept[start : start + whole], dtype="<u8")
+        found += int(np.isin(secrets.astype("<f8").view("<u8"), words).sum())
+    texts = set(re.findall(rb"-?\d+\.\d+(?:e-?\d+)?", kept))
+    return found + sum(repr(float(value)).encode() in texts for value in secrets)
+
+
+def test_strangers_and_sites_without_the_authority_are_refused(
+    six: Deployed, tmp_path: Path
+) -> None:
+    machines, folder = six.machines, six.federation.home / "ash"
+    make_site_keys(tmp_path / "stranger")
+    make_certificates(tmp_path / "other", ["127.0.0.1"])
+    before = len(machines.flwr("supernode", "list", "hub")["nodes"])
+    machines.running["ash's own"] = machines.running.pop("ash")
+    try:
+        machines.start_site("ash", key=tmp_path / "stranger" / "auth.key")
+        assert "SuperNode ID" not in said_within(machines, 15.0)
+        machines.kill("ash")
+        machines.start_site("ash", key=folder / "auth.key", ca=tmp_path / "other" / "ca.crt")
+        text = said_within(machines, 15.0)
+        machines.kill("ash")
+    finally:
+        machines.running["ash"] = machines.running.pop("ash's own")
+    assert "SuperNode ID" not in text
+    assert len(machines.flwr("supernode", "list", "hub")["nodes"]) == before
+
+
+def said_within(machines: Deployment, seconds: float) -> str:
+    """Return what the site's process writes within some seconds, after what it had written."""
+    log = machines.home / "flower" / "ash" / "log.txt"
+    before = len(log.read_bytes())
+    time.sleep(seconds)
+    return log.read_bytes()[before:].decode(errors="replace")
+
+
+def test_a_site_and_the_hub_are_killed_and_come_back(tmp_path: Path) -> None:
+    home, names = tmp_path / "home", ("ash", "birch", "cedar")
+    federation = written(home, names, {}, models=("ridge", "tree"))
+    settings(federation, alpha=0.5, rounds=5, tol=0.0, wait=30.0)
+    with Deployment(home) as machines:
+        machines.start_hub()
+        for name in names:
+            machines.register(name)
+            machines.start_site(name)
+        machines.submit()
+        reach(home, 0, machines)
+        machines.kill("birch")
+        reach(home, 2, machines)
+        machines.kill("hub")  # with the hub's app, as a power cut would
+        stopped = read_status(home / "hub" / "state")
+        assert stopped is not None
+        machines.start_site("birch")
+        machines.start_hub()
+        run(machines)
+    saved = read_result(home / "hub" / "result")
+    missed = saved.metrics["federation"]["missed"]
+    assert set(missed) == {"birch"} and set(missed["birch"]) & {1, 2} and 5 not in missed["birch"]
+    assert saved.nodes.set_index("node")["missed"]["birch"]
+    assert "rounds missed" in (home / "hub" / "result" / "report.html").read_text()
+    assert saved.history["round"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert (federation.site("birch").state / "model" / "result.json").is_file()

@@ -1,0 +1,122 @@
+"""A federation gives what the same network gives within one process: models and history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrelax.federation.hub import Hub
+from fedrelax.selection.candidates import Candidate, alphas_for
+from fedrelax.selection.search import choose
+from fedrelax.solvers import FedRelax
+from tests.federation.sites import (
+    CLASSIFIERS,
+    MODELS,
+    SIX,
+    hub_settings,
+    make,
+    networks,
+    same_history,
+    same_models,
+)
+
+pytest.importorskip("cryptography", reason="sealing needs pip install 'fedrelax[flower]'")
+
+
+@pytest.mark.parametrize("open_", [False, True])
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_a_fixed_alpha(tmp_path: Path, task: str, open_: bool) -> None:
+    models = MODELS if task == "regression" else CLASSIFIERS
+    federation = make(tmp_path, models=models, task=task, open_=open_)
+    found = Hub(hub_settings(federation, open=open_), federation.transport()).run()
+    network, _ = networks(federation, SIX)
+    result = replace(SIX, alpha=0.5).solve(network)
+    same_history(found.outcome.history, result.history)
+    same_models(federation, result)
+    for edge, discrepancy in result.discrepancies.items():
+        reported = found.lane.recorded[3][str(edge[0])].discrepancies[edge[1]]
+        assert reported == pytest.approx(discrepancy, abs=1e-9)
+
+
+CHOSEN = [
+    pytest.param("auto", False, marks=pytest.mark.slow),
+    ((0.0, 0.3, 3.0), False),
+    ((0.0, 0.3), True),
+]
+
+
+@pytest.mark.parametrize(("alpha", "open_"), CHOSEN)
+def test_alpha_that_is_chosen(tmp_path: Path, alpha: Any, open_: bool) -> None:
+    federation = make(tmp_path, open_=open_)
+    transport = federation.transport()
+    found = Hub(hub_settings(federation, alpha=alpha, open=open_), transport).run()
+    network, folds = networks(federation, SIX)
+    candidates = [Candidate(alpha) for alpha in alphas_for(network.graph, alpha)]
+    choice = choose(folds, SIX, candidates, halving=False)
+    result = choice.settings(SIX).solve(network).with_alone(choice.alone)
+    assert found.choice is not None
+    assert (found.alpha, found.choice.rounds, found.alone) == (
+        choice.alpha,
+        choice.rounds,
+        choice.alone,
+    )
+    assert abs(found.choice.losses - choice.losses).max() < 1e-9
+    same_history(found.outcome.history, result.history)
+    same_models(federation, result)
+    one = federation.transport()
+    Hub(hub_settings(federation, open=open_), one).run()
+    assert transport.letters <= 1.2 * one.letters
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {"objective": "gtvmin"},
+    {"damping": 0.5},
+    {"weighting": "rows", "first_exchange": "zeros"},
+    {"level": 0.3},
+]
+
+
+@pytest.mark.parametrize("given", SETTINGS, ids=str)
+def test_other_settings(tmp_path: Path, given: dict[str, Any]) -> None:
+    federation = make(tmp_path, names=("ash", "birch", "cedar"))
+    settings = FedRelax(rounds=3, tol=0.0, **given)
+    found = Hub(hub_settings(federation, settings=settings), federation.transport()).run()
+    result = replace(settings, alpha=0.5).solve(networks(federation, settings)[0])
+    same_history(found.outcome.history, result.history)
+    same_models(federation, result)
+
+
+def test_one_file_of_public_rows(tmp_path: Path) -> None:
+    import pandas as pd
+
+    from fedrelax import Network
+
+    federation = make(tmp_path, names=("ash", "birch", "cedar"), public="../public.csv")
+    pd.read_csv(tmp_path / "ash" / "rows.csv").drop(columns="y")[:15].to_csv(
+        tmp_path / "public.csv", index=False
+    )
+    found = Hub(hub_settings(federation), federation.transport()).run()
+    federation.change("ash", public="gaussian")
+    federation.change("birch", public="gaussian")
+    federation.change("cedar", public="gaussian")
+    drawn, _ = networks(federation, SIX)
+    common = pd.read_csv(tmp_path / "public.csv").to_numpy()
+    network = Network(drawn.graph, "regression", common)
+    for node in drawn:
+        network.add(node.label, node.X, node.y, node.model)
+    result = replace(SIX, alpha=0.5).solve(network)
+    same_history(found.outcome.history, result.history)
+    same_models(federation, result)
+
+
+def test_the_best_round_is_kept_with_patience(tmp_path: Path) -> None:
+    federation = make(tmp_path, names=("ash", "birch", "cedar"), models=("tree",))
+    settings = FedRelax(rounds=8, tol=0.0, patience=2)
+    given = hub_settings(federation, settings=settings, alpha=2.0, validation_share=0.3)
+    found = Hub(given, federation.transport()).run()
+    losses = found.outcome.history["validation_loss"]
+    assert found.outcome.n_rounds == losses.argmin()
+    assert len(losses) - 1 <= found.outcome.n_rounds + 2
