@@ -289,7 +289,7 @@ def test_rewiring_finds_the_clusters(data):
 @pytest.mark.parametrize("small", [2000, 10])
 def test_neighbours_are_found_without_a_graph(monkeypatch, data, small):
     """Also by the search among candidates that large networks use."""
-    for module in ("fedrelax.wiring.discover", "fedrelax.estimators"):
+    for module in ("fedrelax.wiring.discover", "fedrelax.estimators.base"):
         monkeypatch.setattr(f"{module}.SMALL", small)
     n, m, d = data.X.shape
     wiring = Discover(candidates=15)

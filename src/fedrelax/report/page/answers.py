@@ -119,6 +119,12 @@ def _also_trials(shared: Sharing) -> str:
     return " Trials were exchanged while alpha was chosen." if shared.trials else ""
 
 
+SCHEMA_TELLS = (
+    "Before the first round all nodes agreed on what the columns mean: their names and kinds, categories "
+    "with how common they are, means, spreads and spans over all nodes together."
+)
+
+
 def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]]:
     """Return the full account, as (name, sentence) pairs."""
     outputs = "one number" if shared.outputs == 1 else f"{shared.outputs} class probabilities"
@@ -140,6 +146,7 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
         *([("Sums", SUMS)] if shared.sums else []),
         *([] if shared.only_sums else sent),
         ("Public rows", f"{_drawn(shared.how)}. They reveal {shared.reveals}."),
+        *([] if saved.preparation is None else [("Schema", SCHEMA_TELLS)]),
         (
             "To whoever runs the rounds",
             "Each node reports its losses, its disagreement with its neighbours and the number of its "
