@@ -93,23 +93,12 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
     try:
         names = _names(path, next(_records(text, separator))[1])
         exact = _exact(names, as_text)
-        if any(name not in exact for name in names) and _has_codes(text, separator):
-            exact |= _columns_of_codes(text, separator, names)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                io.StringIO(text),
-                sep=separator,
-                header=0,
-                names=range(len(names)),
-                index_col=False,
-                skip_blank_lines=False,
-                skipinitialspace=True,
-                low_memory=False,
-                dtype={k: str for k, name in enumerate(names) if name in exact},
-                keep_default_na=False,
-                na_values=[""],
-            )
+        frame = _read(text, separator, names, exact)
+        if _may_hold_codes(frame, names, exact) and _has_codes(text, separator):
+            codes = _columns_of_codes(text, separator, names) - exact
+            if codes:
+                exact |= codes
+                frame = _read(text, separator, names, exact)
     except pd.errors.ParserWarning as error:
         raise FedRelaxError(
             f"{path} has rows with more fields than its header of {len(names)} columns; quote the "
@@ -137,6 +126,38 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
     return frame
 
 
+def _read(text: str, separator: str, names: Sequence[str], exact: set[str]) -> pd.DataFrame:
+    """Read a table whose columns are called by their places; those in ``exact`` as they stand."""
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return pd.read_csv(
+            io.StringIO(text),
+            sep=separator,
+            header=0,
+            names=range(len(names)),
+            index_col=False,
+            skip_blank_lines=False,
+            skipinitialspace=True,
+            low_memory=False,
+            dtype={k: str for k, name in enumerate(names) if name in exact},
+            keep_default_na=False,
+            na_values=[""],
+        )
+
+
+def _may_hold_codes(frame: pd.DataFrame, names: Sequence[str], exact: set[str]) -> bool:
+    """Tell whether a column was read as whole numbers, as codes with leading zeros would be."""
+    for k, name in enumerate(names):
+        if name in exact or frame[k].dtype.kind not in "if":
+            continue
+        present = frame[k].dropna()
+        if len(present) and (present.iloc[:20] % 1 == 0).all() and (present % 1 == 0).all():
+            return True
+    return False
+
+
 def _exact(names: Sequence[str], as_text: Sequence[str] | Literal[True]) -> set[str]:
     """Return the columns to be read as they stand; blanks around a name need not be typed."""
     if as_text is True:
@@ -147,7 +168,7 @@ def _exact(names: Sequence[str], as_text: Sequence[str] | Literal[True]) -> set[
 
 def _has_codes(text: str, separator: str) -> bool:
     """Tell whether any field begins like a code with leading zeros."""
-    return re.search(rf"(?:^|{re.escape(separator)})[ \"]*0\d", text, re.MULTILINE) is not None
+    return re.search(rf'[{separator}\n][ "]*0\d', text) is not None
 
 
 def _columns_of_codes(text: str, separator: str, names: Sequence[str]) -> set[str]:

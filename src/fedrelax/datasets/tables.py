@@ -12,8 +12,9 @@ import numpy.typing as npt
 from fedrelax.datasets.files import UNNAMED
 from fedrelax.datasets.targets import Task, prepare_target
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.schema import Schema, schema_of
+from fedrelax.schema import Schema
 from fedrelax.schema.coding import texts_of
+from fedrelax.schema.inferring import coded_table
 from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
@@ -111,10 +112,12 @@ def prepare_table(
     if schema is None:
         if features is None:
             chosen = _other_names(rows, chosen, nodes, notes)
-        schema, said = schema_of(rows, chosen, named=features is not None)
+        schema, coded, said = coded_table(rows, chosen, named=features is not None)
         notes += said
+    else:
+        coded = schema.code(rows)
     return Table(
-        X=schema.code(rows),
+        X=coded,
         y=y,
         nodes=nodes,
         schema=schema,

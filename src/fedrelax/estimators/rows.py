@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_X_y, validate_data
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.estimators.arguments import split_off_nodes
 from fedrelax.models.viewed import form_of, seen
-from fedrelax.schema import Column, Preparation, Schema, schema_of
+from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.frames import as_frame, is_frame
+from fedrelax.schema.inferring import coded_table
 from fedrelax.schema.preparation import ENCODED
 from fedrelax.schema.view import View
 from fedrelax.splits import RowGroups, group_rows
@@ -96,9 +97,10 @@ class TableRows:
             validate_data(self, X, skip_check_array=True)
             self._schema = self._given_schema()
             if self._schema is None:
-                self._schema, notes = schema_of(X)
+                self._schema, coded, notes = coded_table(X)
                 for note in notes:
                     warnings.warn(note, FedRelaxWarning, stacklevel=4)
+                return coded
             return self._schema.code(X, "X")
         coded = np.asarray(X, dtype=float)
         self._schema = self._given_schema() or _schema_of_array(coded)

@@ -36,8 +36,19 @@ def schema_of(
     Without ``columns``, those with nothing to learn from are left out; columns that are ``named`` must
     be of use.
     """
+    schema, _, notes = coded_table(frame, columns, named)
+    return schema, notes
+
+
+def coded_table(
+    frame: pd.DataFrame, columns: Sequence[Hashable] | None = None, named: bool = False
+) -> tuple[Schema, FloatArray, list[str]]:
+    """Return what ``schema_of`` does, and the table's rows coded by it."""
     notes: list[str] = []
     chosen = list(frame.columns) if columns is None else list(columns)
+    plain = _plain_numbers(frame, chosen)
+    if plain is not None:
+        return plain[0], plain[1], notes
     found = [_column(frame[name], named, notes) for name in chosen]
     made = [column for column in found if column is not None]
     if not made:
@@ -46,7 +57,28 @@ def schema_of(
             + (f" ({' '.join(notes)})" if notes else "")
         )
     schema = Schema(tuple(made))
-    return schema.measured(schema.code(frame)), notes
+    coded = schema.code(frame)
+    return schema.measured(coded), coded, notes
+
+
+def _plain_numbers(
+    frame: pd.DataFrame, chosen: Sequence[Hashable]
+) -> tuple[Schema, FloatArray] | None:
+    """Return schema and rows of a table that holds nothing but finite numbers, without looking twice."""
+    kinds = [getattr(frame[name].dtype, "kind", "O") for name in chosen]
+    if not chosen or not set(kinds) <= set("fiub"):
+        return None
+    names = [str(name) for name in chosen]
+    coded = frame[list(chosen)].to_numpy(dtype=np.float64)
+    whole = np.array([kind in "iu" for kind in kinds])
+    exact = not whole.any() or np.abs(coded[:, whole]).max(initial=0.0) < EXACT
+    if not exact or not np.isfinite(coded).all() or len(set(names)) < len(names):
+        return None
+    columns = tuple(
+        Column(name, "flag" if kind == "b" else "number")
+        for name, kind in zip(names, kinds, strict=True)
+    )
+    return Schema(columns).measured(coded), coded
 
 
 def _column(given: pd.Series, named: bool, notes: list[str]) -> Column | None:
