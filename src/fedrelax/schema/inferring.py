@@ -69,7 +69,7 @@ def _plain_numbers(
     if not chosen or not set(kinds) <= set("fiub"):
         return None
     names = [str(name) for name in chosen]
-    coded = frame[list(chosen)].to_numpy(dtype=np.float64)
+    coded = np.ascontiguousarray(frame[list(chosen)].to_numpy(dtype=np.float64))
     whole = np.array([kind in "iu" for kind in kinds])
     exact = not whole.any() or np.abs(coded[:, whole]).max(initial=0.0) < EXACT
     if not exact or not np.isfinite(coded).all() or len(set(names)) < len(names):
