@@ -66,6 +66,7 @@ def seen(estimator: Any, view: View) -> Seen:
         elif package == "lightgbm":
             places = [str(k) for k, yes in enumerate(view.categories) if yes]
             known["categorical_feature"] = ",".join(places)
+        # A copy in memory; "safe" is scikit-learn's word for refusing what has no get_params.
         estimator = clone(estimator, safe=False).set_params(**known)
     return Seen(estimator, view)
 
@@ -136,8 +137,3 @@ def form_in(model: LocalModel) -> str:
 def is_seen(estimator: Any) -> bool:
     """Whether this is a model with a view."""
     return isinstance(estimator, Seen)
-
-
-def plain_model(estimator: Any) -> Any:
-    """Return the user's model, without its view."""
-    return estimator.estimator if isinstance(estimator, Seen) else estimator

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fedrelax.schema.preparation import CODED, ENCODED, FRAME
 from fedrelax.schema.schema import Schema
 from fedrelax.typing import FloatArray
@@ -47,8 +45,3 @@ class View:
     def categories(self) -> list[bool]:
         """Which of the columns in view are categories."""
         return [self.schema.columns[k].kind == "category" for k in self.columns]
-
-    @property
-    def example(self) -> FloatArray:
-        """One coded row: zeros."""
-        return np.zeros((1, len(self.schema.columns)))
