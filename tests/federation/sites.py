@@ -12,13 +12,16 @@ import pandas as pd
 from fedrelax import Graph, Network
 from fedrelax.federation.hub_settings import HubSettings
 from fedrelax.federation.participant import Participant
-from fedrelax.federation.rows import draw_own, model_of, own_folds, parts_of, read_rows
+from fedrelax.federation.rows import draw_own, model_of, own_folds, parts_of
 from fedrelax.federation.sealing import new_key, public_of
 from fedrelax.federation.sitefile import SiteFile, read_site
+from fedrelax.federation.table import read_site_table
 from fedrelax.federation.transport import WithinProcess
 from fedrelax.runtime.site import seeds_of
+from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.selection.search import FOLDS, TRIES
 from fedrelax.solvers import FedRelax
+from fedrelax.splits import RowGroups
 from fedrelax.storage.toml import dump_toml
 
 NAMES = ("ash", "birch", "cedar", "elm", "fir", "oak")
@@ -100,29 +103,49 @@ def hub_settings(federation: Federation, **more: Any) -> HubSettings:
     return HubSettings(sites=federation.names, **given)
 
 
-def networks(federation: Federation, settings: FedRelax) -> tuple[Network, list[Network]]:
+PLAIN = Preparation(Schema(tuple(Column(name, "number") for name in ("x1", "x2", "x3"))))
+
+
+def networks(
+    federation: Federation, settings: FedRelax, ready: Preparation = PLAIN
+) -> tuple[Network, list[Network]]:
     """Return the network of the same rows within this process, and its folds."""
     names = federation.names
     seeds = seeds_of(settings.random_state, len(names)).tolist()
     sites = [federation.site(name) for name in names]
     edges = [(s.name, j, a) for s in sites for j, a in s.neighbours.items() if s.name < j]
     graph = Graph.from_edges(edges, labels=list(names))
-    made = [Network(graph, sites[0].task) for _ in range(1 + TRIES)]
+    X, y = [], []
+    public, models = {}, {}
+    rows: list[dict[str, Any]] = [{} for _ in range(1 + TRIES)]
+    held: list[dict[str, Any]] = [{} for _ in range(1 + TRIES)]
+    start = 0
     for site, seed in zip(sites, seeds, strict=True):
-        rows = read_rows(site)
-        train = parts_of(len(rows), site.test_share, seed).train
-        public = draw_own(site.public, rows.X[train], site.public_rows, seed)
-        model = model_of(site, rows.X[train])
+        table = read_site_table(site)
+        own = ready.of_node(site.name, table.coded(ready.schema))
+        train = parts_of(site, len(table)).train
+        public[site.name] = draw_own(site, own[train], ready, seed)
+        models[site.name] = model_of(site, own[train], ready)
         parts = [(train, train[:0]), *own_folds(train, FOLDS, seed)]
-        for network, (own, held) in zip(made, parts, strict=True):
-            network.add(
-                site.name,
-                rows.X[own],
-                rows.y[own],
-                model,
-                public=public,
-                validation=(rows.X[held], rows.y[held]) if len(held) else None,
-            )
+        for k, (used, left) in enumerate(parts):
+            rows[k][site.name], held[k][site.name] = start + used, start + left
+        X.append(own)
+        y.append(table.y)
+        start += len(table)
+    made = [
+        Network.from_rows(
+            graph,
+            sites[0].task,
+            np.concatenate(X),
+            np.concatenate(y),
+            RowGroups.of(rows[k]),
+            models,
+            public=public,
+            held=RowGroups.of(held[k], list(rows[k])),
+            preparation=ready,
+        )
+        for k in range(1 + TRIES)
+    ]
     return made[0], made[1:]
 
 
@@ -132,16 +155,17 @@ def same_history(one: Any, other: Any, tolerance: float = 1e-9) -> None:
         np.testing.assert_allclose(one[name], other[name], rtol=0, atol=tolerance, err_msg=name)
 
 
-def same_models(federation: Federation, result: Any, tolerance: float = 1e-9) -> None:
+def same_models(
+    federation: Federation, result: Any, tolerance: float = 1e-9, ready: Preparation = PLAIN
+) -> None:
     """Check that every site's own folder predicts as the network within one process does."""
     from fedrelax.storage import load_result
 
     for name in federation.names:
         site = federation.site(name)
-        X = read_rows(site).X
-        mine = load_result(site.state / "model").answers(
-            pd.DataFrame(X, columns=["x1", "x2", "x3"])
-        )
+        table = read_site_table(site)
+        X = ready.of_node(name, table.coded(ready.schema))
+        mine = load_result(site.state / "model").answers(table.features)
         np.testing.assert_allclose(
             mine, result.local_models[name].predict(X), rtol=0, atol=tolerance
         )

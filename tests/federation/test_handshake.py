@@ -52,12 +52,7 @@ def test_text_in_a_column_of_numbers(federation: Federation) -> None:
     frame = pd.read_csv(path)
     frame["x1"] = "high"
     frame.to_csv(path, index=False)
-    federation.change("birch", features=["x1", "x2", "x3"])
-    with pytest.raises(FedRelaxError, match="site 'birch' has not come"):
-        Hub(hub_settings(federation, join=0.1), federation.transport()).run()
-    hub = Hub(hub_settings(federation, join=0.1), federation.transport())
-    hub.greet(())
-    assert any("column 'x1' holds text such as 'high'" in note for note in hub.memory.notes)
+    refused(federation, "site 'birch': column 'x1' holds categories, and at site 'ash' numbers")
 
 
 def test_another_task(federation: Federation) -> None:

@@ -267,8 +267,8 @@ def test_the_hub_reads_no_prediction_and_no_row(tmp_path: Path) -> None:
     secrets = []
     for name in THREE:
         participant = federation.participants()[name]
-        secrets += [value.tobytes() for value in participant.rows.X.ravel()]
-        secrets += [np.float64(value).tobytes() for value in participant.rows.y]
+        secrets += [value.tobytes() for value in participant.table.features.to_numpy().ravel()]
+        secrets += [np.float64(value).tobytes() for value in participant.table.y]
         for round in participant.folder.rounds():
             for state in participant.folder.load(round)[1].values():
                 arrays = [*state.shared.values(), *state.answers.values()]

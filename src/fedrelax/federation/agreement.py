@@ -14,7 +14,13 @@ from fedrelax.federation.codec import Envelope, Refused
 from fedrelax.federation.sitefile import NAME
 from fedrelax.graph import Graph
 from fedrelax.models import Task
+from fedrelax.schema import Preparation, Schema
+from fedrelax.schema.agreeing import Told, agreed
+from fedrelax.schema.preparation import CODED, ENCODED, FRAME
 
+FORMS = (ENCODED, CODED, FRAME)
+TEXTS = ("name", "target", "task", "nonce", "model", "form", "public")
+"""What a greeting says in words."""
 MOST_NAMES = 100_000
 """Columns, classes or neighbours that a site may name."""
 
@@ -24,6 +30,9 @@ class Hello:
     """What a site says of itself before a run: names and counts, no row and no number of one.
 
     ``rows`` is the number of rows that it trains on.
+    ``columns`` is what it tells of its columns, nothing where the hub has given a schema; ``named`` says
+    that its file names them.
+    ``form`` is how its model takes rows of a table: numbers only, or with gaps and categories.
     ``common`` is the fingerprint of the file of public rows, None where a site draws its own.
     """
 
@@ -37,6 +46,9 @@ class Hello:
     open: bool
     nonce: str
     model: str
+    form: str
+    columns: tuple[Told, ...]
+    named: bool
     public: str
     """How public rows are drawn; "given" for a file."""
     public_rows: int
@@ -47,6 +59,7 @@ class Hello:
     def letter(self) -> Envelope:
         """Return it as a letter."""
         said = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        said["columns"] = [told.to_dict() for told in self.columns]
         return Envelope("hello", {**said, "neighbours": dict(self.neighbours)})
 
     @classmethod
@@ -65,24 +78,34 @@ class Hello:
             and (classes is None or _are_classes(classes))
             and (latest is None or type(latest) is int)
             and (common is None or isinstance(common, str))
+            and letter.value("form", str) in FORMS
         )
-        if not fits:
+        columns = _columns_of(letter)
+        if not fits or (columns and [told.name for told in columns] != names):
             raise Refused("a greeting holds something of another kind than it must")
         return cls(
             **{
                 key: letter.value(key, kind)
                 for key, kind in (
-                    *((key, str) for key in ("name", "target", "task", "nonce", "model", "public")),
+                    *((key, str) for key in TEXTS),
                     *((key, int) for key in ("rows", "public_rows")),
-                    ("open", bool),
+                    *((key, bool) for key in ("open", "named")),
                 )
             },
             features=tuple(names),
+            columns=columns,
             classes=None if classes is None else tuple(classes),
             neighbours={str(name): float(weight) for name, weight in near.items()},
             common=common,
             latest=latest,
         )
+
+
+def _columns_of(letter: Envelope) -> tuple[Told, ...]:
+    try:
+        return tuple(Told.from_dict(line) for line in letter.value("columns", list))
+    except FedRelaxError as error:
+        raise Refused(str(error)) from error
 
 
 def _is_weight(value: Any) -> bool:
@@ -104,8 +127,16 @@ class Agreement:
 
     hellos: Mapping[str, Hello]
     graph: Graph
-    features: tuple[str, ...]
+    ready: Preparation
+    """What the columns mean, and the form of the rows that sites share."""
     task: Task
+    notes: tuple[str, ...] = ()
+    """What was decided about columns, in sentences."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The columns that are learned from."""
+        return tuple(self.ready.schema.column_names)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -113,8 +144,13 @@ class Agreement:
         return tuple(self.hellos)
 
 
-def agree(hellos: Mapping[str, Hello], sites: Sequence[str], open_: bool) -> Agreement:
-    """Return what all sites agree on; one that does not fit is refused with what does not fit."""
+def agree(
+    hellos: Mapping[str, Hello], sites: Sequence[str], open_: bool, schema: Schema | None = None
+) -> Agreement:
+    """Return what all sites agree on; one that does not fit is refused with what does not fit.
+
+    Without a ``schema`` it is made of what all sites tell of their columns.
+    """
     ordered = {name: hellos[name] for name in sites}
     first = ordered[sites[0]]
     for hello in ordered.values():
@@ -129,7 +165,27 @@ def agree(hellos: Mapping[str, Hello], sites: Sequence[str], open_: bool) -> Agr
                 f"site {hello.name!r} has other public rows than site {first.name!r}; give all sites "
                 "one file, or let all draw their own"
             )
-    return Agreement(ordered, _graph(ordered), first.features, _task(ordered, first.task))
+    notes: list[str] = []
+    if schema is None:
+        told = {name: hello.columns for name, hello in ordered.items()}
+        schema, notes = agreed(told, named=any(hello.named for hello in ordered.values()))
+    ready = _shared_rows(ordered, schema)
+    return Agreement(ordered, _graph(ordered), ready, _task(ordered, first.task), tuple(notes))
+
+
+def _shared_rows(hellos: Mapping[str, Hello], schema: Schema) -> Preparation:
+    """Return the form of the rows that sites share: numbers, unless a model takes gaps and categories."""
+    strange = [hello for hello in hellos.values() if hello.form != ENCODED]
+    if schema.is_plain or not strange:
+        return Preparation(schema)
+    texts = [column.name for column in schema.columns if column.kind == "text"]
+    if texts:
+        raise FedRelaxError(
+            f"site {strange[0].name!r}: its model {strange[0].model!r} takes columns as they are, and "
+            f"texts such as those of column {texts[0]!r} do not leave a site; leave the column out, or "
+            "choose a model of numbers"
+        )
+    return Preparation(schema, encoded=False)
 
 
 def _check_columns(hello: Hello, first: Hello) -> None:

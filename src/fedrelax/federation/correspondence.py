@@ -43,9 +43,9 @@ class Correspondence:
         self._memory.heard = dict.fromkeys(plans, 0)
         self._memory.save()
 
-    def recall(self) -> None:
-        """Give the lanes what is known of earlier rounds; sites must know the run, too."""
-        self._welcome(self._agreement.hellos)
+    def recall(self, hellos: Mapping[str, Hello]) -> None:
+        """Give the lanes what is known of earlier rounds; the sites that came must know the run, too."""
+        self._welcome(hellos)
         for round, reports in enumerate(self._memory.reports):
             self._record(round, reports)
 

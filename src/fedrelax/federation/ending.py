@@ -82,7 +82,7 @@ def _save(
 ) -> None:
     """Write the site's own folder, from which ``fedrelax predict`` answers."""
     task, graph = sites.plan.task, Graph.from_edges([], labels=[site.name])
-    coupling = sites.of(0).coupling
+    coupling, columns = sites.of(0).coupling, sites.plan.ready.schema.column_names
     result = Result(
         local_models={site.name: model},
         alone={site.name: alone},
@@ -101,8 +101,9 @@ def _save(
         graph,
         alpha=sites.plan.lanes[letter.value("lane", int)].alpha,
         wiring=None,
-        n_features=len(sites.plan.features),
-        feature_names=sites.plan.features,
+        n_features=len(columns),
+        feature_names=columns,
+        preparation=sites.plan.ready,
     )
     own = sites.public.of(site.name)
     fitted.set_params(public=site.public if site.drawn else "given", public_rows=len(own))
@@ -111,7 +112,7 @@ def _save(
         fitted,
         metrics={"task": task.kind, "training_rows": len(sites.parts.train)},
         config={"site": site.name, "model": site.model, "run": sites.plan.run},
-        feature_names=sites.plan.features,
+        feature_names=columns,
         target=site.target,
         overwrite=True,
     )

@@ -72,7 +72,7 @@ class Hub:
         """Run the rounds and return how they ended."""
         self.memory.tell("waiting for sites", self.settings.rounds)
         hellos = self._meet()
-        agreement = agree(hellos, self.settings.sites, self.settings.open)
+        agreement = self._agree(hellos)
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
         specs = lanes_for(agreement.graph, self.settings.alpha, self.settings.folds, rows)
         symmetric = self.settings.settings.objective == "gtvmin"
@@ -80,6 +80,7 @@ class Hub:
         letters = Correspondence(self, agreement, lanes)
         if not self.memory.begun:
             letters.begin(self._plans(agreement, lanes))
+        letters.recall(hellos)
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         federated = self._ended(agreement, lanes, outcomes, reached, callbacks)
         letters.finish(federated, lanes.index(federated.lane))
@@ -116,6 +117,17 @@ class Hub:
                 )
             time.sleep(PAUSE)
 
+    def _agree(self, hellos: dict[str, Hello]) -> Agreement:
+        """Return what the sites agree on; a run that goes on keeps what it has begun with."""
+        if self.memory.begun:
+            known = self.memory.hellos.items()
+            hellos = {name: Hello.of(Envelope("hello", head)) for name, head in known}
+        given = self.settings
+        agreement = agree(hellos, given.sites, given.open, given.schema)
+        for text in agreement.notes:
+            self.note(text)
+        return agreement
+
     def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, Hello]:
         """Greet places that were not met before; unknown names and second claims are refused."""
         found: dict[str, Hello] = {}
@@ -123,7 +135,9 @@ class Hub:
         new = [place for place in self.transport.addresses() if self._met.get(place, 0.0) <= now]
         if not new:
             return found
-        letter = Envelope("hello", {"run": self.memory.run})
+        schema = self.settings.schema
+        told = None if schema is None else schema.to_dict()
+        letter = Envelope("hello", {"run": self.memory.run, "schema": told})
         wait = min(self.settings.join, self.settings.wait) if wait is None else wait
         answers = self.transport.send({place: letter for place in new}, wait)
         for place in sorted(answers, key=str):
@@ -165,7 +179,7 @@ class Hub:
                 lanes=tuple(lane.spec for lane in lanes),
                 folds=given.folds,
                 validation_share=given.validation_share,
-                features=agreement.features,
+                ready=agreement.ready,
                 task=agreement.task,
                 seed=int(seed),
                 nonces={other: said.nonce for other, said in near.items()},
@@ -182,7 +196,6 @@ class Hub:
         to end the search.
         """
         many = len(lanes) > 1
-        letters.recall()
         going = {
             number: stepwise(lane, self._stopping(lane, many), () if many else callbacks)
             for number, lane in enumerate(lanes)

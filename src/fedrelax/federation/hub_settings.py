@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.plan import plain_settings
+from fedrelax.schema import Schema
 from fedrelax.selection import FOLDS
 from fedrelax.selection.candidates import Alphas
 from fedrelax.solvers import FedRelax
@@ -27,6 +28,7 @@ class HubSettings:
     open : whether the hub may read what sites share; every site must say the same.
     wait : seconds to wait for the answers of a round; who is later is left out of it.
     join : seconds to wait for all sites to come.
+    schema : what the columns mean; without one it is made of what the sites tell of theirs.
     staleness : rounds for which the others go on with the last predictions of a silent site.
     """
 
@@ -39,6 +41,7 @@ class HubSettings:
     wait: float = 600.0
     join: float = 600.0
     staleness: int = 3
+    schema: Schema | None = None
 
     @property
     def rounds(self) -> int:

@@ -12,6 +12,7 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.federation.hub_settings import HubSettings
 from fedrelax.federation.plan import LEFT_OUT, settings_of
 from fedrelax.federation.sitefile import check_name
+from fedrelax.schema import Schema
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.checks import check_count, check_number
 
@@ -48,7 +49,7 @@ def read_hub(path: str | Path) -> HubFile:
 
 def hub_of(said: Mapping[str, Any], home: Path, source: str) -> HubFile:
     """Return a hub's settings from plain values; ``source`` says where they stand."""
-    known = ("sites", "folder", "out", "target", "live", *HUB, *METHOD)
+    known = ("sites", "folder", "out", "target", "live", "schema", *HUB, *METHOD)
     for name in said:
         if name not in known:
             hint = did_you_mean(name, known)
@@ -66,6 +67,8 @@ def hub_of(said: Mapping[str, Any], home: Path, source: str) -> HubFile:
         given["alpha"] = tuple(given["alpha"])
     try:
         settings = settings_of({name: said[name] for name in METHOD if name in said})
+        if "schema" in said:
+            given["schema"] = Schema.read(home / str(said["schema"]))
         made = HubSettings(tuple(sites), settings=settings, **given)
         _check(made)
         made.check()

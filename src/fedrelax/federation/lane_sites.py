@@ -13,7 +13,6 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.federation.plan import Plan
 from fedrelax.federation.rows import (
     Parts,
-    SiteRows,
     draw_own,
     model_of,
     own_folds,
@@ -21,28 +20,24 @@ from fedrelax.federation.rows import (
     validation_of,
 )
 from fedrelax.federation.sitefile import SiteFile
+from fedrelax.federation.table import SiteTable
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network import Network, Node
 from fedrelax.public import PublicRows
 from fedrelax.runtime import Site
+from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 
 class LaneSites:
     """Makes the sites of a plan's lanes from one site's rows."""
 
-    def __init__(self, site: SiteFile, rows: SiteRows, plan: Plan, public: PublicRows) -> None:
+    def __init__(self, site: SiteFile, table: SiteTable, plan: Plan, public: PublicRows) -> None:
         self.site, self.plan, self.public = site, plan, public
-        order = [self._place(rows, name) for name in plan.features]
-        self.X: FloatArray = rows.X[:, order]
-        self.y: AnyArray = rows.y
+        self.X: FloatArray = plan.ready.of_node(site.name, table.coded(plan.ready.schema))
+        self.y: AnyArray = table.y
         self._check_classes()
-
-    def _place(self, rows: SiteRows, name: str) -> int:
-        if name not in rows.features:
-            raise FedRelaxError(f"site {self.site.name!r} has no column {name!r}")
-        return rows.features.index(name)
 
     def _check_classes(self) -> None:
         classes = self.plan.task.classes
@@ -58,12 +53,12 @@ class LaneSites:
     @cached_property
     def parts(self) -> Parts:
         """The rows for training and for testing."""
-        return parts_of(len(self.X), self.site.test_share, self.plan.seed)
+        return parts_of(self.site, len(self.X))
 
     @cached_property
     def model(self) -> Any:
         """The unfitted model of the site."""
-        return model_of(self.site, self.X[self.parts.train])
+        return model_of(self.site, self.X[self.parts.train], self.plan.ready)
 
     @cached_property
     def adapted(self) -> LocalModel:
@@ -110,11 +105,20 @@ class LaneSites:
     def drawn(self) -> FloatArray:
         """Return public rows that are drawn from this site's training rows."""
         X = self.X[self.parts.train]
-        return draw_own(self.site.public, X, self.site.public_rows, self.plan.seed)
+        return draw_own(self.site, X, self.plan.ready, self.plan.seed)
 
     def network(self) -> Network:
         """Return a network of this site alone, on which settings and model can be checked."""
         name = self.site.name
-        made = Network(Graph.from_edges([], labels=[name]), self.plan.task.kind, self.public.common)
-        node = self.node(len(self.plan.lanes) - 1)
-        return made.add(name, node.X, node.y, node.model, validation=node.validation)
+        train, held = self.rows_of(len(self.plan.lanes) - 1)
+        return Network.from_rows(
+            Graph.from_edges([], labels=[name]),
+            self.plan.task.kind,
+            self.X,
+            self.y,
+            RowGroups.of({name: train}),
+            self.model,
+            public=self.public.of(name),
+            held=RowGroups.of({name: held}),
+            preparation=self.plan.ready,
+        )

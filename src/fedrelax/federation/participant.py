@@ -12,7 +12,6 @@ finish    which round is kept  ->  the model of that round, saved here; errors o
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,26 +23,25 @@ from fedrelax.engines.sites.checks import reason_in_models
 from fedrelax.engines.sites.refits import Answers, refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import Hello
-from fedrelax.federation.boxes import OWN, THEIRS, Predictions, read_predictions, write_predictions
+from fedrelax.federation.boxes import OWN, Predictions
 from fedrelax.federation.codec import Envelope, Refused, from_npy, to_npy
 from fedrelax.federation.lane_sites import LaneSites
 from fedrelax.federation.numbers import write_numbers
 from fedrelax.federation.plan import Plan
+from fedrelax.federation.post import Post
 from fedrelax.federation.rebuilding import rebuilt
-from fedrelax.federation.rows import SiteRows, parts_of, read_public, read_rows
-from fedrelax.federation.sealing import (
-    Address,
-    Boxes,
-    OpenBoxes,
-    SealedBoxes,
-    fresh_nonce,
-    read_key,
-)
+from fedrelax.federation.rows import named_model, parts_of
+from fedrelax.federation.sealing import fresh_nonce
 from fedrelax.federation.sitefile import SiteFile
 from fedrelax.federation.state import Folder, LaneState
+from fedrelax.federation.table import SiteTable, public_file, read_public, read_site_table
 from fedrelax.models import LocalModel, Rows
+from fedrelax.models.viewed import form_of
+from fedrelax.network.columns import public_rows
 from fedrelax.public import PublicRows
 from fedrelax.runtime import Message, Site
+from fedrelax.schema import Schema
+from fedrelax.schema.agreeing import tell
 from fedrelax.threads import one_thread
 from fedrelax.typing import FloatArray, Label
 
@@ -61,9 +59,9 @@ class Participant:
         self.folder = Folder(site.state)
 
     @cached_property
-    def rows(self) -> SiteRows:
+    def table(self) -> SiteTable:
         """The site's rows."""
-        return read_rows(self.site)
+        return read_site_table(self.site)
 
     def answer(self, letter: Envelope) -> Envelope:
         """Return the answer to a letter; what cannot be done is answered with a sentence."""
@@ -95,29 +93,38 @@ class Participant:
             self.folder.begin()
             known = Envelope("run", {"run": run, "nonce": fresh_nonce()})
             self.folder.remember(known)
-        rounds = self.folder.rounds()
-        classes = None
-        if site.task == "classification":
-            classes = tuple(np.unique(self.rows.y).tolist())
+        rounds, table = self.folder.rounds(), self.table
+        train = parts_of(site, len(table)).train
+        given = letter.head.get("schema")
+        if given is None:
+            features, (columns, notes) = table.names, tell(table.part(train))
+            for note in notes:
+                log.warning("site %r: %s", site.name, note)
+        else:
+            schema = Schema.from_dict(given)
+            features, columns = tuple(schema.column_names), []
+            table.coded(schema)
+        common, public_rows = (None, site.public_rows) if site.drawn else public_file(site)
+        classes = np.unique(table.y).tolist() if site.task == "classification" else None
         return Hello(
             name=site.name,
-            features=self.rows.features,
+            features=features,
             target=site.target,
             task=site.task,
-            classes=classes,
-            rows=len(parts_of(len(self.rows), site.test_share, 0).train),
+            classes=None if classes is None else tuple(classes),
+            rows=len(train),
             neighbours=site.neighbours,
             open=site.open,
             nonce=known.value("nonce", str),
             model=site.model,
+            form=form_of(named_model(site)),
+            columns=tuple(columns),
+            named=site.features is not None,
             public=site.public if site.drawn else "given",
-            public_rows=site.public_rows if site.drawn else len(self._common(self.rows.features)),
-            common=None if site.drawn else _fingerprint(self._common(self.rows.features)),
+            public_rows=public_rows,
+            common=common,
             latest=rounds[-1] if rounds else None,
         ).letter()
-
-    def _common(self, features: tuple[str, ...]) -> FloatArray:
-        return read_public(self.site, features)
 
     # A run
 
@@ -131,16 +138,16 @@ class Participant:
             return self._reply("begun", plan, PUBLIC)
         content = to_npy(self._own_public(plan))
         boxes = {name: content for name in self.site.neighbours}
-        return self._reply("begun", plan, PUBLIC, self._closed(plan, boxes, PUBLIC))
+        return self._reply("begun", plan, PUBLIC, self._post(kept).close(boxes, PUBLIC))
 
     def _start(self, letter: Envelope) -> Envelope:
         plan, known = self._plan(letter), self._known(letter)
         heard: dict[str, bytes] = {}
+        post = self._post(known)
         if self.site.drawn:
             for name in self.site.neighbours:
-                content = self._opened(plan, name, letter, PUBLIC)
-                shape = (plan.public.get(name, 0), len(plan.features))
-                from_npy(content, shape, f"the public rows of site {name!r}")
+                content = post.open(name, letter, PUBLIC)
+                _public_of(name, content, plan)
                 heard[f"public of {name}"] = content
         known = Envelope("run", known.head, {**known.parts, **heard})
         self.folder.remember(known)
@@ -155,14 +162,16 @@ class Participant:
             shared[number] = site.share(0, zeros=zeros)
             states[number] = LaneState.of(site, origin=-1)
         self.folder.save(0, states)
-        return self._reply("started", plan, 0, self._predictions(plan, shared, 0))
+        return self._reply("started", plan, 0, post.close_predictions(shared, 0))
 
     def _relax(self, letter: Envelope) -> Envelope:
         plan, round = self._plan(letter), letter.value("round", int)
-        sites, (latest, states) = self._sites(self._known(letter)), self.folder.load(round)
+        known = self._known(letter)
+        sites, post = self._sites(known), self._post(known)
+        latest, states = self.folder.load(round)
         asked = [n for n in letter.value("lanes", list) if n in states]
         silent = set(letter.value("silent", list))
-        heard, refused = self._heard(plan, letter, round, sites.public)
+        heard, refused = post.open_predictions(letter, round, sites.public)
         measures, shared, after = {}, {}, {}
         refitted = letter.value("refit", bool)
         for number in asked:
@@ -188,7 +197,7 @@ class Participant:
         boxes = {}
         if refitted:
             self.folder.save(round + 1, after)
-            boxes = self._predictions(plan, shared, round + 1)
+            boxes = post.close_predictions(shared, round + 1)
         numbers = write_numbers(measures, list(self.site.neighbours))
         answer = self._reply("relaxed", plan, round, {**boxes, **numbers})
         return replace(answer, head={**answer.head, "lanes": asked, "refused": refused})
@@ -217,25 +226,26 @@ class Participant:
     def _sites(self, known: Envelope) -> LaneSites:
         plan = Plan.of(Envelope("begin", known.value("plan", dict)))
         own = self._own_public(plan)
-        public = PublicRows(common=own)
-        if self.site.drawn:
-            width = len(plan.features)
-            sets: dict[Label, FloatArray] = {self.site.name: own}
-            for name in self.site.neighbours:
-                data = known.part(f"public of {name}")
-                shape = (plan.public[name], width)
-                sets[name] = from_npy(data, shape, f"the public rows of site {name!r}")
-            public = PublicRows(per_node=sets)
-        return LaneSites(self.site, self.rows, plan, public)
+        if not self.site.drawn:
+            return LaneSites(self.site, self.table, plan, public_rows(plan.ready, common=own))
+        sets: dict[Label, FloatArray] = {self.site.name: own}
+        for name in self.site.neighbours:
+            sets[name] = _public_of(name, known.part(f"public of {name}"), plan)
+        return LaneSites(self.site, self.table, plan, public_rows(plan.ready, per_node=sets))
 
     def _own_public(self, plan: Plan) -> FloatArray:
         if self.site.drawn:
-            return LaneSites(self.site, self.rows, plan, PublicRows()).drawn()
-        return self._common(plan.features)
+            return LaneSites(self.site, self.table, plan, PublicRows()).drawn()
+        return read_public(self.site, plan.ready)
+
+    def _post(self, known: Envelope) -> Post:
+        plan = Plan.of(Envelope("begin", known.value("plan", dict)))
+        return Post(self.site, plan, known.value("nonce", str))
 
     def _check(self, plan: Plan) -> None:
         """Refuse settings that this site's model cannot serve, before the first round."""
-        sites = LaneSites(self.site, self.rows, plan, PublicRows(common=self._own_public(plan)))
+        own = public_rows(plan.ready, common=self._own_public(plan))
+        sites = LaneSites(self.site, self.table, plan, own)
         network = sites.network()
         for lane in plan.lanes:
             settings = replace(plan.settings, alpha=lane.alpha)
@@ -243,68 +253,6 @@ class Participant:
             reason = reason_in_models(network, settings)
             if reason is not None:
                 raise FedRelaxError(reason)
-
-    def _boxes(self, plan: Plan) -> Boxes:
-        if self.site.open:
-            return OpenBoxes()
-        assert self.site.key is not None
-        private = read_key(self.site.path(self.site.key), self.site.name)
-        known = self.folder.run()
-        assert known is not None
-        nonces = {**plan.nonces, self.site.name: known.value("nonce", str)}
-        return SealedBoxes(private, dict(self.site.keys), nonces)
-
-    def _closed(self, plan: Plan, contents: dict[str, bytes], round: int) -> dict[str, bytes]:
-        """Return a box for each receiver."""
-        boxes, me = self._boxes(plan), self.site.name
-        return {
-            f"to {name}": boxes.close(content, Address(plan.run, me, name, round))
-            for name, content in contents.items()
-        }
-
-    def _opened(self, plan: Plan, sender: str, letter: Envelope, round: int) -> bytes:
-        """Return what a neighbour has put into its box for this site."""
-        address = Address(plan.run, sender, self.site.name, round)
-        try:
-            return self._boxes(plan).open(letter.part(f"from {sender}"), address)
-        except Refused as error:
-            raise Refused(f"what came from site {sender!r} is refused: {error}") from error
-
-    def _predictions(
-        self, plan: Plan, shared: dict[int, list[Message]], round: int
-    ) -> dict[str, bytes]:
-        """Return boxes with the predictions of all lanes, on own rows and on the receiver's."""
-        contents = {}
-        for name in self.site.neighbours:
-            whose = {self.site.name: OWN, name: THEIRS}
-            found: Predictions = {
-                number: {whose[str(m.owner)]: m.predictions for m in told if m.owner in whose}
-                for number, told in shared.items()
-            }
-            contents[name] = write_predictions(found)
-        return self._closed(plan, contents, round)
-
-    def _heard(
-        self, plan: Plan, letter: Envelope, round: int, public: PublicRows
-    ) -> tuple[dict[str, Predictions], dict[str, str]]:
-        """Return the neighbours' predictions, and why those of some were refused."""
-        heard, refused = {}, {}
-        for name in self.site.neighbours:
-            if f"from {name}" not in letter.parts:
-                continue
-            rows = {OWN: len(public.of(name))}
-            if plan.settings.objective == "gtvmin" and public.common is None:
-                rows[THEIRS] = len(public.of(self.site.name))
-            try:
-                content = self._opened(plan, name, letter, round)
-                lanes = range(len(plan.lanes))
-                heard[name] = read_predictions(content, rows, plan.task.n_outputs, lanes)
-            except Refused as error:
-                log.warning(
-                    "site %r, round %d, from site %r: %s", self.site.name, round, name, error
-                )
-                refused[name] = str(error)
-        return heard, refused
 
     def _reply(
         self, kind: str, plan: Plan, round: int, parts: dict[str, bytes] | None = None
@@ -323,5 +271,8 @@ def _messages(heard: dict[str, Predictions], lane: int, me: str, round: int) -> 
             yield Message(name, name if whose == OWN else me, round, predictions)
 
 
-def _fingerprint(rows: FloatArray) -> str:
-    return hashlib.sha256(to_npy(rows)).hexdigest()
+def _public_of(name: str, content: bytes, plan: Plan) -> FloatArray:
+    """Return a neighbour's public rows; only where models see gaps may there be any."""
+    shape = (plan.public.get(name, 0), plan.ready.width)
+    what = f"the public rows of site {name!r}"
+    return from_npy(content, shape, what, finite=plan.ready.encoded)

@@ -12,6 +12,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.federation.codec import Envelope, Refused
 from fedrelax.models import Task
 from fedrelax.runtime import Distillation
+from fedrelax.schema import Preparation
 from fedrelax.solvers import FedRelax
 
 MOST_LANES, MOST_ROUNDS = 2000, 100_000
@@ -36,7 +37,8 @@ class Plan:
     lanes: tuple[LaneSpec, ...]
     folds: int
     validation_share: float
-    features: tuple[str, ...]
+    ready: Preparation
+    """What the columns mean, and the form of the rows that sites share."""
     task: Task
     seed: int
     """The site's own seed."""
@@ -55,7 +57,7 @@ class Plan:
                 "lanes": [[lane.alpha, lane.fold] for lane in self.lanes],
                 "folds": self.folds,
                 "validation_share": self.validation_share,
-                "features": list(self.features),
+                "columns": self.ready.to_dict(),
                 "task": [self.task.kind, self.task.n_outputs, classes],
                 "seed": self.seed,
                 "nonces": dict(self.nonces),
@@ -76,6 +78,7 @@ class Plan:
             known = None if classes is None else np.asarray(classes, dtype=dtype)
             task = Task(str(kind), int(outputs), known)
             settings = settings_of(letter.value("settings", dict))
+            ready = Preparation.from_dict(letter.value("columns", dict))
             public = {str(k): int(v) for k, v in letter.value("public", dict).items()}
         except (TypeError, ValueError) as error:
             raise Refused(f"the hub's plan is not of the form that is known ({error})") from error
@@ -87,7 +90,7 @@ class Plan:
             lanes=lanes,
             folds=letter.value("folds", int),
             validation_share=float(letter.value("validation_share", (int, float))),
-            features=tuple(map(str, letter.value("features", list))),
+            ready=ready,
             task=task,
             seed=letter.value("seed", int),
             nonces={str(k): str(v) for k, v in letter.value("nonces", dict).items()},

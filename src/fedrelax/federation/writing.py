@@ -78,6 +78,7 @@ def fitted_of(found: Federated, file: HubFile) -> Any:
         wiring=None,
         n_features=len(found.agreement.features),
         feature_names=found.agreement.features,
+        preparation=found.agreement.ready,
     )
     fitted.choice_ = found.choice
     hellos = found.agreement.hellos.values()

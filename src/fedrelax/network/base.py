@@ -11,7 +11,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.models import Task
-from fedrelax.network.columns import coded_rows, named_rows, seen_by
+from fedrelax.network.columns import coded_rows, named_rows, public_rows, seen_by
 from fedrelax.network.rows import StackedRows, numbers_of, public_rows_of, width_of
 from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation
@@ -253,11 +253,7 @@ class Network:
 
     def public_rows(self, **sets: Any) -> PublicRows:
         """Return public rows that know what their columns mean."""
-        ready = self.preparation
-        if ready is None or ready.is_plain:
-            return PublicRows(**sets)
-        numbers = None if ready.encoded else ready.schema.encode
-        return PublicRows(**sets, pieces=ready.pieces, numbers=numbers)
+        return public_rows(self.preparation, **sets)
 
     @property
     def task(self) -> Task:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.models.viewed import form_of, seen
+from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation, schema_of
 from fedrelax.schema.frames import as_frame, is_frame
 from fedrelax.schema.view import View
@@ -53,6 +54,14 @@ def seen_by(ready: Preparation, model: Any, has: tuple[int, ...]) -> Any:
     if ready.schema.is_plain and len(has) == len(ready.schema.columns):
         return model
     return seen(model, View(ready.schema, has, form_of(model)))
+
+
+def public_rows(ready: Preparation | None, **sets: Any) -> PublicRows:
+    """Return public rows that know what their columns mean."""
+    if ready is None or ready.is_plain:
+        return PublicRows(**sets)
+    numbers = None if ready.encoded else ready.schema.encode
+    return PublicRows(**sets, pieces=ready.pieces, numbers=numbers)
 
 
 def _named(X: Any, columns: Sequence[str] | None, what: str) -> Any:

@@ -49,7 +49,7 @@ def coded_table(
     plain = _plain_numbers(frame, chosen)
     if plain is not None:
         return plain[0], plain[1], notes
-    found = [_column(frame[name], named, notes) for name in chosen]
+    found = [column_of(frame[name], named, notes) for name in chosen]
     made = [column for column in found if column is not None]
     if not made:
         raise FedRelaxError(
@@ -81,7 +81,7 @@ def _plain_numbers(
     return Schema(columns).measured(coded), coded
 
 
-def _column(given: pd.Series, named: bool, notes: list[str]) -> Column | None:
+def column_of(given: pd.Series, named: bool, notes: list[str]) -> Column | None:
     """Return the column, or None where there is nothing in it to learn from."""
     name = str(given.name)
     kind = kind_of(given)
@@ -97,7 +97,7 @@ def _column(given: pd.Series, named: bool, notes: list[str]) -> Column | None:
     texts = texts_of(given)
     known = texts[[text is not None for text in texts]]
     if not len(known):
-        return _column(given.iloc[:0], named, notes)
+        return column_of(given.iloc[:0], named, notes)
     if {str(text).lower() for text in known} <= {*FALSE, *TRUE}:
         return Column(name, "flag")
     coded = any(len(text) > 1 and text[0] == "0" and text.isdecimal() for text in known)
@@ -180,7 +180,12 @@ def _name_strange(given: pd.Series, name: str, bad: AnyArray, what: str, notes: 
         )
 
 
-def _has_words(texts: AnyArray) -> bool:
+def is_name(texts: Sequence[str] | AnyArray, rows: int) -> bool:
+    """Tell whether ``rows`` rows with these different texts have one each, as names of rows would."""
+    return len(texts) == rows > MOST_CATEGORIES and not _has_words(texts)
+
+
+def _has_words(texts: Sequence[str] | AnyArray) -> bool:
     """Tell whether texts are of several words, most of which come again."""
     words = [word for text in texts for word in str(text).lower().split()]
     return len(words) > 1.5 * len(texts) and len(set(words)) < 0.7 * len(words)
@@ -194,7 +199,7 @@ def _categories(
     if len(texts) == 1 and len(known) == rows and not named:
         notes.append(f"Column {name!r} is left out: it is {str(texts[0])!r} in every row.")
         return None
-    if len(texts) == len(known) > MOST_CATEGORIES and not named and not _has_words(texts):
+    if not named and is_name(texts, len(known)):
         notes.append(
             f"Column {name!r} is left out: it holds another text in every row, such as "
             f"{str(texts[0])!r}, as a name or a number of the row would."

@@ -150,7 +150,7 @@ class Schema:
         made = []
         for k, column in enumerate(self.columns):
             new: dict[str, Any] = {"gaps": bool(gaps[k])}
-            if column.kind in MIXED and (not keep or _is_extreme(*spread[k])):
+            if column.kind in MIXED and (not keep or is_extreme(*spread[k])):
                 new["centre"], new["scale"] = spread[k]
             if column.kind == "date":
                 new["cycles"] = cycles_of(coded[:, k])
@@ -208,7 +208,15 @@ def _spread(column: Column, values: AnyArray) -> tuple[float, float]:
     if column.kind not in MIXED or not len(known):
         return 0.0, 1.0
     middle = float(known.mean())
-    spread = float(np.sqrt(np.mean(np.square(known - middle))))
+    return rounded(middle, float(np.sqrt(np.mean(np.square(known - middle)))))
+
+
+def rounded(middle: float, spread: float) -> tuple[float, float]:
+    """Return centre and scale to six digits, of which more would say too much of the rows.
+
+    >>> rounded(12.3456789, 2.0), rounded(1e7, 0.0)
+    ((12.34568, 2.0), (10000000.0, 1.0))
+    """
     if not np.isfinite(spread) or spread <= 1e-12 * abs(middle):
         spread = 1.0
     # The centre is told to a thousandth of the spread, so that large offsets leave nothing behind.
@@ -222,5 +230,6 @@ def _shares(codes: AnyArray, categories: int) -> tuple[float, ...]:
     return tuple(round(float(count) / max(len(known), 1), 3) for count in counts)
 
 
-def _is_extreme(centre: float, scale: float) -> bool:
+def is_extreme(centre: float, scale: float) -> bool:
+    """Tell whether a column's numbers are too large, too small or too far from 0 as they are."""
     return not 1 / EXTREME <= scale <= EXTREME or abs(centre) > EXTREME * scale

@@ -1,0 +1,118 @@
+"""A site's own table: the columns that it learns from, told of in the handshake, and its target."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedrelax.datasets import read_table
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.federation.sitefile import SiteFile
+from fedrelax.schema import Preparation, Schema
+from fedrelax.schema.kinds import find_column, first_text, kind_of, to_numbers, where
+from fedrelax.typing import AnyArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class SiteTable:
+    """All rows of a site, as they stand in its file; ``source`` says where in messages."""
+
+    features: Any
+    """The columns to learn from, a DataFrame."""
+    y: AnyArray
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns to learn from."""
+        return tuple(map(str, self.features.columns))
+
+    def part(self, rows: IntArray) -> Any:
+        """Return some rows of the columns to learn from."""
+        return self.features.iloc[rows]
+
+    def coded(self, schema: Schema) -> FloatArray:
+        """Return all rows by the schema that all sites have agreed on."""
+        return schema.code(self.features, self.source)
+
+
+def read_site_table(site: SiteFile, names: tuple[str, ...] | None = None) -> SiteTable:
+    """Return the site's rows, of these columns or those that its file names or all that there are."""
+    source = f"site {site.name!r}: {site.data}"
+    frame = read_table(site.path(site.data))
+    target = _column(frame, site.target, source)
+    chosen = names or site.features or [c for c in frame.columns if c != target]
+    columns = [_column(frame, name, source) for name in chosen]
+    if not columns:
+        raise FedRelaxError(f"{source} has no column beside the target")
+    if not len(frame):
+        raise FedRelaxError(f"{source} has no rows")
+    if site.task == "regression":
+        y: AnyArray = _numbers(frame, target, source)
+    else:
+        y = _classes(frame[target], source)
+    features = frame[columns].set_axis([str(name) for name in chosen], axis=1)
+    return SiteTable(features, y, source)
+
+
+def read_public(site: SiteFile, ready: Preparation) -> FloatArray:
+    """Return the public rows of the file that all sites have, as sites share rows."""
+    frame = read_table(site.path(site.public))
+    source = f"site {site.name!r}: the public rows {site.public}"
+    return ready.rows(ready.schema.code(frame, source), {})
+
+
+def public_file(site: SiteFile) -> tuple[str, int]:
+    """Return the fingerprint of the file of public rows, and how many there are."""
+    path = site.path(site.public)
+    rows = len(read_table(path))
+    return hashlib.sha256(path.read_bytes()).hexdigest(), rows
+
+
+def _column(frame: Any, name: str, source: str) -> Any:
+    try:
+        return find_column(frame, name)
+    except FedRelaxError as error:
+        raise FedRelaxError(f"{source}: {error}") from None
+
+
+def _numbers(frame: Any, name: str, source: str) -> FloatArray:
+    column = frame[_column(frame, name, source)]
+    kind = kind_of(column)
+    if kind != "numbers":
+        place, value = (0, "") if kind == "nothing" else first_text(column)[:2]
+        such = f" such as {value!r} on {where(frame.index, place)}" if kind != "nothing" else ""
+        raise FedRelaxError(f"{source}: column {name!r} holds {kind}{such}, and numbers are needed")
+    values = to_numbers(column)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise FedRelaxError(
+            f"{source}: column {name!r} has {len(bad)} missing or infinite values, the first on "
+            f"{where(frame.index, int(bad[0]))}; fill them in or leave these rows out"
+        )
+    return values
+
+
+def _classes(column: Any, source: str) -> AnyArray:
+    if column.isna().any():
+        place = int(column.isna().to_numpy().argmax())
+        raise FedRelaxError(
+            f"{source}: column {column.name!r} has no class on {where(column.index, place)}; fill it "
+            "in or leave the row out"
+        )
+    values = column.tolist()
+    if kind_of(column) == "numbers":
+        return np.asarray(values)
+    strange = [value for value in values if not isinstance(value, str)]
+    if strange:
+        raise FedRelaxError(
+            f"{source}: column {column.name!r} mixes text with other values, such as "
+            f"{listing(strange, most=1)}; write all classes alike"
+        )
+    return np.asarray(values, dtype=object)

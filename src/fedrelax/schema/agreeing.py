@@ -1,0 +1,230 @@
+"""A schema agreed on by places that do not pool rows: each tells of its columns, and these are merged."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.schema.coding import code_column, texts_of
+from fedrelax.schema.column import KINDS, MIXED, Column
+from fedrelax.schema.dates import cycles_of
+from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
+from fedrelax.schema.schema import Schema, is_extreme, rounded
+from fedrelax.schema.texts import Texts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOTHING = "nothing"
+"""The kind of a column that is empty at a place."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a place tells of one of its columns: sums over rows, and categories that several rows have.
+
+    known : rows with a value; gaps : whether some have none.
+    mean, spread : of the values of numbers and dates, to six digits; below ``COMMON`` rows nothing is told.
+    categories, counts : those of at least ``COMMON`` rows here; ``others`` rows have another.
+    names : whether every row has a text of its own, as a name or number of the row would be.
+    """
+
+    name: str
+    kind: str
+    known: int = 0
+    gaps: bool = False
+    mean: float = 0.0
+    spread: float = 0.0
+    categories: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
+    others: int = 0
+    names: bool = False
+    cycles: tuple[str, ...] = ()
+    order: str = "iso"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, without those that say nothing."""
+        usual = {f.name: f.default for f in fields(self)}
+        said = {key: value for key, value in asdict(self).items() if value != usual[key]}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}
+
+    @classmethod
+    def from_dict(cls, said: Any) -> Told:
+        """Return what ``to_dict`` described, checked."""
+        kinds = {"name": str, "kind": str, "known": int, "others": int, "gaps": bool, "names": bool}
+        kinds |= {"order": str, "categories": list, "counts": list, "cycles": list}
+        numbers = ("mean", "spread")
+        fits = isinstance(said, Mapping) and {"name", "kind"} <= set(said)
+        for key, value in said.items() if fits else ():
+            if key in numbers:
+                fits = fits and type(value) in (int, float) and math.isfinite(value)
+            else:
+                fits = fits and key in kinds and type(value) is kinds[key]
+        texts = [
+            text for key in ("categories", "cycles") for text in (said.get(key, ()) if fits else ())
+        ]
+        counts = said.get("counts", []) if fits else []
+        fits = fits and all(isinstance(text, str) for text in texts)
+        fits = fits and all(type(n) is int and n >= 0 for n in [*counts, said.get("others", 0)])
+        fits = fits and len(counts) == len(said.get("categories", ()))
+        if not fits or said["kind"] not in (*KINDS, NOTHING) or said.get("spread", 0.0) < 0:
+            raise FedRelaxError("what is told of a column is not of the form that is known")
+        lists = ("categories", "counts", "cycles")
+        return cls(**{**said, **{key: tuple(said.get(key, ())) for key in lists}})
+
+
+def tell(frame: pd.DataFrame) -> tuple[list[Told], list[str]]:
+    """Return what a place tells of a table's columns, and what was doubtful, one sentence each."""
+    notes: list[str] = []
+    return [_told(frame[name], notes) for name in frame.columns], notes
+
+
+def _told(given: pd.Series, notes: list[str]) -> Told:
+    name, known = str(given.name), int(given.notna().sum())
+    column = column_of(given, named=True, notes=notes) if known else None
+    if column is None:
+        return Told(name, NOTHING)
+    values = code_column(column, given, Texts())
+    there = values[np.isfinite(values)]
+    more: dict[str, Any] = {"known": len(there), "gaps": len(there) < len(values)}
+    if column.kind in MIXED and len(there) >= COMMON:
+        more["mean"], more["spread"] = rounded(float(there.mean()), float(there.std()))
+    elif column.kind in MIXED:
+        more["known"] = 0
+    if column.kind == "date":
+        more["cycles"], more["order"] = cycles_of(values), column.order
+    if column.kind in ("category", "text"):
+        counts = Counter(text for text in texts_of(given) if text is not None)
+        more["names"] = is_name(list(counts), sum(counts.values()))
+        if column.kind == "category":
+            common = sorted(text for text, rows in counts.items() if rows >= COMMON)
+            more["categories"] = tuple(common)
+            more["counts"] = tuple(counts[text] for text in common)
+            more["others"] = sum(counts.values()) - sum(more["counts"])
+    return Told(name, column.kind, **more)
+
+
+def agreed(told: Mapping[str, Sequence[Told]], named: bool) -> tuple[Schema, list[str]]:
+    """Return the schema that fits what all places tell, and what was decided, one sentence each.
+
+    All tell of the same columns, in whatever order. Unless columns were ``named``, those with nothing to
+    learn from are left out.
+    """
+    first = next(iter(told.values()))
+    notes: list[str] = []
+    made, all_told = [], []
+    for column in first:
+        said = {place: _find(column.name, lines) for place, lines in told.items()}
+        kind = _kind(column.name, said)
+        reason = None if named else _useless(kind, said)
+        if reason is not None:
+            notes.append(f"Column {column.name!r} is left out: {reason}.")
+            continue
+        made.append(_column(column.name, kind, list(said.values())))
+        all_told.append(list(said.values()))
+    if not made:
+        raise FedRelaxError(f"no column is left to learn from ({' '.join(notes)})")
+    gaps = any(column.gaps for column in made)
+    keep = not gaps and all(column.kind in ("number", "flag") for column in made)
+    found = []
+    for one, lines in zip(made, all_told, strict=True):
+        centre, scale = _spread(lines) if one.kind in MIXED else (0.0, 1.0)
+        if keep and not is_extreme(centre, scale):
+            centre, scale = 0.0, 1.0
+        found.append(replace(one, centre=centre, scale=scale))
+    return Schema(tuple(found)), notes
+
+
+def _find(name: str, lines: Sequence[Told]) -> Told:
+    return next(line for line in lines if line.name == name)
+
+
+def _kind(name: str, said: Mapping[str, Told]) -> str:
+    """Return the kind that all places can read a column as; refuse kinds that differ."""
+    kinds = Counter(line.kind for line in said.values() if line.kind != NOTHING)
+    if not kinds:
+        return NOTHING
+    if set(kinds) == {"category", "text"}:
+        return "text"
+    if set(kinds) == {"number", "flag"}:
+        return "number"
+    usual = kinds.most_common(1)[0][0]
+    whose = {place: line for place, line in said.items() if line.kind == usual}
+    other = next(iter(whose))
+    for place, line in said.items():
+        if line.kind not in (usual, NOTHING):
+            raise FedRelaxError(
+                f"site {place!r}: column {name!r} holds {_plural(line.kind)}, and at site {other!r} "
+                f"{_plural(usual)}; write it alike, or give the hub a schema"
+            )
+        if line.kind == "date" and line.order != whose[other].order:
+            raise FedRelaxError(
+                f"site {place!r}: dates of column {name!r} are read {_order(line.order)}, and at site "
+                f"{other!r} {_order(whose[other].order)}; write them as year-month-day"
+            )
+    return usual
+
+
+def _plural(kind: str) -> str:
+    return {"flag": "true or false", "category": "categories"}.get(kind, f"{kind}s")
+
+
+def _order(order: str) -> str:
+    return "as year-month-day" if order == "iso" else f"with the {order}"
+
+
+def _useless(kind: str, said: Mapping[str, Told]) -> str | None:
+    """Return why there is nothing to learn from a column, or None."""
+    lines = [line for line in said.values() if line.kind != NOTHING]
+    if kind == NOTHING:
+        return "it holds nothing"
+    if kind in ("category", "text") and all(line.names for line in lines):
+        return "it holds another text in every row, as a name or a number of the row would"
+    if kind != "category":
+        return None
+    categories = {text for line in lines for text in line.categories}
+    if not categories:
+        return f"no text in it is common to {COMMON} rows of any site"
+    whole = not any(line.gaps or line.others for line in lines) and len(lines) == len(said)
+    if len(categories) == 1 and whole:
+        return f"it is {categories.pop()!r} in every row"
+    return None
+
+
+def _column(name: str, kind: str, lines: Sequence[Told]) -> Column:
+    """Return a column with everything but centre and scale."""
+    there = [line for line in lines if line.kind != NOTHING]
+    more: dict[str, Any] = {"gaps": len(there) < len(lines) or any(line.gaps for line in there)}
+    if kind == NOTHING:
+        raise FedRelaxError(f"feature column {name!r} is empty at all sites; leave it out")
+    if kind == "date":
+        more["cycles"] = tuple(dict.fromkeys(c for line in there for c in line.cycles))
+        more["order"] = there[0].order
+    if kind == "category":
+        counts: Counter[str] = Counter()
+        for line in there:
+            counts.update(dict(zip(line.categories, line.counts, strict=True)))
+        common = sorted(sorted(counts), key=lambda text: -counts[text])[:MOST_CATEGORIES]
+        total = sum(line.known for line in there)
+        more["categories"] = tuple(sorted(common))
+        more["shares"] = tuple(round(counts[text] / max(total, 1), 3) for text in sorted(common))
+        more["others"] = sum(counts[text] for text in common) < total
+    return Column(name, kind, **more)  # type: ignore[arg-type]
+
+
+def _spread(lines: Sequence[Told]) -> tuple[float, float]:
+    """Return centre and scale of all places' values together."""
+    rows = np.array([line.known for line in lines if line.known], dtype=float)
+    if not len(rows):
+        return 0.0, 1.0
+    means = np.array([line.mean for line in lines if line.known])
+    spreads = np.array([line.spread for line in lines if line.known])
+    middle = float(np.average(means, weights=rows))
+    square = np.average(np.square(spreads) + np.square(means - middle), weights=rows)
+    return rounded(middle, float(np.sqrt(square)))

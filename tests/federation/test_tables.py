@@ -1,0 +1,140 @@
+"""Sites whose tables hold categories, dates, texts and gaps: agreed on in the handshake, learned from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.federation.hub import Hub
+from fedrelax.federation.hubfile import hub_of
+from fedrelax.schema import Schema, schema_of
+from fedrelax.storage import load_result
+from tests.federation.sites import (
+    SIX,
+    Federation,
+    hub_settings,
+    make,
+    networks,
+    same_history,
+    same_models,
+)
+
+pytest.importorskip("cryptography", reason="sealing needs pip install 'fedrelax[flower]'")
+NAMES = ("ash", "birch", "cedar")
+
+
+def dressed(federation: Federation, words: bool = False) -> None:
+    """Give every site a type, a date and gaps beside its numbers."""
+    for place, name in enumerate(federation.names):
+        path = federation.home / name / "rows.csv"
+        frame, rng = pd.read_csv(path), np.random.default_rng(place)
+        frame.loc[rng.random(len(frame)) < 0.2, "x2"] = np.nan
+        frame["type"] = rng.choice(["kiosk", "mall", "market"], len(frame))
+        frame["y"] += 2.0 * (frame["type"] == "mall")
+        days = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(len(frame)), unit="D")
+        frame["day"] = days.strftime("%Y-%m-%d")
+        if words:
+            frame["note"] = [
+                f"{rng.choice(['late', 'early'])} van {k % 7} {k}" for k in range(len(frame))
+            ]
+        frame.to_csv(path, index=False)
+
+
+@pytest.mark.parametrize("models", [("ridge", "tree", "forest"), ("ridge", "boosting", "tree")])
+def test_a_table_of_all_kinds_gives_what_one_process_gives(
+    tmp_path: Path, models: tuple[str, ...]
+) -> None:
+    words = "boosting" not in models
+    federation = make(tmp_path, names=NAMES, models=models, public="blend")
+    dressed(federation, words)
+    found = Hub(hub_settings(federation), federation.transport()).run()
+    ready = found.agreement.ready
+    assert ready.encoded == words
+    kinds = {column.name: column.kind for column in ready.schema.columns}
+    assert kinds["type"] == "category" and kinds["day"] == "date" and ready.schema.columns[1].gaps
+    assert kinds.get("note") == ("text" if words else None)
+    result = replace(SIX, alpha=0.5).solve(networks(federation, SIX, ready)[0])
+    same_history(found.outcome.history, result.history)
+    same_models(federation, result, ready=ready)
+
+
+def test_a_site_predicts_its_own_file_as_it_stands(tmp_path: Path) -> None:
+    federation = make(tmp_path, names=NAMES, models=("ridge",), public="blend")
+    dressed(federation)
+    Hub(hub_settings(federation), federation.transport()).run()
+    rows = pd.read_csv(tmp_path / "ash" / "rows.csv")
+    model = load_result(federation.site("ash").state / "model")
+    known = model.answers(rows.drop(columns="y")[["day", "type", "x3", "x2", "x1"]])[:, 0]
+    noise = float(np.sqrt(np.mean((known - rows["y"]) ** 2)))
+    assert noise < 0.8 * rows["y"].std()
+    strange = model.answers(rows.drop(columns="y").assign(type="airport"))
+    assert np.isfinite(strange).all()
+
+
+def test_a_schema_that_the_hub_gives_spares_sites_from_telling(tmp_path: Path) -> None:
+    federation = make(tmp_path, names=NAMES, models=("ridge",), public="blend")
+    dressed(federation)
+    frames = [pd.read_csv(tmp_path / name / "rows.csv").drop(columns="y") for name in NAMES]
+    schema = schema_of(pd.concat(frames))[0]
+    found = Hub(hub_settings(federation, schema=schema), federation.transport()).run()
+    assert all(hello.columns == () for hello in found.agreement.hellos.values())
+    assert found.agreement.ready.schema.to_dict() == schema.to_dict()
+    path = tmp_path / "birch" / "rows.csv"
+    pd.read_csv(path).rename(columns={"type": "sort"}).to_csv(path, index=False)
+    hub = Hub(hub_settings(federation, schema=schema, join=0.1), federation.transport())
+    with pytest.raises(FedRelaxError, match="site 'birch' has not come"):
+        hub.run()
+    assert any("site 'birch': rows.csv has no column 'type'" in note for note in hub.memory.notes)
+
+
+def test_a_schema_is_named_in_the_hubs_file(tmp_path: Path) -> None:
+    import json
+
+    schema = Schema.from_dict({"columns": [{"name": "x1", "kind": "number"}]})
+    (tmp_path / "schema.json").write_text(json.dumps(schema.to_dict()))
+    said = {"sites": ["a", "b"], "schema": "schema.json"}
+    assert hub_of(said, tmp_path, "hub.toml").settings.schema == schema
+    with pytest.raises(FedRelaxError, match=r"hub.toml: .*missing.json cannot be read"):
+        hub_of({**said, "schema": "missing.json"}, tmp_path, "hub.toml")
+
+
+def test_texts_do_not_leave_a_site_for_models_that_take_columns_as_they_are(tmp_path: Path) -> None:
+    federation = make(tmp_path, names=NAMES, models=("boosting",), public="blend")
+    dressed(federation, words=True)
+    with pytest.raises(FedRelaxError, match="site 'ash': its model 'boosting'.*column 'note'"):
+        Hub(hub_settings(federation), federation.transport()).run()
+
+
+def test_a_restarted_hub_keeps_the_columns_that_were_agreed_on(tmp_path: Path) -> None:
+    federation = make(tmp_path / "sites", names=NAMES, models=("ridge",), public="blend")
+    dressed(federation)
+    where = tmp_path / "hub"
+
+    class PowerCutError(Exception):
+        pass
+
+    class Cut(type(federation.transport())):  # type: ignore[misc]
+        def send(self, letters, wait, late=()):  # type: ignore[no-untyped-def]
+            if any(letter.head.get("round") == 2 for letter in letters.values()):
+                raise PowerCutError
+            return super().send(letters, wait, late)
+
+    with pytest.raises(PowerCutError):
+        Hub(hub_settings(federation), Cut(federation.participants()), where).run()
+    path = tmp_path / "sites" / "ash" / "rows.csv"
+    whole = path.read_text()
+    path.write_text(whole.replace("kiosk", "stand"))  # would be another category now
+    again = Hub(hub_settings(federation), federation.transport(), where)
+    assert again._agree(again._meet()).ready.schema.columns[3].categories == (
+        "kiosk",
+        "mall",
+        "market",
+    )
+    path.write_text(whole)
+    found = Hub(hub_settings(federation), federation.transport(), where).run()
+    assert found.outcome.n_rounds == 3
