@@ -62,6 +62,8 @@ class Hub:
     ) -> None:
         settings.check()
         self.settings, self.transport = settings, transport
+        wiring = settings.settings.wiring
+        self.wiring = None if wiring is None else wiring.paced(settings.rounds)
         kept = None if where is None else Memory.load(where)
         self.memory = Memory(uuid.uuid4().hex, where) if kept is None else kept
         self.addresses: dict[str, Address] = {}
@@ -76,7 +78,7 @@ class Hub:
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
         specs = lanes_for(agreement.graph, self.settings.alpha, self.settings.folds, rows)
         symmetric = self.settings.settings.objective == "gtvmin"
-        lanes = [Lane(spec, agreement.graph, symmetric) for spec in specs]
+        lanes = [Lane(spec, agreement.graph, symmetric, self.wiring) for spec in specs]
         letters = Correspondence(self, agreement, lanes)
         if not self.memory.begun:
             letters.begin(self._plans(agreement, lanes))
@@ -197,7 +199,9 @@ class Hub:
         """
         many = len(lanes) > 1
         going = {
-            number: stepwise(lane, self._stopping(lane, many), () if many else callbacks)
+            number: stepwise(
+                lane, self._stopping(lane, many), () if many else callbacks, self.wiring
+            )
             for number, lane in enumerate(lanes)
         }
         outcomes: dict[int, Outcome] = {}
@@ -211,13 +215,24 @@ class Hub:
             asked = [number for number in going if lanes[number].waits]
             if asked:
                 round = lanes[asked[0]].round
-                letters.exchange(round, asked)
+                if self._stage(round - 1) is not None:
+                    letters.refit(round - 1, asked, self._starts_anew(round - 1))
+                letters.exchange(round, asked, self._stage(round) is not None)
                 self.memory.tell("running", self.settings.rounds)
             done = max(lane.round for lane in lanes)
             if many and any([call.choosing(done, self.settings.rounds) for call in callbacks]):
                 ends = [self._stopping(lane, many, done) for lane in lanes]
                 return [lane.told_again(end) for lane, end in zip(lanes, ends, strict=True)], done
         return [outcomes[number] for number in range(len(lanes))], self.settings.rounds
+
+    def _stage(self, round: int) -> int | None:
+        """Return the stage of the wiring that begins after a round, or None."""
+        return None if self.wiring is None else self.wiring.due(round)
+
+    def _starts_anew(self, round: int) -> bool:
+        """Tell whether the graph is final after this round, and models keep what they took from others."""
+        assert self.wiring is not None
+        return self._stage(round) == self.wiring.stages - 1 and not self.memory.settles
 
     def _stopping(self, lane: Lane, many: bool, rounds: int | None = None) -> Stopping:
         patience = self.settings.settings.patience
@@ -244,6 +259,7 @@ class Hub:
                 outcomes,
                 rounds=reached,
                 level=self.settings.settings.level,
+                wiring=self.wiring,
                 folds=self.settings.folds,
                 rows=rows,
             )

@@ -100,10 +100,10 @@ class Plan:
 
 def plain_settings(settings: FedRelax) -> dict[str, Any]:
     """Return the settings that sites need, as plain values; refuse what a federation does not serve."""
-    if settings.wiring is not None:
+    if settings.wiring is not None and settings.wiring.needs_common:
         raise FedRelaxError(
             f"wiring={settings.wiring.name!r} compares predictions of all sites in one place, which a "
-            "federation does not do; leave the graph as the sites give it"
+            "federation does not do; let the sites name everybody as neighbours and take 'rewire'"
         )
     if settings.order != "simultaneous":
         raise FedRelaxError(

@@ -27,6 +27,7 @@ class LaneState:
     """The state of one lane after a round.
 
     ``origin`` is the round whose problem the model was fitted to; -1 is the site's own rows alone.
+    ``neighbours`` are those that the site hears, with the weights of the present graph.
     """
 
     answers: dict[str, AnyArray]
@@ -34,6 +35,7 @@ class LaneState:
     received: dict[str, AnyArray]
     change: float
     origin: int
+    neighbours: dict[str, float]
 
     @classmethod
     def of(cls, site: Site, origin: int) -> LaneState:
@@ -44,6 +46,7 @@ class LaneState:
             {_pair(pair): value for pair, value in site.received.items()},
             site.change,
             origin,
+            {str(name): weight for name, weight in site.neighbours.items()},
         )
 
     def restore(self, site: Site) -> None:
@@ -52,6 +55,7 @@ class LaneState:
         site.shared = {owner: value for owner, value in self.shared.items()}
         site.received = {tuple(key.split("\n")): value for key, value in self.received.items()}  # type: ignore[misc]
         site.change = self.change
+        site.neighbours = {name: weight for name, weight in self.neighbours.items()}
 
 
 def _key(key: object) -> str:
@@ -100,7 +104,11 @@ class Folder:
         """Keep the states of the lanes after a round."""
         head, parts = {}, {}
         for number, lane in lanes.items():
-            head[str(number)] = {"change": lane.change, "origin": lane.origin}
+            head[str(number)] = {
+                "change": lane.change,
+                "origin": lane.origin,
+                "neighbours": lane.neighbours,
+            }
             for kind in ("answers", "shared", "received"):
                 for key, array in getattr(lane, kind).items():
                     parts[f"{number}\t{kind}\t{key}"] = _stored(array)
@@ -122,7 +130,9 @@ class Folder:
             )
         envelope = unpack((self.where / "rounds" / f"{known[-1]:05d}.bin").read_bytes())
         lanes = {
-            int(number): LaneState({}, {}, {}, float(said["change"]), int(said["origin"]))
+            int(number): LaneState(
+                {}, {}, {}, float(said["change"]), int(said["origin"]), dict(said["neighbours"])
+            )
             for number, said in envelope.head.items()
         }
         for name, data in envelope.parts.items():

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from fedrelax.engines.base import Engine, Settings
 from fedrelax.engines.sites.checks import coupling_of, reason_in_models, warn_of_resampling
+from fedrelax.engines.sites.guessing import Guessing
 from fedrelax.engines.sites.refits import Answers, Refit, Refits
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
@@ -18,7 +19,6 @@ from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMe
 from fedrelax.runtime.layers import as_layers, layered
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label
-from fedrelax.wiring.smoother import Smoother
 
 
 class SiteEngine(Engine):
@@ -176,26 +176,11 @@ class SiteEngine(Engine):
 
         Neighbours answer for public rows only, so a smoother carries their answers over.
         """
-        public = self.sites[0].public
-        one = None
-        if public.common is not None:
-            one = Smoother(public.as_numbers(public.common))
-        smoothers = [one or Smoother(public.as_numbers(public.of(i))) for i in self.labels]
-        told: dict[int, FloatArray] = {}  # most answers are one array for all who hear it
-        found = []
+        guessing = Guessing(self.sites[0].public)
+        found: list[float] = []
         for i, site in enumerate(self.sites):
-            X = public.as_numbers(site.node.X)
-            weights = None if one is None else one.weights(X)
-            for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
-                answer = site.received.get((self.labels[j], self.labels[j]))
-                if answer is None:
-                    found.append(np.inf)
-                    continue
-                if id(answer) not in told:
-                    told[id(answer)] = smoothers[j].coefficients(answer)
-                K = smoothers[j].weights(X) if weights is None else weights
-                guess = site.task.plausible(K @ told[id(answer)])
-                found.append(site.coupling.loss.mean(site.target, guess))
+            others = [self.labels[j] for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]]
+            found += guessing.losses(site, others).values()
         return np.array(found)
 
     def embedding(self) -> FloatArray:
