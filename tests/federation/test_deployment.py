@@ -134,7 +134,7 @@ def said_within(machines: Deployment, seconds: float) -> str:
 def test_a_site_and_the_hub_are_killed_and_come_back(tmp_path: Path) -> None:
     home, names = tmp_path / "home", ("ash", "birch", "cedar")
     federation = written(home, names, {}, models=("ridge", "tree"))
-    settings(federation, alpha=0.5, rounds=5, tol=0.0, wait=30.0)
+    settings(federation, alpha=0.5, rounds=5, tol=0.0, wait=60.0)
     with Deployment(home) as machines:
         machines.start_hub()
         for name in names:

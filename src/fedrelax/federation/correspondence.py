@@ -139,14 +139,15 @@ class Correspondence:
                 )
                 del self._hub.addresses[name]
 
-    def finish(self, federated: Federated, lane: int) -> None:
+    def finish(self, federated: Federated) -> None:
         """Tell every site which round is kept; it saves its model and says its errors."""
         from fedrelax.federation.hub import own_history
 
         letters = {}
         for name in self._agreement.labels:
             more = {
-                "lane": lane,
+                "lane": federated.number,
+                "alpha": federated.alpha,
                 "round": federated.outcome.n_rounds,
                 "alone": name in federated.alone,
                 "reason": federated.outcome.reason,

@@ -44,7 +44,8 @@ class Federated:
     agreement: Agreement
     outcome: Outcome
     lane: Lane
-    alpha: float
+    number: int
+    """The number of that lane in the plan."""
     choice: Choice | None
     alone: tuple[Label, ...]
     """The sites that keep the model of their own rows."""
@@ -52,6 +53,11 @@ class Federated:
     """What every site has said at the end: rows and errors on test rows."""
     missed: dict[str, list[int]]
     notes: tuple[str, ...]
+
+    @property
+    def alpha(self) -> float:
+        """The strength of the coupling; 0 where training alone was chosen."""
+        return self.lane.spec.alpha
 
 
 class Hub:
@@ -85,7 +91,7 @@ class Hub:
         letters.recall(hellos)
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         federated = self._ended(agreement, lanes, outcomes, reached, callbacks)
-        letters.finish(federated, lanes.index(federated.lane))
+        letters.finish(federated)
         self.memory.tell("finished", self.settings.rounds, alpha=federated.alpha)
         self.memory.forget()
         return replace(
@@ -250,7 +256,7 @@ class Hub:
         callbacks: Sequence[Callback],
     ) -> Federated:
         """Return the one run, or choose among many and tell the chosen one again up to its end."""
-        choice, alone = None, tuple[Label, ...]()
+        choice, alone, number = None, tuple[Label, ...](), 0
         lane, outcome = lanes[0], outcomes[0]
         if len(lanes) > 1:
             rows = {name: hello.rows for name, hello in agreement.hellos.items()}
@@ -263,9 +269,9 @@ class Hub:
                 folds=self.settings.folds,
                 rows=rows,
             )
-            lane, alone = lanes[number], choice.alone
+            lane, alone = lanes[number].weighed(choice.alpha), choice.alone
             outcome = lane.told_again(Stopping(choice.rounds, self.settings.tol), callbacks)
-        return Federated(agreement, outcome, lane, lane.spec.alpha, choice, alone, {}, {}, ())
+        return Federated(agreement, outcome, lane, number, choice, alone, {}, {}, ())
 
 
 def own_history(federated: Federated, name: str) -> list[list[float | None]]:

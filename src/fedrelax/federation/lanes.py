@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Never
 
@@ -38,7 +39,7 @@ class Lane:
         self.wiring = wiring
         self.graph = graph
         self.given = self.edges = graph.adjacency
-        self._factor = spec.alpha * (1.0 if symmetric else 0.5)
+        self.symmetric = symmetric
         self.recorded: list[dict[str, SiteMeasure]] = []
         """What the sites have reported, round by round."""
         self.looks: dict[int, dict[str, dict[Label, float]]] = {}
@@ -64,6 +65,12 @@ class Lane:
         """Return how the rounds that are recorded end with these reasons to stop."""
         return run(self, stopping, callbacks, self.wiring)
 
+    def weighed(self, alpha: float) -> Lane:
+        """Return the same reports as those of a run with another alpha; of round 0 they are the same."""
+        lane = copy.copy(self)
+        lane.spec = LaneSpec(alpha, self.spec.fold)
+        return lane
+
     # What the loop asks
 
     def start(self) -> None:
@@ -76,7 +83,8 @@ class Lane:
 
     def measure(self) -> NodeMeasures:
         """Return the numbers of the present round."""
-        return gathered(list(self.recorded[self.round].values()), self._factor)
+        factor = self.spec.alpha * (1.0 if self.symmetric else 0.5)
+        return gathered(list(self.recorded[self.round].values()), factor)
 
     def update(self, round: int) -> int:
         """Do nothing: the sites have refitted when they were asked for the round."""

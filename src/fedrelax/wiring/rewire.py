@@ -89,7 +89,7 @@ def _as_near(ranked: Ranked, least: IntArray, times: float) -> IntArray:
         return least
     values = np.maximum(ranked.sorted, FLOOR * float(ranked.sorted.mean()))
     nearest = ranked.rank < least[ranked.row]
-    mean = np.bincount(ranked.row, values * nearest, ranked.n) / np.maximum(least, 1)
+    mean = np.bincount(ranked.row, np.where(nearest, values, 0.0), ranked.n) / np.maximum(least, 1)
     near = values <= times * mean[ranked.row]
     return np.maximum(least, np.bincount(ranked.row, near, ranked.n).astype(np.int64))
 
@@ -101,7 +101,8 @@ def _second_look(edges: Any, ranked: Ranked, counts: IntArray, view: View) -> Fl
     fitting = Ranked(edges, losses).first(counts)
     sizes = np.maximum(counts, 1)
     with_crowd, alone = (
-        np.bincount(ranked.row, losses * mark, ranked.n) / sizes for mark in (agreeing, fitting)
+        np.bincount(ranked.row, np.where(mark > 0, losses, 0.0), ranked.n) / sizes
+        for mark in (agreeing, fitting)
     )
     changes = FAR * alone < with_crowd
     return np.asarray(np.where(changes[ranked.row], fitting, agreeing))
