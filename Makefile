@@ -7,8 +7,8 @@ ALL := $(VENV)/.ready-all
 SITE := $(VENV)/.ready-docs
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
-# One process per core, one file or page at a time, those with slow tests first; so each computes with one thread.
-WORKERS := -n auto --dist loadgroup --no-loadscope-reorder
+# One process per core, one file at a time, those with slow tests first; so each computes with one thread.
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
 
 # Without any extra: what models, storage, estimators and the command line do when a framework is missing.
