@@ -1,6 +1,6 @@
 """How rounds are executed: sites, messages, workers, the loop."""
 
-from fedrelax.runtime.callbacks import Callback
+from fedrelax.runtime.callbacks import Callback, StopOnLocalLoss
 from fedrelax.runtime.history import History, NodeMeasures, Record
 from fedrelax.runtime.layers import Layer
 from fedrelax.runtime.messages import Exchange, LocalExchange, Message
@@ -23,6 +23,7 @@ __all__ = [
     "Site",
     "SiteMeasure",
     "Steps",
+    "StopOnLocalLoss",
     "Stopping",
     "Workers",
     "run",
