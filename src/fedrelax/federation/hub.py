@@ -31,6 +31,9 @@ from fedrelax.typing import Label
 PAUSE = 0.5
 """Seconds between two looks for sites that have still to come."""
 
+FIRST = 120.0
+"""Seconds that a first greeting may take at least: the site's programs have never run before."""
+
 AGAIN = 5.0
 """Seconds after which a site that could not answer a greeting is greeted again."""
 
@@ -146,7 +149,8 @@ class Hub:
         schema = self.settings.schema
         told = None if schema is None else schema.to_dict()
         letter = Envelope("hello", {"run": self.memory.run, "schema": told})
-        wait = min(self.settings.join, self.settings.wait) if wait is None else wait
+        if wait is None:
+            wait = min(self.settings.join, max(self.settings.wait, FIRST))
         answers = self.transport.send({place: letter for place in new}, wait)
         for place in sorted(answers, key=str):
             self._met[place] = math.inf
