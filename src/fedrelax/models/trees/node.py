@@ -40,6 +40,8 @@ class TreeNode(ScikitModel, BatchedModel):
     someone asks for it.
     """
 
+    divisible = True
+
     def __init__(self, estimator: Any, task: Task) -> None:
         super().__init__(estimator, task)
         self._grown: Grown | None = None
