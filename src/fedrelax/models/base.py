@@ -164,6 +164,11 @@ class BatchedModel(LocalModel):
     divisible: ClassVar[bool] = False
     """Whether a batch may be cut into several without changing a single digit."""
 
+    @property
+    def only_noted(self) -> bool:
+        """Whether the fit is only noted so far: to repeat ``fit_many`` costs less than to send it."""
+        return False
+
     @abstractmethod
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
         """Return what models that train together have in common; None: this one trains alone."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedrelax.engines.sites.refits import AnswerKey, Answers, Refit, Refits, here
 from fedrelax.losses import Loss
-from fedrelax.models import LocalModel, Rows
+from fedrelax.models import BatchedModel, LocalModel, Rows
 from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -70,19 +70,23 @@ class Change(NamedTuple):
 
 
 def refit_part(
-    home: Home, changes: Sequence[Change], *kept: Sequence[LocalModel]
-) -> tuple[list[LocalModel], list[Answers]]:
+    home: Home, changes: Sequence[Change], *kept: Sequence[LocalModel | None]
+) -> tuple[list[LocalModel | None], list[tuple[Answers, bool]]]:
     """Refit some nodes of a part, on the worker; return models, to stay there, and answers.
 
-    Warnings would come once per fit, uncounted, so there are none.
+    Beside the answers stands whether a model stays. None stays of a fit that was only noted: its trees
+    are grown again where someone wants them. Warnings would come once per fit, uncounted, so there
+    are none.
     """
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = Refits(here)([_task(home, change, kept) for change in changes])
-    return [model for model, _ in found], [answers for _, answers in found]
+    noted = [isinstance(model, BatchedModel) and model.only_noted for model, _ in found]
+    models = [None if none else model for (model, _), none in zip(found, noted, strict=True)]
+    return models, [(answers, not none) for (_, answers), none in zip(found, noted, strict=True)]
 
 
-def _task(home: Home, change: Change, kept: Sequence[Sequence[LocalModel]]) -> Refit:
+def _task(home: Home, change: Change, kept: Sequence[Sequence[LocalModel | None]]) -> Refit:
     node = home.nodes[change.node]
 
     def found(rows: Any) -> Any:
@@ -90,9 +94,10 @@ def _task(home: Home, change: Change, kept: Sequence[Sequence[LocalModel]]) -> R
             rows = home.public[rows.name] if rows.public else node.rows[rows.name]
         return _writable(rows)
 
-    model = node.model if change.model is None else change.model
+    model = change.model
     if isinstance(model, Kept):
         model = kept[model.batch][model.number]
+    model = node.model if model is None else model
     terms = []
     for X, target, weight, loss in change.terms:
         rows = found(X)

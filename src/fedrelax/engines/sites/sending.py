@@ -9,7 +9,7 @@ import numpy as np
 
 from fedrelax.engines.sites.parts import Change, Home, HomeNode, Kept, Lies, Term, refit_part
 from fedrelax.engines.sites.refits import Answers, Refit
-from fedrelax.models import LocalModel, Rows
+from fedrelax.models import BatchedModel, LocalModel, Rows
 from fedrelax.runtime import Site
 from fedrelax.runtime.clusters import Cluster
 from fedrelax.runtime.traffic import Trip, traffic
@@ -87,6 +87,15 @@ def brought(models: Iterable[LocalModel]) -> list[LocalModel]:
     return [model.here if isinstance(model, KeptModel) else model for model in found]
 
 
+def noted(kind: LocalModel, task: Refit) -> LocalModel:
+    """Return a model that knows what it was fitted to on a worker, and is fitted when asked for."""
+    assert isinstance(kind, BatchedModel)
+    (model,) = type(kind).fit_many(
+        [kind], [task.terms], seeds=[task.seed], continued=task.continued, memory={}
+    )
+    return model
+
+
 class SentRefits:
     """Sends refits to the workers that have the rows."""
 
@@ -118,9 +127,10 @@ class SentRefits:
             if seen is not None:
                 seen.tell("received", found)
             batch = KeptBatch(self._cluster, models)
-            for number, (place, answer) in enumerate(zip(chosen, found, strict=True)):
+            for number, (place, (answer, stays)) in enumerate(zip(chosen, found, strict=True)):
                 kind = self._first[tasks[place].label]
-                done[place] = KeptModel(batch, number, kind), answer
+                model = KeptModel(batch, number, kind) if stays else noted(kind, tasks[place])
+                done[place] = model, answer
         return [done[place] for place in range(len(tasks))]
 
     def _homes(self) -> list[Any]:

@@ -71,6 +71,11 @@ class TreeNode(ScikitModel, BatchedModel):
 
     # All at once
 
+    @property
+    def only_noted(self) -> bool:
+        """Whether the trees are still to be made."""
+        return self._grown is not None
+
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
         """Return the rules and shapes that trees of a batch share, or None without the loop."""
         features = terms[0].X.shape[1]
