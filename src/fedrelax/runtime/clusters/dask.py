@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -53,7 +52,7 @@ class DaskCluster(Cluster):
         distributed = need("distributed", "dask")
         try:
             client = distributed.Client(address, timeout=SECONDS, set_as_default=False)
-        except (OSError, ValueError, asyncio.TimeoutError) as error:
+        except (OSError, ValueError) as error:
             raise ClusterError(
                 f"address={address!r}: no Dask scheduler answered within {SECONDS:.0f} seconds "
                 f"({type(error).__name__}); give the address that dask scheduler prints"
@@ -61,7 +60,7 @@ class DaskCluster(Cluster):
         try:
             client.wait_for_workers(1, timeout=SECONDS)
             return cls(client, own=(client,))
-        except (OSError, asyncio.TimeoutError) as error:
+        except OSError as error:
             client.close()
             raise ClusterError(
                 f"address={address!r}: the Dask scheduler has no workers; start some with dask worker"
