@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from fedrelax.federation.boxes import box_bytes
 from fedrelax.federation.files import flower_config
 from fedrelax.federation.keys import make_certificates
 from fedrelax.federation.processes import ENVIRONMENT, HOST, free_port
+from fedrelax.federation.sealing import Address, SealedBoxes, fresh_nonce, new_key, public_of
 
 NEIGHBOURS, ROWS, ROUND, ASKS = 10, 200, 60.0, 20
 """The federation to compute for: a round per minute, in which a SuperNode asks 20 times for letters."""
@@ -79,14 +81,15 @@ def main(grid, context):
             answers = flower.send(letters, wait=120.0)
             found.append({
                 "size": size, "seconds": time.monotonic() - begun, "begun": wall, "ended": time.time(),
-                "cpu": time.process_time() - cpu, "answers": sum(a.kind == "relax" for a in answers.values()),
+                "cpu": time.process_time() - cpu,
+                "answers": sum(answer.kind == "relax" for answer in answers.values()),
             })
     (folder / "found.part").write_text(json.dumps(found))
     (folder / "found.part").rename(folder / "found.json")
 """
 
 
-class LightClients(threading.Thread):
+class LightClient(threading.Thread):
     """A site that answers every letter with one of the same size, in a thread."""
 
     stopping = threading.Event()
@@ -104,12 +107,13 @@ class LightClients(threading.Thread):
         with http_request_response(self._address, False, self._ca.read_bytes()) as connection:
             _, receive, send, _, _, pull, push, confirm = connection
             while not self.stopping.is_set():
-                LightClients.polls += 1
+                LightClient.polls += 1
                 found = receive()
                 if found is None:
                     self.stopping.wait(self.pause)
                 else:
-                    _answer(*found, send, pull, push, confirm)
+                    message, tree = found
+                    _answer(message, tree, send, pull, push, confirm)
 
 
 def _answer(message: Any, tree: Any, send: Any, pull: Any, push: Any, confirm: Any) -> None:
@@ -121,10 +125,14 @@ def _answer(message: Any, tree: Any, send: Any, pull: Any, push: Any, confirm: A
         iterate_object_tree,
         no_object_id_recompute,
     )
-    from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+    from flwr.supercore.inflatable.inflatable_utils import (
+        inflate_object_from_contents,
+        pull_objects,
+    )
 
     run = message.metadata.run_id
-    contents = {part.object_id: pull(run, part.object_id) for part in iterate_object_tree(tree)}
+    parts = [part.object_id for part in iterate_object_tree(tree)]
+    contents = pull_objects(parts, pull_object_fn=lambda name: pull(run, name))
     confirm(run, message.metadata.message_id)
     whole = inflate_object_from_contents(message.metadata.message_id, contents)
     reply = Message(whole.content, reply_to=message)
@@ -136,23 +144,30 @@ def _answer(message: Any, tree: Any, send: Any, pull: Any, push: Any, confirm: A
                 push(run, session, name, part.deflate())
 
 
+def _environment(folder: Path) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(folder), "PATH": path}
+
+
 @contextmanager
-def superlink(home: Path) -> Iterator[tuple[int, int]]:
+def superlink(home: Path, in_memory: bool) -> Iterator[tuple[int, int]]:
     """Start a SuperLink with TLS; yield its process and its port, and end it."""
     port, certificates = free_port(), home / "certificates"
     make_certificates(certificates, [HOST])
     client = home / "client"
     client.mkdir()
+    (home / "hub").mkdir()
     (client / "config.toml").write_text(flower_config(f"{HOST}:{port}", certificates / "ca.crt"))
     program = Path(sys.executable).parent / "flower-superlink"
     words = ["--host", HOST, "--port", port, "--disable-runtime-dependency-installation"]
-    words += ["--ssl-ca-certfile", certificates / "ca.crt", "--database", home / "superlink.db"]
+    words += ["--ssl-ca-certfile", certificates / "ca.crt"]
+    words += [] if in_memory else ["--database", home / "superlink.db"]
     words += ["--ssl-certfile", certificates / "hub.crt", "--ssl-keyfile", certificates / "hub.key"]
     with (
         open(home / "superlink.log", "wb") as log,
         subprocess.Popen(
             [program, *map(str, words)],
-            env={**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home / "hub")},
+            env=_environment(home / "hub"),
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -174,11 +189,13 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def measure(clients: int, rounds: int, sizes: list[int], idle: float) -> dict[str, Any]:
+def measure(
+    clients: int, rounds: int, sizes: list[int], idle: float, in_memory: bool
+) -> dict[str, Any]:
     """Return what the rounds took, and what asking for letters takes when there are none."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        with superlink(home) as (pid, port):
+        with superlink(home, in_memory) as (pid, port):
             app = home / "app" / "capacity_app"
             app.mkdir(parents=True)
             (app / "__init__.py").write_text("")
@@ -187,45 +204,54 @@ def measure(clients: int, rounds: int, sizes: list[int], idle: float) -> dict[st
             (home / "app" / "pyproject.toml").write_text(PYPROJECT.format(folder=home))
             plan = {"clients": clients, "rounds": rounds, "sizes": sizes, "neighbours": NEIGHBOURS}
             (home / "plan.json").write_text(json.dumps(plan))
-            _wait_for(port)
+            _wait_for(port, home)
             threads = [
-                LightClients(f"{HOST}:{port}", home / "certificates" / "ca.crt")
+                LightClient(f"{HOST}:{port}", home / "certificates" / "ca.crt")
                 for _ in range(clients)
             ]
             try:
+                time.sleep(3)
+                rest = _rest(pid, idle)
                 for thread in threads:
                     thread.start()
-                time.sleep(5)
-                asking = _asking(pid, idle)
+                time.sleep(3)
+                asking = _asking(pid, idle, rest)
                 _submit(home)
                 samples: list[tuple[float, float, int]] = []
                 while not (home / "found.json").exists():
-                    samples.append((time.time(), processor_seconds(pid), LightClients.polls))
+                    samples.append((time.time(), processor_seconds(pid), LightClient.polls))
                     time.sleep(0.02)
                 found = json.loads((home / "found.json").read_text())
-                samples.append((time.time(), processor_seconds(pid), LightClients.polls))
+                samples.append((time.time(), processor_seconds(pid), LightClient.polls))
             finally:
-                LightClients.stopping.set()
+                LightClient.stopping.set()
                 for thread in threads:
                     thread.join(20)
         times, cpu, polls = (np.array(column) for column in zip(*samples, strict=True))
         for each in found:
             ends = [each["begun"], each["ended"]]
-            each["superlink"] = float(np.diff(np.interp(ends, times, cpu))[0])
+            used = float(np.diff(np.interp(ends, times, cpu))[0])
+            each["superlink"] = used - rest * each["seconds"]
             each["polls"] = float(np.diff(np.interp(ends, times, polls))[0])
-        return {"rounds": found, "asking": asking}
+        return {"rounds": found, "asking": asking, "rest": rest}
 
 
-def _asking(pid: int, seconds: float) -> float:
-    """Return the SuperLink's processor time for one question for letters that has no answer."""
-    before, polls = processor_seconds(pid), LightClients.polls
+def _rest(pid: int, seconds: float) -> float:
+    """Return the share of a core that the SuperLink takes when nobody is there."""
+    before = processor_seconds(pid)
     time.sleep(seconds)
-    return (processor_seconds(pid) - before) / max(LightClients.polls - polls, 1)
+    return (processor_seconds(pid) - before) / seconds
 
 
-def _wait_for(port: int) -> None:
-    import socket
+def _asking(pid: int, seconds: float, rest: float) -> float:
+    """Return the SuperLink's processor time for one question for letters that has no answer."""
+    before, polls = processor_seconds(pid), LightClient.polls
+    time.sleep(seconds)
+    used = processor_seconds(pid) - before - rest * seconds
+    return max(used, 0.0) / max(LightClient.polls - polls, 1)
 
+
+def _wait_for(port: int, home: Path) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
         try:
@@ -233,30 +259,47 @@ def _wait_for(port: int) -> None:
             return
         except OSError:
             time.sleep(0.2)
-    raise SystemExit("the SuperLink did not start within a minute")
+    text = (home / "superlink.log").read_text(errors="replace")[-600:]
+    raise SystemExit(f"the SuperLink did not start within a minute: {text}")
 
 
 def _submit(home: Path) -> None:
     program = Path(sys.executable).parent / "flwr"
-    environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home / "client")}
+    environment = _environment(home / "client")
     words = ["run", str(home / "app"), "hub", "--format", "json"]
     said = subprocess.run([program, *words], env=environment, capture_output=True, text=True)
     if '"success": true' not in said.stdout:
         raise SystemExit(f"flwr run failed: {said.stdout} {said.stderr}")
 
 
+def sealing() -> float:
+    """Return the seconds that it takes a site to seal one box."""
+    keys = {name: new_key() for name in "ab"}
+    public = {name: public_of(key) for name, key in keys.items()}
+    boxes = SealedBoxes(keys["a"], public, {name: fresh_nonce() for name in "ab"})
+    content, begun = os.urandom(box_bytes(1, ROWS, 1)), time.perf_counter()
+    for number in range(200):
+        boxes.close(content, Address("run", "a", "b", number))
+    return (time.perf_counter() - begun) / 200
+
+
 def show(found: dict[str, Any], sizes: list[int]) -> None:
     """Print rates, processor time, and what follows for one hub."""
-    asking = found["asking"]
+    asking, rest = found["asking"], found["rest"]
+    print(f"a SuperLink to which nobody speaks takes {100 * rest:.0f} % of a core")
     print(f"a question without an answer: {1000 * asking:.2f} ms of the SuperLink's processor time")
-    print(f"{'box':>8}{'messages/s':>12}{'MB/s':>8}{'SuperLink ms':>14}{'ServerApp ms':>14}   per message")
+    print(
+        f"{'box':>8}{'messages/s':>12}{'MB/s':>8}{'SuperLink ms':>14}{'ServerApp ms':>14}   per message"
+    )
     costs = []
     for size in sizes:
         rounds = [each for each in found["rounds"] if each["size"] == size][1:]
         answers = sum(each["answers"] for each in rounds)
         messages, seconds = 2 * answers, sum(each["seconds"] for each in rounds)
         moved = messages * NEIGHBOURS * size / 1e6
-        link = sum(each["superlink"] - asking * max(each["polls"] - each["answers"], 0) for each in rounds)
+        link = sum(
+            each["superlink"] - asking * max(each["polls"] - each["answers"], 0) for each in rounds
+        )
         app = sum(each["cpu"] for each in rounds)
         costs.append((link + app) / answers)
         print(
@@ -269,7 +312,9 @@ def show(found: dict[str, Any], sizes: list[int]) -> None:
         f"a site's round: {1000 * fixed:.1f} ms, and {1e9 * slope:.1f} ms per megabyte; "
         f"{ASKS} questions: {1000 * ASKS * asking:.1f} ms"
     )
-    print(f"\nsites that one hub (one core) carries at {NEIGHBOURS} neighbours and a round per minute:")
+    print(
+        f"\nsites that one hub (one core) carries at {NEIGHBOURS} neighbours and a round per minute:"
+    )
     for name, size in [
         (f"{ROWS} public rows", box_bytes(1, ROWS, 1)),
         (f"{ROWS} rows in half precision", box_bytes(1, ROWS, 1) - 6 * ROWS),
@@ -277,19 +322,21 @@ def show(found: dict[str, Any], sizes: list[int]) -> None:
         (f'{ROWS} rows, alpha="auto" (32 times)', box_bytes(32, ROWS, 1)),
     ]:
         moved = 2 * NEIGHBOURS * size
-        sites = ROUND / (fixed + slope * moved + ASKS * asking)
+        sites = ROUND * (1 - rest) / (fixed + slope * moved + ASKS * asking)
         print(f"  {name:34}{sites:8,.0f}   {sites * moved / 1e6 / ROUND:6.2f} MB/s")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--clients", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--in-memory", action="store_true", help="no database on disk")
     given = parser.parse_args()
     sizes = [box_bytes(1, 50, 1), box_bytes(1, ROWS, 1), box_bytes(32, ROWS, 1)]
     print(f"{given.clients} light clients, {given.rounds} rounds for each size of box")
-    show(measure(given.clients, given.rounds, sizes, idle=5.0), sizes)
+    print(f"to seal a box takes {1e6 * sealing():.0f} microseconds at the site")
+    show(measure(given.clients, given.rounds, sizes, 5.0, given.in_memory), sizes)
 
 
 if __name__ == "__main__":

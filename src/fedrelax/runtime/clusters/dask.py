@@ -72,7 +72,7 @@ class DaskCluster(Cluster):
     @property
     def workers(self) -> int:
         """The threads of all workers."""
-        return max(1, sum(self.client.nthreads().values()))
+        return max(1, int(sum(self.client.nthreads().values())))
 
     def place(self, thing: Any, part: int) -> Any:
         """Scatter to the worker of this part."""
