@@ -6,15 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.svm import SVR
 
 from fedrelax import FedRelaxRegressor
 from fedrelax.errors import NodeFitError
+from fedrelax.runtime import counting, running_on
 from fedrelax.runtime.clusters import ClusterError
 
 pytestmark = pytest.mark.cluster
@@ -32,7 +36,7 @@ class Fails(RegressorMixin, BaseEstimator):
         return np.zeros(len(X))
 
 
-def fit(model: BaseEstimator, backend: str) -> None:
+def fit(model: BaseEstimator, backend: str | None) -> None:
     X = np.random.default_rng(0).normal(size=(40, 2))
     made = FedRelaxRegressor(model, alpha=0.3, rounds=1, backend=backend, n_jobs=1)
     made.fit(X, X[:, 0], nodes=np.repeat(["a", "b"], 20))
@@ -69,6 +73,34 @@ def test_a_worker_that_ends_is_told_in_one_sentence(name):
     pytest.importorskip(PACKAGES[name])
     with pytest.raises(ClusterError, match=f"the {name} cluster lost a part of the nodes"):
         fit(Deadly(), name)
+
+
+def test_a_cluster_at_an_address_is_joined_and_left_as_it_was():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        with counting() as seen, running_on("dask", cluster.scheduler_address):
+            X = np.random.default_rng(0).normal(size=(40, 2))
+            made = FedRelaxRegressor(SVR(), alpha=0.3, rounds=1)
+            made.fit(X, X[:, 0], nodes=np.repeat(["a", "b"], 20))
+        assert [trip.placed > 0 for trip in seen.trips] == [True, False]
+        assert len(cluster.workers) == 1 and cluster.status.name == "running"
+
+
+@pytest.mark.parametrize(("name", "seconds"), [("dask", 60), ("ray", 90)])
+def test_something_else_at_the_address_is_refused_in_time(name, seconds):
+    pytest.importorskip(PACKAGES[name])
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        begun = time.monotonic()
+        with (
+            pytest.raises(ClusterError, match=f"(?i)no {name} .*(answered|joined)"),
+            running_on(name, f"127.0.0.1:{server.server_port}"),
+        ):
+            fit(SVR(), None)
+        server.shutdown()
+    assert time.monotonic() - begun < seconds
 
 
 class Deadly(Fails):

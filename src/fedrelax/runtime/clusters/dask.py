@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import Any
 
@@ -14,6 +16,8 @@ from fedrelax.runtime.traffic import size_of
 
 LARGE = 1_000_000
 """Bytes from which arguments go to the worker directly, not through the scheduler."""
+ANY_PORT = "127.0.0.1:0"
+"""For pages of Dask's own: seen from this machine only, and in nobody's way."""
 SECONDS = 15.0
 """How long to wait for a scheduler, and for its first worker."""
 
@@ -35,8 +39,8 @@ class DaskCluster(Cluster):
             cluster = distributed.LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
-                dashboard_address=None,
-                worker_dashboard_address=None,
+                dashboard_address=ANY_PORT,
+                worker_dashboard_address=ANY_PORT,
                 silence_logs=logging.CRITICAL,
             )
         try:
@@ -51,6 +55,8 @@ class DaskCluster(Cluster):
         """Join the scheduler at an address."""
         distributed = need("distributed", "dask")
         try:
+            with ThreadPoolExecutor(1) as apart:  # a notebook has a loop of its own
+                apart.submit(asyncio.run, _greet(address)).result()
             client = distributed.Client(address, timeout=SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
             raise ClusterError(
@@ -111,3 +117,11 @@ class DaskCluster(Cluster):
         """Close client and workers if they are ours."""
         for each in self._own:
             each.close()
+
+
+async def _greet(address: str) -> None:
+    """Speak to a scheduler once; a client would wait for ever where something else listens."""
+    from distributed.core import connect
+
+    comm = await asyncio.wait_for(connect(address, timeout=SECONDS), SECONDS)
+    await comm.close()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedrelax.extras import need
 from fedrelax.runtime.clusters.base import Cluster, ClusterError
 from fedrelax.runtime.clusters.quiet import leaving_ctrl_c
+
+SECONDS = 30.0
+"""How long a cluster may take to say that it is well."""
 
 
 class RayCluster(Cluster):
@@ -31,6 +36,7 @@ class RayCluster(Cluster):
     def at(cls, address: str) -> RayCluster:
         """Join the cluster at an address."""
         try:
+            _greet(address)
             return cls._joined(address=address)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             text = " ".join(str(error).split())[:200]
@@ -81,3 +87,16 @@ class RayCluster(Cluster):
         """Leave or end Ray if this run has joined or started it."""
         if self._own:
             self._ray.shutdown()
+
+
+def _greet(address: str) -> None:
+    """Ask a cluster whether it is well; to join would wait for minutes where something else listens."""
+    if address == "auto" or "://" in address:
+        return  # Ray finds the first itself, and gives up on the second by itself
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    try:
+        well = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise ConnectionError(f"no answer within {SECONDS:.0f} seconds") from error
+    if well.returncode:
+        raise ConnectionError("its health check failed")
