@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -176,11 +177,11 @@ def superlink(home: Path, in_memory: bool) -> Iterator[tuple[int, int]]:
         try:
             yield process.pid, port
         finally:
-            os.killpg(process.pid, 15)
+            os.killpg(process.pid, signal.SIGTERM)
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 9)
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def processor_seconds(pid: int) -> float:
@@ -329,10 +330,11 @@ def show(found: dict[str, Any], sizes: list[int]) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--clients", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--in-memory", action="store_true", help="no database on disk")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the SuperLink is ended, too
     sizes = [box_bytes(1, 50, 1), box_bytes(1, ROWS, 1), box_bytes(32, ROWS, 1)]
     print(f"{given.clients} light clients, {given.rounds} rounds for each size of box")
     print(f"to seal a box takes {1e6 * sealing():.0f} microseconds at the site")

@@ -78,7 +78,11 @@ def test_a_worker_that_ends_is_told_in_one_sentence(name):
 def test_a_cluster_at_an_address_is_joined_and_left_as_it_was():
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        dashboard_address="127.0.0.1:0",
     ) as cluster:
         with counting() as seen, running_on("dask", cluster.scheduler_address):
             X = np.random.default_rng(0).normal(size=(40, 2))
