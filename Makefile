@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
 CORE_TESTS := tests/models tests/storage tests/test_estimators.py tests/test_frameworks.py \
 	tests/test_layers.py tests/test_documents.py tests/cli/test_fit.py
 
-.PHONY: help setup demo test test-core test-fast test-federation lint format docs bench pictures clean
+.PHONY: help setup demo test test-core test-fast test-federation test-clusters lint format docs bench pictures clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -52,17 +52,21 @@ test: $(ALL)  ## lint, types and all tests, with every framework
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m "not federation"
+	$(PYTEST) -m "not federation and not cluster"
 
 test-federation: $(ALL)  ## hub and sites as processes of Flower, with TLS (minutes)
 	$(BIN)/python $(PIP) 'flwr[simulation]>=1.41,<2'
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m federation tests/federation
 
+test-clusters: $(ALL)  ## simulations on local clusters of Dask and Ray (minutes)
+	$(BIN)/python $(PIP) --editable '.[dask,ray]'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/runtime
+
 test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras
 	OMP_NUM_THREADS=1 $(CORE)/bin/pytest $(WORKERS) -m "not slow" $(CORE_TESTS)
 
 test-fast: $(READY)  ## the tests that take seconds
-	$(PYTEST) -m "not slow and not federation"
+	$(PYTEST) -m "not slow and not federation and not cluster"
 
 lint: $(READY)  ## style and types only
 	$(BIN)/ruff check .

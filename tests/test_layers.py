@@ -94,5 +94,7 @@ def test_import_is_light() -> None:
         "networkx",
         "uvicorn",
         "statsmodels",
+        "distributed",
+        "ray",
     }
     assert heavy.isdisjoint(loaded.stdout.split())

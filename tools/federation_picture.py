@@ -1,4 +1,4 @@
-"""Draws the live page of a federation with one site down: ``python tools/federation_picture.py docs/images``.
+"""Draws the live page of a federation with one site down: ``python tools/federation_picture.py OUT``.
 
 A hub and five sites run as processes of Flower on this machine; one site is killed after the second round.
 It takes about three minutes.

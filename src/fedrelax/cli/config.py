@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,8 @@ def command_with(
             with speaking(bool(flags["debug"]), quiet=bool(flags["json"])) as talk:
                 config = make_config(kind, flags.pop("config"), flags)
                 talk.out.quiet = config.json
-                run(config, talk)
+                with _place_of(config):
+                    run(config, talk)
 
         signature = signature_of(FileFlags, kind)
         found = signature.parameters.values()
@@ -36,6 +38,13 @@ def command_with(
         return command
 
     return decorate
+
+
+def _place_of(config: LearningConfig) -> AbstractContextManager[None]:
+    """Return where the command's fits run; a cluster that it starts ends with it."""
+    from fedrelax.runtime import running_on
+
+    return running_on(config.backend, config.address)
 
 
 def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any]) -> Config:

@@ -77,8 +77,8 @@ class Watch(Callback):
             signal.signal(signal.SIGINT, before)
 
 
-def start_workers(jobs: int) -> None:
-    """Start worker processes that leave Ctrl-C to this one.
+def start_workers(jobs: int, backend: str | None = None) -> None:
+    """Start worker processes, unless others do the work, that leave Ctrl-C to this one.
 
     A terminal sends Ctrl-C to all processes of a command. Workers inherit that it is ignored if
     they are started while it is, and joblib keeps them for the rounds to come. Their warnings
@@ -86,13 +86,14 @@ def start_workers(jobs: int) -> None:
     """
     from fedrelax.runtime import Workers
 
-    if jobs == 1 or threading.current_thread() is not threading.main_thread():
+    idle = jobs == 1 or backend not in (None, "processes")
+    if idle or threading.current_thread() is not threading.main_thread():
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["PYTHONWARNINGS"] = "ignore"
     try:
         workers = Workers(jobs, threads=False)
-        with workers.open() as run:
-            run(int, [(0,)] * workers.n_jobs)
+        with workers.open() as crew:
+            crew.run(int, [(0,)] * workers.n_jobs)
     finally:
         signal.signal(signal.SIGINT, before)

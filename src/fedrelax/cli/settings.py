@@ -247,6 +247,28 @@ class LearningConfig:
             argument="n_jobs",
         ),
     ] = 1
+    backend: Annotated[
+        Literal["threads", "processes", "dask", "ray"] | None,
+        Flag(
+            OUTPUT,
+            "Where nodes are trained that are not computed all at once: threads, processes, or, with "
+            "an extra, a cluster of dask or ray. The result is the same. Default: threads or processes, "
+            "as suits the models.",
+            argument="backend",
+            saved=False,
+        ),
+    ] = None
+    address: Annotated[
+        str | None,
+        Flag(
+            OUTPUT,
+            "The cluster to join, with --backend dask or ray. Default: one of --jobs workers is started "
+            "here, and ended.",
+            metavar="HOST:PORT",
+            argument="address",
+            saved=False,
+        ),
+    ] = None
     seed: Annotated[
         int,
         Check(ge=0),

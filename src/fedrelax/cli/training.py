@@ -80,7 +80,7 @@ def train(
     estimator = estimator_of(inputs, config)
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
-    start_workers(config.jobs)
+    start_workers(config.jobs, config.backend)
     with talk.progress() as progress:
         watch = Watch(progress)
         callbacks = (watch,) if view is None else (watch, view)

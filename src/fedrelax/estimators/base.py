@@ -19,7 +19,8 @@ from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import Viewed
 from fedrelax.network import Network
 from fedrelax.public import draw_public, filled
-from fedrelax.runtime import Callback
+from fedrelax.runtime import Callback, running_on
+from fedrelax.runtime.backends import check_backend
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.frames import is_frame
 from fedrelax.schema.transformer import TableModels
@@ -71,6 +72,8 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
         quick: bool = False,
         callbacks: Sequence[Callback] = (),
         n_jobs: int | None = None,
+        backend: str | None = None,
+        address: str | None = None,
         random_state: Any = 0,
     ) -> None:
         self.estimator = estimator
@@ -89,6 +92,8 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
         self.quick = quick
         self.callbacks = callbacks
         self.n_jobs = n_jobs
+        self.backend = backend
+        self.address = address
         self.random_state = random_state
 
     # Fit
@@ -107,6 +112,7 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
         check_callbacks(self.callbacks)
         check_alone(self.alone)
         check_flag("quick", self.quick)
+        check_backend(self.backend, self.address)
         seed = as_seed(self.random_state)
         settings = self.settings(seed)
         check_running(settings)
@@ -125,8 +131,9 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
             rng = np.random.default_rng([seed, FOLD_STREAM])
             parts = fold_rows(train, self.folds, rng, **apart)
             folds = [self.network_of(X, y, *part, seed) for part in parts]
-        plan = search.plan(network, folds, settings, seed=seed, tell=self._tell)
-        return self._follow(plan, network, rows)
+        with running_on(self.backend, self.address):
+            plan = search.plan(network, folds, settings, seed=seed, tell=self._tell)
+            return self._follow(plan, network, rows)
 
     def refitted(self, X: Any, y: Any, nodes: Any = None) -> Self:
         """Return an estimator trained on other rows with the settings that were chosen here.
@@ -139,7 +146,8 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
         seed = as_seed(self.random_state)
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
         network = made.network_of(X, y, train, held, seed)
-        return made._follow(self.plan_.again(network), network, rows)
+        with running_on(self.backend, self.address):
+            return made._follow(self.plan_.again(network), network, rows)
 
     def _follow(self, plan: Plan, network: Network, rows: Mapping[Label, AnyArray]) -> Self:
         """Train as was decided."""

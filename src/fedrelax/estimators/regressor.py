@@ -52,6 +52,11 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     quick : try less where something is chosen: no wiring, no level, no curves, no other kinds of models.
     callbacks : ``fedrelax.runtime.Callback`` objects.
     n_jobs, random_state : the number of workers never changes a result, the seed does.
+    backend : where nodes are fitted that are not computed all at once: "threads", "processes", "dask" or
+        "ray" (extras of these names). Default: what ``joblib.parallel_config`` says, else threads or
+        processes, as suits the models. The result is the same.
+    address : the cluster of Dask or Ray to join. Default: the one that this process has, else one that
+        is started here with ``n_jobs`` workers, and ended.
 
     Attributes
     ----------

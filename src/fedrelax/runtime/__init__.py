@@ -1,11 +1,13 @@
 """How rounds are executed: sites, messages, workers, the loop."""
 
+from fedrelax.runtime.backends import running_on
 from fedrelax.runtime.callbacks import Callback, StopOnLocalLoss
 from fedrelax.runtime.history import History, NodeMeasures, Record
 from fedrelax.runtime.layers import Layer
 from fedrelax.runtime.messages import Exchange, LocalExchange, Message
 from fedrelax.runtime.rounds import Outcome, Steps, Stopping, run, stepwise
 from fedrelax.runtime.site import Coupling, Distillation, Site, SiteMeasure
+from fedrelax.runtime.traffic import counting
 from fedrelax.runtime.workers import Workers
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "StopOnLocalLoss",
     "Stopping",
     "Workers",
+    "counting",
     "run",
+    "running_on",
     "stepwise",
 ]

@@ -39,10 +39,11 @@ def reason_in_models(network: Network, settings: Settings) -> str | None:
             f"combine={combine.name!r} holds neighbours' answers on the same rows against each other, "
             "and here every node has public rows of its own; pass one array as public"
         )
+    nodes = network.nodes
     for label, given in network.distinct_models.items():
         try:
             model = adapt(given, network.task)
-            model.check(network.nodes[label].X)
+            model.check(nodes[label].X)
         except FedRelaxError as error:
             return f"node {label!r}: {error}"
         reason = _reason_in_model(model, settings, network.kind)
