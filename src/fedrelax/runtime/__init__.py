@@ -2,6 +2,7 @@
 
 from fedrelax.runtime.callbacks import Callback
 from fedrelax.runtime.history import History, NodeMeasures, Record
+from fedrelax.runtime.keeping import Keeper
 from fedrelax.runtime.layers import Layer
 from fedrelax.runtime.messages import Exchange, LocalExchange, Message
 from fedrelax.runtime.rounds import Outcome, Steps, Stopping, run, stepwise
@@ -14,6 +15,7 @@ __all__ = [
     "Distillation",
     "Exchange",
     "History",
+    "Keeper",
     "Layer",
     "LocalExchange",
     "Message",

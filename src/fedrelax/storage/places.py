@@ -8,7 +8,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -268,12 +268,42 @@ def _told(given: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "check the disk"
-        if error.errno in FULL:
-            advice = "make room there"
-        elif error.errno in CLOSED:
-            advice = f"allow writing in {given.absolute().parent}"
         raise NotWritten(
             f"{given} could not be written ({error.strerror or error}), and nothing of it was left; "
-            f"{advice}, or choose another place"
+            f"{advice_for(error, given.absolute().parent)}, or choose another place"
         ) from error
+
+
+def advice_for(error: OSError, directory: Path) -> str:
+    """Return what to do about what the disk says."""
+    if error.errno in FULL:
+        return "make room there"
+    return f"allow writing in {directory}" if error.errno in CLOSED else "check the disk"
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file in place of a former one, which stays until this one is on the disk.
+
+    Both file and directory are flushed, so that it is there even if the machine stops.
+    """
+    draft = path.with_name(f"{path.name}.draft")
+    try:
+        with open(draft, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+        _flush_directory(path.parent)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _flush_directory(directory: Path) -> None:
+    """Make a rename last; systems that cannot open directories do so by themselves."""
+    with suppress(PermissionError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.answers import discrepancies, mean_square, variations
-from fedrelax.engines.base import Engine, Settings, Unsuited
+from fedrelax.engines.base import Engine, Settings, Unsuited, of_shape
 from fedrelax.engines.sites.checks import coupling_of
 from fedrelax.engines.trees.checks import reason_in_rows, refusal_of
 from fedrelax.engines.trees.groups import Grove, Ready
@@ -154,6 +154,47 @@ class TreeEngine(Engine):
         self._join(edges)
         self._told = None
         self.share(-1)
+
+    def state(self) -> dict[str, Any]:
+        """Return what the trees were grown on and answer, what was told, and the graph."""
+        return {
+            "edges": self.as_given(self.edges),
+            "grove": self._grove_packed(self._grove),
+            "told": self._told,
+            "moved": self._moved,
+        }
+
+    def resume(self, state: Any, round: int) -> None:
+        """Take back trees, messages and the graph."""
+        self._join(self.edges_from(state["edges"]))
+        self._grove = self._grove_from(state["grove"])
+        self._told = of_shape(state["told"], self._alone.public.shape, "messages")
+        self._moved = of_shape(state["moved"], self._moved.shape, "changes")
+        self._hear()
+
+    def packed(self, snapshot: tuple[Any, Grove]) -> tuple[Any, Any]:
+        """Return graph and trees as plain values."""
+        edges, grove = snapshot
+        return self.as_given(edges), self._grove_packed(grove)
+
+    def unpacked(self, values: Any, round: int) -> tuple[Any, Grove]:
+        """Return graph and trees."""
+        edges, grove = values
+        return self.edges_from(edges), self._grove_from(grove)
+
+    def _grove_packed(self, grove: Grove) -> tuple[Any, ...] | None:
+        return None if grove is self._alone else tuple(grove)
+
+    def _grove_from(self, values: Any) -> Grove:
+        alone = self._alone
+        if values is None:
+            return alone
+        taught, *rest = Grove(*values)
+        shapes = [numbers.shape for numbers in alone[1:]]
+        return Grove(
+            None if taught is None else of_shape(taught, alone.public.shape, "targets"),
+            *(of_shape(found, shape, "trees") for found, shape in zip(rest, shapes, strict=True)),
+        )
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:

@@ -77,6 +77,10 @@ class TorchNode(BatchedModel):
         """Terms with different losses are fine."""
         return True
 
+    def forgets(self, continued: bool) -> bool:
+        """Whether every fit starts from the first weights."""
+        return not (self._model.warm_start or continued)
+
     def check(self, X: AnyArray) -> None:
         """Make the module once and ask it for one row."""
         new_module(self._model, self.task, X, seed=0)
