@@ -33,7 +33,7 @@ ABSENT, CHURN, LOST, DELAYED, REORDERED = range(5)
 class _Rounds(Wrapped):
     """An exchange that knows the nodes' places and which round it is."""
 
-    changing = ("round",)
+    changing: ClassVar[tuple[str, ...]] = ("round",)
 
     def __init__(self, inner: Exchange, labels: Iterable[Label]) -> None:
         super().__init__(inner)

@@ -116,12 +116,12 @@ def test_a_private_run_sends_the_same_noise_again(tmp_path, layer):
         return FedRelax(alpha=1.0, rounds=6, tol=0.0, exchange=layer())
 
     with pytest.raises(Stop):
-        settings().solve(network, [Checkpoint(tmp_path / "run", every=2), Plug(4)])
+        settings().solve(network, [Checkpoint(tmp_path / "run"), Plug(2)])
     kept = (tmp_path / "run" / "rounds.state").read_bytes()
     results = []
     for _ in range(2):
         (tmp_path / "run" / "rounds.state").write_bytes(kept)
-        results.append(settings().solve(network, [Checkpoint(tmp_path / "run", every=2)]))
+        results.append(settings().solve(network, [Checkpoint(tmp_path / "run")]))
     assert_same(*results, network.public.common)
 
 

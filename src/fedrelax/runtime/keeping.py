@@ -71,7 +71,7 @@ class Position:
             "round": self.round,
             "first": self.first,
             "reason": self.reason,
-            "records": _columns(self.history),
+            "records": columns_of(self.history),
             "best": (loss, round, None if models is None else engine.packed(models)),
             "engine": engine.state(),
         }
@@ -79,7 +79,7 @@ class Position:
     @classmethod
     def of(cls, state: Any, engine: Any) -> Position:
         """Put the engine back to where it was and return where the loop was."""
-        history = History(engine.labels, _records(state["records"], len(engine.labels)))
+        history = History(engine.labels, records_of(state["records"], len(engine.labels)))
         round, first, reason = state["round"], state["first"], state["reason"]
         whole = type(round) is int and (first is None or type(first) is int)
         if not (whole and isinstance(reason, str) and history.records[-1].round == round):
@@ -90,11 +90,13 @@ class Position:
         return cls(history, round, best, first, reason)
 
 
-def _columns(history: History) -> dict[str, Any]:
+def columns_of(history: History) -> dict[str, Any]:
+    """Return the numbers of all rounds, one array each."""
     return {field.name: history[field.name] for field in fields(Record)}
 
 
-def _records(columns: Mapping[str, Any], nodes: int) -> list[Record]:
+def records_of(columns: Mapping[str, Any], nodes: int) -> list[Record]:
+    """Return the records of these numbers, or refuse numbers that are not those of so many nodes."""
     names = [field.name for field in fields(Record)]
     rounds = columns["round"]
     if rounds.ndim != 1 or rounds.dtype.kind != "i" or not len(rounds) or (rounds < 0).any():

@@ -81,7 +81,7 @@ def run(
 ) -> Outcome:
     """Run rounds until one of the reasons to stop holds; rewire between them if asked for.
 
-    ``identity`` is what the run is known by to a callback that keeps its state; a run that was kept goes on.
+    ``identity`` is what the run is known by to a callback that keeps its state; one that was kept goes on.
     """
     rounds = stepwise(engine, stopping, callbacks, wiring, identity)
     while True:
@@ -160,9 +160,7 @@ def _look(
     at.reason = _reason_to_stop(stopping, record, told, engine, since)
 
 
-def _earlier(
-    engine: Steps, callbacks: Sequence[Callback], identity: Identity
-) -> Position | None:
+def _earlier(engine: Steps, callbacks: Sequence[Callback], identity: Identity) -> Position | None:
     """Return where a run stood that was kept, the engine being put back there; None for a new one.
 
     Callbacks hear of all rounds so far again, so that they, too, are where they were.

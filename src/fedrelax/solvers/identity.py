@@ -1,4 +1,4 @@
-"""What a run is known by: rows, graph, public rows, models and settings, so that no other is mistaken for it."""
+"""What a run is known by, so that no other is mistaken for it: rows, graph, models and settings."""
 
 from __future__ import annotations
 

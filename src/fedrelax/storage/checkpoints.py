@@ -20,7 +20,7 @@ from fedrelax.storage.saving import versions
 from fedrelax.storage.states import Unreadable, from_bytes, to_bytes
 
 ENDING = ".state"
-OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}")
+OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?")
 """The files that a checkpoint writes."""
 
 
@@ -81,7 +81,11 @@ class Checkpoint(Keeper):
             kept = from_bytes(read_inside(self.path, file, None, file))
             if kept["what"] != what:
                 raise Unreadable(f"holds the state of {kept['what']!r}")
-            known, versions_then, state = dict(kept["identity"]), dict(kept["versions"]), kept["state"]
+            known, versions_then, state = (
+                dict(kept["identity"]),
+                dict(kept["versions"]),
+                kept["state"],
+            )
         for part, now in identity.items():
             if known.get(part) != now:
                 raise FedRelaxError(
@@ -157,7 +161,9 @@ class Checkpoint(Keeper):
 
     def _tell_failure(self, error: OSError, round: int) -> None:
         """Say once that the disk refuses; the work so far is in memory, so nothing ends here."""
-        last = "none is there yet" if self.saved is None else f"the last one is of round {self.saved}"
+        last = (
+            "none is there yet" if self.saved is None else f"the last one is of round {self.saved}"
+        )
         if self._failed and not self.stopping:
             return
         self._failed = True
@@ -174,7 +180,7 @@ class Checkpoint(Keeper):
         if not self.path.is_dir():
             return
         for path in self.path.iterdir():
-            if OWN.fullmatch(path.name) or path.name.endswith(f"{ENDING}.draft"):
+            if OWN.fullmatch(path.name):
                 path.unlink(missing_ok=True)
         if not any(self.path.iterdir()):
             self.path.rmdir()

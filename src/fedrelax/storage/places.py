@@ -46,6 +46,9 @@ MODELS, MODEL_FILE = "models", re.compile(r"\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+")
 NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """What file managers leave in a directory by themselves."""
 
+DRAFT = ".draft"
+"""How files end that are not yet whole."""
+
 TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -284,9 +287,13 @@ def advice_for(error: OSError, directory: Path) -> str:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file in place of a former one, which stays until this one is on the disk.
 
-    Both file and directory are flushed, so that it is there even if the machine stops.
+    Both file and directory are flushed, so that it is there even if the machine stops. What a process that
+    was killed has left of such a file is removed.
     """
-    draft = path.with_name(f"{path.name}.draft")
+    draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
+    for other in path.parent.glob(f"{path.name}.*{DRAFT}"):
+        if not _is_alive(other.name.removesuffix(DRAFT).rpartition(".")[2]):
+            other.unlink(missing_ok=True)
     try:
         with open(draft, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
             file.write(data)
@@ -297,6 +304,17 @@ def write_whole(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def _is_alive(process: str) -> bool:
+    """Tell whether a process of this number runs; what is no number is nobody's to judge."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OverflowError, OSError):
+        return True
+    return True
 
 
 def _flush_directory(directory: Path) -> None:

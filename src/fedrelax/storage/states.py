@@ -1,4 +1,4 @@
-"""The state of a run as bytes: JSON and raw numbers, versioned, with a checksum over all. No code, no pickle.
+"""The state of a run as bytes: JSON and raw numbers, with a version and a checksum. No code, no pickle.
 
     FEDRELAX-STATE | version | SHA-256 of the rest | length of the JSON | JSON | numbers
 
@@ -104,8 +104,8 @@ class _Writer:
         if isinstance(value, np.ndarray):
             return {"array": self._array(value)}
         if isinstance(value, Message):
-            parts = (value.sender, value.owner, value.round, value.predictions)
-            return {"message": [self.tree(part) for part in parts]}
+            said = (value.sender, value.owner, value.round, value.predictions)
+            return {"message": [self.tree(part) for part in said]}
         if sparse.issparse(value):
             matrix = value.tocsr()
             parts = (list(matrix.shape), matrix.data, matrix.indices, matrix.indptr)

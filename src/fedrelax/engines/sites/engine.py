@@ -22,11 +22,16 @@ from fedrelax.engines.sites.refits import Answers, Refit, Refits, answers_of
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMeasure, Workers
-from fedrelax.runtime.layers import as_layers, exchange_state, layered, resume_exchange, why_not_kept
+from fedrelax.runtime.layers import (
+    as_layers,
+    exchange_state,
+    layered,
+    resume_exchange,
+    why_not_kept,
+)
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label
 from fedrelax.wiring.smoother import Smoother
-
 
 Kept = tuple[LocalModel, Answers, list[Rows]]
 """A model, what it answers, and what it was fitted to."""
