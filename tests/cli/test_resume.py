@@ -1,4 +1,4 @@
-"""``fit --checkpoint-every`` and ``resume``: stopped at any moment, the result is the same to the last byte."""
+"""``fit --checkpoint-every`` and ``resume``: stopped at any moment, the result is the same."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import zipfile
 from pathlib import Path
@@ -17,7 +18,10 @@ import pytest
 
 from fedrelax.cli.app import app
 
+from ..storage.disks import disk
 from .runs import FIT, Run
+
+__all__ = ["disk"]
 
 fork = multiprocessing.get_context("fork")
 SLOW = """
@@ -218,6 +222,45 @@ def test_a_refused_run_leaves_no_checkpoint(run, table, words):
         pytest.importorskip("river")
     text = run.refused(*FIT, *words, "--out", "out", "--checkpoint-every", "1")
     assert ("goes on in every round" in text) == ("hoeffding" in words)
+
+
+FILL = """
+import os
+from tests.storage.disks import fill
+fits = 0
+def count():
+    global fits
+    fits += 1
+    if fits == 24 and "FILL" in os.environ:
+        fill(os.environ["FILL"])
+"""
+
+
+def test_a_disk_that_fills_up_loses_nothing(run, table, disk, monkeypatch):
+    """The state of the run and the result are on it; the command says what to do, and that works."""
+    expected = whole(run, SITES)
+    lines = SLOW.splitlines()
+    lines.insert(-1, "        count()")
+    Path("slow.py").write_text("\n".join([*lines, FILL]))
+    sys.modules.pop("slow", None)
+    monkeypatch.setenv("FILL", str(disk.path / "filler"))
+    monkeypatch.setattr(tempfile, "tempdir", str(disk.path))
+    out = disk.path / "out"
+    command = (*FIT, *SITES, "--out", str(out), "--checkpoint-every", "1")
+    process = start(*command)
+    process.join(120)
+    text = " ".join(Path("told").read_text().split())
+    assert process.exitcode == 2, text
+    assert "no checkpoint of round" in text and "make room there" in text
+    assert "could not be written (No space left on device), and nothing of it was left" in text
+    assert f"go on with: fedrelax resume {out}.checkpoint --trust slow:Slow" in text
+    assert sorted(path.name for path in disk.path.iterdir()) == ["filler", "out.checkpoint"]
+    assert (Path(f"{out}.checkpoint") / "training" / "rounds.state").exists()
+    disk.empty()
+    monkeypatch.delenv("FILL")
+    run("resume", f"{out}.checkpoint", "--trust", "slow:Slow")
+    assert run.code == 0, run.output
+    assert contents(out) == expected
 
 
 def test_a_directory_without_a_run(run, table):

@@ -17,7 +17,7 @@ from fedrelax.wiring import Reweight, Rewire
 from .interrupting import Plug, Stop, assert_same, network_of, stopped_and_resumed
 
 FAULTS = [Absent(0.3), Churn(), Lost(0.2), Delayed(3), Reordered(0.3), Colluding(share=0.25)]
-REWIRE = Rewire(every=1, shares=(0.8, 0.5), after=(1, 1))
+REWIRE = Rewire(every=1, shares=(0.6, 0.4), after=(0, 1), friends=1.0)
 RUNS = {
     "linear": ("linear", dict(alpha=0.5)),
     "linear, damped": ("linear", dict(alpha=0.5, damping=0.3, objective="gtvmin")),
@@ -48,15 +48,17 @@ RUNS = {
     "faults, in turn": ("mixed", dict(alpha=1.0, exchange=FAULTS, order="sequential")),
     "faults, classes": ("mixed classes", dict(alpha=1.0, exchange=FAULTS, wiring=REWIRE)),
 }
-ROUNDS = 10
+ROUNDS = 7
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_stopped_run_ends_like_one_that_was_never_stopped(tmp_path, name):
     kind, given = RUNS[name]
+    if given.get("engine") == "trees":
+        pytest.importorskip("numba", reason="the compiled loop needs numba (extra fast)")
     network, settings = network_of(kind), partial(FedRelax, rounds=ROUNDS, tol=0.0, **given)
     whole = settings().solve(network)
-    again, plug = stopped_and_resumed(settings, network, tmp_path / "run", [1, 4, 5, 8])
+    again, plug = stopped_and_resumed(settings, network, tmp_path / "run", [1, 3, 6])
     assert_same(whole, again, network.public.common)
     assert plug.heard == list(range(ROUNDS + 1))  # callbacks hear of every round once, in order
 
@@ -77,6 +79,23 @@ def test_gradient_steps_go_on(tmp_path, step):
     settings = partial(
         GradientFedRelax, rounds=6, tol=0.0, step=step, first_exchange="zeros", initial="uniform"
     )
+    whole = settings().solve(network)
+    again, _ = stopped_and_resumed(settings, network, tmp_path / "run", [1, 3])
+    assert_same(whole, again, network.public.common)
+
+
+@pytest.mark.parametrize("given", [{}, {"batch_size": 4}, {"warm_start": False}])
+@pytest.mark.parametrize("order", ["simultaneous", "sequential"])
+def test_nets_go_on_from_their_weights_and_optimiser(tmp_path, given, order):
+    """Alike nets train as one stack, and are one again; a small batch size trains each by itself."""
+    nn = pytest.importorskip("torch.nn", reason="nets need the extra torch")
+    from fedrelax import TorchModel
+
+    def net(shape, outputs):
+        return nn.Sequential(nn.Linear(shape[0], 4), nn.ReLU(), nn.Linear(4, outputs))
+
+    network = network_of("linear").with_models(TorchModel(net, steps=5, **given))
+    settings = partial(FedRelax, alpha=1.0, rounds=4, tol=0.0, order=order, patience=9)
     whole = settings().solve(network)
     again, _ = stopped_and_resumed(settings, network, tmp_path / "run", [1, 3])
     assert_same(whole, again, network.public.common)

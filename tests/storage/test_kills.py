@@ -64,6 +64,8 @@ def killed(settings: Any, network: Any, home: Any, after: int, wait: float) -> i
 
 @pytest.mark.parametrize("engine", RUNS)
 def test_a_run_that_is_killed_again_and_again_loses_no_finished_round(tmp_path, engine):
+    if engine == "trees":
+        pytest.importorskip("numba", reason="the compiled loop needs numba (extra fast)")
     kind, kills, settings = RUNS[engine]
     network, home = network_of(kind), tmp_path / "run"
     whole = settings().solve(network)

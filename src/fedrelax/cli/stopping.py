@@ -24,7 +24,8 @@ from fedrelax.public import DRAWS
 from fedrelax.storage import Checkpoint
 from fedrelax.storage.checking import CHUNK, check_seal, read_inside, reading, sealed
 from fedrelax.storage.checkpoints import Interrupted
-from fedrelax.storage.places import NotWritten, advice_for, write_whole
+from fedrelax.storage.places import NotWritten, advice_for
+from fedrelax.storage.whole import write_whole
 
 ENDING, SETTINGS, FORMAT = ".checkpoint", "run.json", 1
 TRAINING, ALL_ROWS = "training", "all-rows"
@@ -85,7 +86,9 @@ class RunDirectory:
             terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
             raise self._stopped(TERMINATED if terminated else INTERRUPTED) from stop
         except NotWritten as error:
-            raise NotWritten(f"{error}; nothing is lost: then {self._how_to_go_on()}") from error
+            raise NotWritten(
+                f"{error}; what was learned is kept, so once that is done, {self._how_to_go_on()}"
+            ) from error
         except FedRelaxError:
             if not self._has_states():
                 self.forget()

@@ -14,10 +14,11 @@ from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.runtime import Keeper
 from fedrelax.runtime.keeping import ROUNDS, Identity
 from fedrelax.solvers.checks import check_count
-from fedrelax.storage.checking import MOST, read_inside
-from fedrelax.storage.places import advice_for, write_whole
+from fedrelax.storage.checking import read_inside
+from fedrelax.storage.places import advice_for
 from fedrelax.storage.saving import versions
-from fedrelax.storage.states import Unreadable, from_bytes, to_bytes
+from fedrelax.storage.states import MOST, Unreadable, from_bytes, to_bytes
+from fedrelax.storage.whole import write_whole
 
 ENDING = ".state"
 OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?")
@@ -52,6 +53,7 @@ class Checkpoint(Keeper):
         self.saved: int | None = None
         """The round of the last state that is on the disk."""
         self._failed = False
+        self._versions: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r}, every={self.every})"
@@ -78,23 +80,21 @@ class Checkpoint(Keeper):
         if not os.path.lexists(self.path / file):
             return None
         with self.using(what):
-            kept = from_bytes(read_inside(self.path, file, None, file))
+            kept = from_bytes(read_inside(self.path, file, None, file, most=MOST))
             if kept["what"] != what:
                 raise Unreadable(f"holds the state of {kept['what']!r}")
-            known, versions_then, state = (
-                dict(kept["identity"]),
-                dict(kept["versions"]),
-                kept["state"],
-            )
+            known, then, state = dict(kept["identity"]), dict(kept["versions"]), kept["state"]
+            if not isinstance(state, dict):
+                raise Unreadable("holds no state")
         for part, now in identity.items():
             if known.get(part) != now:
                 raise FedRelaxError(
                     f"{self.path / file} is the checkpoint of another run: {part} differ; give what was "
                     "given then, or another directory"
                 )
-        self._tell_versions(versions_then)
+        self._tell_versions(then)
         if what == ROUNDS:
-            self.saved = state["round"] if isinstance(state, dict) else None
+            self.saved = state.get("round")
         return state
 
     @contextmanager
@@ -150,14 +150,14 @@ class Checkpoint(Keeper):
             raise Interrupted(self.stopping)
 
     def _write(self, what: str, identity: Identity, state: Any) -> None:
-        kept = {"what": what, "versions": versions(), "identity": dict(identity), "state": state}
-        data = to_bytes(kept)
-        if len(data) > MOST:
-            raise FedRelaxError(
-                f"the state of this run takes {len(data)} bytes, and a checkpoint may have {MOST}; run "
-                "without a checkpoint"
-            )
-        write_whole(self.path / f"{what}{ENDING}", data)
+        self._versions = self._versions or versions()  # they take longer to find than all the rest
+        kept = {
+            "what": what,
+            "versions": self._versions,
+            "identity": dict(identity),
+            "state": state,
+        }
+        write_whole(self.path / f"{what}{ENDING}", to_bytes(kept))
 
     def _tell_failure(self, error: OSError, round: int) -> None:
         """Say once that the disk refuses; the work so far is in memory, so nothing ends here."""

@@ -8,7 +8,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -45,9 +45,6 @@ MODELS, MODEL_FILE = "models", re.compile(r"\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+")
 
 NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """What file managers leave in a directory by themselves."""
-
-DRAFT = ".draft"
-"""How files end that are not yet whole."""
 
 TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -282,46 +279,3 @@ def advice_for(error: OSError, directory: Path) -> str:
     if error.errno in FULL:
         return "make room there"
     return f"allow writing in {directory}" if error.errno in CLOSED else "check the disk"
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file in place of a former one, which stays until this one is on the disk.
-
-    Both file and directory are flushed, so that it is there even if the machine stops. What a process that
-    was killed has left of such a file is removed.
-    """
-    draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
-    for other in path.parent.glob(f"{path.name}.*{DRAFT}"):
-        if not _is_alive(other.name.removesuffix(DRAFT).rpartition(".")[2]):
-            other.unlink(missing_ok=True)
-    try:
-        with open(draft, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-        _flush_directory(path.parent)
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-
-
-def _is_alive(process: str) -> bool:
-    """Tell whether a process of this number runs; what is no number is nobody's to judge."""
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (ValueError, OverflowError, OSError):
-        return True
-    return True
-
-
-def _flush_directory(directory: Path) -> None:
-    """Make a rename last; systems that cannot open directories do so by themselves."""
-    with suppress(PermissionError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -27,6 +27,10 @@ HEAD = struct.Struct("<15sB32sQ")
 NUMBERS = ("<f8", "<f4", "<i8", "<i4", "|b1")
 """The types of arrays that are written."""
 DEEPEST, MOST_DIMENSIONS = 60, 8
+MOST, MOST_TREE = 2**30, 2**27
+"""Bytes of a state, and of its JSON, that are written and read at most."""
+WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
+"""How values of another form than ours fail."""
 
 
 class Unreadable(FedRelaxError):  # noqa: N818 - what it is
@@ -45,6 +49,11 @@ def to_bytes(state: Any) -> bytes:
     check = hashlib.sha256(rest)
     for block in writer.blocks:
         check.update(block)
+    size = len(tree) + sum(map(len, writer.blocks))
+    if len(tree) > MOST_TREE or size > MOST - HEAD.size:
+        raise FedRelaxError(
+            f"the state of this run takes {size} bytes, and a checkpoint may have {MOST}; run without one"
+        )
     head = HEAD.pack(MAGIC, VERSION, check.digest(), len(tree))
     return b"".join([head, tree, *writer.blocks])
 
@@ -61,14 +70,14 @@ def from_bytes(data: bytes) -> Any:
     check.update(body)
     if check.digest() != checksum:
         raise Unreadable("does not have the checksum that it gives")
-    if length > len(body):
+    if length > min(len(body), MOST_TREE):
         raise Unreadable("ends before its description does")
     try:
         tree, layouts = json.loads(bytes(body[:length]))
         return _Reader(layouts, body[length:]).value(tree)
     except Unreadable:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError) as error:
+    except WRONG as error:
         text = " ".join(str(error).split())
         raise Unreadable(f"is not of the form that is known ({text})") from error
 

@@ -12,13 +12,14 @@ from scipy import sparse
 from fedrelax.engines.base import Engine, Settings
 from fedrelax.engines.sites.checks import coupling_of, reason_in_models, warn_of_resampling
 from fedrelax.engines.sites.keeping import (
+    Kept,
+    made_again,
     packed_model,
     packed_words,
     take_words,
-    terms_in,
     why_models_not_kept,
 )
-from fedrelax.engines.sites.refits import Answers, Refit, Refits, answers_of
+from fedrelax.engines.sites.refits import Answers, Refit, Refits
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMeasure, Workers
@@ -32,9 +33,6 @@ from fedrelax.runtime.layers import (
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label
 from fedrelax.wiring.smoother import Smoother
-
-Kept = tuple[LocalModel, Answers, list[Rows]]
-"""A model, what it answers, and what it was fitted to."""
 
 
 class SiteEngine(Engine):
@@ -308,33 +306,15 @@ class SiteEngine(Engine):
         """Return the graph, and what the models were fitted to or remember."""
         edges, models = snapshot
         return self.as_given(edges), [
-            packed_model(site, model, terms)
-            for site, (model, _, terms) in zip(self.sites, models, strict=True)
+            packed_model(site, *kept) for site, kept in zip(self.sites, models, strict=True)
         ]
 
     def unpacked(self, values: Any, round: int) -> tuple[Any, list[Kept]]:
         """Return graph and models, which are fitted again as they were in the round before."""
         edges, packed = values
-        found: dict[Label, Kept] = {}
-        sites, problems = [], []
-        for site, kept in zip(self.sites, packed, strict=True):
-            terms = terms_in(site, kept)
-            if terms is not None:
-                sites.append(site)
-                problems.append(terms)
-                continue
-            model = site.model.remembering(kept["memory"])
-            found[site.label] = model, answers_of(model, site.inputs(round)), []
         together = self._order == "simultaneous" or round == 0
-        batches = [range(len(sites))] if together else [range(k, k + 1) for k in range(len(sites))]
-        for batch in batches:
-            own, theirs = [sites[k] for k in batch], [problems[k] for k in batch]
-            fitted = self._fitted(own, theirs, round)
-            found |= {
-                site.label: (*made, terms)
-                for site, terms, made in zip(own, theirs, fitted, strict=True)
-            }
-        return self.edges_from(edges), [found[site.label] for site in self.sites]
+        models = made_again(self.sites, packed, round, self._fitted, together)
+        return self.edges_from(edges), models
 
 
 def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:

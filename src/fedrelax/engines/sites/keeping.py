@@ -6,15 +6,19 @@ same; one that goes on from its last fit says itself what it remembers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fedrelax.engines.sites.refits import Answers
 from fedrelax.errors import FedRelaxError
 from fedrelax.models import LocalModel, Rows
 from fedrelax.runtime import Site
 from fedrelax.typing import AnyArray, FloatArray, Label
+
+Kept = tuple[LocalModel, Answers, list[Rows]]
+"""A model, what it answers, and what it was fitted to."""
 
 
 def why_models_not_kept(sites: Sequence[Site]) -> str | None:
@@ -24,8 +28,8 @@ def why_models_not_kept(sites: Sequence[Site]) -> str | None:
         if not (model.forgets(continued) or model.recalls):
             return (
                 f"node {site.label!r}: {model.name} goes on in every round from its last fit, and what "
-                "it remembers cannot be kept; let it start afresh in every round (warm_start=False, "
-                "learn_on=False, continued=False), or run without a checkpoint"
+                "it remembers cannot be kept; let it start afresh in every round (continued=False, "
+                "warm_start=False or learn_on=False), or run without a checkpoint"
             )
     return None
 
@@ -33,18 +37,45 @@ def why_models_not_kept(sites: Sequence[Site]) -> str | None:
 # Models
 
 
-def packed_model(site: Site, model: LocalModel, terms: Sequence[Rows]) -> dict[str, Any]:
-    """Return how a node's model is made again."""
+def packed_model(
+    site: Site, model: LocalModel, answers: Answers, terms: Sequence[Rows]
+) -> dict[str, Any]:
+    """Return how a node's model is made again; one that remembers keeps its answers, too."""
     if model.forgets(site.coupling.continued):
         return {"terms": [_packed_term(site, term) for term in terms]}
-    return {"memory": model.memory()}
+    return {"memory": model.memory(), "answers": list(answers.values())}
 
 
-def terms_in(site: Site, packed: dict[str, Any]) -> list[Rows] | None:
-    """Return what a model was fitted to, or None if it is made of what it remembers."""
-    if "terms" not in packed:
-        return None
-    return [_term_from(site, *term) for term in packed["terms"]]
+def made_again(
+    sites: Sequence[Site],
+    packed: Sequence[dict[str, Any]],
+    round: int,
+    fitted: Callable[[Sequence[Site], Sequence[list[Rows]], int], Sequence[tuple[Any, Any]]],
+    together: bool,
+) -> list[Kept]:
+    """Return the models of a round; those that forget are ``fitted`` again, all ``together`` or in turn."""
+    found: dict[Label, Kept] = {}
+    problems: list[tuple[Site, list[Rows]]] = []
+    for site, kept in zip(sites, packed, strict=True):
+        if "terms" in kept:
+            problems.append((site, [_term_from(site, *term) for term in kept["terms"]]))
+        else:
+            model = site.model.remembering(kept["memory"])
+            found[site.label] = model, _answers_from(site, kept["answers"], round), []
+    for batch in [problems] if together else [[problem] for problem in problems]:
+        own, theirs = [site for site, _ in batch], [terms for _, terms in batch]
+        for site, terms, made in zip(own, theirs, fitted(own, theirs, round), strict=True):
+            found[site.label] = (*made, terms)
+    return [found[site.label] for site in sites]
+
+
+def _answers_from(site: Site, answers: Sequence[Any], round: int) -> Answers:
+    found: Answers = {}
+    for (key, rows), answer in zip(site.inputs(round).items(), answers, strict=True):
+        if answer.dtype != float or answer.shape != (len(rows), site.task.n_outputs):
+            raise FedRelaxError(f"an answer of node {site.label!r} has another shape")
+        found[key] = answer
+    return found
 
 
 def _packed_term(site: Site, term: Rows) -> tuple[Any, Any, Any, bool]:

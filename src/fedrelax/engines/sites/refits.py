@@ -100,18 +100,12 @@ def refit(
     try:
         fitted = model.fit(terms, seed=seed, continued=continued)
         step, count = "predict", sum(len(rows) for rows in inputs.values())
-        answers = answers_of(fitted, inputs)
+        everything = fitted.predict(np.concatenate(list(inputs.values())))
     except Exception as error:
         kind = "" if isinstance(error, FedRelaxError) else f"{type(error).__name__}: "
         text = " ".join(str(error).split())
         raise NodeFitError(
             f"node {label!r}: {step} of {model.name} failed on {count} rows ({kind}{text})"
         ) from error
-    return fitted, answers
-
-
-def answers_of(model: LocalModel, inputs: Inputs) -> Answers:
-    """Ask a model once for all rows on which a node needs its answers."""
-    everything = model.predict(np.concatenate(list(inputs.values())))
     ends = np.cumsum([len(rows) for rows in inputs.values()])[:-1]
-    return dict(zip(inputs, np.split(everything, ends), strict=True))
+    return fitted, dict(zip(inputs, np.split(everything, ends), strict=True))
