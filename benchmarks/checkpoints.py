@@ -25,7 +25,7 @@ NODES, ROWS, COLUMNS, PUBLIC, TIMES = 300, 20, 5, 200, 3
 RUNS = {
     "linear": (Ridge(), 200),
     "trees": (DecisionTreeRegressor(max_depth=5), 50),
-    "sites": (Ridge(), 10),
+    "sites": (Ridge(), 5),
 }
 
 

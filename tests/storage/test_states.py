@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from fedrelax import FedRelax, FedRelaxError
 from fedrelax.runtime import Message
 from fedrelax.storage import Checkpoint
 from fedrelax.storage.states import HEAD, MAGIC, VERSION, Unreadable, from_bytes, to_bytes
+from fedrelax.wiring import Reweight
 
-from .interrupting import network_of
+from .interrupting import Plug, Stop, network_of
 
 FILE = "rounds.state"
 
@@ -190,6 +192,42 @@ def test_a_state_of_another_form_is_told_in_one_sentence(run, path, to):
     (home / FILE).write_bytes(to_bytes(kept))
     with pytest.raises(FedRelaxError, match=f"this checkpoint is damaged: .*{FILE} "):
         solve()
+
+
+def disturbed(value, rng):
+    """Return a state in which something, somewhere, is another number, shape or kind of thing."""
+    if isinstance(value, dict) and value:
+        key = list(value)[rng.integers(len(value))]
+        return {**value, key: disturbed(value[key], rng)}
+    if isinstance(value, list | tuple) and len(value):
+        place = rng.integers(len(value))
+        return type(value)(disturbed(v, rng) if k == place else v for k, v in enumerate(value))
+    others = [None, -1, 10**20, "x", [], {}, np.nan, np.zeros((2, 2)), np.arange(3)]
+    if isinstance(value, np.ndarray) and value.size:
+        spoiled = value.copy()
+        spoiled[tuple(rng.integers(size) for size in value.shape)] = -7
+        others += [spoiled, value[:-1] if value.ndim else value, value.astype(np.float32), -value]
+    return others[rng.integers(len(others))]
+
+
+@pytest.mark.parametrize("kind", ["linear", "softmax", "trees", "mixed", "mixed classes"])
+def test_any_change_gives_a_sentence_or_a_result(tmp_path, kind):
+    """States with a right checksum that nobody has written: none of them crashes or hangs."""
+    network, home, told = network_of(kind), tmp_path / "run", 0
+    settings = partial(
+        FedRelax, alpha=1.0, rounds=3, tol=0.0, patience=9, wiring=Reweight(every=1, times=2)
+    )
+    with pytest.raises(Stop):
+        settings().solve(network, [Checkpoint(home), Plug(3)])
+    kept = from_bytes((home / FILE).read_bytes())
+    for seed in range(40):
+        state = disturbed(kept["state"], np.random.default_rng(seed))
+        (home / FILE).write_bytes(to_bytes({**kept, "state": state}))
+        try:
+            settings().solve(network, [Checkpoint(home)])
+        except FedRelaxError as error:
+            told += str(error).startswith("this checkpoint is damaged: ")
+    assert told > 20
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "directory", "device"])

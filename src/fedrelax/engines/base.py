@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from scipy import sparse
 
 from fedrelax.combining import Combine
 from fedrelax.errors import FedRelaxError
@@ -129,8 +130,10 @@ class Engine(Steps):
         if kept is None:
             return self.given
         n = len(self.labels)
-        if getattr(kept, "shape", None) != (n, n):
+        if getattr(kept, "shape", None) != (n, n) or not sparse.issparse(kept):
             raise FedRelaxError("its graph has other nodes")
+        if not (np.isfinite(kept.data).all() and (kept.data >= 0).all()):
+            raise FedRelaxError("its graph has weights that are none")
         return kept
 
     @property
@@ -164,10 +167,12 @@ def reason_in_settings(settings: Settings, kind: str, served: str, loss: type[Lo
     return None
 
 
-def of_shape(values: Any, shape: tuple[int, ...], what: str) -> FloatArray:
+def of_shape(values: Any, shape: tuple[int, ...], what: str, finite: bool = True) -> FloatArray:
     """Return numbers of a kept state, which must have this shape."""
     if not isinstance(values, np.ndarray) or values.dtype != float or values.shape != shape:
         raise FedRelaxError(f"its {what} are not {' x '.join(map(str, shape))} numbers")
+    if finite and not np.isfinite(values).all():
+        raise FedRelaxError(f"its {what} hold what is no number")
     return values
 
 

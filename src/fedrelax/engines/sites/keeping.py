@@ -72,8 +72,11 @@ def made_again(
 def _answers_from(site: Site, answers: Sequence[Any], round: int) -> Answers:
     found: Answers = {}
     for (key, rows), answer in zip(site.inputs(round).items(), answers, strict=True):
-        if answer.dtype != float or answer.shape != (len(rows), site.task.n_outputs):
-            raise FedRelaxError(f"an answer of node {site.label!r} has another shape")
+        whole = answer.dtype == float and np.isfinite(answer).all()
+        if not whole or answer.shape != (len(rows), site.task.n_outputs):
+            raise FedRelaxError(
+                f"an answer of node {site.label!r} has another shape or is no number"
+            )
         found[key] = answer
     return found
 
@@ -98,8 +101,10 @@ def _term_from(site: Site, rows: Any, target: Any, weight: Any, own_loss: bool) 
     X = _rows_from(site, rows)
     y: FloatArray = site.target if target is None else target
     w: FloatArray = np.full(len(X), weight) if isinstance(weight, float) else weight
-    if y.shape != (len(X), site.task.n_outputs) or w.shape != (len(X),) or not (w >= 0).all():
+    if y.shape != (len(X), site.task.n_outputs) or w.shape != (len(X),):
         raise FedRelaxError(f"the rows of node {site.label!r} do not fit together")
+    if not (np.isfinite(y).all() and np.isfinite(w).all() and (w >= 0).all()):
+        raise FedRelaxError(f"targets or weights of node {site.label!r} are no numbers")
     return Rows(X, y, w, site.coupling.loss if own_loss else site.coupling.discrepancy)
 
 
@@ -161,5 +166,7 @@ def take_words(sites: Sequence[Site], words: dict[str, Any]) -> None:
 def _answer(site: Site, owner: Label, answer: Any) -> FloatArray:
     if answer.dtype != float or answer.shape != (len(site.public.of(owner)), site.task.n_outputs):
         raise FedRelaxError(f"an answer on the public rows of node {owner!r} has another shape")
+    if not np.isfinite(answer).all():
+        raise FedRelaxError(f"an answer on the public rows of node {owner!r} is no number")
     found: FloatArray = answer
     return found

@@ -143,7 +143,7 @@ class SoftmaxEngine(Engine):
         self.W = of_shape(state["models"], self.W.shape, "models")
         self._answers = softmax(np.matmul(self._public, self.W))
         self._messages = of_shape(state["messages"], self._answers.shape, "messages")
-        self._moved = of_shape(state["moved"], self._moved.shape, "changes")
+        self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
         self._heard = self._exchange(self._messages, np.empty_like(self._messages))
 
     def unpacked(self, values: Any, round: int) -> tuple[Any, FloatArray]:

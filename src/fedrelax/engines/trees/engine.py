@@ -169,7 +169,7 @@ class TreeEngine(Engine):
         self._join(self.edges_from(state["edges"]))
         self._grove = self._grove_from(state["grove"])
         self._told = of_shape(state["told"], self._alone.public.shape, "messages")
-        self._moved = of_shape(state["moved"], self._moved.shape, "changes")
+        self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
         self._hear()
 
     def packed(self, snapshot: tuple[Any, Grove]) -> tuple[Any, Any]:

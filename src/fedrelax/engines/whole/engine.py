@@ -124,7 +124,7 @@ class WholeEngine(Engine):
         self._models = self._together if state["together"] else self._alone
         self.at_rest = bool(state["together"])
         self.share(round)
-        self._moved = of_shape(state["moved"], self._moved.shape, "changes")
+        self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
 
     def packed(self, snapshot: list[LocalModel]) -> bool:
         """Return which models these are."""

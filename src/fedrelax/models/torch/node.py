@@ -31,7 +31,7 @@ class TorchNode(BatchedModel):
         self._stacked: tuple[Stack, int] | None = None
         self._key: tuple[Hashable | None] | None = None
         self._together: list[int] | None = None
-        """Of a net that was trained with others in a process that was stopped: which stack, and its place."""
+        """Of a net that was trained with others before a run was stopped: which stack, and its place."""
 
     @classmethod
     def of(cls, model: TorchModel, task: Task, net: Trained) -> TorchNode:
