@@ -220,14 +220,14 @@ def test_any_change_gives_a_sentence_or_a_result(tmp_path, kind):
     with pytest.raises(Stop):
         settings().solve(network, [Checkpoint(home), Plug(3)])
     kept = from_bytes((home / FILE).read_bytes())
-    for seed in range(40):
+    for seed in range(25):
         state = disturbed(kept["state"], np.random.default_rng(seed))
         (home / FILE).write_bytes(to_bytes({**kept, "state": state}))
         try:
             settings().solve(network, [Checkpoint(home)])
         except FedRelaxError as error:
             told += str(error).startswith("this checkpoint is damaged: ")
-    assert told > 20
+    assert told > 12
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "directory", "device"])

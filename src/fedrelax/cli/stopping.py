@@ -83,15 +83,18 @@ class RunDirectory:
         try:
             yield
         except (Interrupted, KeyboardInterrupt) as stop:
+            if ours:  # the process is about to end, and has a sentence to say first
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                before = signal.SIG_IGN
             terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
             raise self._stopped(TERMINATED if terminated else INTERRUPTED) from stop
-        except NotWritten as error:
-            raise NotWritten(
-                f"{error}; what was learned is kept, so once that is done, {self._how_to_go_on()}"
-            ) from error
-        except FedRelaxError:
+        except FedRelaxError as error:
             if not self._has_states():
                 self.forget()
+            elif isinstance(error, NotWritten):
+                raise NotWritten(
+                    f"{error}; what was learned is kept, so once that is done, {self._how_to_go_on()}"
+                ) from error
             raise
         finally:
             if ours:
