@@ -15,6 +15,7 @@ from fedrelax.cli.info import info
 from fedrelax.cli.predict import predict
 from fedrelax.cli.report import report
 from fedrelax.cli.reproduce import reproduce
+from fedrelax.cli.resume import resume
 from fedrelax.cli.stress import stress
 
 app = typer.Typer(
@@ -55,6 +56,7 @@ def about(
 
 app.command("compare", no_args_is_help=True)(compare)
 app.command("fit", no_args_is_help=True)(fit)
+app.command("resume", no_args_is_help=True)(resume)
 app.command("predict", no_args_is_help=True)(predict)
 app.command("info", no_args_is_help=True)(info)
 app.command("report", no_args_is_help=True)(report)

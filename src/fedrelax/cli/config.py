@@ -59,7 +59,7 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
     trust = flags.pop("trust", None) or ()
     given = {} if file is None else read_settings(kind, file)
     if file is not None:
-        _check_trusted(file, given, flags, trust)
+        check_trusted(f"--config {file}", given, flags, trust)
     for name, value in flags.items():
         if name == "model_for" and value:
             old, new = _checked_pairs(given.get(name, {})), _checked_pairs(value)
@@ -74,8 +74,8 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
         raise FedRelaxError("; ".join(sentences) + source) from None
 
 
-def _check_trusted(
-    file: Path,
+def check_trusted(
+    source: str,
     given: Mapping[str, Any],
     flags: Mapping[str, Any],
     trust: Sequence[str],
@@ -91,7 +91,7 @@ def _check_trusted(
     for name in named:
         if isinstance(name, str) and ":" in name and name not in trust:
             raise FedRelaxError(
-                f"--config {file} names the model {name!r}, which runs the code of the module "
+                f"{source} names the model {name!r}, which runs the code of the module "
                 f"{name.partition(':')[0]!r}; if you know that code and trust it, say so with "
                 f"--trust {shlex.quote(name)}"
             )

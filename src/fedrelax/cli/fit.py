@@ -13,7 +13,7 @@ import typer
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
-from fedrelax.cli.options import DATA, OUTPUT, Flag
+from fedrelax.cli.options import DATA, OUTPUT, Check, Flag
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.errors import listing
 
@@ -52,6 +52,18 @@ class FitConfig(LearningConfig):
             before="jobs",
         ),
     ] = False
+    checkpoint_every: Annotated[
+        int | None,
+        Check(ge=1),
+        Flag(
+            OUTPUT,
+            "Keep the state of the run next to --out after every so many rounds, and when it is stopped "
+            "by Ctrl-C or SIGTERM; fedrelax resume goes on with it.",
+            metavar="N",
+            before="jobs",
+            saved=False,
+        ),
+    ] = None
     live: Annotated[
         bool,
         Flag(
@@ -75,17 +87,29 @@ def fit(config: FitConfig, talk: Talk) -> None:
     [bold]Example:[/bold] fedrelax fit weather.csv --node station --target temp
     --graph knn:lat,lon:5 --model-for Helsinki=forest --out result
     """
-    from fedrelax.cli.inputs import effective, read_inputs
-    from fedrelax.cli.live import check_live, live_view, tell_end
-    from fedrelax.cli.training import save, train
     from fedrelax.storage.places import check_directory
 
     check_directory(config.out, config.overwrite)
+    run_fit(config, talk)
+
+
+def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
+    """Train, save and tell; ``kept`` is the ``RunDirectory`` of a run that goes on."""
+    from fedrelax.cli.inputs import effective, read_inputs
+    from fedrelax.cli.live import check_live, live_view, tell_end
+    from fedrelax.cli.stopping import RunDirectory
+    from fedrelax.cli.training import save, train
+
     if config.live:
         check_live()
     inputs = read_inputs(config, talk.note)
-    with live_view(inputs, config.target, talk) if config.live else nullcontext() as view:
-        outcome = train(inputs, config, talk, view=view)
+    if kept is None and config.checkpoint_every is not None:
+        kept = RunDirectory.begin(config)
+    with (
+        nullcontext() if kept is None else kept.open(),
+        live_view(inputs, config.target, talk) if config.live else nullcontext() as view,
+    ):
+        outcome = train(inputs, config, talk, view=view, kept=kept)
         used = (
             f"alpha = {outcome.fitted.alpha_:.6g} and {outcome.fitted.n_rounds_} rounds were used"
         )

@@ -15,6 +15,7 @@ from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.inputs import Inputs
 from fedrelax.cli.progress import STOPPED, Watch, start_workers
 from fedrelax.cli.settings import LearningConfig
+from fedrelax.cli.stopping import RunDirectory
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation, evaluate
@@ -71,19 +72,22 @@ def train(
     talk: Talk,
     *,
     view: LiveView | None = None,
+    kept: RunDirectory | None = None,
     **more: Any,
 ) -> Outcome:
     """Choose on the training rows what is "auto", run the rounds, measure on test rows.
 
-    ``more`` holds arguments of the estimator for which there is no flag.
+    ``kept`` is where the state of the run is kept; ``more`` holds arguments of the estimator for which
+    there is no flag.
     """
     estimator = estimator_of(inputs, config)
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
     start_workers(config.jobs, config.backend)
     with talk.progress() as progress:
-        watch = Watch(progress)
-        callbacks = (watch,) if view is None else (watch, view)
+        first = None if kept is None else kept.training
+        watch = Watch(progress, first)
+        callbacks = [one for one in (watch, view, first) if one is not None]
         estimator.set_params(callbacks=callbacks, **more)
         with watch.catching_ctrl_c():
             folds = inputs.splitting.folds(own)
@@ -100,9 +104,10 @@ def train(
     if config.keep_test_out or outcome.interrupted:
         return Outcome(fitted, measured, on_all_rows=False)
     with talk.progress() as progress:
-        watch = Watch(progress)
+        second = None if kept is None else kept.all_rows
+        watch = Watch(progress, second)
         with watch.catching_ctrl_c():
-            fitted.set_params(callbacks=(watch,))
+            fitted.set_params(callbacks=[one for one in (watch, second) if one is not None])
             final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
     measured = measured.with_untested(_new_lines(inputs, final, measured))
     return Outcome(final.set_params(callbacks=()), measured)

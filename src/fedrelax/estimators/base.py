@@ -19,8 +19,9 @@ from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import Viewed
 from fedrelax.network import Network
 from fedrelax.public import draw_public, filled
-from fedrelax.runtime import Callback, running_on
+from fedrelax.runtime import Callback, Keeper, running_on
 from fedrelax.runtime.backends import check_backend
+from fedrelax.runtime.keeping import keeper_in
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.frames import is_frame
 from fedrelax.schema.transformer import TableModels
@@ -131,8 +132,9 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
             rng = np.random.default_rng([seed, FOLD_STREAM])
             parts = fold_rows(train, self.folds, rng, **apart)
             folds = [self.network_of(X, y, *part, seed) for part in parts]
+        keeper = self._keeper()
         with running_on(self.backend, self.address):
-            plan = search.plan(network, folds, settings, seed=seed, tell=self._tell)
+            plan = search.plan(network, folds, settings, seed=seed, tell=self._tell, keeper=keeper)
             return self._follow(plan, network, rows)
 
     def refitted(self, X: Any, y: Any, nodes: Any = None) -> Self:
@@ -177,6 +179,16 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
         models = isinstance(self.estimator, str) and self.estimator == "auto"
         fixed = self.wirings in ("fixed", "auto") and self.rounds is None and self.level == "auto"
         return models and fixed and self.solver is None and self.alpha == "auto"
+
+    def _keeper(self) -> Keeper | None:
+        """Return what keeps the run, if something does; a seed must then be given."""
+        keeper = keeper_in(self.callbacks)
+        if keeper is not None and self.random_state is None:
+            raise FedRelaxError(
+                "random_state=None draws a new seed every time, so that no checkpoint can be kept of this "
+                "run; give a number"
+            )
+        return keeper
 
     def _tell(self, done: int, total: int) -> bool | str | None:
         told = [callback.choosing(done, total) for callback in self.callbacks]

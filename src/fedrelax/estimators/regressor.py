@@ -50,7 +50,7 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     solver : a ``FedRelax`` with the settings that are rarely changed: losses, objective, order, damping,
         weighting, distillation, tolerance, patience, engine.
     quick : try less where something is chosen: no wiring, no level, no curves, no other kinds of models.
-    callbacks : ``fedrelax.runtime.Callback`` objects.
+    callbacks : ``fedrelax.runtime.Callback`` objects; a ``fedrelax.storage.Checkpoint`` is one.
     n_jobs, random_state : the number of workers never changes a result, the seed does.
     backend : where nodes are fitted that are not computed all at once: "threads", "processes", "dask" or
         "ray" (extras of these names). Default: what ``joblib.parallel_config`` says, else threads or

@@ -138,6 +138,26 @@ class LocalModel(ABC):
         """Whether several of these train faster in threads than in processes."""
         return False
 
+    def forgets(self, continued: bool) -> bool:
+        """Whether a fit depends on its terms and seed alone, and not on the fits before it.
+
+        Such a model need not be kept to go on with a stopped run: it is fitted again.
+        """
+        return False
+
+    @property
+    def recalls(self) -> bool:
+        """Whether ``memory`` and ``remembering`` are there for a model that does not forget."""
+        return False
+
+    def memory(self) -> Any:
+        """Return as plain values and arrays what predictions and later fits depend on."""
+        raise NotImplementedError
+
+    def remembering(self, memory: Any) -> LocalModel:
+        """Return the model that had this memory."""
+        raise NotImplementedError
+
     def check(self, X: AnyArray) -> None:  # noqa: B027 - most models take any rows
         """Refuse rows like ``X`` that the model cannot take; asked once, before the first round."""
 

@@ -113,7 +113,13 @@ class PrivatePredictions(Budget):
 
 
 class _Noisy(Wrapped):
-    """Adds noise that is drawn anew for every node and round."""
+    """Adds noise that is drawn anew for every node and round.
+
+    A run that goes on adds the noise that it would have added: other noise on answers that have been sent
+    already would be a release beyond the budget.
+    """
+
+    changing = ("_sent", "_streams")
 
     def __init__(self, inner: Exchange, layer: PrivatePredictions, network: Network) -> None:
         super().__init__(inner)
@@ -125,6 +131,17 @@ class _Noisy(Wrapped):
     def post(self, messages: Iterable[Message]) -> None:
         """Hand on noisy messages; what is sent a second time after the last round stays unsent."""
         self.inner.post([self._noisy(message) for message in messages if message.round >= 0])
+
+    def state(self) -> dict[str, Any]:
+        """Return how often every node has sent, and where its stream of noise stands."""
+        streams = {label: rng.bit_generator.state for label, rng in self._streams.items()}
+        return {"sent": dict(self._sent), "streams": streams}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on counting and drawing from there."""
+        self._sent = Counter(state["sent"])
+        for label, stream in state["streams"].items():
+            self._streams[label].bit_generator.state = stream
 
     def _noisy(self, message: Message) -> Message:
         self._sent[message.sender] += 1

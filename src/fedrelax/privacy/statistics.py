@@ -165,7 +165,12 @@ class Scaling:
 
 
 class _Released(Wrapped):
-    """Sends the released answers in the place of a node's own."""
+    """Sends the released answers in the place of a node's own.
+
+    A run that goes on sends the same ones: others would be a second release.
+    """
+
+    changing = ("_answers",)
 
     def __init__(self, inner: Exchange, answers: dict[Label, FloatArray]) -> None:
         super().__init__(inner)

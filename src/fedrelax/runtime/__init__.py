@@ -3,6 +3,7 @@
 from fedrelax.runtime.backends import running_on
 from fedrelax.runtime.callbacks import Callback, StopOnLocalLoss
 from fedrelax.runtime.history import History, NodeMeasures, Record
+from fedrelax.runtime.keeping import Keeper
 from fedrelax.runtime.layers import Layer
 from fedrelax.runtime.messages import Exchange, LocalExchange, Message
 from fedrelax.runtime.rounds import Outcome, Steps, Stopping, run, stepwise
@@ -16,6 +17,7 @@ __all__ = [
     "Distillation",
     "Exchange",
     "History",
+    "Keeper",
     "Layer",
     "LocalExchange",
     "Message",

@@ -14,8 +14,10 @@ from fedrelax.losses import Loss
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History, Stopping, run
+from fedrelax.runtime.keeping import keeper_in
 from fedrelax.solvers.checks import check_callbacks
 from fedrelax.solvers.edges import EdgeValues
+from fedrelax.solvers.identity import identity_of
 from fedrelax.typing import Label
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
@@ -144,9 +146,13 @@ class Solver(ABC):
         check_callbacks(callbacks)
         network.check()
         self.check(network)
+        kept = keeper_in(callbacks) is not None
+        identity = identity_of(network, self) if kept else None
         engine, losses = self.prepare(network), self.losses(network)
+        if kept:
+            self._check_kept(engine)
         with engine.working():
-            outcome = run(engine, self.stopping(engine), callbacks, self.wiring)
+            outcome = run(engine, self.stopping(engine), callbacks, self.wiring, identity)
         graph = network.graph
         return Result(
             local_models=engine.local_models,
@@ -162,6 +168,14 @@ class Solver(ABC):
             engine=engine.name,
             around=self.around(network),
         )
+
+    def _check_kept(self, engine: Engine) -> None:
+        """Refuse a run that could not go on as if nothing had happened."""
+        reason = engine.why_not_kept()
+        if getattr(self, "random_state", 0) is None:
+            reason = "random_state=None draws a new seed every time; give a number"
+        if reason is not None:
+            raise FedRelaxError(f"no checkpoint can be kept of this run: {reason}")
 
     def around(self, network: Network) -> tuple[str, ...]:
         """Return what stands around the exchange, a sentence each."""

@@ -12,12 +12,26 @@ from scipy import sparse
 from fedrelax.engines.base import Engine, Settings
 from fedrelax.engines.sites.checks import coupling_of, reason_in_models, warn_of_resampling
 from fedrelax.engines.sites.guessing import Guessing
+from fedrelax.engines.sites.keeping import (
+    Kept,
+    made_again,
+    packed_model,
+    packed_words,
+    take_words,
+    why_models_not_kept,
+)
 from fedrelax.engines.sites.refits import Answers, Refit, Refits
 from fedrelax.engines.sites.sending import SentRefits, brought
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMeasure, Workers
-from fedrelax.runtime.layers import as_layers, layered
+from fedrelax.runtime.layers import (
+    as_layers,
+    exchange_state,
+    layered,
+    resume_exchange,
+    why_not_kept,
+)
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label
 
@@ -46,6 +60,7 @@ class SiteEngine(Engine):
         self._order = order
         self.alone: dict[Label, LocalModel] = {}
         self._first: list[Answers] = []
+        self._terms: dict[Label, list[Rows]] = {}
         self._place = {label: place for place, label in enumerate(self.labels)}
         self.given = self.edges = _edges_of(self.sites, self._place)
         self._zeros_first = first_exchange == "zeros"
@@ -117,6 +132,7 @@ class SiteEngine(Engine):
         new = [site for site in self.sites if site.label not in self._memory]
         self._refit(new, [site.local_problem() for site in new])
         self._memory.update({site.label: (site.model, site.answers) for site in new})
+        self._terms = {site.label: site.local_problem() for site in self.sites}
         self.alone = {site.label: site.model for site in self.sites}
         self._first = [site.answers for site in self.sites]
 
@@ -145,19 +161,28 @@ class SiteEngine(Engine):
         site.receive(self._exchange.collect(site.label, site.neighbours))
 
     def _refit(self, sites: list[Site], problems: list[list[Rows]], coming: int = 0) -> None:
-        tasks = [
-            Refit(
-                site.label,
-                site.model,
-                terms,
-                site.inputs(coming),
-                site.seed,
-                site.coupling.continued,
-            )
-            for site, terms in zip(sites, problems, strict=True)
-        ]
-        for site, (model, answers) in zip(sites, self._refits(tasks), strict=True):
-            site.adopt(model, answers)
+        for site, terms, found in zip(
+            sites, problems, self._fitted(sites, problems, coming), strict=True
+        ):
+            site.adopt(*found)
+            self._terms[site.label] = terms
+
+    def _fitted(
+        self, sites: Sequence[Site], problems: Sequence[list[Rows]], coming: int
+    ) -> list[tuple[LocalModel, Answers]]:
+        return self._refits(
+            [
+                Refit(
+                    site.label,
+                    site.model,
+                    terms,
+                    site.inputs(coming),
+                    site.seed,
+                    site.coupling.continued,
+                )
+                for site, terms in zip(sites, problems, strict=True)
+            ]
+        )
 
     def measure(self) -> NodeMeasures:
         """Gather the numbers that the sites report."""
@@ -211,13 +236,17 @@ class SiteEngine(Engine):
 
     def rewire(self, edges: Any) -> None:
         """Tell every site whom to heed from now on; given neighbours are still heard."""
+        self._heed(edges)
+        for site in self.sites:
+            self._hear(site)
+
+    def _heed(self, edges: Any) -> None:
         for i, site in enumerate(self.sites):
             part = slice(edges.indptr[i], edges.indptr[i + 1])
             names = (self.labels[j] for j in edges.indices[part])
             kept = dict(zip(names, edges.data[part].tolist(), strict=True))
             given = self.given.indices[self.given.indptr[i] : self.given.indptr[i + 1]]
             site.neighbours = {**{self.labels[j]: 0.0 for j in given}, **kept}
-            self._hear(site)
         self.edges = edges
 
     def settle(self, round: int) -> None:
@@ -230,22 +259,65 @@ class SiteEngine(Engine):
             return
         for site, answers in zip(self.sites, self._first, strict=True):
             site.adopt(self.alone[site.label], answers)
+            self._terms[site.label] = site.local_problem()
             site.shared.clear()
         self.share(round)
 
-    def snapshot(self) -> tuple[Any, list[tuple[LocalModel, Answers]]]:
+    def snapshot(self) -> tuple[Any, list[Kept]]:
         """Return the graph, and models with their answers; models are never changed in place."""
-        return self.edges, [(site.model, site.answers) for site in self.sites]
+        return self.edges, [(s.model, s.answers, self._terms[s.label]) for s in self.sites]
 
-    def restore(self, state: tuple[Any, list[tuple[LocalModel, Answers]]]) -> None:
+    def restore(self, state: tuple[Any, list[Kept]]) -> None:
         """Take earlier models and their graph back and share their predictions."""
         edges, models = state
-        for site, (model, answers) in zip(self.sites, models, strict=True):
-            site.adopt(model, answers)
+        self._adopt(models)
+        for site in self.sites:
             site.shared.clear()
         if edges is not self.edges:
             self.rewire(edges)
         self.share(-1)
+
+    def _adopt(self, models: Sequence[Kept]) -> None:
+        for site, (model, answers, terms) in zip(self.sites, models, strict=True):
+            site.adopt(model, answers)
+            self._terms[site.label] = terms
+
+    # Stopping and going on
+
+    def why_not_kept(self) -> str | None:
+        """Return which model or layer remembers what cannot be kept."""
+        return why_models_not_kept(self.sites) or why_not_kept(self._exchange)
+
+    def state(self) -> dict[str, Any]:
+        """Return what models were fitted to, what sites have heard, and what is on its way."""
+        return {
+            "models": self.packed(self.snapshot()),
+            "words": packed_words(self.sites, self._place),
+            "exchange": exchange_state(self._exchange),
+        }
+
+    def resume(self, state: Any, round: int) -> None:
+        """Fit the models of a round again, and take back what was said and heard."""
+        edges, models = self.unpacked(state["models"], round)
+        if edges is not self.edges:
+            self._heed(edges)
+        self._adopt(models)
+        take_words(self.sites, state["words"])
+        resume_exchange(self._exchange, state["exchange"])
+
+    def packed(self, snapshot: tuple[Any, list[Kept]]) -> tuple[Any, list[dict[str, Any]]]:
+        """Return the graph, and what the models were fitted to or remember."""
+        edges, models = snapshot
+        return self.as_given(edges), [
+            packed_model(site, *kept) for site, kept in zip(self.sites, models, strict=True)
+        ]
+
+    def unpacked(self, values: Any, round: int) -> tuple[Any, list[Kept]]:
+        """Return graph and models, which are fitted again as they were in the round before."""
+        edges, packed = values
+        together = self._order == "simultaneous" or round == 0
+        models = made_again(self.sites, packed, round, self._fitted, together)
+        return self.edges_from(edges), models
 
 
 def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:

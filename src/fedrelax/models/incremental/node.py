@@ -92,6 +92,10 @@ class IncrementalNode(LocalModel):
         """Exact where ``learn_one`` takes ``w``, resampled where it does not."""
         return "exact" if self._weighs else "resampled"
 
+    def forgets(self, continued: bool) -> bool:
+        """Whether every fit starts from the model that was given."""
+        return not (continued or self._settings.learn_on)
+
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> IncrementalNode:
         """Return a model that has learned the rows, on top of what it knew or afresh."""
         goes_on = self._learned and (continued or self._settings.learn_on)
