@@ -15,6 +15,7 @@ from fedrelax.cli.info import info
 from fedrelax.cli.predict import predict
 from fedrelax.cli.report import report
 from fedrelax.cli.reproduce import reproduce
+from fedrelax.cli.serve import serve
 from fedrelax.cli.stress import stress
 
 app = typer.Typer(
@@ -58,6 +59,7 @@ app.command("fit", no_args_is_help=True)(fit)
 app.command("predict", no_args_is_help=True)(predict)
 app.command("info", no_args_is_help=True)(info)
 app.command("report", no_args_is_help=True)(report)
+app.command("serve", no_args_is_help=True)(serve)
 app.command("stress", no_args_is_help=True)(stress)
 app.command("demo")(demo)
 app.command("reproduce", no_args_is_help=True)(reproduce)

@@ -27,6 +27,11 @@ class Texts:
         known = self._codes
         return np.array([known.setdefault(value, len(known)) for value in values], dtype=float)
 
+    def forget(self) -> None:
+        """Start anew: the numbers of texts met so far mean nothing any more."""
+        self._codes.clear()
+        self._hashed = np.zeros((0, HASHED))
+
     def texts(self, codes: FloatArray) -> AnyArray:
         """Return the text of each number."""
         names = np.array([*self._codes, ""], dtype=object)
