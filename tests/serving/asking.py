@@ -5,9 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,15 +21,11 @@ class Client:
         self.address, self.said = address, list[str]()
         self._place = urlsplit(address)
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._connection = self.connection()
-
-    def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection(self._place.hostname, self._place.port, timeout=60)
 
     def __call__(
         self, path: str, body: Any = None, method: str | None = None, **headers: str | None
     ) -> tuple[int, Any]:
-        """Return status and JSON of an answer; a header of None is left out, a body of bytes sent as it is."""
+        """Return status and JSON of an answer; a header of None is left out, bytes are sent as they are."""
         sent = dict(self._headers)
         if body is not None:
             sent["Content-Type"] = "application/json"
@@ -39,11 +34,12 @@ class Client:
             sent.pop(name.replace("_", "-"), None)
             if value is not None:
                 sent[name.replace("_", "-")] = value
-        self._connection.request(
-            method or ("GET" if body is None else "POST"), path, body=body, headers=sent
-        )
-        answer = self._connection.getresponse()
-        text = answer.read()
+        method = method or ("GET" if body is None else "POST")
+        place = (str(self._place.hostname), self._place.port)
+        with closing(http.client.HTTPConnection(*place, timeout=60)) as connection:
+            connection.request(method, path, body=body, headers=sent)
+            answer = connection.getresponse()
+            text = answer.read()
         self.headers = dict(answer.getheaders())
         if self.headers["content-type"].startswith("application/json"):
             return answer.status, json.loads(text)
@@ -75,15 +71,6 @@ def serving(
         try:
             yield client
         finally:
-            client._connection.close()
             service.stop()
             thread.join(30)
             assert not thread.is_alive()
-
-
-def wait_for(condition: Any, seconds: float = 60.0) -> None:
-    """Wait until a condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "never came true"
-        time.sleep(0.01)

@@ -43,7 +43,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = [("Oslo", "Hamar"), ("Hamar", "Dombås"), ("Dombås", "Bodø"), ("Bodø", "Narvik")]
     pd.DataFrame(pairs, columns=["source", "target"]).to_csv(home / "edges.csv", index=False)
     words = ("--node", "town", "--target", "alarm", "--features", "wind,sun", "--model", "logistic")
-    return fit(home, towns(), *words, "--graph", str(home / "edges.csv"))
+    return fit(home, towns(), *words, "--graph", f"edges:{home / 'edges.csv'}")
 
 
 @pytest.fixture(scope="session")
