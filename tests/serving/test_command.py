@@ -27,6 +27,8 @@ from .conftest import fit
 pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
 pytest.importorskip("starlette", reason="needs starlette (the extra live)")
 
+pytestmark = pytest.mark.slow
+
 GOOD = {"wind": 0.5, "sun": 1.0}
 SLOW = """
 import os, time
