@@ -16,6 +16,7 @@ from fedrelax.cli.predict import predict
 from fedrelax.cli.report import report
 from fedrelax.cli.reproduce import reproduce
 from fedrelax.cli.resume import resume
+from fedrelax.cli.serve import serve
 from fedrelax.cli.stress import stress
 
 app = typer.Typer(
@@ -60,6 +61,7 @@ app.command("resume", no_args_is_help=True)(resume)
 app.command("predict", no_args_is_help=True)(predict)
 app.command("info", no_args_is_help=True)(info)
 app.command("report", no_args_is_help=True)(report)
+app.command("serve", no_args_is_help=True)(serve)
 app.command("stress", no_args_is_help=True)(stress)
 app.command("demo")(demo)
 app.command("reproduce", no_args_is_help=True)(reproduce)
