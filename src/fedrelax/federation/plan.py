@@ -104,7 +104,7 @@ def plain_settings(settings: FedRelax) -> dict[str, Any]:
         )
     if settings.order != "simultaneous":
         raise FedRelaxError(
-            "order='sequential' is not served by a federation: all sites work at once"
+            f"order={settings.order!r} is not served by a federation: all sites work at once"
         )
     if settings.continued:
         raise FedRelaxError(

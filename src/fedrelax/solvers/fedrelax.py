@@ -35,8 +35,10 @@ class FedRelax(Solver):
     objective : "paper" (default) as above. Its fixed point is not the minimiser of GTVMin; with one
         common public set it is GTVMin at alpha / 2. "gtvmin" adds the terms d(j, i), in which node
         i is the neighbour, and so minimises  sum_i L_i + alpha sum_ij A_ij d(i, j)  itself.
-    order : "simultaneous" as in the paper, or "sequential". Sequential exact updates of the
-        symmetric objective never increase it.
+    order : "simultaneous" as in the paper, "sequential" or "asynchronous". Sequential exact updates of the
+        symmetric objective never increase it. In asynchronous order there are no common rounds: nodes
+        wake up at random (by ``random_state``), each takes the newest answers, refits and tells. As many
+        wake as there are nodes, some twice and some not, count as a round; all rounds are run.
     damping : share of the last message that stays in the next one, in [0, 1). It slows oscillation
         and does not move the fixed point.
     weighting : "mean" normalises by row counts as in the formula; "rows" weighs every own row 1 and
@@ -92,7 +94,7 @@ class FedRelax(Solver):
         check_choice("engine", self.engine, NAMES)
         check_rounds(self, network)
         check_number("damping", self.damping, least=0.0, below=1.0)
-        check_choice("order", self.order, ("simultaneous", "sequential"))
+        check_choice("order", self.order, ("simultaneous", "sequential", "asynchronous"))
         check_running(self)
         check_number("level", self.level, least=0.0)
         if self.level > 1:
