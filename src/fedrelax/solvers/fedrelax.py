@@ -40,7 +40,8 @@ class FedRelax(Solver):
         wake up at random (by ``random_state``), each takes the newest answers, refits and tells. As many
         wake as there are nodes, some twice and some not, count as a round; all rounds are run.
     damping : share of the last message that stays in the next one, in [0, 1). It slows oscillation
-        and does not move the fixed point.
+        and does not move the fixed point. Where ``exchange`` loses or delays messages, trees and other
+        models that do not settle take 0.999 for 0, so that their first answers arrive before they change.
     weighting : "mean" normalises by row counts as in the formula; "rows" weighs every own row 1 and
         every pseudo-row alpha A_ij, as the paper's tree experiment does.
     level : share of the pull that also holds for the level, in [0, 1]. 1 is the paper's: level and shape

@@ -10,7 +10,12 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.engines.base import Engine, Settings
-from fedrelax.engines.sites.checks import coupling_of, reason_in_models, warn_of_resampling
+from fedrelax.engines.sites.checks import (
+    coupling_of,
+    reason_in_models,
+    steadied,
+    warn_of_resampling,
+)
 from fedrelax.engines.sites.refits import Answers, Refit, Refits
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
@@ -63,6 +68,8 @@ class SiteEngine(Engine):
         warn_of_resampling(network, settings)
         task, public, graph = network.task, network.public, network.graph
         coupling = coupling_of(settings, network.kind)
+        layers = as_layers(settings.exchange)
+        interrupted = any(layer.interrupts for layer in layers)
         seeds = seeds_of(settings.random_state, len(network))
         sites = [
             Site(
@@ -76,13 +83,14 @@ class SiteEngine(Engine):
             )
             for node, seed in zip(network, seeds, strict=True)
         ]
+        for site in sites if interrupted else ():
+            site.coupling = steadied(coupling, site.model)
         workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
-        layers = as_layers(settings.exchange)
         exchange = layered(LocalExchange(), layers, network, settings)
         waking = int(seeds_of(settings.random_state, len(network) + 1)[-1])
         engine = cls(sites, exchange, workers, settings.order, settings.first_exchange, waking)
         uneven = settings.order == "asynchronous"
-        engine.may_rest = not uneven and not any(layer.interrupts for layer in layers)
+        engine.may_rest = not uneven and not interrupted
         if network.memory is not None and settings.random_state is not None:
             key = "sites", settings.random_state, coupling.loss.name
             engine._memory = network.memory.setdefault(key, {})
