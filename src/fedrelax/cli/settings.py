@@ -33,6 +33,11 @@ def pairs_of(value: Any) -> Any:
     return found
 
 
+def two_numbers(value: Any) -> Any:
+    """Accept LOW,HIGH as a text."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
 def known_wiring(value: str | None) -> str | None:
     """Refuse a name that no wiring has."""
     from fedrelax.wiring import WIRINGS

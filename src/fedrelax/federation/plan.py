@@ -106,6 +106,16 @@ def plain_settings(settings: FedRelax) -> dict[str, Any]:
         raise FedRelaxError(
             f"order={settings.order!r} is not served by a federation: all sites work at once"
         )
+    if settings.exchange is not None:
+        raise FedRelaxError(
+            "exchange: noise, faults and attacks are not served by a federation yet, whose sites send "
+            "predictions as they are; leave exchange=None"
+        )
+    if not isinstance(settings.combine, str):
+        raise FedRelaxError(
+            f"combine={settings.combine!r}: a federation tells its sites a name; give "
+            f"combine={settings.combine.name!r}"
+        )
     if settings.continued:
         raise FedRelaxError(
             "continued=True is not served by a federation: sites keep no models between rounds"

@@ -12,7 +12,7 @@ from fedrelax.losses import Loss
 from fedrelax.network import Network
 from fedrelax.public import DRAWS
 from fedrelax.runtime import Distillation, Layer
-from fedrelax.runtime.layers import as_layers
+from fedrelax.runtime.layers import Promise, as_layers
 from fedrelax.solvers.base import Solver
 from fedrelax.solvers.checks import (
     check_choice,
@@ -126,6 +126,11 @@ class FedRelax(Solver):
     def around(self, network: Network) -> tuple[str, ...]:
         """Return what stands around the exchange, a sentence each."""
         return tuple(layer.describe(network, self) for layer in as_layers(self.exchange))
+
+    def promises(self, network: Network) -> tuple[Promise, ...]:
+        """Return the privacy that the layers promise to every node."""
+        found = (layer.promise(network, self) for layer in as_layers(self.exchange))
+        return tuple(promise for promise in found if promise is not None)
 
     def settles(self, network: Network) -> bool:
         """Tell whether rounds are cheap and lead to one point, wherever they start."""
