@@ -206,7 +206,7 @@ def test_trees_start_anew_on_the_final_graph_and_linear_models_go_on(data):
 
 @pytest.mark.parametrize("common", [True, False])
 @pytest.mark.parametrize("order", ["simultaneous", "sequential"])
-@pytest.mark.parametrize("wiring", [Rewire(every=2), Guarded(every=2), Reweight(times=3)])
+@pytest.mark.parametrize("wiring", [Rewire(every=2), Reweight(times=3)])
 def test_the_linear_engine_wires_as_the_general_one(data, common, order, wiring, monkeypatch):
     """But for the second look, in which the general engine must guess at unseen rows."""
     monkeypatch.setattr(rewire, "FAR", np.inf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +86,7 @@ class Hello:
 
 
 def _is_weight(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+    return isinstance(value, int | float) and 0 < value <= sys.float_info.max
 
 
 def _are_classes(values: Any) -> bool:

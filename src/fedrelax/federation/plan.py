@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.codec import Envelope, Refused
 from fedrelax.models import Task
@@ -15,7 +16,7 @@ from fedrelax.runtime import Distillation
 from fedrelax.solvers import FedRelax
 
 MOST_LANES, MOST_ROUNDS = 2000, 100_000
-LEFT_OUT = ("wiring", "engine", "n_jobs", "alpha", "order", "continued")
+LEFT_OUT = ("wiring", "engine", "n_jobs", "alpha", "order", "continued", "exchange")
 """Settings of the solver that mean nothing at a single site, or that a federation does not serve."""
 
 
@@ -111,16 +112,18 @@ def plain_settings(settings: FedRelax) -> dict[str, Any]:
             "exchange: noise, faults and attacks are not served by a federation yet, whose sites send "
             "predictions as they are; leave exchange=None"
         )
-    if not isinstance(settings.combine, str):
+    combine = as_combine(settings.combine)
+    if combine != as_combine(combine.name):
         raise FedRelaxError(
-            f"combine={settings.combine!r}: a federation tells its sites a name; give "
-            f"combine={settings.combine.name!r}"
+            f"combine={combine!r}: a federation tells its sites a name and no settings; give "
+            f"combine={combine.name!r}"
         )
     if settings.continued:
         raise FedRelaxError(
             "continued=True is not served by a federation: sites keep no models between rounds"
         )
     values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in LEFT_OUT}
+    values["combine"] = combine.name
     for name in ("loss", "discrepancy"):
         if values[name] is not None and not isinstance(values[name], str):
             values[name] = values[name].name
