@@ -188,9 +188,9 @@ class LearningConfig:
         Flag(
             LEARNING,
             "fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
-            "discover finds neighbours where no graph is given; reweight lets those who disagree "
-            "count for less; auto chooses on the training rows. Default: auto, and fixed where alpha "
-            "is given.",
+            "guarded does so where some may lie; discover finds neighbours where no graph is given; "
+            "reweight lets those who disagree count for less; auto chooses on the training rows. "
+            "Default: auto, and fixed where alpha is given.",
             argument="wiring",
         ),
     ] = None

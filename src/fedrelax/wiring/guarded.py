@@ -12,12 +12,16 @@ from fedrelax.typing import FloatArray
 from fedrelax.wiring.base import Ranked, View, marked
 from fedrelax.wiring.rewire import Rewire
 
+UNLIKELY = 4.0
+"""Who is further away than so many times the median neighbour is no neighbour at all."""
+
 
 @dataclass(frozen=True)
 class Guarded(Rewire):
     """``rewire``, made so that liars find it hard to be heard. Meant for ``combine=Nearest(times=4)``.
 
-    - The first look comes before the first round, and nobody who has sent nothing usable counts.
+    - The first look comes before the first round. Who has sent nothing usable, or is four times as far as
+      the median neighbour, counts for nothing: not even as one of those of whom a share is kept.
     - Neighbours are ranked by two things in every stage with a share: how far they are from the node's
       answers, and how badly theirs fit the node's own rows, of which a liar knows nothing. Both are
       taken relative to the node's median neighbour, so neither outweighs the other.
@@ -50,7 +54,8 @@ class Guarded(Rewire):
 
     def keep(self, stage: int, edges: Any, view: View) -> Any:
         """Return the edges that one end keeps and to which the other consents."""
-        edges = marked(edges, np.isfinite(view.discrepancies(edges)).astype(float), mutual=True)
+        likely = _relative(edges, view.discrepancies(edges)) <= UNLIKELY
+        edges = marked(edges, likely.astype(float), mutual=True)
         if stage >= len(self.shares):
             return super().keep(stage, edges, view)
         far = _relative(edges, view.discrepancies(edges)) + _relative(edges, view.own_losses(edges))
