@@ -34,6 +34,7 @@ class Rounds:
         self._products = np.einsum("nmi,nm->ni", self._X, self._y) / rows
         pairs = zip(self._X, self._y, strict=True)
         self.weights = np.stack([np.linalg.lstsq(X, y, rcond=None)[0] for X, y in pairs])
+        self._alone = self.weights
         plain = LocalExchange()
         self._exchange = plain if attack is None else attack.around(plain, network, None)
         smoother = Smoother(self._public)
@@ -77,7 +78,7 @@ class Rounds:
         P = self._public
         H = self._moments[coupled] + strength[:, None, None] * (P.T @ P)
         b = self._products[coupled] + strength[:, None] * (target[coupled] @ P)
-        self.weights = self.weights.copy()
+        self.weights = self._alone.copy()  # who hears nobody trains alone
         self.weights[coupled] = np.linalg.solve(H, b[..., None])[..., 0]
 
     # What a wiring sees
