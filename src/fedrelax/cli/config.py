@@ -112,7 +112,7 @@ def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:
         raise FedRelaxError(f"there is no file {file}; check --config") from None
     except (OSError, UnicodeDecodeError) as error:
         raise FedRelaxError(f"--config {file} cannot be read ({error})") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise FedRelaxError(f"--config {file} is not valid TOML: {error}") from error
     names = flags_of(kind)
     settings: dict[str, Any] = {}

@@ -13,8 +13,8 @@ import typer
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
-from fedrelax.cli.options import DATA, OUTPUT, Check, Flag
-from fedrelax.cli.settings import LearningConfig
+from fedrelax.cli.options import DATA, LEARNING, OUTPUT, Check, Flag
+from fedrelax.cli.settings import LearningConfig, two_numbers
 from fedrelax.errors import listing
 
 
@@ -64,6 +64,40 @@ class FitConfig(LearningConfig):
             saved=False,
         ),
     ] = None
+    epsilon: Annotated[
+        float | None,
+        Check(gt=0, allow_inf_nan=False),
+        Flag(
+            LEARNING,
+            "Differential privacy of what leaves a node, for each of its rows: noise on sums over them, "
+            "released once. The models are those that were measured. Default: no noise.",
+        ),
+    ] = None
+    delta: Annotated[
+        float | None,
+        Check(gt=0, lt=1),
+        Flag(LEARNING, "With what probability the promise of --epsilon may fail. Default: 1e-5."),
+    ] = None
+    range: Annotated[
+        tuple[float, float] | None,
+        Check(before=two_numbers),
+        Flag(
+            LEARNING,
+            "The smallest and the largest target that --epsilon has to hide, known beforehand and not "
+            "taken from the rows. Classes need none.",
+            metavar="LOW,HIGH",
+        ),
+    ] = None
+    leakage: Annotated[
+        bool,
+        Flag(
+            OUTPUT,
+            "Attack the exchanged predictions: how well does a neighbour tell a node's training rows "
+            "from its test rows? The report shows it for every node.",
+            spelling="--leakage",
+            before="jobs",
+        ),
+    ] = False
     live: Annotated[
         bool,
         Flag(
@@ -87,9 +121,12 @@ def fit(config: FitConfig, talk: Talk) -> None:
     [bold]Example:[/bold] fedrelax fit weather.csv --node station --target temp
     --graph knn:lat,lon:5 --model-for Helsinki=forest --out result
     """
+    from fedrelax.cli.privacy import check_leakage, check_private
     from fedrelax.storage.places import check_directory
 
     check_directory(config.out, config.overwrite)
+    check_private(config)
+    check_leakage(config)
     run_fit(config, talk)
 
 
@@ -143,6 +180,8 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
         talk.say(evaluation_report(outcome.data))
     talk.say("")
     talk.plain(how_it_went(outcome))
+    for promise in result.promises:
+        talk.plain(f"Promised to every node: {promise.says}.")
     choice = outcome.fitted.choice_
     if choice is not None and choice.better is not None:
         talk.plain(choice.better)

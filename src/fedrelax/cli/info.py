@@ -24,7 +24,6 @@ def info(
     """
     with speaking(debug, quiet=json_) as talk:
         from fedrelax.report import report_data
-        from fedrelax.report.data.sharing import NOT_PRIVATE
         from fedrelax.report.terminal import evaluation_report, fact_table
         from fedrelax.storage import read_result
         from fedrelax.storage.saving import plain
@@ -38,7 +37,7 @@ def info(
         if data.evaluation is not None:
             talk.say("", evaluation_report(data))
         talk.say("")
-        talk.plain(NOT_PRIVATE)
+        talk.plain(privacy(saved))
 
 
 def shared_numbers(saved: Any) -> dict[str, int]:
@@ -52,6 +51,14 @@ def shared_numbers(saved: Any) -> dict[str, int]:
         "exchanges": shared.exchanges,
         "numbers_per_neighbour": shared.per_neighbour,
     }
+
+
+def privacy(saved: Any) -> str:
+    """Return what was promised, or that nothing was; and what an attack has found, if it was run."""
+    from fedrelax.report.data.sharing import NOT_PRIVATE, sharing_of
+
+    shared = sharing_of(saved)
+    return f"{shared.promised or NOT_PRIVATE} {shared.attacked}".strip()
 
 
 SUMS = "each node's sums over its rows (products of features and target), from which all was found"
@@ -99,8 +106,6 @@ def _choosing(saved: Any) -> str:
 
 def to_dict(saved: Any) -> dict[str, Any]:
     """Return all of it for a machine."""
-    from fedrelax.report.data.sharing import NOT_PRIVATE
-
     return {
         **saved.about,
         "metrics": saved.metrics,
@@ -108,7 +113,7 @@ def to_dict(saved: Any) -> dict[str, Any]:
         "edges": saved.graph.n_edges,
         "components": len(saved.graph.components()),
         "shared": shared_numbers(saved),
-        "privacy": NOT_PRIVATE,
+        "privacy": privacy(saved),
         "models": saved.models,
         "per_node": saved.nodes.to_dict("records"),
     }

@@ -33,6 +33,11 @@ def pairs_of(value: Any) -> Any:
     return found
 
 
+def two_numbers(value: Any) -> Any:
+    """Accept LOW,HIGH as a text."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
 def known_wiring(value: str | None) -> str | None:
     """Refuse a name that no wiring has."""
     from fedrelax.wiring import WIRINGS
@@ -183,9 +188,9 @@ class LearningConfig:
         Flag(
             LEARNING,
             "fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
-            "discover finds neighbours where no graph is given; reweight lets those who disagree "
-            "count for less; auto chooses on the training rows. Default: auto, and fixed where alpha "
-            "is given.",
+            "guarded does so where some may lie; discover finds neighbours where no graph is given; "
+            "reweight lets those who disagree count for less; auto chooses on the training rows. "
+            "Default: auto, and fixed where alpha is given.",
             argument="wiring",
         ),
     ] = None

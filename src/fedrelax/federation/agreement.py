@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,7 +110,7 @@ def _columns_of(letter: Envelope) -> tuple[Told, ...]:
 
 def is_weight(value: Any) -> bool:
     """Tell whether this can be the weight of an edge."""
-    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+    return isinstance(value, int | float) and 0 < value <= sys.float_info.max
 
 
 def _are_classes(values: Any) -> bool:

@@ -41,7 +41,7 @@ def read_hub(path: str | Path) -> HubFile:
     path = Path(path).absolute()
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FedRelaxError(
             f"the hub's file {path} cannot be read ({error}); fedrelax federate init writes one"
         ) from error

@@ -128,17 +128,30 @@ class Folder:
                 f"{self.where} holds no state up to round {round}; the site has to join a run from its "
                 "beginning"
             )
-        envelope = unpack((self.where / "rounds" / f"{known[-1]:05d}.bin").read_bytes())
-        lanes = {
-            int(number): LaneState(
-                {}, {}, {}, float(said["change"]), int(said["origin"]), dict(said["neighbours"])
-            )
-            for number, said in envelope.head.items()
-        }
-        for name, data in envelope.parts.items():
-            number, kind, key = name.split("\t", 2)
-            getattr(lanes[int(number)], kind)[key] = _restored(data)
-        return known[-1], lanes
+        path = self.where / "rounds" / f"{known[-1]:05d}.bin"
+        try:
+            return known[-1], _lanes(unpack(path.read_bytes()))
+        except Refused:
+            raise
+        except Exception as error:  # values of another kind fail in many ways
+            raise Refused(f"{path} is damaged ({type(error).__name__}); begin a new run") from error
+
+
+def _lanes(envelope: Envelope) -> dict[int, LaneState]:
+    """Return the states in an envelope."""
+    lanes = {
+        int(number): LaneState(
+            {}, {}, {}, float(said["change"]), int(said["origin"]), dict(said["neighbours"])
+        )
+        for number, said in envelope.head.items()
+    }
+    for name, data in envelope.parts.items():
+        number, kind, key = name.split("\t", 2)
+        lane = lanes[int(number)]
+        {"answers": lane.answers, "shared": lane.shared, "received": lane.received}[kind][key] = (
+            _restored(data)
+        )
+    return lanes
 
 
 def _stored(array: AnyArray) -> bytes:

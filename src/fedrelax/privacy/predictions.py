@@ -40,6 +40,8 @@ class PrivatePredictions(Budget):
     rows or of the exchanges. For linear models ``PrivateStatistics`` promises less (one row) for far less.
     """
 
+    protects = "a whole node: any change of its rows"
+
     rounds: int
     epsilon: float | None = None
     sigma: float | None = None
@@ -100,10 +102,14 @@ class PrivatePredictions(Budget):
         self.spent = True
         return _Noisy(inner, self, network)
 
+    def noise(self, network: Network) -> GaussianMechanism:
+        """Return the noise of all exchanges of the node with the most public rows."""
+        rows = max(len(network.public.of(label)) for label in network.labels)
+        return self.mechanism_for(self.sensitivity(rows, network.task))
+
     def describe(self, network: Network, settings: Any) -> str:
         """Return the promise: noise, sensitivity, epsilon and delta."""
-        rows = max(len(network.public.of(label)) for label in network.labels)
-        found = self.mechanism_for(self.sensitivity(rows, network.task))
+        found = self.noise(network)
         return (
             f"predictions with noise {found.sigma:.4g} in {found.releases} exchanges, sensitivity "
             f"{found.sensitivity:.4g} (any change of a node's rows): epsilon "

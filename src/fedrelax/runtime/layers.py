@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
 from fedrelax.runtime.messages import Exchange, Message
 from fedrelax.typing import Label
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a layer promises every node: (epsilon, delta) differential privacy of what is protected."""
+
+    epsilon: float
+    delta: float
+    protects: str
+    says: str
+    """The promise in a sentence, with noise and sensitivity."""
 
 
 class Layer(ABC):
@@ -32,6 +44,10 @@ class Layer(ABC):
     def describe(self, network: Network, settings: Any) -> str:
         """Return what a result says of the layer."""
         return repr(self)
+
+    def promise(self, network: Network, settings: Any) -> Promise | None:
+        """Return the privacy that the layer promises every node, or None."""
+        return None
 
 
 class Wrapped:

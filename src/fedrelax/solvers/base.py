@@ -15,6 +15,7 @@ from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History, Stopping, run
 from fedrelax.runtime.keeping import keeper_in
+from fedrelax.runtime.layers import Promise
 from fedrelax.solvers.checks import check_callbacks
 from fedrelax.solvers.edges import EdgeValues
 from fedrelax.solvers.identity import identity_of
@@ -70,6 +71,8 @@ class Result:
     """The name of the engine that computed it."""
     around: tuple[str, ...] = ()
     """What stood around the exchange: noise with its epsilon and delta, faults, attacks."""
+    promises: tuple[Promise, ...] = ()
+    """The differential privacy that every node was promised."""
 
     @property
     def models(self) -> Mapping[Label, Any]:
@@ -167,6 +170,7 @@ class Solver(ABC):
             losses=(losses[0].name, losses[1].name),
             engine=engine.name,
             around=self.around(network),
+            promises=self.promises(network),
         )
 
     def _check_kept(self, engine: Engine) -> None:
@@ -179,6 +183,10 @@ class Solver(ABC):
 
     def around(self, network: Network) -> tuple[str, ...]:
         """Return what stands around the exchange, a sentence each."""
+        return ()
+
+    def promises(self, network: Network) -> tuple[Promise, ...]:
+        """Return the privacy that is promised to every node."""
         return ()
 
     def stopping(self, engine: Engine) -> Stopping:

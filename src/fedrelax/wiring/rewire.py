@@ -36,8 +36,6 @@ class Rewire(Wiring):
     friends : the last stage takes back the given neighbours with whom a node has at least this share of
         kept neighbours in common (of the fewer that one of them keeps). Small circles that agree among
         themselves are one cluster if they overlap, and more teachers teach better. 1.0 leaves it out.
-    mutual : an edge lives only if both ends mark it, so that nobody is heard who is not wanted: the
-        defence against nodes that lie, who would otherwise keep their victims by marking them.
     """
 
     name = "rewire"
@@ -46,7 +44,6 @@ class Rewire(Wiring):
     after: tuple[int, int] = (1, 2)
     times: float = 2.0
     friends: float = 0.2
-    mutual: bool = False
 
     @property
     def stages(self) -> int:
@@ -77,10 +74,10 @@ class Rewire(Wiring):
         share = self.shares[min(stage, len(self.shares) - 1)]
         counts = np.ceil(share * ranked.degree - 1e-9).astype(np.int64)
         if stage < len(self.shares):
-            return marked(edges, ranked.first(counts), self.mutual)
+            return marked(edges, ranked.first(counts))
         if stage == len(self.shares) + self.after[0]:
-            return marked(edges, _second_look(edges, ranked, counts, view), self.mutual)
-        return marked(edges, ranked.first(_as_near(ranked, counts, self.times)), self.mutual)
+            return marked(edges, _second_look(edges, ranked, counts, view))
+        return marked(edges, ranked.first(_as_near(ranked, counts, self.times)))
 
 
 def _as_near(ranked: Ranked, least: IntArray, times: float) -> IntArray:

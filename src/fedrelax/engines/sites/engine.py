@@ -10,7 +10,12 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.engines.base import Engine, Settings
-from fedrelax.engines.sites.checks import coupling_of, reason_in_models, warn_of_resampling
+from fedrelax.engines.sites.checks import (
+    coupling_of,
+    reason_in_models,
+    steadied,
+    warn_of_resampling,
+)
 from fedrelax.engines.sites.guessing import Guessing
 from fedrelax.engines.sites.keeping import (
     Kept,
@@ -39,8 +44,8 @@ from fedrelax.typing import FloatArray, Label
 class SiteEngine(Engine):
     """Runs rounds over sites that meet only through an exchange.
 
-    ``order`` is "simultaneous" (all nodes refit to the last round's predictions) or "sequential"
-    (one after the other, each hearing the newest).
+    ``order`` is "simultaneous" (all nodes refit to the last round's predictions), "sequential" (one after
+    the other, each hearing the newest) or "asynchronous" (the same, by whom ``waking`` draws).
     """
 
     name, rank, sends = "sites", 9, True
@@ -52,12 +57,14 @@ class SiteEngine(Engine):
         workers: Workers,
         order: str = "simultaneous",
         first_exchange: str = "models",
+        waking: int = 0,
     ) -> None:
         self.sites = list(sites)
         self.labels = tuple(site.label for site in sites)
         self._exchange = exchange
         self._workers = workers
         self._order = order
+        self._waking = waking
         self.alone: dict[Label, LocalModel] = {}
         self._first: list[Answers] = []
         self._terms: dict[Label, list[Rows]] = {}
@@ -78,6 +85,8 @@ class SiteEngine(Engine):
         warn_of_resampling(network, settings)
         task, public, graph = network.task, network.public, network.graph
         coupling = coupling_of(settings, network.kind)
+        layers = as_layers(settings.exchange)
+        interrupted = any(layer.interrupts for layer in layers)
         seeds = seeds_of(settings.random_state, len(network))
         sites = [
             Site(
@@ -91,11 +100,14 @@ class SiteEngine(Engine):
             )
             for node, seed in zip(network, seeds, strict=True)
         ]
+        for site in sites if interrupted else ():
+            site.coupling = steadied(coupling, site.model)
         workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
-        layers = as_layers(settings.exchange)
         exchange = layered(LocalExchange(), layers, network, settings)
-        engine = cls(sites, exchange, workers, settings.order, settings.first_exchange)
-        engine.may_rest = not any(layer.interrupts for layer in layers)
+        waking = int(seeds_of(settings.random_state, len(network) + 1)[-1])
+        engine = cls(sites, exchange, workers, settings.order, settings.first_exchange, waking)
+        uneven = settings.order == "asynchronous"
+        engine.may_rest = not uneven and not interrupted
         if network.memory is not None and settings.random_state is not None:
             key = "sites", settings.random_state, coupling.loss.name
             engine._memory = network.memory.setdefault(key, {})
@@ -149,13 +161,21 @@ class SiteEngine(Engine):
             problems = [site.problem(round) for site in self.sites]
             self._refit(self.sites, problems, round + 1)
             return 1
-        for site in self.sites:
+        for site in self._awake(round):
             self._hear(site)
             self._refit([site], [site.problem(round)], round + 1)
             before = dict(site.shared)
             self._exchange.post(site.share(round))
             site.shared = before  # Change and damping are told from round to round.
         return 1
+
+    def _awake(self, round: int) -> list[Site]:
+        """Return who works in a round, one after the other: all in turn, or as many drawn at random."""
+        if self._order == "sequential":
+            return self.sites
+        count = len(self.sites)
+        drawn = np.random.default_rng([self._waking, round]).integers(count, size=count)
+        return [self.sites[place] for place in drawn]
 
     def _hear(self, site: Site) -> None:
         site.receive(self._exchange.collect(site.label, site.neighbours))
