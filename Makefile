@@ -31,7 +31,7 @@ $(READY): pyproject.toml
 $(ALL): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) torch==2.13.0
-	$(BIN)/python $(PIP) --editable '.[dev,all,docs,data]'
+	$(BIN)/python $(PIP) --editable '.[dev,all,docs,data,compare]'
 	@touch $(READY) $@
 
 $(SITE): $(READY)

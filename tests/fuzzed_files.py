@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from fedrelax.federation.codec import Envelope, from_npy, pack, to_npy, unpack
 from fedrelax.federation.hubfile import read_hub
 from fedrelax.federation.sealing import Address, OpenBoxes
 from fedrelax.federation.sitefile import read_site
-from fedrelax.federation.state import Folder, LaneState
+from fedrelax.federation.state import CHECKSUM, Folder, LaneState
 from fedrelax.schema import Schema, schema_of
 from fedrelax.schema.agreeing import Told
 from fedrelax.storage import read_result, save_result
@@ -212,7 +213,7 @@ def state_file() -> bytes:
         kept.begin()
         kept.save(1, {0: LaneState({"own": array}, {"a": array}, {"b": array}, 0.5, 1, {"b": 1.0})})
         [path] = Path(folder).rglob("*.bin")
-        return path.read_bytes()
+        return path.read_bytes()[CHECKSUM:]
 
 
 def parse_state(content: bytes) -> None:
@@ -220,7 +221,7 @@ def parse_state(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "rounds"
         home.mkdir()
-        (home / "00001.bin").write_bytes(content)
+        (home / "00001.bin").write_bytes(sha256(content).digest() + content)
         Folder(Path(folder)).load(1)
 
 

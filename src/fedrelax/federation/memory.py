@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrelax.federation.codec import Envelope, pack, unpack
-from fedrelax.federation.state import write_whole
+from fedrelax.federation.state import read_kept, write_kept, write_whole
 
 FILE, STATUS = "hub.bin", "status.json"
 
@@ -54,7 +54,7 @@ class Memory:
         head = {name: getattr(self, name) for name in names}
         head["rounds"] = len(self.reports)
         self.where.mkdir(parents=True, exist_ok=True)
-        write_whole(self.where / FILE, pack(Envelope("hub", head, parts)))
+        write_kept(self.where / FILE, Envelope("hub", head, parts))
 
     @classmethod
     def load(cls, where: Path) -> Memory | None:
@@ -62,7 +62,7 @@ class Memory:
         path = where / FILE
         if not path.is_file():
             return None
-        kept = unpack(path.read_bytes())
+        kept = read_kept(path)
         memory = cls(
             run=kept.value("run", str),
             where=where,

@@ -10,6 +10,7 @@ import os
 import shutil
 import uuid
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from fedrelax.runtime import Site
 from fedrelax.typing import AnyArray
 
 RUN = "run.bin"
+CHECKSUM = 32
+"""Bytes of the checksum before what is kept."""
 
 
 @dataclass
@@ -93,12 +96,12 @@ class Folder:
 
     def remember(self, about: Envelope) -> None:
         """Keep what is known of the present run."""
-        write_whole(self.where / RUN, pack(about))
+        write_kept(self.where / RUN, about)
 
     def run(self) -> Envelope | None:
         """Return what is known of the present run, or None."""
         path = self.where / RUN
-        return unpack(path.read_bytes()) if path.is_file() else None
+        return read_kept(path) if path.is_file() else None
 
     def save(self, round: int, lanes: dict[int, LaneState]) -> None:
         """Keep the states of the lanes after a round."""
@@ -114,7 +117,7 @@ class Folder:
                     parts[f"{number}\t{kind}\t{key}"] = _stored(array)
         home = self.where / "rounds"
         home.mkdir(parents=True, exist_ok=True)
-        write_whole(home / f"{round:05d}.bin", pack(Envelope("state", head, parts)))
+        write_kept(home / f"{round:05d}.bin", Envelope("state", head, parts))
 
     def rounds(self) -> list[int]:
         """Return the rounds of which a state is kept."""
@@ -130,7 +133,7 @@ class Folder:
             )
         path = self.where / "rounds" / f"{known[-1]:05d}.bin"
         try:
-            return known[-1], _lanes(unpack(path.read_bytes()))
+            return known[-1], _lanes(read_kept(path))
         except Refused:
             raise
         except Exception as error:  # values of another kind fail in many ways
@@ -167,6 +170,22 @@ def _restored(data: bytes) -> AnyArray:
     return from_npy(data[end:], shape, "a kept array", finite=False)
 
 
+def write_kept(path: Path, envelope: Envelope) -> None:
+    """Keep an envelope in a file, with a checksum."""
+    data = pack(envelope)
+    write_whole(path, sha256(data).digest() + data)
+
+
+def read_kept(path: Path) -> Envelope:
+    """Return the envelope in a file, or refuse one that is not as it was written."""
+    data = path.read_bytes()
+    if sha256(data[CHECKSUM:]).digest() != data[:CHECKSUM]:
+        raise Refused(
+            f"{path} is damaged: its checksum does not fit; delete it and begin a new run"
+        )
+    return unpack(data[CHECKSUM:])
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or not at all, even if the machine stops."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
@@ -176,5 +195,10 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name, too, is to survive a power cut
+        finally:
+            os.close(folder)
     finally:
         draft.unlink(missing_ok=True)
