@@ -9,6 +9,7 @@ import typer
 from fedrelax.cli.bench import bench
 from fedrelax.cli.compare import compare
 from fedrelax.cli.demo import demo
+from fedrelax.cli.example import example
 from fedrelax.cli.federate import federate
 from fedrelax.cli.fit import fit
 from fedrelax.cli.info import info
@@ -63,6 +64,7 @@ app.command("info", no_args_is_help=True)(info)
 app.command("report", no_args_is_help=True)(report)
 app.command("serve", no_args_is_help=True)(serve)
 app.command("stress", no_args_is_help=True)(stress)
+app.command("example", no_args_is_help=True)(example)
 app.command("demo")(demo)
 app.command("reproduce", no_args_is_help=True)(reproduce)
 app.add_typer(federate, name="federate")
