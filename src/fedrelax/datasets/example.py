@@ -1,4 +1,4 @@
-"""A small table to begin with: electricity of sites on a map, with text, dates and gaps as real ones have."""
+"""A small table to begin with: electricity of sites on a map, with text, dates and gaps as in real life."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def example_table(random_state: int = 0) -> pd.DataFrame:
     temperature = rng.normal(-2.0 - 8.0 * north, 6.0)
     wind = rng.gamma(3.0, 2.0, rows)
     load = 60.0 + 15.0 * east - (1.0 + 1.5 * north) * temperature + 0.8 * east * wind
-    load += 12.0 * (building == "office") - 10.0 * (day.dayofweek.to_numpy() >= 5)
+    load += 12.0 * (building == "office") - 10.0 * (day.day_of_week.to_numpy() >= 5)
     load += rng.normal(0.0, 5.0, rows)
     table = pd.DataFrame(
         {
