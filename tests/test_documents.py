@@ -178,6 +178,25 @@ def test_commands_that_are_not_run(path, words, why):
     pytest.skip(f"{name_of(path)}: {shlex.join(words)}: {why}")
 
 
+TRAVELS = (
+    "Only predictions on public rows travel; labels, models and rows stay. By default the public rows are "
+    'mixtures of two input rows (`public="blend"`), which neighbours see; to avoid that, bring public rows '
+    "of your own."
+)
+"""What leaves a node, in the one form in which the documents say it."""
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_what_leaves_a_node_is_said_in_one_form(path):
+    text = " ".join(path.read_text(encoding="utf-8").split())
+    assert not re.search(
+        r"[Nn]o (row|label)[^.]* leaves? a node|[Oo]nly predictions (do|leave)", text
+    )
+    assert text.count("Only predictions on public rows travel") == text.count(TRAVELS)
+    if name_of(path) in ("README.md", "index.md", "what-is.md", "how-it-works.md", "security.md"):
+        assert TRAVELS in text
+
+
 def test_links_between_documents_lead_somewhere():
     for path in DOCUMENTS:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):

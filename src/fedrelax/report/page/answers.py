@@ -110,7 +110,8 @@ def _predicted(shared: Sharing) -> list[str]:
     size = size_text(BYTES * shared.per_neighbour)
     return [
         f"Predictions on {shared.public_rows:,} public rows, {shared.exchanges} times: {size} from "
-        f"each node to each neighbour. No row, label or parameter is sent, and no noise was added.",
+        f"each node to each neighbour, without noise. No label or parameter is sent; the public rows show "
+        f"{shared.reveals}.",
         NOT_PRIVATE,
     ]
 
