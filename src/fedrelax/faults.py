@@ -189,7 +189,7 @@ class _Late(Layer):
 
 @dataclass(frozen=True)
 class Delayed(_Late):
-    """Every message is late by 0 to ``most`` rounds, all alike likely; a newer one replaces it."""
+    """Every message is late by 0 to ``most`` rounds, all equally likely; a newer one replaces it."""
 
     in_order = True
 

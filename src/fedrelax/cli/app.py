@@ -48,7 +48,8 @@ def about(
 
     Your table has a column that says where each row comes from: a station, a clinic, a shop. Each
     of these nodes gets a model of its own, which learns from the node's rows and from its
-    neighbours' predictions on public rows. No node's rows go to another node.
+    neighbours' predictions on public rows. Labels, models and rows stay at their node; by default the
+    public rows are mixtures of two input rows, which neighbours see.
 
     Start with [bold]fedrelax demo[/bold], or with a table of your own:
 

@@ -137,7 +137,7 @@ class LearningConfig:
         Flag(
             LEARNING,
             "Who learns from whom: complete (everybody), knn:lat,lon:5 (the 5 nearest by columns of "
-            "the table), features:5 (the 5 with the most alike inputs), or edges:FILE (a table "
+            "the table), features:5 (the 5 with the most similar inputs), or edges:FILE (a table "
             "source,target,weight). Default: complete.",
         ),
     ] = "complete"

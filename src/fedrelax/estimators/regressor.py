@@ -41,7 +41,7 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     public_rows : how many are drawn.
     rounds : the most of them. Default: 20, and 200 for linear least squares, where a round costs next
         to nothing.
-    folds : parts into which every node's rows are dealt where something is to be chosen; three of them
+    folds : how many folds every node's rows are split into where something is to be chosen; three of them
         are held out in turn.
     validation_share : hold out a share of each node's rows; with ``solver=FedRelax(patience=...)`` the
         models of the round with the least validation loss are kept.

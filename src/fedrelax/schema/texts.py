@@ -46,7 +46,7 @@ class Texts:
 
 
 def hashed(texts: list[str]) -> FloatArray:
-    """Return counts of the texts' letter groups, hashed and scaled to one; alike texts are near.
+    """Return counts of the texts' letter groups, hashed and scaled to one; similar texts are close.
 
     >>> a, b, c = hashed(["corner shop", "corner shops", "airport"])
     >>> bool(a @ b > a @ c)

@@ -147,6 +147,6 @@ class IncrementalNode(LocalModel):
 
 
 def as_shares(values: FloatArray) -> FloatArray:
-    """Return rows that sum to 1; a row that says nothing says that all classes are alike."""
+    """Return rows that sum to 1; a row of zeros makes all classes equally likely."""
     values = np.where(values.sum(axis=1, keepdims=True) > 0, values, 1.0)
     return np.asarray(values / values.sum(axis=1, keepdims=True))

@@ -110,12 +110,13 @@ def _predicted(shared: Sharing) -> list[str]:
     size = size_text(BYTES * shared.per_neighbour)
     sent = (
         f"Predictions on {shared.public_rows:,} public rows, {shared.exchanges} times: {size} from "
-        "each node to each neighbour. No row, label or parameter is sent"
+        f"each node to each neighbour. No label or parameter is sent; the public rows show "
+        f"{shared.reveals}."
     )
     attacked = [shared.attacked] if shared.attacked else []
     if shared.promises:
-        return [f"{sent}.", shared.promised, *attacked]
-    return [f"{sent}, and no noise was added.", NOT_PRIVATE, *attacked]
+        return [sent, shared.promised, *attacked]
+    return [sent, "No noise was added.", NOT_PRIVATE, *attacked]
 
 
 def _also_trials(shared: Sharing) -> str:
