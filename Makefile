@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
 CORE_TESTS := tests/models tests/storage tests/test_estimators.py tests/test_frameworks.py \
 	tests/test_layers.py tests/test_documents.py tests/cli/test_fit.py
 
-.PHONY: help setup demo test test-core test-fast test-federation test-clusters lint format docs bench pictures pages clean
+.PHONY: help setup demo test test-core test-fast test-federation test-clusters lint format docs bench pictures pages wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -93,6 +93,9 @@ pages: $(READY)  ## write what comes from the code: command-line reference, draw
 	$(BIN)/python tools/reference.py docs/cli.md
 	$(BIN)/python tools/drawings.py docs/images
 	$(BIN)/python tools/notebooks.py docs/notebooks/*.ipynb
+
+wheel: $(READY)  ## build a wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove what was made
 	rm -rf $(VENV) $(CORE) demo-result site .pytest_cache .mypy_cache .ruff_cache .hypothesis
