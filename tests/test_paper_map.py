@@ -65,7 +65,11 @@ def functions_in(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", named_in(1, r"`(fedrelax\.[\w.]+)`"))
 def test_code_exists(name: str) -> None:
-    assert resolve(name) is not None
+    try:
+        found = resolve(name)
+    except ModuleNotFoundError as error:  # of a framework: those of fedrelax end as AttributeError
+        pytest.skip(f"needs {error.name}")
+    assert found is not None
 
 
 @pytest.mark.parametrize("target", named_in(2, r"\]\(([^)]+)\)"))
