@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fedrelax.combining import Mean
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.graph import Graph
@@ -16,8 +17,8 @@ from fedrelax.living.answers import FirstAnswers, Guesses
 from fedrelax.living.change import Change
 from fedrelax.living.circles import circle_size
 from fedrelax.living.edges import FirstNeighbours, Near, part
-from fedrelax.living.overlay import Journal, Overlay
-from fedrelax.combining import Mean
+from fedrelax.living.least_squares import LeastSquares
+from fedrelax.living.overlay import GONE, Journal, Overlay
 from fedrelax.models import LocalModel
 from fedrelax.network import Node
 from fedrelax.public import PublicRows
@@ -81,6 +82,7 @@ class LivingNetwork:
         """The place of every node in the order of joining: it decides the seed."""
         self.past: Overlay[tuple[float, ...]] = Overlay({}, self.journal)
         """How badly each node's circle has fitted its new rows, update by update."""
+        self.least_squares = LeastSquares(self)
         self.guesses = Guesses(public, self.said, self.task)
         self.story: list[Change] = []
         self._counts, self._seed = counts or {}, seed
@@ -115,8 +117,6 @@ class LivingNetwork:
     @property
     def left(self) -> set[Label]:
         """Nodes that were there once."""
-        from fedrelax.living.overlay import GONE
-
         return {label for label, value in self.numbers.changed.items() if value is GONE}
 
     def check_model_of(self, label: Label) -> None:
@@ -186,7 +186,12 @@ class LivingNetwork:
         return model, answers[key]
 
     def refit(self, label: Label) -> None:
-        """Fit a node's model to its rows and to what its neighbours say now."""
+        """Fit a node's model to its rows and to what its neighbours say now.
+
+        Where there is a closed form, the model itself is made once the ripple has ended.
+        """
+        if self.least_squares.refit(label):
+            return
         coupling = self.coupling
         if label in self.stayed:
             coupling = replace(coupling, alpha=0.0)
@@ -228,8 +233,10 @@ class LivingNetwork:
         stayed = set(self.stayed)
         try:
             yield
+            self.least_squares.settle()
         except BaseException:
             self.journal.undo()
+            self.least_squares.drop()
             self.stayed = stayed
             raise
         self.journal.clear()
