@@ -11,6 +11,7 @@ from fedrelax.cli.compare import compare
 from fedrelax.cli.demo import demo
 from fedrelax.cli.federate import federate
 from fedrelax.cli.fit import fit
+from fedrelax.cli.going_on import join, unplug, update
 from fedrelax.cli.info import info
 from fedrelax.cli.predict import predict
 from fedrelax.cli.report import report
@@ -56,6 +57,9 @@ def about(
 app.command("compare", no_args_is_help=True)(compare)
 app.command("fit", no_args_is_help=True)(fit)
 app.command("predict", no_args_is_help=True)(predict)
+app.command("join", no_args_is_help=True)(join)
+app.command("update", no_args_is_help=True)(update)
+app.command("unplug", no_args_is_help=True)(unplug)
 app.command("info", no_args_is_help=True)(info)
 app.command("report", no_args_is_help=True)(report)
 app.command("stress", no_args_is_help=True)(stress)

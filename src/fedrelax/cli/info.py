@@ -37,6 +37,8 @@ def info(
         data = report_data(saved)
         if data.evaluation is not None:
             talk.say("", evaluation_report(data))
+        for line in story(saved):
+            talk.plain(line)
         talk.say("")
         talk.plain(NOT_PRIVATE)
 
@@ -91,6 +93,30 @@ def facts(saved: Any) -> dict[str, str]:
     }
 
 
+def story(saved: Any) -> list[str]:
+    """Return what has happened to the network since it was trained, a line each."""
+    from fedrelax.errors import listing
+
+    if saved.living is None or not saved.living["story"]:
+        return []
+    lines = ["", "Since it was trained:"]
+    for event in saved.living["story"]:
+        who, what = listing(event["nodes"], most=3), event["what"]
+        if what == "join":
+            said = f"{who} joined {listing(event['neighbours'], most=3) or 'nobody'}"
+        elif what == "leave":
+            said = f"{who} left"
+        else:
+            said = f"{who} learned {event['rows']} rows"
+        if event["error"] is not None:
+            said += f", error before learning {event['error']:.4g}"
+        said += f"; {event['refitted']} nodes fitted again"
+        for move in event["moves"]:
+            said += f"; {move['node']} went over to {listing(move['neighbours'], most=3)}"
+        lines.append(f"  {event['when']}  {said}")
+    return lines
+
+
 def _choosing(saved: Any) -> str:
     if not saved.metrics.get("alpha_was_chosen"):
         return ""
@@ -110,5 +136,7 @@ def to_dict(saved: Any) -> dict[str, Any]:
         "shared": shared_numbers(saved),
         "privacy": NOT_PRIVATE,
         "models": saved.models,
+        "story": [] if saved.living is None else saved.living["story"],
+        "ancestors": [] if saved.living is None else saved.living["ancestors"],
         "per_node": saved.nodes.to_dict("records"),
     }

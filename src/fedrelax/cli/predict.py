@@ -57,8 +57,8 @@ def run_predict(
     check_file(out, ENDINGS, overwrite)
     saved = read_result(directory)
     frame = read_table(data, as_text=[str(saved.about["node_column"])])
-    nodes = _nodes(frame, saved, data)
-    X = _rows(frame, saved, nodes, data, talk)
+    nodes = known_nodes(frame, saved, data)
+    X = coded_rows(frame, saved, nodes, data, talk)
     _check_free(frame, saved, data)
     if trust:
         look_here_for_modules()
@@ -80,7 +80,7 @@ def _classes(saved: Any) -> list[Any]:
     return [] if saved.task.classes is None else saved.task.classes.tolist()
 
 
-def _rows(frame: Any, saved: Any, nodes: Any, data: Path, talk: Talk) -> Any:
+def coded_rows(frame: Any, saved: Any, nodes: Any, data: Path, talk: Talk) -> Any:
     """Return the rows as numbers, one per column of training; say what was never met there."""
     import numpy as np
 
@@ -116,7 +116,7 @@ def _rows(frame: Any, saved: Any, nodes: Any, data: Path, talk: Talk) -> Any:
     return coded
 
 
-def _nodes(frame: Any, saved: Any, data: Path) -> Any:
+def known_nodes(frame: Any, saved: Any, data: Path) -> Any:
     """Return the known label of every row's node."""
     import numpy as np
 

@@ -363,15 +363,21 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         feature_names: Sequence[str] | None = None,
         node_column: str | None = None,
         preparation: Preparation | None = None,
+        origin: Origin | None = None,
     ) -> Self:
-        """Return an estimator that predicts by a result, as if it had been fitted here."""
+        """Return an estimator that predicts by a result, as if it had been fitted here.
+
+        With ``origin`` the network can go on: see ``plug_in``.
+        """
         made = cls(graph=graph, alpha=alpha, wiring=wiring or "fixed", rounds=result.n_rounds)
         made.n_features_in_ = n_features
         if feature_names is not None:
             made.feature_names_in_ = np.asarray(feature_names, dtype=object)
         made.node_column_, made.preparation_ = node_column, preparation
         made.plan_ = Plan(FedRelax(alpha=alpha, wiring=wiring))
-        return made._adopt(result, graph, None, Candidate(alpha, wiring))
+        made._adopt(result, graph, None, Candidate(alpha, wiring))
+        made._origin = origin
+        return made
 
     # Predict
 

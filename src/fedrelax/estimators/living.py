@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ class LivesOn:
         ``estimator="auto"``) there is none for a single node: it then chooses its own, between alone and
         its neighbours' answers, by leaving out its rows, and the others stay as they are.
         """
-        network = self._going_on()
+        network = self.living_
         rows = None if X is None else self._new_rows(label, X, y)
         made = None if model is None else self._new_model(label, model)
         return joining.plug_in(network, label, rows, made, neighbours, position, ripple, tol)
@@ -89,24 +90,27 @@ class LivesOn:
         nodes whose circle no longer fits them. Where nodes have found their neighbours by themselves
         (wiring), such a node looks for another circle, and goes on with its new rows only.
         """
-        network = self._going_on()
-        if nodes is None:
-            nodes = self.node_column_
-        X, nodes, _ = split_off_nodes(X, nodes)
-        if nodes is None:
-            raise FedRelaxError("update needs the node of every row: update(X, y, nodes=...)")
-        groups = group_rows(nodes, len(X))
-        new = {}
-        for label, index in groups.items():
-            own = X.iloc[index] if hasattr(X, "iloc") else np.asarray(X)[index]
-            new[label] = self._new_rows(label, own, np.asarray(y)[index])
-        return updating.update(network, new, keep, ripple, tol)
+        new = self._by_node(X, y, nodes)
+        return updating.update(self.living_, new, keep, ripple, tol)
 
     def unplug(
         self, label: Label, *, ripple: int | None = None, tol: float | None = None
     ) -> Change:
         """Let a node leave: its model, answers, rows and edges are forgotten, and its neighbours relax."""
-        return joining.unplug(self._going_on(), label, ripple, tol)
+        return joining.unplug(self.living_, label, ripple, tol)
+
+    def know_rows(self, X: Any, y: Any, nodes: Any) -> None:
+        """Bring the rows that nodes were trained on, so that a loaded network can refit them.
+
+        A result does not hold rows. Nodes of which none are brought stay as they are when others change.
+        """
+        check_is_fitted(self, "result_")
+        if self._living is not None or self._origin is None:
+            raise FedRelaxError(
+                CLOSED if self._origin is None else "know_rows comes before the first change"
+            )
+        rows = {i: own for i, own in self._by_node(X, y, nodes).items() if i in self._local_models}
+        self._origin = replace(self._origin, rows=rows)
 
     @property
     def story_(self) -> tuple[Change, ...]:
@@ -142,7 +146,14 @@ class LivesOn:
             self._seen = len(network.story), *result_of(network)
         return self._seen[1:]
 
-    def _going_on(self) -> LivingNetwork:
+    @property
+    def can_go_on(self) -> bool:
+        """Whether nodes can join, learn new rows and leave: public rows and answers are known."""
+        return self._living is not None or self._origin is not None
+
+    @property
+    def living_(self) -> LivingNetwork:
+        """The network behind ``plug_in``, ``update`` and ``unplug``."""
         check_is_fitted(self, "result_")
         if self._living is None:
             if self._origin is None:
@@ -200,6 +211,19 @@ class LivesOn:
                 "fit again to learn it"
             )
         return rows, target
+
+    def _by_node(self, X: Any, y: Any, nodes: Any) -> dict[Label, OwnRows]:
+        """Return the rows of every node that is named."""
+        X, nodes, _ = split_off_nodes(X, self.node_column_ if nodes is None else nodes)
+        if nodes is None:
+            raise FedRelaxError("the node of every row is needed: nodes=...")
+        found, target = {}, np.asarray(y)
+        if len(target) != len(X):
+            raise FedRelaxError(f"X has {len(X)} rows but y has {len(target)}")
+        for label, index in group_rows(nodes, len(X)).items():
+            own = X.iloc[index] if hasattr(X, "iloc") else np.asarray(X)[index]
+            found[label] = self._new_rows(label, own, target[index])
+        return found
 
     def _new_model(self, label: Label, model: Any) -> LocalModel:
         return adapt(self._views({label: model})[label], self._result.task)

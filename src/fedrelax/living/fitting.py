@@ -34,15 +34,13 @@ def fit_newcomer(
     model: LocalModel,
     rows: OwnRows,
     near: Mapping[Label, float],
-    coupling: Coupling | None = None,
 ) -> Fit:
     """Return a node's fit alone, and then with what its neighbours say.
 
     Where a node leans on its own last answers, it is fitted until they rest.
     """
-    if coupling is None:
-        coupling = chosen_coupling(network, label, model, rows, near)
-    site = network.site(label, model, rows, near, None, replace(coupling, distillation=None))
+    coupling = chosen_coupling(network, label, model, rows, near)
+    site = network.site(label, model, rows, near, None, coupling)
     alone, answer = network.fitted(site, alone=True)
     first, steps = alone, 1
     while steps:

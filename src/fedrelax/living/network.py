@@ -85,7 +85,7 @@ class LivingNetwork:
         self.least_squares = LeastSquares(self)
         self.guesses = Guesses(public, self.said, self.task)
         self.story: list[Change] = []
-        self._counts, self._seed = counts or {}, seed
+        self._counts, self.seed = counts or {}, seed
         self._seeds = seeds_of(seed, 2 * len(place) + 100)
 
     # What is known of the network
@@ -141,7 +141,7 @@ class LivingNetwork:
         """Return the seed of a node's model: that of its place in the order of joining."""
         number = self.numbers[label]
         if number >= len(self._seeds):
-            self._seeds = seeds_of(self._seed, 2 * number + 1)
+            self._seeds = seeds_of(self.seed, 2 * number + 1)
         return int(self._seeds[number])
 
     def can_refit(self, label: Label) -> bool:
@@ -205,10 +205,16 @@ class LivingNetwork:
         )
         self.models[label], self.said[label] = self.fitted(site)
 
+    def count_of(self, label: Label) -> int:
+        """Return how many rows a node learned from; as many as there are public ones, if nobody knows."""
+        if label in self.rows:
+            return len(self.rows[label][1])
+        return int(self._counts.get(label, len(self.public.of(label))))
+
     def remembering(self, label: Label) -> Coupling:
         """Return a coupling by which a node whose old rows are not at hand goes on from what it said."""
-        rows = int(self._counts.get(label, len(self.public.of(label))))
-        return replace(self.coupling, distillation=Distillation(max(rows, 1), "bootstrap"))
+        rows = max(self.count_of(label), 1)
+        return replace(self.coupling, distillation=Distillation(rows, "bootstrap"))
 
     def forget(self, label: Label) -> None:
         """Remove a node with all that is known of it."""

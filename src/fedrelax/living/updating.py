@@ -97,9 +97,13 @@ def _learn(
     if network.can_refit(label):
         network.refit(label)
         return
-    coupling = None if known or fresh else network.remembering(label)
-    fit = fit_newcomer(network, label, network.models[label], rows, near, coupling)
-    network.models[label], network.said[label] = fit.model, fit.answer
+    if known or fresh:
+        fit = fit_newcomer(network, label, network.models[label], rows, near)
+        network.models[label], network.said[label] = fit.model, fit.answer
+        return
+    model, said, coupling = network.models[label], network.said[label], network.remembering(label)
+    site = network.site(label, model, rows, near, said, coupling)
+    network.models[label], network.said[label] = network.fitted(site)
 
 
 def _drifting(network: LivingNetwork, new: Mapping[Label, OwnRows]) -> list[Label]:
