@@ -20,7 +20,7 @@ from fedrelax.models import LocalModel, adapt
 from fedrelax.network.rows import numbers_of
 from fedrelax.solvers import Result
 from fedrelax.splits import group_rows
-from fedrelax.typing import Label
+from fedrelax.typing import AnyArray, FloatArray, Label
 
 CLOSED = (
     "this network cannot go on: its public rows and answers are not known (it was saved by an earlier "
@@ -185,45 +185,49 @@ class LivesOn:
         """Return rows of one node as the network shares them, checked."""
         if y is None:
             raise FedRelaxError(f"node {label!r}: X is given and y is not; give both")
-        coded = self._coded_later(X, [label])
-        ready, task = self.preparation_, self._result.task
-        rows = coded if ready is None else ready.of_node(label, coded)
-        target = np.asarray(y)
-        if len(rows) != len(target):
-            raise FedRelaxError(
-                f"node {label!r}: X has {len(rows)} rows but y has {len(target)}"
-            )
-        if len(rows) == 0:
+        coded, target = self._coded_later(X, [label]), self._new_target(f"node {label!r}: y", y)
+        if len(coded) != len(target):
+            raise FedRelaxError(f"node {label!r}: X has {len(coded)} rows but y has {len(target)}")
+        if len(coded) == 0:
             raise FedRelaxError(f"node {label!r}: X has no rows; leave X and y out")
+        return self._shared(label, coded), target
+
+    def _shared(self, label: Label, coded: FloatArray) -> FloatArray:
+        ready = self.preparation_
+        return coded if ready is None else ready.of_node(label, coded)
+
+    def _new_target(self, what: str, y: Any) -> AnyArray:
+        """Return targets that the network knows how to predict."""
+        task, target = self._result.task, np.asarray(y)
         if task.classes is None:
-            target = numbers_of(target, f"node {label!r}: y")
-            if target.size != len(rows) * task.n_outputs:
+            target = numbers_of(target, what)
+            if target.size != len(target) * task.n_outputs:
                 raise FedRelaxError(
-                    f"node {label!r}: y has shape {target.shape}, and the network has "
-                    f"{task.n_outputs} outputs"
+                    f"{what} has shape {target.shape}, and the network has {task.n_outputs} outputs"
                 )
-            return rows, target
+            return target
         target = self._check_target(target)
         strange = sorted(set(target.tolist()) - set(task.classes.tolist()), key=str)
         if strange:
             raise FedRelaxError(
-                f"node {label!r}: y holds the class {listing(strange)}, which nobody had in training; "
-                "fit again to learn it"
+                f"{what} holds the class {listing(strange)}, which nobody had in training; fit again to "
+                "learn it"
             )
-        return rows, target
+        return target
 
     def _by_node(self, X: Any, y: Any, nodes: Any) -> dict[Label, OwnRows]:
         """Return the rows of every node that is named."""
         X, nodes, _ = split_off_nodes(X, self.node_column_ if nodes is None else nodes)
         if nodes is None:
             raise FedRelaxError("the node of every row is needed: nodes=...")
-        found, target = {}, np.asarray(y)
-        if len(target) != len(X):
-            raise FedRelaxError(f"X has {len(X)} rows but y has {len(target)}")
-        for label, index in group_rows(nodes, len(X)).items():
-            own = X.iloc[index] if hasattr(X, "iloc") else np.asarray(X)[index]
-            found[label] = self._new_rows(label, own, target[index])
-        return found
+        target, groups = self._new_target("y", y), group_rows(nodes, len(X))
+        coded = self._coded_later(X, groups)
+        if len(target) != len(coded):
+            raise FedRelaxError(f"X has {len(coded)} rows but y has {len(target)}")
+        return {
+            label: (self._shared(label, coded[index]), target[index])
+            for label, index in groups.items()
+        }
 
     def _new_model(self, label: Label, model: Any) -> LocalModel:
         return adapt(self._views({label: model})[label], self._result.task)

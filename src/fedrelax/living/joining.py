@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from fedrelax.models import LocalModel
 from fedrelax.solvers.base import USUAL_TOL
 from fedrelax.typing import FloatArray, Label
 
-RESTLESS_TOL = 1e-2
+RESTLESS_TOL = 0.1
 """The change that counts as rest where models never quite rest, as trees do not."""
 TOGETHER = (
     "the models of this network were found for all nodes together, so the others stay as they are; "
@@ -84,15 +85,17 @@ def _with_rows(
 
     if not near:
         near, _ = find_circle(network, label, X, target, answers)
-    error = error_of_circle(network, X, target, near)
+    error = error_of_circle(network, network.guesses.weights(X), target, near)
     fit = fit_newcomer(network, label, template(near), rows, near)
     join(network.links, label, near)
     network.given[label] = dict(near)
     network.rows[label], network.alone[label] = rows, fit.alone
     network.models[label], network.said[label] = fit.model, fit.answer
     wave = Ripple(network, tolerance(network, near, tol), ripple)
-    wave.moved_from(label, None)
+    wave.fitted(label, None)
     wave.spread(label)
+    if wave.hops != 0 and network.least_squares.serves(label):
+        wave.start([label])
     wave.run()
     return Change(
         JOIN,
@@ -128,11 +131,15 @@ def unplug(
 
 
 def error_of_circle(
-    network: LivingNetwork, X: Any, target: FloatArray, near: Mapping[Label, float]
+    network: LivingNetwork, W: FloatArray, target: FloatArray, near: Mapping[Label, float]
 ) -> float:
-    """Return the mean loss of what neighbours, taken together, would say of rows."""
-    said = np.average([network.said[j] for j in near], axis=0, weights=list(near.values()))
-    guess = network.task.plausible(network.guesses.weights(X) @ said)
+    """Return the mean loss of what neighbours, taken together, would say of rows.
+
+    ``W`` carries answers over to these rows: see ``Guesses.weights``.
+    """
+    shares = np.array(list(near.values()))
+    said = np.tensordot(shares / shares.sum(), np.array([network.said[j] for j in near]), 1)
+    guess = network.task.plausible(W @ said)
     return network.coupling.loss.mean(target, guess)
 
 
@@ -220,13 +227,11 @@ def told(network: LivingNetwork, wave: Ripple) -> dict[str, Any]:
         rows = [label for label in wave.waiting if label not in network.rows]
         if rows:
             notes.append(
-                f"{len(rows)} nodes stay as they are: their rows are not at hand, so they cannot be "
-                "fitted again"
+                f"{staying(len(rows))}: their rows are not at hand, so they cannot be fitted again"
             )
         if len(rows) < len(wave.waiting):
-            notes.append(
-                f"{len(wave.waiting) - len(rows)} nodes stay as they are: the ripple stopped before them"
-            )
+            beyond = len(wave.waiting) - len(rows)
+            notes.append(f"{staying(beyond)}: the ripple stopped before them")
     return {
         "refitted": tuple(wave.refits),
         "refits": sum(wave.refits.values()),
@@ -236,6 +241,15 @@ def told(network: LivingNetwork, wave: Ripple) -> dict[str, Any]:
     }
 
 
+def staying(count: int) -> str:
+    """Return how many nodes do not follow.
+
+    >>> staying(1), staying(2)
+    ('1 neighbour stays as it is', '2 neighbours stay as they are')
+    """
+    return "1 neighbour stays as it is" if count == 1 else f"{count} neighbours stay as they are"
+
+
 def now() -> str:
     """Return the present time as files say it."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -243,8 +257,6 @@ def now() -> str:
 
 def kept(network: LivingNetwork, change: Change, start: float) -> Change:
     """Write a change into the story, with the time it took."""
-    from dataclasses import replace
-
     done = replace(change, seconds=time.perf_counter() - start)
     network.story.append(done)
     return done

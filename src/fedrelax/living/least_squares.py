@@ -1,18 +1,24 @@
-"""Refits of least-squares models in closed form: what a ripple costs is then one small product per node.
+"""Least-squares models in closed form: all nodes that have something new to hear are solved for at once.
 
-On one common public set, node i's problem is  sum_own (y - x'w)^2 + c sum_pub (t - z'w)^2 + penalty,  with
-t the mean of its neighbours' answers. Its solution is  w = H^-1 (X'y + c Z't)  and H does not change while
-neighbours move, so it is inverted once. Answers of any neighbour count by  Z't  alone.
+On one common public set Z, with c_i the weight of a pseudo-row and t_i that of all neighbours, node i's
+problem  sum_own (y - x'w)^2 + c_i t_i sum_pub (mean_j z'w_j - z'w)^2 + penalty  has the solution
+
+    (X'X + penalty) w_i / c_i + sum_j a_ij G (w_i - w_j) = X'y / c_i,    G = Z'Z,
+
+and of a level share l only that part holds for the level:  G = Z'Z - (1 - l) Z'1 1'Z / rows. For the nodes
+of a region, with all others as they are, that is one symmetric system, which conjugate gradients solve. Of
+any neighbour only Z' (its answers) counts, so that it may have a model of any kind.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy import sparse
 
 from fedrelax.combining import Mean
 from fedrelax.engines.linear.checks import reason_in_models, ridge_of
@@ -25,31 +31,99 @@ from fedrelax.typing import AnyArray, FloatArray, Label
 if TYPE_CHECKING:
     from fedrelax.living.network import LivingNetwork
 
-WORST = 1e10
-"""Ratio of the pivots of H beyond which the model's own fit is more exact."""
+RESIDUAL, MOST_STEPS = 1e-12, 1000
+"""Where conjugate gradients stop: the residual relative to the right-hand side, and the steps at most."""
+LEAST = 1e-10
+"""Where the rows leave weights open by this, relative to what they fix, the model's own fit is taken."""
 
 
-@dataclass(frozen=True)
-class _Normal:
-    """A node's inverted normal equations, for its rows and the weight of its neighbours."""
+@dataclass(frozen=True, eq=False)
+class _Own:
+    """What a node's own rows say: X'X with the penalty, and X'y, next to rows of weight 1."""
 
     rows: AnyArray
-    total: float
-    inverse: FloatArray | None
-    """None: the model's own fit is taken."""
-    own: FloatArray
-    pull: float
+    gram: FloatArray
+    moments: FloatArray
+    factor: float
+    """The weight of a pseudo-row from a neighbour of weight 1."""
 
 
 class LeastSquares:
-    """The closed form for the nodes of a network that have it; ``refit`` tells whether it applied."""
+    """The closed form for the nodes of a network that have it."""
 
     def __init__(self, network: LivingNetwork) -> None:
         self._network = network
-        self._normals: dict[Label, _Normal] = {}
+        self._served: dict[Label, FloatArray | None] = {}
+        self._own: dict[Label, _Own] = {}
         self._told: dict[Label, tuple[FloatArray, FloatArray]] = {}
         self._solved: dict[Label, FloatArray] = {}
-        self._intercept: bool | None = None
+        self._intercept = False
+
+    def serves(self, label: Label) -> bool:
+        """Tell whether a node's problem has a closed form."""
+        if not self._applies or label in self._network.stayed:
+            return False
+        if label not in self._served:
+            self._served[label] = self._penalty(label)
+        return self._served[label] is not None
+
+    def forget(self, label: Label) -> None:
+        """Forget a node that has left."""
+        for store in (self._served, self._own, self._told, self._solved):
+            store.pop(label, None)
+
+    def solve(self, labels: Sequence[Label]) -> None:
+        """Solve for these nodes with all others as they are; models wait for ``settle``."""
+        network = self._network
+        own = [self._of_rows(label) for label in labels]
+        place = {label: k for k, label in enumerate(labels)}
+        here: list[tuple[int, int, float]] = []
+        start = np.stack([self._weights(label) for label in labels])
+        outside = np.zeros_like(start)
+        total = np.zeros(len(labels))
+        for i, label in enumerate(labels):
+            for other, a in network.links[label].items():
+                total[i] += a
+                if other in place:
+                    here.append((i, place[other], a))
+                elif other in network.models:
+                    outside[i] += a * self._weights(other)
+        solved = self._solution(own, total, _matrix(here, len(labels)), outside, start)
+        for label, weights in zip(labels, solved, strict=True):
+            answer = self._public @ weights
+            self._told[label] = answer, weights
+            self._solved[label] = weights
+            network.said[label] = answer
+
+    def _solution(
+        self, own: list[_Own], total: FloatArray, edges: Any, outside: FloatArray, start: FloatArray
+    ) -> FloatArray:
+        G = self._gram
+        factor = np.array([one.factor for one in own])[:, None, None]
+        if not factor.any():  # nobody listens
+            return np.stack([np.linalg.solve(one.gram, one.moments) for one in own])
+        grams = np.stack([one.gram for one in own]) / factor + total[:, None, None] * G
+        right = np.stack([one.moments for one in own]) / factor + G @ outside
+        inverse = np.linalg.inv(grams)
+        n, d, q = start.shape
+
+        def applied(W: FloatArray) -> FloatArray:
+            return np.asarray(grams @ W - G @ (edges @ W.reshape(n, d * q)).reshape(n, d, q))
+
+        return _conjugate_gradients(applied, right, start, inverse)
+
+    def settle(self) -> None:
+        """Make models of what was solved."""
+        network = self._network
+        for label, weights in self._solved.items():
+            network.models[label] = self._model(label, weights)
+        self._solved.clear()
+
+    def drop(self) -> None:
+        """Forget what was solved and not taken over: the change has failed."""
+        self._solved.clear()
+
+    # What is computed once
 
     @cached_property
     def _applies(self) -> bool:
@@ -75,52 +149,52 @@ class LeastSquares:
 
     @cached_property
     def _gram(self) -> FloatArray:
-        return np.asarray(self._public.T @ self._public)
+        Z, level = self._public, self._network.coupling.level
+        sums = Z.sum(axis=0)
+        return np.asarray(Z.T @ Z - (1.0 - level) * np.outer(sums, sums) / len(Z))
 
     @cached_property
     def _projection(self) -> FloatArray:
         return np.asarray(np.linalg.pinv(self._public))
 
-    @cached_property
-    def _sums(self) -> FloatArray:
-        return np.asarray(self._public.sum(axis=0))
+    # One node
 
-    def refit(self, label: Label) -> bool:
-        """Solve a node's problem, if it has a closed form; its model waits for ``settle``."""
-        network = self._network
-        if not self._applies or label in network.stayed:
-            return False
-        near = {j: a for j, a in network.links[label].items() if a > 0}
-        normal = self._normal(label, float(sum(near.values())))
-        if normal.inverse is None:
-            return False
-        rhs = normal.own
-        if normal.pull:
-            weights = np.array(list(near.values())) / normal.total
-            mean = np.tensordot(weights, np.array([self._weights(j) for j in near]), 1)
-            rhs = rhs + normal.pull * (self._gram @ mean)
-            share = 1.0 - network.coupling.level
-            if share:
-                gap = self._sums @ (self._weights(label) - mean) / len(self._public)
-                rhs = rhs + normal.pull * share * np.outer(self._sums, gap)
-        solved = normal.inverse @ rhs
-        answer = self._public @ solved
-        self._told[label] = answer, solved
-        self._solved[label] = solved
-        network.said[label] = answer
-        return True
+    def _penalty(self, label: Label) -> FloatArray | None:
+        """Return the penalties of a node's model, None where it has no closed form of the common kind."""
+        local = self._network.models[label]
+        estimator = local.estimator
+        if isinstance(local, Viewed) or reason_in_models({label: estimator}) is not None:
+            return None
+        intercept = bool(estimator.fit_intercept)
+        if not any(found is not None for found in self._served.values()):
+            if intercept != self._intercept:
+                for name in ("_public", "_gram", "_projection"):
+                    self.__dict__.pop(name, None)
+            self._intercept = intercept
+        if intercept != self._intercept:
+            return None
+        features = self._public.shape[1] - intercept
+        penalty = ridge_of(estimator, features) / self._spread**2
+        gram = self._gram.copy()
+        gram[np.diag_indices(features)] += penalty
+        values = np.linalg.eigvalsh(gram)
+        level_is_own = intercept and self._network.coupling.level == 0.0
+        return penalty if values[int(level_is_own)] > LEAST * values[-1] else None
 
-    def settle(self) -> None:
-        """Make models of what was solved."""
-        network = self._network
-        for label, solved in self._solved.items():
-            if label in network.models:
-                network.models[label] = self._model(label, solved)
-        self._solved.clear()
-
-    def drop(self) -> None:
-        """Forget what was solved and not taken over: the change has failed."""
-        self._solved.clear()
+    def _of_rows(self, label: Label) -> _Own:
+        """Return what a node's rows say, computed once as long as they are the same."""
+        X, y = self._network.rows[label]
+        known = self._own.get(label)
+        if known is None or known.rows is not X:
+            coupling, penalty = self._network.coupling, self._served[label]
+            assert penalty is not None
+            design, target = self._standard(X), self._network.task.encode(y)
+            gram = design.T @ design
+            gram[np.diag_indices(len(penalty))] += penalty
+            scale = len(y) / len(self._public) if coupling.weighting == "mean" else 1.0
+            factor = coupling.alpha * scale * (2.0 if coupling.symmetric else 1.0)
+            known = self._own[label] = _Own(X, gram, design.T @ target, factor)
+        return known
 
     def _weights(self, label: Label) -> FloatArray:
         """Return weights that say of the public rows what a node says, as far as it matters."""
@@ -129,49 +203,39 @@ class LeastSquares:
             known = self._told[label] = said, self._projection @ said
         return known[1]
 
-    def _normal(self, label: Label, total: float) -> _Normal:
-        X, y = self._network.rows[label]
-        known = self._normals.get(label)
-        if known is None or known.rows is not X or known.total != total:
-            known = self._normals[label] = self._inverted(label, X, y, total)
-        return known
-
-    def _inverted(self, label: Label, X: AnyArray, y: AnyArray, total: float) -> _Normal:
-        network, coupling = self._network, self._network.coupling
-        none = _Normal(X, total, None, np.zeros(0), 0.0)
-        local = network.models[label]
-        estimator = local.estimator
-        if isinstance(local, Viewed) or reason_in_models({label: estimator}) is not None:
-            return none
-        if self._intercept is None:
-            self._intercept = bool(estimator.fit_intercept)
-        if bool(estimator.fit_intercept) != self._intercept:
-            return none
-        rows, target = len(y), network.task.encode(y)
-        scale = rows / len(self._public) if coupling.weighting == "mean" else 1.0
-        pull = coupling.alpha * scale * total * (2.0 if coupling.symmetric else 1.0)
-        design = self._standard(X)
-        H = design.T @ design + pull * self._gram
-        features = X.shape[1]
-        H[np.diag_indices(features)] += ridge_of(estimator, features) / self._spread**2
-        try:
-            factor = cho_factor(H)
-        except LinAlgError:
-            return none
-        pivots = np.square(np.diag(factor[0]))
-        if pivots.max() > WORST * pivots.min():
-            return none
-        inverse = cho_solve(factor, np.eye(len(H)))
-        return _Normal(X, total, inverse, design.T @ target, pull)
-
     def _model(self, label: Label, solved: FloatArray) -> LocalModel:
         """Return a model of the kind the node has with these weights, in the user's own features."""
-        network = self._network
-        features = len(self._spread)
+        network, features = self._network, len(self._spread)
         weights = solved.copy()
         weights[:features] /= self._spread[:, None]
         if self._intercept:
             weights[-1] -= self._centre @ weights[:features]
-        kinds = [network.models[label].estimator]
-        made = FittedModels((label,), kinds, np.zeros(1, dtype=np.int64), network.task, weights[None])
-        return made[label]
+        kinds, codes = [network.models[label].estimator], np.zeros(1, dtype=np.int64)
+        return FittedModels((label,), kinds, codes, network.task, weights[None])[label]
+
+
+def _matrix(entries: list[tuple[int, int, float]], n: int) -> Any:
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    return sparse.csr_array((np.array(values, dtype=float), (rows, columns)), shape=(n, n))
+
+
+def _conjugate_gradients(
+    applied: Any, right: FloatArray, start: FloatArray, inverse: FloatArray
+) -> FloatArray:
+    """Return the solution of a symmetric system; ``inverse`` holds that of each node's own block."""
+    W = start.copy()
+    residual = right - applied(W)
+    direction = step = inverse @ residual
+    product = float(np.vdot(residual, step))
+    least = RESIDUAL * RESIDUAL * float(np.vdot(right, inverse @ right))
+    for _ in range(MOST_STEPS):
+        if product <= least:
+            break
+        image = applied(direction)
+        length = product / float(np.vdot(direction, image))
+        W += length * direction
+        residual = residual - length * image
+        step = inverse @ residual
+        before, product = product, float(np.vdot(residual, step))
+        direction = step + product / before * direction
+    return W

@@ -186,12 +186,7 @@ class LivingNetwork:
         return model, answers[key]
 
     def refit(self, label: Label) -> None:
-        """Fit a node's model to its rows and to what its neighbours say now.
-
-        Where there is a closed form, the model itself is made once the ripple has ended.
-        """
-        if self.least_squares.refit(label):
-            return
+        """Fit a node's model to its rows and to what its neighbours say now."""
         coupling = self.coupling
         if label in self.stayed:
             coupling = replace(coupling, alpha=0.0)
@@ -230,6 +225,7 @@ class LivingNetwork:
             if label in near:
                 self.given[other] = {j: a for j, a in near.items() if j != label}
         self.stayed.discard(label)
+        self.least_squares.forget(label)
         del self.numbers[label]
 
     @contextmanager

@@ -57,8 +57,14 @@ def update(
         remembered = [label for label in new if label not in network.rows]
         for label, rows in new.items():
             before = network.said[label]
-            _learn(network, label, rows, keep, fresh=label in moves)
-            wave.moved_from(label, before)
+            if not _take(network, label, rows, keep, fresh=label in moves):
+                _remember(network, label, rows)
+                wave.fitted(label, before)
+            elif network.can_refit(label) and network.least_squares.serves(label):
+                wave.start([label])
+            else:
+                _learn(network, label)
+                wave.fitted(label, before)
         for label in new:
             wave.spread(label)
         wave.run()
@@ -66,8 +72,8 @@ def update(
         said = told(network, wave)
         if remembered:
             said["notes"] += (
-                f"{len(remembered)} nodes went on from what they said before, which stands for their old "
-                "rows: these are not at hand",
+                f"the old rows of {len(remembered)} of these nodes are not at hand; what they said before "
+                "stands for them",
             )
         change = Change(
             UPDATE,
@@ -83,26 +89,34 @@ def update(
     return kept(network, change, start)
 
 
-def _learn(
+def _take(
     network: LivingNetwork, label: Label, rows: OwnRows, keep: int | None, fresh: bool
-) -> None:
-    """Fit a node to its rows with the new ones; one that has moved keeps only these."""
-    near, known = network.links[label], label in network.rows
-    if known and not fresh:
-        rows = tuple(np.concatenate(part) for part in zip(network.rows[label], rows, strict=True))  # type: ignore[assignment]
-    if keep is not None:
-        rows = rows[0][-keep:], rows[1][-keep:]
-    if known or fresh:
-        network.rows[label] = rows
+) -> bool:
+    """Put new rows to a node's own; one that has moved keeps only these. False if the old are unknown."""
+    if not fresh and label not in network.rows:
+        return False
+    X, y = rows
+    if not fresh:
+        old = network.rows[label]
+        X, y = np.concatenate([old[0], X]), np.concatenate([old[1], y])
+    network.rows[label] = (X, y) if keep is None else (X[-keep:], y[-keep:])
+    return True
+
+
+def _learn(network: LivingNetwork, label: Label) -> None:
+    """Fit a node to its rows, with what its neighbours say."""
     if network.can_refit(label):
         network.refit(label)
         return
-    if known or fresh:
-        fit = fit_newcomer(network, label, network.models[label], rows, near)
-        network.models[label], network.said[label] = fit.model, fit.answer
-        return
+    model, rows, near = network.models[label], network.rows[label], network.links[label]
+    fit = fit_newcomer(network, label, model, rows, near)
+    network.models[label], network.said[label] = fit.model, fit.answer
+
+
+def _remember(network: LivingNetwork, label: Label, rows: OwnRows) -> None:
+    """Fit a node to new rows and to what it said before, which stands for its old ones."""
     model, said, coupling = network.models[label], network.said[label], network.remembering(label)
-    site = network.site(label, model, rows, near, said, coupling)
+    site = network.site(label, model, rows, network.links[label], said, coupling)
     network.models[label], network.said[label] = network.fitted(site)
 
 
@@ -112,11 +126,13 @@ def _drifting(network: LivingNetwork, new: Mapping[Label, OwnRows]) -> list[Labe
     Each node's loss under what its neighbours say is written down, update by update.
     """
     ratios: dict[Label, float] = {}
-    for label, (X, y) in new.items():
+    weights = network.guesses.weights(np.concatenate([X for X, _ in new.values()]))
+    ends = np.cumsum([len(y) for _, y in new.values()])
+    for (label, (_, y)), W in zip(new.items(), np.split(weights, ends[:-1]), strict=True):
         near = network.links[label]
         if not near:
             continue
-        loss = error_of_circle(network, X, network.task.encode(y), near)
+        loss = error_of_circle(network, W, network.task.encode(y), near)
         past = (*network.past.get(label, ()), loss)
         network.past[label] = past
         if len(past) >= PAST + 1:
