@@ -31,6 +31,9 @@ Trust = Annotated[
         help="Allow a type of another package to be loaded; may be given many times.",
     ),
 ]
+Report = Annotated[
+    bool, typer.Option("--report", help="Write report.html, too; fedrelax report does so later.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the new directory.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
@@ -44,12 +47,15 @@ def join(
     ] = None,
     neighbours: Annotated[
         str | None,
-        typer.Option(help="Whom it listens to: a,b,c. Default: by coordinates, or whose answers fit."),
+        typer.Option(
+            help="Whom it listens to: a,b,c. Default: by coordinates, or whose answers fit."
+        ),
     ] = None,
     table: OldRows = None,
     ripple: Ripple = None,
     tol: Tol = None,
     trust: Trust = None,
+    report: Report = False,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -60,7 +66,7 @@ def join(
     with speaking(debug) as talk:
         from fedrelax.cli.new_rows import Grown, positions_in, rows_in
 
-        grown = Grown.of(directory, out, table, trust or [], overwrite, talk)
+        grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
         known = [text.strip() for text in (neighbours or "").split(",") if text.strip()]
         near = [grown.node(text) for text in known] or None
         for name, rows in rows_in(data, grown, talk, newcomer=label, joining=True).items():
@@ -88,6 +94,7 @@ def update(
     ripple: Ripple = None,
     tol: Tol = None,
     trust: Trust = None,
+    report: Report = False,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -100,7 +107,7 @@ def update(
 
         from fedrelax.cli.new_rows import Grown, rows_in
 
-        grown = Grown.of(directory, out, table, trust or [], overwrite, talk)
+        grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
         rows = rows_in(data, grown, talk)
         labels = np.array([i for i, own in rows.items() for _ in range(len(own.y))], dtype=object)
         X = np.concatenate([own.X for own in rows.values()])
@@ -118,6 +125,7 @@ def unplug(
     ripple: Ripple = None,
     tol: Tol = None,
     trust: Trust = None,
+    report: Report = False,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -128,7 +136,7 @@ def unplug(
     with speaking(debug) as talk:
         from fedrelax.cli.new_rows import Grown
 
-        grown = Grown.of(directory, out, table, trust or [], overwrite, talk)
+        grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
         _tell(grown.fitted.unplug(grown.node(label), ripple=ripple, tol=tol), talk)
         grown.save(talk)
 
@@ -144,7 +152,9 @@ def _tell(change: Any, talk: Talk) -> None:
     else:
         talk.plain(f"Node {who} learned {change.rows} new rows.")
     if change.rows:
-        talk.plain(f"Before they were learned, the mean loss of the new rows was {change.error:.4g}.")
+        talk.plain(
+            f"Before they were learned, the mean loss of the new rows was {change.error:.4g}."
+        )
     talk.plain(
         f"Fitted again: {len(change.refitted)} nodes, in {change.seconds:.2f} s; answers moved by at "
         f"most {100 * change.movement:.2g} %."

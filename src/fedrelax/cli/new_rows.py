@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedrelax.cli.inputs import look_here_for_modules
 from fedrelax.cli.predict import coded_rows, known_nodes
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.report.page import REPORT, write_report
+from fedrelax.report.page import write_report
 from fedrelax.schema.kinds import find_column, where
 from fedrelax.storage.growing import save_grown
 from fedrelax.storage.labels import by_text, find_label
@@ -34,6 +34,7 @@ class Grown:
     fitted: Fitted
     out: Path
     overwrite: bool
+    report: bool
 
     @classmethod
     def of(
@@ -43,6 +44,7 @@ class Grown:
         table: Path | None,
         trust: Sequence[str],
         overwrite: bool,
+        report: bool,
         talk: Talk,
     ) -> Grown:
         """Load a result, with the rows of its nodes if there is a table of them."""
@@ -50,7 +52,7 @@ class Grown:
         saved = read_result(directory)
         if trust:
             look_here_for_modules()
-        grown = cls(saved, load_result(directory, trust), out, overwrite)
+        grown = cls(saved, load_result(directory, trust), out, overwrite, report)
         if not grown.fitted.can_go_on:
             raise FedRelaxError(
                 f"{directory} does not hold what its network needs to go on (it was saved by an earlier "
@@ -74,12 +76,21 @@ class Grown:
         return found
 
     def save(self, talk: Talk) -> None:
-        """Write the new result, with its report."""
-        report = [write_report] if find_spec("plotly") is not None else []
-        save_grown(self.out, self.saved, self.fitted, overwrite=self.overwrite, more=report)
+        """Write the new result."""
+        save_grown(
+            self.out, self.saved, self.fitted, overwrite=self.overwrite, more=self._writers()
+        )
         talk.plain(f"Saved in {self.out}; {self.saved.directory} stays as it is.")
-        if report:
-            talk.plain(f"Look at {self.out / REPORT}, or: fedrelax info {self.out}")
+        where = shlex.quote(str(self.out))
+        talk.plain(f"Next: fedrelax info {where}, or fedrelax report {where}")
+
+    def _writers(self) -> list[Callable[[Path], None]]:
+        """Return what writes the report, which is large, if it is asked for."""
+        return [_write_report] if self.report else []
+
+
+def _write_report(draft: Path) -> None:
+    write_report(draft)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +145,7 @@ def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:
     if len(columns) != saved.graph.positions.shape[1]:
         return None
     values = frame[columns].astype(float).mean().to_numpy()
-    return values if np.isfinite(values).all() else None
+    return np.asarray(values) if np.isfinite(values).all() else None
 
 
 def _names(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
@@ -144,7 +155,9 @@ def _names(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
     except FedRelaxError as error:
         raise FedRelaxError(f"{data}: {error}; or name the newcomer with --label") from None
     if column.isna().any():
-        raise FedRelaxError(f"{data}: column {column.name!r} names no node in some rows; fill it in")
+        raise FedRelaxError(
+            f"{data}: column {column.name!r} names no node in some rows; fill it in"
+        )
     texts = column.astype(str).tolist()
     numbers = all(isinstance(label, int) for label in saved.graph.labels)
     plain = numbers and all(text.strip().lstrip("-").isdecimal() for text in texts)
@@ -170,7 +183,9 @@ def _target(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
 
     name = saved.about["target_column"]
     if name is None:
-        raise FedRelaxError("the result does not say which column is the target; fit it from a table")
+        raise FedRelaxError(
+            "the result does not say which column is the target; fit it from a table"
+        )
     try:
         column = frame[find_column(frame, name)]
     except FedRelaxError as error:
@@ -184,7 +199,9 @@ def _target(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
         known = by_text(classes.tolist())
         found = [find_label(value, known) for value in column.tolist()]
         wrong = np.array([value is None for value in found], dtype=bool)
-        values = np.array([classes[0] if value is None else value for value in found], classes.dtype)
+        values = np.array(
+            [classes[0] if value is None else value for value in found], classes.dtype
+        )
         what = "no class of this network"
     if wrong.any():
         at = int(np.argmax(wrong))
@@ -192,4 +209,4 @@ def _target(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
             f"{data}: column {column.name!r} has {what} in {int(wrong.sum())} rows, the first on "
             f"{where(frame.index, at)}; correct these rows or leave them out"
         )
-    return values
+    return np.asarray(values)

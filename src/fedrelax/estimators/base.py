@@ -383,7 +383,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
 
     def answers(self, X: Any, nodes: Any = None) -> FloatArray:
         """Return what each row's node says: (rows, outputs) numbers, or class probabilities."""
-        check_is_fitted(self, "result_")
+        check_is_fitted(self, "_result")
         if nodes is None:
             nodes = self.node_column_
         X, nodes, _ = split_off_nodes(X, nodes)

@@ -104,7 +104,7 @@ class LivesOn:
 
         A result does not hold rows. Nodes of which none are brought stay as they are when others change.
         """
-        check_is_fitted(self, "result_")
+        check_is_fitted(self, "_result")
         if self._living is not None or self._origin is None:
             raise FedRelaxError(
                 CLOSED if self._origin is None else "know_rows comes before the first change"
@@ -154,7 +154,7 @@ class LivesOn:
     @property
     def living_(self) -> LivingNetwork:
         """The network behind ``plug_in``, ``update`` and ``unplug``."""
-        check_is_fitted(self, "result_")
+        check_is_fitted(self, "_result")
         if self._living is None:
             if self._origin is None:
                 raise FedRelaxError(CLOSED)
@@ -163,12 +163,11 @@ class LivesOn:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle takes along: the network as it is now, and nobody's rows."""
-        state: dict[str, Any] = super().__getstate__()  # type: ignore[misc]
+        state: Any = super().__getstate__()
         if "_result" in state:
             state = {**state, "_result": self.result_, "_whole_graph": self.whole_graph_}
-        for name in ("_origin", "_living", "_seen"):
-            state.pop(name, None)
-        return state
+        left_out = ("_origin", "_living", "_seen")
+        return {name: value for name, value in state.items() if name not in left_out}
 
     # From whatever was given to rows of one node
 
@@ -206,7 +205,7 @@ class LivesOn:
                     f"{what} has shape {target.shape}, and the network has {task.n_outputs} outputs"
                 )
             return target
-        target = self._check_target(target)
+        target = np.asarray(self._check_target(target))
         strange = sorted(set(target.tolist()) - set(task.classes.tolist()), key=str)
         if strange:
             raise FedRelaxError(

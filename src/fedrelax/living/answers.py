@@ -13,6 +13,7 @@ from fedrelax.public import PublicRows
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.wiring.smoother import Smoother
 
+
 class FirstAnswers(Mapping[Label, FloatArray]):
     """What the models of a trained network say, asked one by one until all are wanted."""
 
@@ -28,7 +29,8 @@ class FirstAnswers(Mapping[Label, FloatArray]):
 
     def __getitem__(self, label: Label) -> FloatArray:
         if self._array is not None:
-            return self._array[self.place[label]]
+            answer: FloatArray = self._array[self.place[label]]
+            return answer
         if label not in self._asked:
             self._asked[label] = self._models[label].predict(self._rows)
         return self._asked[label]

@@ -33,7 +33,7 @@ FEWEST, MOST, SHARE = 3, 60, 0.1
 
 @dataclass(frozen=True)
 class Look:
-    """Every node that could be a neighbour, and the loss of a node's own rows under its circle's answers."""
+    """Everybody who could be a neighbour, and the loss of the own rows under what its circle says."""
 
     labels: list[Label]
     losses: FloatArray
@@ -41,16 +41,8 @@ class Look:
 
     def loss_of(self, chosen: list[Label]) -> float:
         """Return the mean loss of those chosen."""
-        wanted = set(chosen)
-        return float(
-            np.mean(
-                [
-                    loss
-                    for label, loss in zip(self.labels, self.losses, strict=True)
-                    if label in wanted
-                ]
-            )
-        )
+        place = {label: k for k, label in enumerate(self.labels)}
+        return float(self.losses[[place[label] for label in chosen]].mean())
 
 
 def look(network: LivingNetwork, X: AnyArray, target: FloatArray, apart: Label | None) -> Look:

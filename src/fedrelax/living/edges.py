@@ -73,7 +73,10 @@ def mean_of_neighbours(links: Overlay[Near], labels: list[Label], values: FloatA
 
 
 def assembled(
-    first: Graph, changed: Mapping[Label, Near], labels: tuple[Label, ...], positions: Mapping[Label, FloatArray]
+    first: Graph,
+    changed: Mapping[Label, Near],
+    labels: tuple[Label, ...],
+    positions: Mapping[Label, FloatArray],
 ) -> Graph:
     """Return a graph on ``labels``: of the first one what is not changed, and all edges that are.
 

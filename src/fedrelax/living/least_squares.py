@@ -31,8 +31,9 @@ from fedrelax.typing import AnyArray, FloatArray, Label
 if TYPE_CHECKING:
     from fedrelax.living.network import LivingNetwork
 
-RESIDUAL, MOST_STEPS = 1e-12, 1000
-"""Where conjugate gradients stop: the residual relative to the right-hand side, and the steps at most."""
+SHARE, LEAST_RESIDUAL, MOST_STEPS = 1e-3, 1e-13, 1000
+"""Where conjugate gradients stop: the residual relative to the right-hand side, as a share of the change
+that counts as rest and at the least, and the steps at most."""
 LEAST = 1e-10
 """Where the rows leave weights open by this, relative to what they fix, the model's own fit is taken."""
 
@@ -48,20 +49,33 @@ class _Own:
     """The weight of a pseudo-row from a neighbour of weight 1."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A node's own block of the system, for the weight of its neighbours."""
+
+    own: _Own
+    total: float
+    matrix: FloatArray
+    right: FloatArray
+    inverse: FloatArray
+
+
 class LeastSquares:
     """The closed form for the nodes of a network that have it."""
 
     def __init__(self, network: LivingNetwork) -> None:
         self._network = network
         self._served: dict[Label, FloatArray | None] = {}
-        self._own: dict[Label, _Own] = {}
+        self._blocks: dict[Label, _Block] = {}
         self._told: dict[Label, tuple[FloatArray, FloatArray]] = {}
         self._solved: dict[Label, FloatArray] = {}
+        self._fixed: dict[bytes, bool] = {}
         self._intercept = False
 
     def serves(self, label: Label) -> bool:
-        """Tell whether a node's problem has a closed form."""
-        if not self._applies or label in self._network.stayed:
+        """Tell whether a node's problem has a closed form; without neighbours, its own fit is as good."""
+        network = self._network
+        if not self._applies or label in network.stayed or not network.links[label]:
             return False
         if label not in self._served:
             self._served[label] = self._penalty(label)
@@ -69,48 +83,38 @@ class LeastSquares:
 
     def forget(self, label: Label) -> None:
         """Forget a node that has left."""
-        for store in (self._served, self._own, self._told, self._solved):
+        for store in (self._served, self._blocks, self._told, self._solved):
             store.pop(label, None)
 
-    def solve(self, labels: Sequence[Label]) -> None:
+    def solve(self, labels: Sequence[Label], tol: float) -> None:
         """Solve for these nodes with all others as they are; models wait for ``settle``."""
-        network = self._network
-        own = [self._of_rows(label) for label in labels]
+        network, G = self._network, self._gram
         place = {label: k for k, label in enumerate(labels)}
+        blocks = [self._block(label) for label in labels]
         here: list[tuple[int, int, float]] = []
         start = np.stack([self._weights(label) for label in labels])
         outside = np.zeros_like(start)
-        total = np.zeros(len(labels))
         for i, label in enumerate(labels):
             for other, a in network.links[label].items():
-                total[i] += a
                 if other in place:
                     here.append((i, place[other], a))
                 elif other in network.models:
                     outside[i] += a * self._weights(other)
-        solved = self._solution(own, total, _matrix(here, len(labels)), outside, start)
+        edges, (n, d, q) = _matrix(here, len(labels)), start.shape
+        matrices = np.stack([block.matrix for block in blocks])
+
+        def applied(W: FloatArray) -> FloatArray:
+            return np.asarray(matrices @ W - G @ (edges @ W.reshape(n, d * q)).reshape(n, d, q))
+
+        right = np.stack([block.right for block in blocks]) + G @ outside
+        inverse = np.stack([block.inverse for block in blocks])
+        residual = max(SHARE * tol, LEAST_RESIDUAL)
+        solved = _conjugate_gradients(applied, right, start, inverse, residual)
         for label, weights in zip(labels, solved, strict=True):
             answer = self._public @ weights
             self._told[label] = answer, weights
             self._solved[label] = weights
             network.said[label] = answer
-
-    def _solution(
-        self, own: list[_Own], total: FloatArray, edges: Any, outside: FloatArray, start: FloatArray
-    ) -> FloatArray:
-        G = self._gram
-        factor = np.array([one.factor for one in own])[:, None, None]
-        if not factor.any():  # nobody listens
-            return np.stack([np.linalg.solve(one.gram, one.moments) for one in own])
-        grams = np.stack([one.gram for one in own]) / factor + total[:, None, None] * G
-        right = np.stack([one.moments for one in own]) / factor + G @ outside
-        inverse = np.linalg.inv(grams)
-        n, d, q = start.shape
-
-        def applied(W: FloatArray) -> FloatArray:
-            return np.asarray(grams @ W - G @ (edges @ W.reshape(n, d * q)).reshape(n, d, q))
-
-        return _conjugate_gradients(applied, right, start, inverse)
 
     def settle(self) -> None:
         """Make models of what was solved."""
@@ -132,7 +136,8 @@ class LeastSquares:
         plain = isinstance(coupling.combine, Mean) and coupling.distillation is None
         rows = network.public.common
         assert rows is not None
-        return squared and plain and not network.task.is_classification and rows.ndim == 2
+        numbers = not network.task.is_classification and rows.ndim == 2
+        return squared and plain and numbers and coupling.alpha > 0
 
     @cached_property
     def _public(self) -> FloatArray:
@@ -175,26 +180,43 @@ class LeastSquares:
             return None
         features = self._public.shape[1] - intercept
         penalty = ridge_of(estimator, features) / self._spread**2
-        gram = self._gram.copy()
-        gram[np.diag_indices(features)] += penalty
-        values = np.linalg.eigvalsh(gram)
-        level_is_own = intercept and self._network.coupling.level == 0.0
-        return penalty if values[int(level_is_own)] > LEAST * values[-1] else None
+        return penalty if self._is_fixed_by(penalty) else None
 
-    def _of_rows(self, label: Label) -> _Own:
-        """Return what a node's rows say, computed once as long as they are the same."""
-        X, y = self._network.rows[label]
-        known = self._own.get(label)
-        if known is None or known.rows is not X:
-            coupling, penalty = self._network.coupling, self._served[label]
-            assert penalty is not None
-            design, target = self._standard(X), self._network.task.encode(y)
-            gram = design.T @ design
+    def _is_fixed_by(self, penalty: FloatArray) -> bool:
+        """Tell whether public rows and penalty leave no weight open; the level may be the node's own."""
+        key = penalty.tobytes()
+        if key not in self._fixed:
+            gram = self._gram.copy()
             gram[np.diag_indices(len(penalty))] += penalty
-            scale = len(y) / len(self._public) if coupling.weighting == "mean" else 1.0
-            factor = coupling.alpha * scale * (2.0 if coupling.symmetric else 1.0)
-            known = self._own[label] = _Own(X, gram, design.T @ target, factor)
-        return known
+            values = np.linalg.eigvalsh(gram)
+            own_level = self._intercept and self._network.coupling.level == 0.0
+            self._fixed[key] = bool(values[int(own_level)] > LEAST * values[-1])
+        return self._fixed[key]
+
+    def _block(self, label: Label) -> _Block:
+        """Return a node's block, computed once as long as its rows and edges are the same."""
+        X, y = self._network.rows[label]
+        total = float(sum(self._network.links[label].values()))
+        known = self._blocks.get(label)
+        if known is not None and known.own.rows is X and known.total == total:
+            return known
+        own = known.own if known is not None and known.own.rows is X else self._of_rows(label, X, y)
+        matrix = own.gram / own.factor + total * self._gram
+        block = _Block(
+            own, total, matrix, own.moments / own.factor, np.asarray(np.linalg.inv(matrix))
+        )
+        self._blocks[label] = block
+        return block
+
+    def _of_rows(self, label: Label, X: AnyArray, y: AnyArray) -> _Own:
+        coupling, penalty = self._network.coupling, self._served[label]
+        assert penalty is not None
+        design, target = self._standard(X), self._network.task.encode(y)
+        gram = design.T @ design
+        gram[np.diag_indices(len(penalty))] += penalty
+        scale = len(y) / len(self._public) if coupling.weighting == "mean" else 1.0
+        factor = coupling.alpha * scale * (2.0 if coupling.symmetric else 1.0)
+        return _Own(X, gram, design.T @ target, factor)
 
     def _weights(self, label: Label) -> FloatArray:
         """Return weights that say of the public rows what a node says, as far as it matters."""
@@ -220,14 +242,14 @@ def _matrix(entries: list[tuple[int, int, float]], n: int) -> Any:
 
 
 def _conjugate_gradients(
-    applied: Any, right: FloatArray, start: FloatArray, inverse: FloatArray
+    applied: Any, right: FloatArray, start: FloatArray, inverse: FloatArray, relative: float
 ) -> FloatArray:
     """Return the solution of a symmetric system; ``inverse`` holds that of each node's own block."""
     W = start.copy()
     residual = right - applied(W)
     direction = step = inverse @ residual
     product = float(np.vdot(residual, step))
-    least = RESIDUAL * RESIDUAL * float(np.vdot(right, inverse @ right))
+    least = relative * relative * float(np.vdot(right, inverse @ right))
     for _ in range(MOST_STEPS):
         if product <= least:
             break

@@ -80,8 +80,8 @@ class LivingNetwork:
         self.positions: Overlay[FloatArray] = Overlay({}, self.journal)
         self.numbers: Overlay[int] = Overlay(place, self.journal)
         """The place of every node in the order of joining: it decides the seed."""
-        self.past: Overlay[tuple[float, ...]] = Overlay({}, self.journal)
-        """How badly each node's circle has fitted its new rows, update by update."""
+        self.past: Overlay[tuple[tuple[float, int], ...]] = Overlay({}, self.journal)
+        """The loss of each node's new rows under what its circle says, and their number, by update."""
         self.least_squares = LeastSquares(self)
         self.guesses = Guesses(public, self.said, self.task)
         self.story: list[Change] = []
@@ -217,10 +217,10 @@ class LivingNetwork:
             part(self.links, label)
             del self.links[label]
             for store in (self.models, self.said):
-                del store[label]  # type: ignore[attr-defined]
+                del store[label]
         for more in (self.alone, self.rows, self.given, self.positions, self.past):
             if label in more:
-                del more[label]  # type: ignore[attr-defined]
+                del more[label]
         for other, near in list(self.given.items()):
             if label in near:
                 self.given[other] = {j: a for j, a in near.items() if j != label}

@@ -70,7 +70,7 @@ class Overlay(Mapping[Label, T]):
         self.changed[label] = GONE
 
     def __contains__(self, label: object) -> bool:
-        found = self.changed.get(label, NOTHING)  # type: ignore[call-overload]
+        found = self.changed.get(label, NOTHING)
         return label in self.base if found is NOTHING else found is not GONE
 
     def __iter__(self) -> Iterator[Label]:

@@ -96,7 +96,7 @@ class Ripple:
         self._region.update(dict.fromkeys(more))
         labels = list(self._region)
         before = [network.said[label] for label in labels]
-        network.least_squares.solve(labels)
+        network.least_squares.solve(labels, self.tol)
         for label, old in zip(labels, before, strict=True):
             self.fitted(label, old)
         for label in labels:

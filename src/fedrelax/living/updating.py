@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from fedrelax.living.ripple import Ripple
 from fedrelax.typing import FloatArray, Label
 from fedrelax.wiring.rewire import FAR
 
+TINY = float(np.finfo(float).tiny)
 RECENT, PAST = 3, 2
-"""Updates that count as recent, and how many before these are needed to tell that something has changed."""
-WORSE = FAR**2
-"""So many times worse than in a node's own past, and than others are against theirs, is a drift."""
+"""Updates that may count as recent, and how many before these are needed to tell that anything changed."""
+WORSE, SURE = FAR**2, 4.0
+"""A drift is a loss so many times that of the node's own past, next to the same ratio at others, and so
+many standard errors of its logarithm above it (those of squared Gaussian errors)."""
 
 
 def update(
@@ -125,7 +127,7 @@ def _drifting(network: LivingNetwork, new: Mapping[Label, OwnRows]) -> list[Labe
 
     Each node's loss under what its neighbours say is written down, update by update.
     """
-    ratios: dict[Label, float] = {}
+    ratios: dict[Label, list[tuple[float, float]]] = {}
     weights = network.guesses.weights(np.concatenate([X for X, _ in new.values()]))
     ends = np.cumsum([len(y) for _, y in new.values()])
     for (label, (_, y)), W in zip(new.items(), np.split(weights, ends[:-1]), strict=True):
@@ -133,16 +135,43 @@ def _drifting(network: LivingNetwork, new: Mapping[Label, OwnRows]) -> list[Labe
         if not near:
             continue
         loss = error_of_circle(network, W, network.task.encode(y), near)
-        past = (*network.past.get(label, ()), loss)
+        past = (*network.past.get(label, ()), (loss, len(y)))
         network.past[label] = past
-        if len(past) >= PAST + 1:
-            last = max(1, min(RECENT, len(past) - PAST))
-            before = float(np.mean(past[:-last]))
-            ratios[label] = float(np.mean(past[-last:])) / max(before, np.finfo(float).tiny)
+        if len(past) > PAST:
+            ratios[label] = _changes(past)
     if not ratios:
         return []
-    usual = max(float(np.median(list(ratios.values()))), 1.0) if len(ratios) > 2 else 1.0
-    return [label for label, ratio in ratios.items() if ratio > WORSE * usual]
+    usual = np.zeros(RECENT)
+    if len(ratios) > 2:
+        for k in range(RECENT):
+            known = [found[k][0] for found in ratios.values() if len(found) > k]
+            usual[k] = max(float(np.median(known)), 0.0) if known else 0.0
+    return [
+        label
+        for label, found in ratios.items()
+        if any(
+            change - common > max(np.log(WORSE), SURE * error)
+            for (change, error), common in zip(found, usual, strict=False)
+        )
+    ]
+
+
+def _changes(past: Sequence[tuple[float, int]]) -> list[tuple[float, float]]:
+    """Return, for the last update, the last two and so on, how the logarithm of the loss has changed.
+
+    With each comes its standard error, by the numbers of rows.
+    """
+    losses, rows = np.array(past).T
+    found = []
+    for last in range(1, min(RECENT, len(past) - PAST) + 1):
+        now, before = (
+            float(np.average(losses[part], weights=rows[part]))
+            for part in (slice(-last, None), slice(None, -last))
+        )
+        change = np.log(max(now, TINY)) - np.log(max(before, TINY))
+        error = np.sqrt(2.0 / rows[-last:].sum() + 2.0 / rows[:-last].sum())
+        found.append((float(change), float(error)))
+    return found
 
 
 def _moved(network: LivingNetwork, label: Label, rows: OwnRows) -> dict[Label, float] | None:

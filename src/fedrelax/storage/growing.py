@@ -1,4 +1,4 @@
-"""Saving a network that has changed: what is new is written, what is not is a link to the ancestor's file."""
+"""Saving a network that has changed: what is new is written, the rest are links to its ancestor's files."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ def _models(
     ready = fitted.preparation_
     width = fitted.n_features_in_ if ready is None else ready.width
     first = {line["node"]: line for line in ancestor.models}
-    numbers = [int(Path(line["file"]).name.partition("-")[0].partition(".")[0]) for line in ancestor.models]
+    numbers = [
+        int(Path(line["file"]).name.partition("-")[0].partition(".")[0]) for line in ancestor.models
+    ]
     number, lines = max(numbers), []
     for label in fitted.result_.local_models:
         if label in fresh:
@@ -164,7 +166,9 @@ def _living(draft: Path, ancestor: SavedResult, network: LivingNetwork) -> dict[
     parts, again = [], []
     for line in said["answers"]:
         valid = [
-            i for i in line["nodes"] if i not in changed and current[i] == line["file"] and i in network.models
+            i
+            for i in line["nodes"]
+            if i not in changed and current[i] == line["file"] and i in network.models
         ]
         left = any(label not in network.models for label in line["nodes"])
         if left or 2 * len(valid) < len(line["nodes"]):
