@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,9 @@ class Later(Mapping[tuple[Label, Label], float]):
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self._all),)
 
 
 def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
