@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelaxRegressor
 from fedrelax.errors import FedRelaxError
-from fedrelax.living.updating import _changes
+from fedrelax.living.past import Past
 
 from .test_joining import N, clusters, ring, rows, wired
 
@@ -73,11 +73,16 @@ def test_on_a_given_graph_a_drift_is_only_named() -> None:
     assert est.graph_ == est.whole_graph_
 
 
-def test_changes_are_those_of_the_logarithm() -> None:
-    (change, error), *rest = _changes([(1.0, 8), (1.0, 8), (4.0, 4)])
-    assert change == pytest.approx(np.log(4.0))
-    assert error == pytest.approx(np.sqrt(2 / 4 + 2 / 16))
-    assert rest == []
+def test_the_past_is_what_all_updates_say() -> None:
+    past = Past()
+    losses = [1.0, 2.0, 3.0, 1.0, 5.0, 4.0]
+    for loss in losses:
+        past = past.then(loss, 2)
+    (one, error), (two, _), (three, _) = past.changes()
+    assert one == pytest.approx(np.log(4.0 / np.mean(losses[:5])))
+    assert two == pytest.approx(np.log(4.5 / np.mean(losses[:4])))
+    assert three == pytest.approx(np.log(np.mean(losses[3:]) / np.mean(losses[:3])))
+    assert error == pytest.approx(np.sqrt(2 / 2 + 2 / 10))
 
 
 @pytest.mark.parametrize(

@@ -95,26 +95,14 @@ def facts(saved: Any) -> dict[str, str]:
 
 def story(saved: Any) -> list[str]:
     """Return what has happened to the network since it was trained, a line each."""
-    from fedrelax.errors import listing
+    from fedrelax.report.data.story import events_of
 
-    if saved.living is None or not saved.living["story"]:
-        return []
-    lines = ["", "Since it was trained:"]
-    for event in saved.living["story"]:
-        who, what = listing(event["nodes"], most=3), event["what"]
-        if what == "join":
-            said = f"{who} joined {listing(event['neighbours'], most=3) or 'nobody'}"
-        elif what == "leave":
-            said = f"{who} left"
-        else:
-            said = f"{who} learned {event['rows']} rows"
-        if event["error"] is not None:
-            said += f", error before learning {event['error']:.4g}"
-        said += f"; {event['refitted']} nodes fitted again"
-        for move in event["moves"]:
-            said += f"; {move['node']} went over to {listing(move['neighbours'], most=3)}"
-        lines.append(f"  {event['when']}  {said}")
-    return lines
+    lines = [
+        f"  {event.when}  {event.text}"
+        + ("" if event.error is None else f"; error before learning {event.error:.4g}")
+        for event in events_of(saved)
+    ]
+    return ["", "Since it was trained:", *lines] if lines else []
 
 
 def _choosing(saved: Any) -> str:

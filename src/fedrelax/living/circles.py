@@ -95,7 +95,7 @@ def _near(labels: list[Label], values: FloatArray, size: int) -> list[Label]:
 def circle_size(degrees: IntArray, uniform: bool) -> int:
     """Return how many neighbours a newcomer looks for: as many as nodes usually have.
 
-    >>> circle_size(np.array([4, 6, 5]), False), circle_size(np.full(101, 100), True)
+    >>> circle_size(np.array([4, 6, 5, 5, 5]), False), circle_size(np.full(101, 100), True)
     (5, 11)
     """
     n = len(degrees)

@@ -24,7 +24,6 @@ from fedrelax.combining import Mean
 from fedrelax.engines.linear.checks import reason_in_models, ridge_of
 from fedrelax.engines.linear.fitted import FittedModels
 from fedrelax.losses import Squared
-from fedrelax.models import LocalModel
 from fedrelax.models.viewed import Viewed
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -118,9 +117,25 @@ class LeastSquares:
 
     def settle(self) -> None:
         """Make models of what was solved."""
-        network = self._network
-        for label, weights in self._solved.items():
-            network.models[label] = self._model(label, weights)
+        if not self._solved:
+            return
+        network, features = self._network, len(self._spread)
+        weights = np.stack(list(self._solved.values()))
+        weights[:, :features] /= self._spread[:, None]
+        if self._intercept:
+            weights[:, -1] -= self._centre @ weights[:, :features]
+        labels, kinds, place = tuple(self._solved), list[Any](), dict[str, int]()
+        codes = np.empty(len(labels), dtype=np.int64)
+        for k, label in enumerate(labels):
+            estimator = network.models[label].estimator
+            given = {name: v for name, v in vars(estimator).items() if not name.endswith("_")}
+            kind = f"{type(estimator)} {given}"
+            codes[k] = place.setdefault(kind, len(place))
+            if codes[k] == len(kinds):
+                kinds.append(estimator)
+        made = FittedModels(labels, kinds, codes, network.task, weights)
+        for label in labels:
+            network.models[label] = made[label]
         self._solved.clear()
 
     def drop(self) -> None:
@@ -224,16 +239,6 @@ class LeastSquares:
         if known is None or known[0] is not said:
             known = self._told[label] = said, self._projection @ said
         return known[1]
-
-    def _model(self, label: Label, solved: FloatArray) -> LocalModel:
-        """Return a model of the kind the node has with these weights, in the user's own features."""
-        network, features = self._network, len(self._spread)
-        weights = solved.copy()
-        weights[:features] /= self._spread[:, None]
-        if self._intercept:
-            weights[-1] -= self._centre @ weights[:features]
-        kinds, codes = [network.models[label].estimator], np.zeros(1, dtype=np.int64)
-        return FittedModels((label,), kinds, codes, network.task, weights[None])[label]
 
 
 def _matrix(entries: list[tuple[int, int, float]], n: int) -> Any:

@@ -19,6 +19,7 @@ from fedrelax.living.circles import circle_size
 from fedrelax.living.edges import FirstNeighbours, Near, part
 from fedrelax.living.least_squares import LeastSquares
 from fedrelax.living.overlay import GONE, Journal, Overlay
+from fedrelax.living.past import Past
 from fedrelax.models import LocalModel
 from fedrelax.network import Node
 from fedrelax.public import PublicRows
@@ -80,8 +81,8 @@ class LivingNetwork:
         self.positions: Overlay[FloatArray] = Overlay({}, self.journal)
         self.numbers: Overlay[int] = Overlay(place, self.journal)
         """The place of every node in the order of joining: it decides the seed."""
-        self.past: Overlay[tuple[tuple[float, int], ...]] = Overlay({}, self.journal)
-        """The loss of each node's new rows under what its circle says, and their number, by update."""
+        self.past: Overlay[Past] = Overlay({}, self.journal)
+        """The loss of each node's new rows under what its circle says, by update."""
         self.least_squares = LeastSquares(self)
         self.guesses = Guesses(public, self.said, self.task)
         self.story: list[Change] = []

@@ -1,29 +1,21 @@
-"""New rows: predicted first, then learned; and nodes whose circle no longer fits them."""
+"""New rows: predicted first, then learned."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.living.change import UPDATE, Change
-from fedrelax.living.circles import find_circle
+from fedrelax.living.drift import drifting_nodes, new_circle
 from fedrelax.living.edges import join
 from fedrelax.living.fitting import fit_newcomer
-from fedrelax.living.joining import error_of_circle, kept, now, told, tolerance
+from fedrelax.living.joining import kept, now, told, tolerance
 from fedrelax.living.network import LivingNetwork, OwnRows
 from fedrelax.living.ripple import Ripple
-from fedrelax.typing import FloatArray, Label
-from fedrelax.wiring.rewire import FAR
-
-TINY = float(np.finfo(float).tiny)
-RECENT, PAST = 3, 2
-"""Updates that may count as recent, and how many before these are needed to tell that anything changed."""
-WORSE, SURE = FAR**2, 4.0
-"""A drift is a loss so many times that of the node's own past, next to the same ratio at others, and so
-many standard errors of its logarithm above it (those of squared Gaussian errors)."""
+from fedrelax.typing import Label
 
 
 def update(
@@ -46,11 +38,11 @@ def update(
             losses = network.coupling.loss.per_row(target, network.models[label].predict(X))
             errors[label] = float(losses.mean())
             sums.append(float(losses.sum()))
-        drifting = _drifting(network, new)
+        drifting = drifting_nodes(network, new)
         moves = {}
         wave = Ripple(network, tolerance(network, new, tol), ripple)
         for label in drifting if network.wired else ():
-            found = _moved(network, label, new[label])
+            found = new_circle(network, label, new[label])
             if found is not None:
                 moves[label] = tuple(found)
                 wave.start(network.links[label], distance=1)
@@ -120,71 +112,3 @@ def _remember(network: LivingNetwork, label: Label, rows: OwnRows) -> None:
     model, said, coupling = network.models[label], network.said[label], network.remembering(label)
     site = network.site(label, model, rows, network.links[label], said, coupling)
     network.models[label], network.said[label] = network.fitted(site)
-
-
-def _drifting(network: LivingNetwork, new: Mapping[Label, OwnRows]) -> list[Label]:
-    """Return nodes whose circle fits their new rows worse than it did, and more so than at others.
-
-    Each node's loss under what its neighbours say is written down, update by update.
-    """
-    ratios: dict[Label, list[tuple[float, float]]] = {}
-    weights = network.guesses.weights(np.concatenate([X for X, _ in new.values()]))
-    ends = np.cumsum([len(y) for _, y in new.values()])
-    for (label, (_, y)), W in zip(new.items(), np.split(weights, ends[:-1]), strict=True):
-        near = network.links[label]
-        if not near:
-            continue
-        loss = error_of_circle(network, W, network.task.encode(y), near)
-        past = (*network.past.get(label, ()), (loss, len(y)))
-        network.past[label] = past
-        if len(past) > PAST:
-            ratios[label] = _changes(past)
-    if not ratios:
-        return []
-    usual = np.zeros(RECENT)
-    if len(ratios) > 2:
-        for k in range(RECENT):
-            known = [found[k][0] for found in ratios.values() if len(found) > k]
-            usual[k] = max(float(np.median(known)), 0.0) if known else 0.0
-    return [
-        label
-        for label, found in ratios.items()
-        if any(
-            change - common > max(np.log(WORSE), SURE * error)
-            for (change, error), common in zip(found, usual, strict=False)
-        )
-    ]
-
-
-def _changes(past: Sequence[tuple[float, int]]) -> list[tuple[float, float]]:
-    """Return, for the last update, the last two and so on, how the logarithm of the loss has changed.
-
-    With each comes its standard error, by the numbers of rows.
-    """
-    losses, rows = np.array(past).T
-    found = []
-    for last in range(1, min(RECENT, len(past) - PAST) + 1):
-        now, before = (
-            float(np.average(losses[part], weights=rows[part]))
-            for part in (slice(-last, None), slice(None, -last))
-        )
-        change = np.log(max(now, TINY)) - np.log(max(before, TINY))
-        error = np.sqrt(2.0 / rows[-last:].sum() + 2.0 / rows[:-last].sum())
-        found.append((float(change), float(error)))
-    return found
-
-
-def _moved(network: LivingNetwork, label: Label, rows: OwnRows) -> dict[Label, float] | None:
-    """Return a new circle that fits a node's new rows far better than its own does, or None."""
-    X, y = rows
-    target = network.task.encode(y)
-
-    def answers(near: dict[Label, float]) -> FloatArray:
-        return fit_newcomer(network, label, network.models[label], rows, near).answer
-
-    found, seen = find_circle(network, label, X, target, answers)
-    own = list(network.links[label])
-    if own and not FAR * seen.loss_of(list(found)) < seen.loss_of(own):
-        return None
-    network.past[label] = ()
-    return found
