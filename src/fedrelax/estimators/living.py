@@ -122,12 +122,12 @@ class LivesOn:
     @property
     def result_(self) -> Result:
         """The trained network as it is now."""
-        return self._result if self._living is None else self._present()[0]
+        return self._present()[0] if self.story_ else self._result
 
     @property
     def whole_graph_(self) -> Graph:
         """The graph with the nodes that have no rows."""
-        return self._whole_graph if self._living is None else self._present()[1]
+        return self._present()[1] if self.story_ else self._whole_graph
 
     @property
     def graph_(self) -> Graph:

@@ -27,7 +27,7 @@ from fedrelax.storage.child import try_files
 from fedrelax.storage.described import check_about, check_lines, read_frame, read_json
 from fedrelax.storage.formats import Packed, format_named, types_to_trust, unpack
 from fedrelax.storage.labels import by_text
-from fedrelax.storage.living import LIVING, check_living, origin_of
+from fedrelax.storage.living import LIVING, PUBLIC, check_living, origin_of
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, SCHEMA, Fitted
 from fedrelax.storage.trial import answers_one_row
@@ -132,6 +132,8 @@ def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
         return None
     said: dict[str, Any] = read_json(files.read(LIVING), LIVING, dict)
     check_living(said, about["graph_nodes"])
+    for name in (PUBLIC, *(line["file"] for line in said["answers"])):
+        files.read(name)
     return said
 
 
