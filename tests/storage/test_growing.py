@@ -175,3 +175,11 @@ def test_results_without_answers_still_predict(first: Path) -> None:
     assert np.isfinite(est.predict(X, nodes)).all()
     with pytest.raises(FedRelaxError, match="cannot go on"):
         est.unplug("s0")
+
+
+def test_public_rows_that_are_somebodys_rows_stay_out(tmp_path: Path) -> None:
+    X, y, nodes = rows()
+    est = FedRelaxRegressor(Ridge(), alpha=0.2, public="bootstrap").fit(X, y, nodes)
+    save_result(tmp_path / "out", est)
+    assert not any(found_in(tmp_path / "out", X.ravel()))
+    assert not load_result(tmp_path / "out").can_go_on

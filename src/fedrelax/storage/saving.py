@@ -245,8 +245,8 @@ def write_model(
 
 
 def _write_living(draft: Path, fitted: Fitted) -> None:
-    """Write what the network needs to go on, if it is known."""
-    if fitted.can_go_on:
+    """Write what the network needs to go on, if it is known; public rows that are nodes' own stay out."""
+    if fitted.can_go_on and not (isinstance(fitted.public, str) and fitted.public == "bootstrap"):
         network = fitted.living_
         about = living_of(network, network.task.kind)
         if about is not None:
