@@ -149,19 +149,23 @@ def test_a_newcomer_finds_its_circle_by_few_rows(few: int) -> None:
     assert [change.what for change in est.story_] == ["join"] * 3
 
 
-def test_what_was_found_together_takes_newcomers_too() -> None:
+@pytest.mark.parametrize("few", [2, M])
+def test_what_was_found_together_takes_newcomers_too(few: int) -> None:
     X, y, nodes = rows()
     old = nodes < N
-    est = FedRelaxRegressor().fit(X[old], y[old], nodes[old])
+    est = FedRelaxRegressor(wiring="fixed").fit(X[old], y[old], nodes[old])
+    assert est.result_.engine == "whole"
     before = est.predict(X[old], nodes[old])
-    change = est.plug_in(N, X[~old], y[~old])
-    held = rows(seed=1)
-    own = held[2] == N
-    error = np.square(est.predict(held[0][own], held[2][own]) - held[1][own]).mean()
-    assert error < held[1][own].var()
-    if est.result_.engine == "whole":
-        assert "found for all nodes together" in change.notes[0]
-        assert np.array_equal(est.predict(X[old], nodes[old]), before)
+    change = est.plug_in(N, X[~old][:few], y[~old][:few])
+    assert change.refitted == (N,)
+    assert "found for all nodes together" in change.notes[0]
+    assert np.array_equal(est.predict(X[old], nodes[old]), before)
+    new = rows(seed=1)
+    own = new[2] == N
+    error = np.square(est.predict(new[0][own], new[2][own]) - new[1][own]).mean()
+    alone = np.square(est.result_.alone[N].predict(new[0][own])[:, 0] - new[1][own]).mean()
+    assert error < min(np.square(new[1][own]).mean(), 1.2 * alone)
+    assert est.update(X[:3], y[:3], nodes[:3]).refitted == (0,)
 
 
 def test_without_rows_the_neighbours_answer() -> None:

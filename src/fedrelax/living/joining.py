@@ -24,8 +24,8 @@ from fedrelax.typing import FloatArray, Label
 RESTLESS_TOL = 0.1
 """The change that counts as rest where models never quite rest, as trees do not."""
 TOGETHER = (
-    "the models of this network were found for all nodes together, so the others stay as they are; "
-    "refitted() trains all of them anew"
+    "the models of this network were found for all nodes together, so the others stay as they are; fit "
+    "again with all rows to let them follow"
 )
 
 
