@@ -26,7 +26,7 @@ STRATA = {
         "network",
     },
     "machinery": {"runtime", "engines", "solvers", "privacy", "faults", "attacks"},
-    "learning": {"selection", "estimators", "baselines", "learned"},
+    "learning": {"selection", "living", "estimators", "baselines", "learned"},
     "judging": {"evaluation", "comparison", "storage"},
     "showing": {"report", "live", "paper", "bench", "federation", "serving", "cli", "__main__"},
 }

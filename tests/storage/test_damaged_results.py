@@ -37,7 +37,8 @@ def out(good, tmp_path):
 
 
 FILES = ("result.json", "models.json", "metrics.json", "config.toml", "nodes.csv", "edges.csv",
-         "history.csv", "history_nodes.csv", "alphas.csv", "positions.csv")  # fmt: skip
+         "history.csv", "history_nodes.csv", "alphas.csv", "positions.csv",
+         "living.json", "public.npy", "answers.npy")  # fmt: skip
 
 
 def test_the_whole_result_is_read(out):

@@ -12,6 +12,7 @@ from fedrelax.cli.demo import demo
 from fedrelax.cli.example import example
 from fedrelax.cli.federate import federate
 from fedrelax.cli.fit import fit
+from fedrelax.cli.going_on import join, unplug, update
 from fedrelax.cli.info import info
 from fedrelax.cli.predict import predict
 from fedrelax.cli.report import report
@@ -61,6 +62,9 @@ app.command("compare", no_args_is_help=True)(compare)
 app.command("fit", no_args_is_help=True)(fit)
 app.command("resume", no_args_is_help=True)(resume)
 app.command("predict", no_args_is_help=True)(predict)
+app.command("join", no_args_is_help=True)(join)
+app.command("update", no_args_is_help=True)(update)
+app.command("unplug", no_args_is_help=True)(unplug)
 app.command("info", no_args_is_help=True)(info)
 app.command("report", no_args_is_help=True)(report)
 app.command("serve", no_args_is_help=True)(serve)

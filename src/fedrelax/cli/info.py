@@ -36,6 +36,8 @@ def info(
         data = report_data(saved)
         if data.evaluation is not None:
             talk.say("", evaluation_report(data))
+        for line in story(saved):
+            talk.plain(line)
         talk.say("")
         talk.plain(privacy(saved))
 
@@ -98,6 +100,18 @@ def facts(saved: Any) -> dict[str, str]:
     }
 
 
+def story(saved: Any) -> list[str]:
+    """Return what has happened to the network since it was trained, a line each."""
+    from fedrelax.report.data.story import events_of
+
+    lines = [
+        f"  {event.when}  {event.text}"
+        + ("" if event.error is None else f"; error before learning {event.error:.4g}")
+        for event in events_of(saved)
+    ]
+    return ["", "Since it was trained:", *lines] if lines else []
+
+
 def _choosing(saved: Any) -> str:
     if not saved.metrics.get("alpha_was_chosen"):
         return ""
@@ -115,5 +129,7 @@ def to_dict(saved: Any) -> dict[str, Any]:
         "shared": shared_numbers(saved),
         "privacy": privacy(saved),
         "models": saved.models,
+        "story": [] if saved.living is None else saved.living["story"],
+        "ancestors": [] if saved.living is None else saved.living["ancestors"],
         "per_node": saved.nodes.to_dict("records"),
     }

@@ -58,7 +58,7 @@ def run_predict(
     check_file(out, ENDINGS, overwrite)
     saved = read_result(directory)
     frame = read_table(data, as_text=[str(saved.about["node_column"])])
-    nodes = _nodes(frame, saved, data)
+    nodes = known_nodes(frame, saved, data)
     X = coded_rows(saved, frame, nodes, str(data), talk.note)
     _check_free(frame, saved, data)
     if trust:
@@ -81,7 +81,7 @@ def _classes(saved: Any) -> list[Any]:
     return [] if saved.task.classes is None else saved.task.classes.tolist()
 
 
-def _nodes(frame: Any, saved: Any, data: Path) -> Any:
+def known_nodes(frame: Any, saved: Any, data: Path) -> Any:
     """Return the known label of every row's node."""
     import numpy as np
 

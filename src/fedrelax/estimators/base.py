@@ -13,8 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.estimators.arguments import one_of, split_off_nodes
+from fedrelax.estimators.living import LivesOn
 from fedrelax.estimators.rows import TableRows
 from fedrelax.graph import Graph
+from fedrelax.living.origin import Origin
 from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import Viewed
 from fedrelax.network import Network
@@ -50,7 +52,7 @@ OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
 
-class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
+class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: ignore[misc]
     """What regressor and classifier share; see ``FedRelaxRegressor`` for the parameters."""
 
     _kind: str
@@ -158,7 +160,11 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
         chosen = given(self.alpha, self.wirings, self.level)
         if plan.choice is not None:
             chosen = plan.choice.chosen
-        return self._adopt(result, self._graph_for(list(rows)), plan.choice, chosen)
+        self._adopt(result, self._graph_for(list(rows)), plan.choice, chosen)
+        if network.public.common is not None and not result.around:
+            seed = as_seed(self.random_state)
+            self._origin = Origin.of(plan.solver, network, self.level_, seed)
+        return self
 
     @property
     def whole_(self) -> Whole | None:
@@ -340,8 +346,8 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
         self, result: Result, graph: Graph, choice: Choice | None, chosen: Candidate
     ) -> Self:
         """Take over a result: the one place that sets what ``fit`` has learned."""
-        self.result_, self.choice_ = result, choice
-        self.whole_graph_, self.graph_ = graph, result.graph
+        self._result, self._whole_graph, self.choice_ = result, graph, choice
+        self._origin = self._living = self._seen = None
         self.alpha_, self.wiring_ = float(chosen.alpha), chosen.wiring or "fixed"
         self.level_ = float(chosen.level)
         self.history_, self.n_rounds_ = result.history, result.n_rounds
@@ -377,36 +383,43 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
         feature_names: Sequence[str] | None = None,
         node_column: str | None = None,
         preparation: Preparation | None = None,
+        origin: Origin | None = None,
     ) -> Self:
-        """Return an estimator that predicts by a result, as if it had been fitted here."""
+        """Return an estimator that predicts by a result, as if it had been fitted here.
+
+        With ``origin`` the network can go on: see ``plug_in``.
+        """
         made = cls(graph=graph, alpha=alpha, wiring=wiring or "fixed", rounds=result.n_rounds)
         made.n_features_in_ = n_features
         if feature_names is not None:
             made.feature_names_in_ = np.asarray(feature_names, dtype=object)
         made.node_column_, made.preparation_ = node_column, preparation
         made.plan_ = Plan(FedRelax(alpha=alpha, wiring=wiring))
-        return made._adopt(result, graph, None, Candidate(alpha, wiring))
+        made._adopt(result, graph, None, Candidate(alpha, wiring))
+        made._origin = origin
+        return made
 
     # Predict
 
     def answers(self, X: Any, nodes: Any = None) -> FloatArray:
         """Return what each row's node says: (rows, outputs) numbers, or class probabilities."""
-        check_is_fitted(self, "result_")
+        check_is_fitted(self, "_result")
         if nodes is None:
             nodes = self.node_column_
         X, nodes, _ = split_off_nodes(X, nodes)
         if not is_frame(X):
             X = self._coded_later(X, ())
         if nodes is None:
-            if len(self.models_) > 1:
+            models = self._local_models
+            if len(models) > 1:
                 raise FedRelaxError(
-                    f"the network has {len(self.models_)} nodes; say which one each row belongs "
+                    f"the network has {len(models)} nodes; say which one each row belongs "
                     "to: predict(X, nodes=...)"
                 )
-            nodes = [next(iter(self.models_))] * len(X)
+            nodes = [next(iter(models))] * len(X)
         groups = group_rows(nodes, len(X))
         coded = self._coded_later(X, groups) if is_frame(X) else X
-        answer = np.empty((len(coded), self.result_.task.n_outputs))
+        answer = np.empty((len(coded), self._result.task.n_outputs))
         for label, index in groups.items():
             answer[index] = self._answers_of(label, coded[index])
         return answer
@@ -415,10 +428,10 @@ class FedRelaxEstimator(TableRows, Looks, BaseEstimator):  # type: ignore[misc]
         """Return what a node's model says of coded rows."""
         ready = self.preparation_
         X = coded if ready is None else ready.of_node(label, coded)
-        return self.result_.local_models[label].predict(X)
+        return self._local_models[label].predict(X)
 
     def _answers_of(self, label: Label, coded: FloatArray) -> FloatArray:
-        models = self.result_.local_models
+        models = self._local_models
         if label in models:
             return self._said_by(label, coded)
         if label not in self.whole_graph_:

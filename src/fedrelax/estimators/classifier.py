@@ -45,7 +45,7 @@ class FedRelaxClassifier(ClassifierMixin, FedRelaxEstimator):  # type: ignore[mi
     def predict(self, X: Any, nodes: Any = None) -> AnyArray:
         """Return the most likely class of each row at its node."""
         answers = self.answers(X, nodes)
-        return self.result_.task.decode(answers)
+        return self._result.task.decode(answers)
 
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy over all rows."""

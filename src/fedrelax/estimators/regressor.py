@@ -98,7 +98,7 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
         predictions. ``nodes`` as in ``fit``.
         """
         answers = self.answers(X, nodes)
-        return self.result_.task.decode(answers)
+        return self._result.task.decode(answers)
 
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
         """Return R^2 over all rows."""

@@ -13,6 +13,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
+from fedrelax.living.origin import Origin
 from fedrelax.models import LocalModel, Task, adapt
 from fedrelax.models.archive import allowed
 from fedrelax.models.viewed import Viewed
@@ -26,6 +27,7 @@ from fedrelax.storage.child import try_files
 from fedrelax.storage.described import check_about, check_lines, read_frame, read_json
 from fedrelax.storage.formats import Packed, format_named, types_to_trust, unpack
 from fedrelax.storage.labels import by_text
+from fedrelax.storage.living import LIVING, PUBLIC, check_living, origin_of
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, SCHEMA, Fitted
 from fedrelax.storage.trial import answers_one_row
@@ -53,6 +55,8 @@ class SavedResult:
     """What the columns of the table mean, if rows came as one."""
     choice: Any = None
     """The validation loss of every candidate and round, if alpha or wiring was chosen."""
+    living: dict[str, Any] | None = None
+    """How the network can go on, and what has happened to it since it was trained."""
 
     def width_of(self, line: dict[str, Any]) -> int:
         """Return the number of columns that a model sees; that of a table is its own business."""
@@ -102,6 +106,7 @@ def read_result(directory: str | Path) -> SavedResult:
         task=_task(about),
         preparation=_preparation(files, about),
         choice=files.frame("alphas.csv", labels) if "alphas.csv" in files.said else None,
+        living=_living(files, about),
     )
 
 
@@ -120,6 +125,16 @@ class _Files:
 
     def frame(self, name: str, labels: dict[str, Label]) -> Any:
         return read_frame(self.read(name), name, labels)
+
+
+def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
+    if LIVING not in files.said:
+        return None
+    said: dict[str, Any] = read_json(files.read(LIVING), LIVING, dict)
+    check_living(said, about["graph_nodes"])
+    for name in (PUBLIC, *(line["file"] for line in said["answers"])):
+        files.read(name)
+    return said
 
 
 def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) -> Fitted:
@@ -148,6 +163,7 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
         kept=_kept(saved, list(models)),
         losses=None if losses is None else (losses["own_rows"], losses["edges"]),
         engine=about["engine"],
+        stayed=() if saved.living is None else tuple(saved.living["stayed"]),
     )
     by_name = about["features_by_name"]
     return kind.from_result(
@@ -159,7 +175,17 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
         feature_names=about["feature_names"] if by_name else None,
         node_column=about["node_column"] if by_name else None,
         preparation=saved.preparation,
+        origin=_origin(saved, list(models)),
     )
+
+
+def _origin(saved: SavedResult, labels: list[Label]) -> Origin | None:
+    if saved.living is None:
+        return None
+    read = _Files(saved.directory, saved.about["files"]).read
+    ready, names = saved.preparation, saved.about["feature_names"]
+    width = len(names) if ready is None else ready.width
+    return origin_of(saved.living, read, labels, saved.task, ready, width)
 
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
@@ -280,9 +306,22 @@ def history_of(saved: SavedResult, labels: list[Label]) -> History:
     for line in saved.history.to_dict("records"):
         own = per_round[line["round"]]
         if own["node"].tolist() != labels:
-            raise FedRelaxError(f"round {line['round']} does not have a line for each model")
+            own = _with_newcomers(saved, own, labels, line["round"])
         columns = ("local_loss", "gtv", "validation_loss")
         nodes = {f"node_{name}": own[name].to_numpy(float) for name in columns}
         totals = {name: line[name] for name in TOTALS}
         history.records.append(Record(**{**totals, "round": int(line["round"])}, **nodes))
     return history
+
+
+def _with_newcomers(saved: SavedResult, own: Any, labels: list[Label], round: Any) -> Any:
+    """Return a round's lines for all models; nodes that joined later have numbers that are NaN."""
+    joined = {
+        node
+        for change in (() if saved.living is None else saved.living["story"])
+        for node in change.get("nodes", ())
+    }
+    known = own["node"].tolist()
+    if len(set(known)) < len(known) or not set(labels) <= set(known) | joined:
+        raise FedRelaxError(f"round {round} does not have a line for each model")
+    return own.set_index("node").reindex(labels).reset_index()

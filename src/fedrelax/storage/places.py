@@ -27,6 +27,8 @@ OWN = {
             "schema.json",
             "models.json",
             "metrics.json",
+            "living.json",
+            "public.npy",
             "config.toml",
             "result.png",
             "report.html",
@@ -39,6 +41,9 @@ OWN = {
     },
 }
 """Every file that a directory of each kind may hold beside ``models/``; all others are the user's."""
+
+ANSWERS_FILE = re.compile(r"answers(-\d{4,})?\.npy")
+"""What the files with nodes' answers are called."""
 
 MODELS, MODEL_FILE = "models", re.compile(r"\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+")
 """Where models lie, and what ``labels.file_name`` calls their files."""
@@ -105,9 +110,13 @@ def _others(directory: Path, kind: str) -> list[str]:
                 if inner.name not in NOBODYS
                 and (inner.is_dir() or not MODEL_FILE.fullmatch(inner.name))
             ]
-        elif path.name not in NOBODYS and not (plain and path.name in OWN[kind]):
+        elif path.name not in NOBODYS and not (plain and _is_own(path.name, kind)):
             found.append(path.name)
     return found
+
+
+def _is_own(name: str, kind: str) -> bool:
+    return name in OWN[kind] or (kind == "result" and bool(ANSWERS_FILE.fullmatch(name)))
 
 
 def check_file(target: str | Path, endings: tuple[str, ...], overwrite: bool = False) -> Path:

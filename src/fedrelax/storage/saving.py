@@ -13,6 +13,8 @@ positions.csv       where the nodes are, if the graph was made from coordinates
 history.csv         a line per round
 history_nodes.csv   a line per round and node
 alphas.csv          the validation loss of every candidate, if alpha or wiring was chosen
+living.json         how the network can go on: coupling, story, whose answers are in which file
+public.npy          the common public rows, answers*.npy what every node says of them
 config.toml         the settings; ``fedrelax fit --config`` takes them again
 ==================  =================================================================
 """
@@ -40,6 +42,7 @@ from fedrelax.solvers import Result
 from fedrelax.storage.checking import fingerprint, sealed
 from fedrelax.storage.formats import Packed, pack, types_to_trust
 from fedrelax.storage.labels import check_labels, file_name
+from fedrelax.storage.living import LIVING, living_of, write_first
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.storage.toml import dump_toml
 from fedrelax.storage.trial import answers_one_row
@@ -81,7 +84,7 @@ def save_result(
     result: Result = fitted.result_
     graph: Graph = fitted.whole_graph_
     check_labels(graph.labels)
-    models = {label: (m, pack(label, m)) for label, m in result.models.items()}
+    models = {label: pack(label, model) for label, model in result.models.items()}
     with whole_directory(directory, overwrite) as draft:
         ready = fitted.preparation_
         width = fitted.n_features_in_ if ready is None else ready.width
@@ -93,7 +96,7 @@ def save_result(
             "node_column": node_column if node_column is not None else fitted.node_column_,
             "target_column": target,
             "types_to_trust": sorted(
-                {t for label, (_, file) in models.items() for t in types_to_trust(label, file)}
+                {t for label, file in models.items() for t in types_to_trust(label, file)}
             ),
         }
         measured = {} if evaluation is None else evaluation.to_dict()
@@ -106,7 +109,8 @@ def save_result(
         if fitted.choice_ is not None:
             fitted.choice_.to_frame().to_csv(draft / "alphas.csv", index=False)
         if graph.positions is not None:
-            _positions_frame(graph).to_csv(draft / "positions.csv", index=False)
+            positions_frame(graph).to_csv(draft / "positions.csv", index=False)
+        _write_living(draft, fitted)
         about["files"] = {
             path.name: fingerprint(path.read_bytes())
             for path in sorted(draft.iterdir())
@@ -213,28 +217,43 @@ def versions() -> dict[str, str]:
 
 def _write_models(
     draft: Path,
-    models: Mapping[Label, tuple[Any, Packed]],
+    models: Mapping[Label, Packed],
     local: Mapping[Label, LocalModel],
     features: int,
 ) -> None:
     (draft / "models").mkdir()
-    index = []
-    for number, (label, (model, packed)) in enumerate(models.items(), start=1):
-        file = f"models/{file_name(number, label, packed.format.ending)}"
-        (draft / file).write_bytes(packed.data)
-        kind = type(last_step(model))
-        index.append(
-            {
-                "node": label,
-                "file": file,
-                "format": packed.format.name,
-                "type": f"{kind.__module__}.{kind.__qualname__}",
-                "rows": form_in(local[label]),
-                "answers": answers_one_row(local[label], features),
-                **fingerprint(packed.data),
-            }
-        )
+    index = [
+        write_model(draft, number, label, local[label], packed, features)
+        for number, (label, packed) in enumerate(models.items(), start=1)
+    ]
     write_json(draft / "models.json", index)
+
+
+def write_model(
+    draft: Path, number: int, label: Label, local: LocalModel, packed: Packed, features: int
+) -> dict[str, Any]:
+    """Write one node's model, and return its line in ``models.json``."""
+    file = f"models/{file_name(number, label, packed.format.ending)}"
+    (draft / file).write_bytes(packed.data)
+    kind = type(last_step(local.estimator))
+    return {
+        "node": label,
+        "file": file,
+        "format": packed.format.name,
+        "type": f"{kind.__module__}.{kind.__qualname__}",
+        "rows": form_in(local),
+        "answers": answers_one_row(local, features),
+        **fingerprint(packed.data),
+    }
+
+
+def _write_living(draft: Path, fitted: Fitted) -> None:
+    """Write what the network needs to go on, if it is known; public rows that are nodes' own stay out."""
+    if fitted.can_go_on and not (isinstance(fitted.public, str) and fitted.public == "bootstrap"):
+        network = fitted.living_
+        about = living_of(network, network.task.kind)
+        if about is not None:
+            write_json(draft / LIVING, write_first(draft, network, about))
 
 
 def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> Any:
@@ -252,7 +271,8 @@ def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> A
     return lines.assign(cluster=[groups.get(label) for label in lines["node"]])
 
 
-def _positions_frame(graph: Graph) -> Any:
+def positions_frame(graph: Graph) -> Any:
+    """Return where the nodes are, a line each."""
     import pandas as pd
 
     assert graph.positions is not None

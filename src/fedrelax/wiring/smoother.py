@@ -38,6 +38,10 @@ class Smoother:
         rows = np.asarray(X, dtype=float).reshape(len(X), -1)
         return self._kernel(self._standard(rows))
 
+    def carrying(self, X: AnyArray) -> FloatArray:
+        """Return W with ``W @ answers`` the guesses on rows X: for few rows and the answers of many."""
+        return np.asarray(cho_solve(self._factor, self.weights(X).T).T)
+
     def _standard(self, rows: FloatArray) -> FloatArray:
         return np.asarray((rows - self._centre) / self._scale)
 

@@ -30,6 +30,11 @@ class FittedLinear(LocalModel):
         """Squared error."""
         return frozenset({"squared"})
 
+    @property
+    def settles(self) -> bool:
+        """Least squares are convex."""
+        return True
+
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
         """Return the general adapter's fit."""
         return adapt(self._estimator, self.task).fit(terms, seed=seed, continued=continued)

@@ -1,0 +1,213 @@
+"""Rows for a saved result that goes on: newcomers' rows, new rows, and those it was trained on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.cli.console import Talk
+from fedrelax.cli.graphs import parse_graph
+from fedrelax.cli.inputs import look_here_for_modules
+from fedrelax.cli.predict import known_nodes
+from fedrelax.datasets import read_table
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.report.page import write_report
+from fedrelax.schema.kinds import find_column, where
+from fedrelax.storage.growing import save_grown
+from fedrelax.storage.labels import by_text, find_label
+from fedrelax.storage.loading import SavedResult, load_result, read_result
+from fedrelax.storage.places import check_directory
+from fedrelax.storage.questions import coded_rows
+from fedrelax.storage.saving import Fitted
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """A loaded result, and where what becomes of it goes."""
+
+    saved: SavedResult
+    fitted: Fitted
+    out: Path
+    overwrite: bool
+    report: bool
+
+    @classmethod
+    def of(
+        cls,
+        directory: Path,
+        out: Path,
+        table: Path | None,
+        trust: Sequence[str],
+        overwrite: bool,
+        report: bool,
+        talk: Talk,
+    ) -> Grown:
+        """Load a result, with the rows of its nodes if there is a table of them."""
+        check_directory(out, overwrite)
+        saved = read_result(directory)
+        if trust:
+            look_here_for_modules()
+        grown = cls(saved, load_result(directory, trust), out, overwrite, report)
+        if not grown.fitted.can_go_on:
+            raise FedRelaxError(
+                f"{directory} does not hold what its network needs to go on (it was saved by an earlier "
+                "version, by a federation, or with something around the exchange); fit it again"
+            )
+        if table is not None:
+            rows = rows_in(table, grown, talk, strangers=True)
+            grown.fitted.know_rows(
+                np.concatenate([own.X for own in rows.values()]),
+                np.concatenate([own.y for own in rows.values()]),
+                np.array([i for i, own in rows.items() for _ in range(len(own.y))], dtype=object),
+            )
+        return grown
+
+    def node(self, text: str) -> Label:
+        """Return the node that a text means."""
+        known = by_text(self.saved.graph.labels)
+        found = find_label(text, known)
+        if found is None:
+            raise FedRelaxError(f"node {text!r} is not in the network{did_you_mean(text, known)}")
+        return found
+
+    def save(self, talk: Talk) -> None:
+        """Write the new result."""
+        save_grown(
+            self.out, self.saved, self.fitted, overwrite=self.overwrite, more=self._writers()
+        )
+        talk.plain(f"Saved in {self.out}; {self.saved.directory} stays as it is.")
+        where = shlex.quote(str(self.out))
+        talk.plain(f"Next: fedrelax info {where}, or fedrelax report {where}")
+
+    def _writers(self) -> list[Callable[[Path], None]]:
+        """Return what writes the report, which is large, if it is asked for."""
+        return [_write_report] if self.report else []
+
+
+def _write_report(draft: Path) -> None:
+    write_report(draft)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTable:
+    """One node's rows: features as the network codes them, targets, and the table they came from."""
+
+    X: FloatArray
+    y: AnyArray
+    frame: Any
+
+
+def rows_in(
+    data: Path,
+    grown: Grown,
+    talk: Talk,
+    newcomer: str | None = None,
+    joining: bool = False,
+    strangers: bool = False,
+) -> dict[Label, NodeTable]:
+    """Return the rows of every node in a table, checked.
+
+    ``joining``: the nodes are newcomers, all rows those of ``newcomer`` if that is given. Otherwise they
+    are in the network; ``strangers`` that are not are left out.
+    """
+    saved = grown.saved
+    frame = read_table(data, as_text=[str(saved.about["node_column"])])
+    if newcomer is not None:
+        nodes = np.array([newcomer] * len(frame), dtype=object)
+    elif joining:
+        nodes = _names(frame, saved, data)
+    elif strangers:
+        frame, nodes = _of_the_network(frame, saved, data)
+    else:
+        nodes = known_nodes(frame, saved, data)
+    target = _target(frame, saved, data)
+    X = coded_rows(saved, frame, nodes, str(data), talk.note)
+    if not len(frame):
+        raise FedRelaxError(f"{data} has no rows of nodes of this network")
+    found = {}
+    for label in dict.fromkeys(nodes.tolist()):
+        own = nodes == label
+        found[label] = NodeTable(X[own], target[own], frame[own])
+    return found
+
+
+def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:
+    """Return where a node is, if the graph was made from columns that its table has, too."""
+    text = saved.config.get("graph")
+    if saved.graph.positions is None or not isinstance(text, str):
+        return None
+    columns = [name for name in parse_graph(text).columns if name in frame.columns]
+    if len(columns) != saved.graph.positions.shape[1]:
+        return None
+    values = frame[columns].astype(float).mean().to_numpy()
+    return np.asarray(values) if np.isfinite(values).all() else None
+
+
+def _names(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
+    """Return the names of newcomers, as their table has them."""
+    try:
+        column = frame[find_column(frame, saved.about["node_column"])]
+    except FedRelaxError as error:
+        raise FedRelaxError(f"{data}: {error}; or name the newcomer with --label") from None
+    if column.isna().any():
+        raise FedRelaxError(
+            f"{data}: column {column.name!r} names no node in some rows; fill it in"
+        )
+    texts = column.astype(str).tolist()
+    numbers = all(isinstance(label, int) for label in saved.graph.labels)
+    plain = numbers and all(text.strip().lstrip("-").isdecimal() for text in texts)
+    nodes = np.empty(len(texts), dtype=object)
+    nodes[:] = [int(text) if plain else text for text in texts]
+    return nodes
+
+
+def _of_the_network(frame: Any, saved: SavedResult, data: Path) -> tuple[Any, AnyArray]:
+    """Return the rows of nodes that are in the network, and their labels."""
+    column = frame[find_column(frame, saved.about["node_column"])]
+    known = by_text(saved.graph.labels)
+    labels = [find_label(value, known) for value in column.tolist()]
+    own = np.array([label is not None for label in labels], dtype=bool)
+    nodes = np.empty(int(own.sum()), dtype=object)
+    nodes[:] = [label for label in labels if label is not None]
+    return frame[own], nodes
+
+
+def _target(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
+    """Return the targets: numbers, or classes of the network."""
+    import pandas as pd
+
+    name = saved.about["target_column"]
+    if name is None:
+        raise FedRelaxError(
+            "the result does not say which column is the target; fit it from a table"
+        )
+    try:
+        column = frame[find_column(frame, name)]
+    except FedRelaxError as error:
+        raise FedRelaxError(f"{data}: {error}") from None
+    classes = saved.task.classes
+    if classes is None:
+        values = pd.to_numeric(column, errors="coerce").to_numpy(float)
+        wrong = ~np.isfinite(values)
+        what = "no number"
+    else:
+        known = by_text(classes.tolist())
+        found = [find_label(value, known) for value in column.tolist()]
+        wrong = np.array([value is None for value in found], dtype=bool)
+        values = np.array(
+            [classes[0] if value is None else value for value in found], classes.dtype
+        )
+        what = "no class of this network"
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise FedRelaxError(
+            f"{data}: column {column.name!r} has {what} in {int(wrong.sum())} rows, the first on "
+            f"{where(frame.index, at)}; correct these rows or leave them out"
+        )
+    return np.asarray(values)

@@ -1,0 +1,232 @@
+"""A fitted estimator goes on: newcomers, new rows, and nodes that leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fedrelax.errors import FedRelaxError, listing
+from fedrelax.estimators.arguments import split_off_nodes
+from fedrelax.graph import Graph
+from fedrelax.living import Change, LivingNetwork, joining, updating
+from fedrelax.living.network import OwnRows
+from fedrelax.living.origin import Origin
+from fedrelax.living.snapshot import result_of
+from fedrelax.models import LocalModel, adapt
+from fedrelax.network.rows import numbers_of
+from fedrelax.solvers import Result
+from fedrelax.splits import group_rows
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+CLOSED = (
+    "this network cannot go on: its public rows and answers are not known (it was saved by an earlier "
+    "version, trained elsewhere, or with something around the exchange); fit it again"
+)
+
+
+class LivesOn:
+    """What the estimators can do after ``fit``: ``plug_in``, ``update`` and ``unplug``."""
+
+    preparation_: Any
+    node_column_: str | None
+    _kind: str
+    _result: Result
+    _whole_graph: Graph
+    _origin: Origin | None = None
+    _living: LivingNetwork | None = None
+    _seen: tuple[int, Result, Graph] | None = None
+
+    def plug_in(
+        self,
+        label: Label,
+        X: Any = None,
+        y: Any = None,
+        model: Any = None,
+        neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
+        *,
+        position: Any = None,
+        ripple: int | None = None,
+        tol: float | None = None,
+    ) -> Change:
+        """Let a newcomer join: it finds its neighbours, fits, and the others follow where it matters.
+
+        neighbours : labels, or a dict label -> weight. Without it, the nearest nodes to ``position`` if
+            that is given (the graph must have been made from coordinates); the neighbours in the graph, if
+            the newcomer is in it already; else those whose answers on the public rows fit its rows, and
+            then its model: see ``fedrelax.living.circles``.
+        model : an unfitted model; without it, one of the kind of the nearest neighbour.
+        ripple : how many edges away from the newcomer others are fitted again, 0 for nobody; by default
+            as far as answers move by more than ``tol``, relative to their size (1e-4, and 1e-2 for models
+            such as trees, which never quite rest). Nodes whose rows are not at hand stay as they are.
+
+        Without rows, the newcomer is answered for by its neighbours. The newcomer listens with the
+        coupling of the network. Where models were found for all nodes together (``alpha="auto"`` with
+        ``estimator="auto"``) there is none for a single node: it then chooses its own, between alone and
+        its neighbours' answers, by leaving out its rows, and the others stay as they are.
+        """
+        network = self.living_
+        rows = None if X is None else self._new_rows(label, X, y)
+        made = None if model is None else self._new_model(label, model)
+        return joining.plug_in(network, label, rows, made, neighbours, position, ripple, tol)
+
+    def update(
+        self,
+        X: Any,
+        y: Any,
+        nodes: Any = None,
+        *,
+        keep: int | None = None,
+        ripple: int | None = None,
+        tol: float | None = None,
+    ) -> Change:
+        """Predict new rows, then learn them: their nodes are fitted again, and the others follow.
+
+        ``nodes`` as in ``fit``. ``keep`` is how many of the newest rows a node goes on with; ``ripple``
+        and ``tol`` are those of ``plug_in``. The error before learning is in what is returned, and so are
+        nodes whose circle no longer fits them. Where nodes have found their neighbours by themselves
+        (wiring), such a node looks for another circle, and goes on with its new rows only.
+        """
+        new = self._by_node(X, y, nodes)
+        return updating.update(self.living_, new, keep, ripple, tol)
+
+    def unplug(
+        self, label: Label, *, ripple: int | None = None, tol: float | None = None
+    ) -> Change:
+        """Let a node leave: its model, answers, rows and edges are forgotten, and its neighbours relax."""
+        return joining.unplug(self.living_, label, ripple, tol)
+
+    def know_rows(self, X: Any, y: Any, nodes: Any) -> None:
+        """Bring the rows that nodes were trained on, so that a loaded network can refit them.
+
+        A result does not hold rows. Nodes of which none are brought stay as they are when others change.
+        """
+        check_is_fitted(self, "_result")
+        if self._living is not None or self._origin is None:
+            raise FedRelaxError(
+                CLOSED if self._origin is None else "know_rows comes before the first change"
+            )
+        rows = {i: own for i, own in self._by_node(X, y, nodes).items() if i in self._local_models}
+        self._origin = replace(self._origin, rows=rows)
+
+    @property
+    def story_(self) -> tuple[Change, ...]:
+        """What has happened since ``fit``."""
+        return () if self._living is None else tuple(self._living.story)
+
+    # What is learned, as it is now
+
+    @property
+    def result_(self) -> Result:
+        """The trained network as it is now."""
+        return self._present()[0] if self.story_ else self._result
+
+    @property
+    def whole_graph_(self) -> Graph:
+        """The graph with the nodes that have no rows."""
+        return self._present()[1] if self.story_ else self._whole_graph
+
+    @property
+    def graph_(self) -> Graph:
+        """The graph among nodes with a model."""
+        return self.result_.graph
+
+    @property
+    def _local_models(self) -> Mapping[Label, LocalModel]:
+        """The models as they are now, without making a result of them."""
+        return self._result.local_models if self._living is None else self._living.models
+
+    def _present(self) -> tuple[Result, Graph]:
+        network = self._living
+        assert network is not None
+        if self._seen is None or self._seen[0] != len(network.story):
+            self._seen = len(network.story), *result_of(network)
+        return self._seen[1:]
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether nodes can join, learn new rows and leave: public rows and answers are known."""
+        return self._living is not None or self._origin is not None
+
+    @property
+    def living_(self) -> LivingNetwork:
+        """The network behind ``plug_in``, ``update`` and ``unplug``."""
+        check_is_fitted(self, "_result")
+        if self._living is None:
+            if self._origin is None:
+                raise FedRelaxError(CLOSED)
+            self._living = self._origin.living(self._result, self._whole_graph)
+        return self._living
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle takes along: the network as it is now, and nobody's rows."""
+        state: Any = super().__getstate__()
+        if "_result" in state:
+            state = {**state, "_result": self.result_, "_whole_graph": self.whole_graph_}
+        left_out = ("_origin", "_living", "_seen")
+        return {name: value for name, value in state.items() if name not in left_out}
+
+    # From whatever was given to rows of one node
+
+    def _coded_later(self, X: Any, labels: Any) -> Any:
+        raise NotImplementedError
+
+    def _check_target(self, y: Any) -> Any:
+        raise NotImplementedError
+
+    def _views(self, models: dict[Label, Any]) -> dict[Label, Any]:
+        raise NotImplementedError
+
+    def _new_rows(self, label: Label, X: Any, y: Any) -> OwnRows:
+        """Return rows of one node as the network shares them, checked."""
+        if y is None:
+            raise FedRelaxError(f"node {label!r}: X is given and y is not; give both")
+        coded, target = self._coded_later(X, [label]), self._new_target(f"node {label!r}: y", y)
+        if len(coded) != len(target):
+            raise FedRelaxError(f"node {label!r}: X has {len(coded)} rows but y has {len(target)}")
+        if len(coded) == 0:
+            raise FedRelaxError(f"node {label!r}: X has no rows; leave X and y out")
+        return self._shared(label, coded), target
+
+    def _shared(self, label: Label, coded: FloatArray) -> FloatArray:
+        ready = self.preparation_
+        return coded if ready is None else ready.of_node(label, coded)
+
+    def _new_target(self, what: str, y: Any) -> AnyArray:
+        """Return targets that the network knows how to predict."""
+        task, target = self._result.task, np.asarray(y)
+        if task.classes is None:
+            target = numbers_of(target, what)
+            if target.size != len(target) * task.n_outputs:
+                raise FedRelaxError(
+                    f"{what} has shape {target.shape}, and the network has {task.n_outputs} outputs"
+                )
+            return target
+        target = np.asarray(self._check_target(target))
+        strange = sorted(set(target.tolist()) - set(task.classes.tolist()), key=str)
+        if strange:
+            raise FedRelaxError(
+                f"{what} holds the class {listing(strange)}, which nobody had in training; fit again to "
+                "learn it"
+            )
+        return target
+
+    def _by_node(self, X: Any, y: Any, nodes: Any) -> dict[Label, OwnRows]:
+        """Return the rows of every node that is named."""
+        X, nodes, _ = split_off_nodes(X, self.node_column_ if nodes is None else nodes)
+        if nodes is None:
+            raise FedRelaxError("the node of every row is needed: nodes=...")
+        target, groups = self._new_target("y", y), group_rows(nodes, len(X))
+        coded = self._coded_later(X, groups)
+        if len(target) != len(coded):
+            raise FedRelaxError(f"X has {len(coded)} rows but y has {len(target)}")
+        return {
+            label: (self._shared(label, coded[index]), target[index])
+            for label, index in groups.items()
+        }
+
+    def _new_model(self, label: Label, model: Any) -> LocalModel:
+        return adapt(self._views({label: model})[label], self._result.task)

@@ -1,0 +1,6 @@
+"""Networks that live on: nodes join, learn new rows, move and leave, at the cost of their neighbourhood."""
+
+from fedrelax.living.change import Change
+from fedrelax.living.network import LivingNetwork
+
+__all__ = ["Change", "LivingNetwork"]

@@ -1,0 +1,262 @@
+"""A newcomer takes its place, and a node leaves."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.living.change import JOIN, LEAVE, Change
+from fedrelax.living.circles import find_circle
+from fedrelax.living.edges import Near, join
+from fedrelax.living.fitting import fit_newcomer
+from fedrelax.living.network import LivingNetwork, OwnRows
+from fedrelax.living.ripple import Ripple
+from fedrelax.models import LocalModel
+from fedrelax.solvers.base import USUAL_TOL
+from fedrelax.typing import FloatArray, Label
+
+RESTLESS_TOL = 0.1
+"""The change that counts as rest where models never quite rest, as trees do not."""
+TOGETHER = (
+    "the models of this network were found for all nodes together, so the others stay as they are; fit "
+    "again with all rows to let them follow"
+)
+
+
+def plug_in(
+    network: LivingNetwork,
+    label: Label,
+    rows: OwnRows | None,
+    model: LocalModel | None = None,
+    neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
+    position: Any = None,
+    ripple: int | None = None,
+    tol: float | None = None,
+) -> Change:
+    """Let a newcomer find its neighbours, fit, and take its place; then let the others follow."""
+    start = time.perf_counter()
+    if label in network.models:
+        raise FedRelaxError(
+            f"node {label!r} is in the network already; its new rows go to update(), or unplug() it first"
+        )
+    near = _given_neighbours(network, label, neighbours, position)
+    if rows is None and not near:
+        raise FedRelaxError(
+            f"node {label!r} has neither rows nor neighbours; give one or the other: X and y, "
+            "neighbours= or position="
+        )
+    with network.changing():
+        network.numbers[label] = len(network.numbers.base) + sum(
+            k not in network.numbers.base for k in network.numbers.changed
+        )
+        if position is not None:
+            network.positions[label] = np.asarray(position, dtype=float)
+        if rows is None:
+            network.given[label] = dict(near)
+            change = Change(JOIN, (label,), now(), neighbours=near)
+        else:
+            change = _with_rows(network, label, rows, model, near, ripple, tol)
+    return kept(network, change, start)
+
+
+def _with_rows(
+    network: LivingNetwork,
+    label: Label,
+    rows: OwnRows,
+    model: LocalModel | None,
+    near: Near,
+    ripple: int | None,
+    tol: float | None,
+) -> Change:
+    X, y = rows
+    target = network.task.encode(y)
+
+    def template(chosen: Mapping[Label, float]) -> LocalModel:
+        return network.models[next(iter(chosen))] if model is None else model
+
+    def answers(chosen: dict[Label, float]) -> FloatArray:
+        return fit_newcomer(network, label, template(chosen), rows, chosen).answer
+
+    if not near:
+        near, _ = find_circle(network, label, X, target, answers)
+    error = error_of_circle(network, network.guesses.weights(X), target, near)
+    fit = fit_newcomer(network, label, template(near), rows, near)
+    join(network.links, label, near)
+    network.given[label] = dict(near)
+    network.rows[label], network.alone[label] = rows, fit.alone
+    network.models[label], network.said[label] = fit.model, fit.answer
+    wave = Ripple(network, tolerance(network, near, tol), ripple)
+    wave.fitted(label, None)
+    wave.spread(label)
+    if wave.hops != 0 and network.least_squares.serves(label):
+        wave.start([label])
+    wave.run()
+    return Change(
+        JOIN,
+        (label,),
+        now(),
+        neighbours=near,
+        rows=len(y),
+        error=error,
+        errors={label: error},
+        **told(network, wave),
+    )
+
+
+def unplug(
+    network: LivingNetwork, label: Label, ripple: int | None = None, tol: float | None = None
+) -> Change:
+    """Forget a node: its model, answers, rows and edges; its neighbours relax without it."""
+    start = time.perf_counter()
+    if not network.knows(label):
+        raise FedRelaxError(
+            f"node {label!r} is not in the network{did_you_mean(label, network.models)}"
+        )
+    if len(network.models) < 2 and label in network.models:
+        raise FedRelaxError(f"node {label!r} is the last one with a model; it cannot be unplugged")
+    with network.changing():
+        near = network.neighbours_of(label) if label in network.models else {}
+        wave = Ripple(network, tolerance(network, near, tol), ripple)
+        network.forget(label)
+        wave.start(near, distance=1)
+        wave.run()
+        change = Change(LEAVE, (label,), now(), **told(network, wave))
+    return kept(network, change, start)
+
+
+def error_of_circle(
+    network: LivingNetwork, W: FloatArray, target: FloatArray, near: Mapping[Label, float]
+) -> float:
+    """Return the mean loss of what neighbours, taken together, would say of rows.
+
+    ``W`` carries answers over to these rows: see ``Guesses.weights``.
+    """
+    shares = np.array(list(near.values()))
+    said = np.tensordot(shares / shares.sum(), np.array([network.said[j] for j in near]), 1)
+    guess = network.task.plausible(W @ said)
+    return network.coupling.loss.mean(target, guess)
+
+
+def _given_neighbours(
+    network: LivingNetwork,
+    label: Label,
+    neighbours: Mapping[Label, float] | Iterable[Label] | None,
+    position: Any,
+) -> Near:
+    """Return neighbours as given, by the graph or by coordinates; none if they are to be found."""
+    if neighbours is not None:
+        near = (
+            {j: float(a) for j, a in neighbours.items()}
+            if isinstance(neighbours, Mapping)
+            else dict.fromkeys(neighbours, network.usual_weight)
+        )
+        for j, weight in near.items():
+            if j not in network.models:
+                hint = did_you_mean(j, network.models)
+                raise FedRelaxError(
+                    f"neighbours of node {label!r}: {j!r} has no model in this network{hint}"
+                )
+            if not (np.isfinite(weight) and weight > 0):
+                raise FedRelaxError(
+                    f"neighbours of node {label!r}: the weight of {j!r} is {weight}; give a number "
+                    "above 0"
+                )
+        return near
+    if position is not None:
+        return _nearest(network, label, position)
+    return network.neighbours_of(label) if network.knows(label) else {}
+
+
+def _nearest(network: LivingNetwork, label: Label, position: Any) -> Near:
+    """Return the nearest nodes with a model, as many as nodes usually have neighbours."""
+    graph = network.graph
+    if graph.positions is None:
+        raise FedRelaxError(
+            f"node {label!r} has a position and the graph of the network has none; give neighbours="
+        )
+    here = np.asarray(position, dtype=float)
+    if here.shape != graph.positions.shape[1:] or not np.isfinite(here).all():
+        raise FedRelaxError(
+            f"position={position!r} of node {label!r} must be {graph.positions.shape[1]} finite numbers"
+        )
+    places = {
+        j: place
+        for j, place in zip(graph.labels, graph.positions, strict=True)
+        if j in network.models
+    }
+    places |= {j: place for j, place in network.positions.items() if j in network.models}
+    points = np.array(list(places.values()))
+    apart = _angles(points, here) if graph.geographic else np.linalg.norm(points - here, axis=1)
+    order = np.argsort(apart, kind="stable")[: network.circle_size]
+    names = list(places)
+    return {names[k]: network.usual_weight for k in order}
+
+
+def _angles(points: FloatArray, here: FloatArray) -> FloatArray:
+    """Return angles along the globe from (latitude, longitude) in degrees."""
+    lat, lon = np.radians(points).T
+    lat0, lon0 = np.radians(here)
+    half = (
+        np.sin((lat - lat0) / 2) ** 2 + np.cos(lat) * np.cos(lat0) * np.sin((lon - lon0) / 2) ** 2
+    )
+    return np.asarray(2 * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0))))
+
+
+def tolerance(network: LivingNetwork, near: Iterable[Label], tol: float | None) -> float:
+    """Return the change of answers that counts as rest: as given, or as suits the models."""
+    if tol is not None:
+        if not tol >= 0:
+            raise FedRelaxError(f"tol={tol!r} must be a number of at least 0")
+        return float(tol)
+    models = [network.models[j] for j in near if j in network.models]
+    return USUAL_TOL if all(model.settles for model in models) else RESTLESS_TOL
+
+
+def told(network: LivingNetwork, wave: Ripple) -> dict[str, Any]:
+    """Return what a ripple did, for the entry in the story."""
+    notes = []
+    if network.found_together:
+        notes.append(TOGETHER)
+    elif wave.waiting:
+        rows = [label for label in wave.waiting if label not in network.rows]
+        if rows:
+            notes.append(
+                f"{staying(len(rows))}: their rows are not at hand, so they cannot be fitted again"
+            )
+        if len(rows) < len(wave.waiting):
+            beyond = len(wave.waiting) - len(rows)
+            notes.append(f"{staying(beyond)}: the ripple stopped before them")
+    return {
+        "refitted": tuple(wave.refits),
+        "refits": sum(wave.refits.values()),
+        "waiting": tuple(wave.waiting),
+        "movement": wave.movement,
+        "notes": tuple(notes),
+    }
+
+
+def staying(count: int) -> str:
+    """Return how many nodes do not follow.
+
+    >>> staying(1), staying(2)
+    ('1 neighbour stays as it is', '2 neighbours stay as they are')
+    """
+    return "1 neighbour stays as it is" if count == 1 else f"{count} neighbours stay as they are"
+
+
+def now() -> str:
+    """Return the present time as files say it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def kept(network: LivingNetwork, change: Change, start: float) -> Change:
+    """Write a change into the story, with the time it took."""
+    done = replace(change, seconds=time.perf_counter() - start)
+    network.story.append(done)
+    return done

@@ -1,0 +1,268 @@
+"""Least-squares models in closed form: all nodes that have something new to hear are solved for at once.
+
+On one common public set Z, with c_i the weight of a pseudo-row and t_i that of all neighbours, node i's
+problem  sum_own (y - x'w)^2 + c_i t_i sum_pub (mean_j z'w_j - z'w)^2 + penalty  has the solution
+
+    (X'X + penalty) w_i / c_i + sum_j a_ij G (w_i - w_j) = X'y / c_i,    G = Z'Z,
+
+and of a level share l only that part holds for the level:  G = Z'Z - (1 - l) Z'1 1'Z / rows. For the nodes
+of a region, with all others as they are, that is one symmetric system, which conjugate gradients solve. Of
+any neighbour only Z' (its answers) counts, so that it may have a model of any kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from fedrelax.combining import Mean
+from fedrelax.engines.linear.checks import reason_in_models, ridge_of
+from fedrelax.engines.linear.fitted import FittedModels
+from fedrelax.losses import Squared
+from fedrelax.models.viewed import Viewed
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+if TYPE_CHECKING:
+    from fedrelax.living.network import LivingNetwork
+
+SHARE, LEAST_RESIDUAL, MOST_STEPS = 1e-3, 1e-13, 1000
+"""Where conjugate gradients stop: the residual relative to the right-hand side, as a share of the change
+that counts as rest and at the least, and the steps at most."""
+LEAST = 1e-10
+"""Where the rows leave weights open by this, relative to what they fix, the model's own fit is taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Own:
+    """What a node's own rows say: X'X with the penalty, and X'y, next to rows of weight 1."""
+
+    rows: AnyArray
+    gram: FloatArray
+    moments: FloatArray
+    factor: float
+    """The weight of a pseudo-row from a neighbour of weight 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A node's own block of the system, for the weight of its neighbours."""
+
+    own: _Own
+    total: float
+    matrix: FloatArray
+    right: FloatArray
+    inverse: FloatArray
+
+
+class LeastSquares:
+    """The closed form for the nodes of a network that have it."""
+
+    def __init__(self, network: LivingNetwork) -> None:
+        self._network = network
+        self._served: dict[Label, FloatArray | None] = {}
+        self._blocks: dict[Label, _Block] = {}
+        self._told: dict[Label, tuple[FloatArray, FloatArray]] = {}
+        self._solved: dict[Label, FloatArray] = {}
+        self._fixed: dict[bytes, bool] = {}
+        self._intercept = False
+
+    def serves(self, label: Label) -> bool:
+        """Tell whether a node's problem has a closed form; without neighbours, its own fit is as good."""
+        network = self._network
+        if not self._applies or label in network.stayed or not network.links[label]:
+            return False
+        if label not in self._served:
+            self._served[label] = self._penalty(label)
+        return self._served[label] is not None
+
+    def forget(self, label: Label) -> None:
+        """Forget a node that has left."""
+        for store in (self._served, self._blocks, self._told, self._solved):
+            store.pop(label, None)
+
+    def solve(self, labels: Sequence[Label], tol: float) -> None:
+        """Solve for these nodes with all others as they are; models wait for ``settle``."""
+        network, G = self._network, self._gram
+        place = {label: k for k, label in enumerate(labels)}
+        blocks = [self._block(label) for label in labels]
+        here: list[tuple[int, int, float]] = []
+        start = np.stack([self._weights(label) for label in labels])
+        outside = np.zeros_like(start)
+        for i, label in enumerate(labels):
+            for other, a in network.links[label].items():
+                if other in place:
+                    here.append((i, place[other], a))
+                elif other in network.models:
+                    outside[i] += a * self._weights(other)
+        edges, (n, d, q) = _matrix(here, len(labels)), start.shape
+        matrices = np.stack([block.matrix for block in blocks])
+
+        def applied(W: FloatArray) -> FloatArray:
+            return np.asarray(matrices @ W - G @ (edges @ W.reshape(n, d * q)).reshape(n, d, q))
+
+        right = np.stack([block.right for block in blocks]) + G @ outside
+        inverse = np.stack([block.inverse for block in blocks])
+        residual = max(SHARE * tol, LEAST_RESIDUAL)
+        solved = _conjugate_gradients(applied, right, start, inverse, residual)
+        for label, weights in zip(labels, solved, strict=True):
+            answer = self._public @ weights
+            self._told[label] = answer, weights
+            self._solved[label] = weights
+            network.said[label] = answer
+
+    def settle(self) -> None:
+        """Make models of what was solved."""
+        if not self._solved:
+            return
+        network, features = self._network, len(self._spread)
+        weights = np.stack(list(self._solved.values()))
+        weights[:, :features] /= self._spread[:, None]
+        if self._intercept:
+            weights[:, -1] -= self._centre @ weights[:, :features]
+        labels, kinds, place = tuple(self._solved), list[Any](), dict[str, int]()
+        codes = np.empty(len(labels), dtype=np.int64)
+        for k, label in enumerate(labels):
+            estimator = network.models[label].estimator
+            given = {name: v for name, v in vars(estimator).items() if not name.endswith("_")}
+            kind = f"{type(estimator)} {given}"
+            codes[k] = place.setdefault(kind, len(place))
+            if codes[k] == len(kinds):
+                kinds.append(estimator)
+        made = FittedModels(labels, kinds, codes, network.task, weights)
+        for label in labels:
+            network.models[label] = made[label]
+        self._solved.clear()
+
+    def drop(self) -> None:
+        """Forget what was solved and not taken over: the change has failed."""
+        self._solved.clear()
+
+    # What is computed once
+
+    @cached_property
+    def _applies(self) -> bool:
+        network, coupling = self._network, self._network.coupling
+        squared = isinstance(coupling.loss, Squared) and isinstance(coupling.discrepancy, Squared)
+        plain = isinstance(coupling.combine, Mean) and coupling.distillation is None
+        rows = network.public.common
+        assert rows is not None
+        numbers = not network.task.is_classification and rows.ndim == 2
+        return squared and plain and numbers and coupling.alpha > 0
+
+    @cached_property
+    def _public(self) -> FloatArray:
+        common = self._network.public.common
+        assert common is not None
+        centre, spread = common.mean(axis=0), common.std(axis=0)
+        self._spread = np.where(spread > 0, spread, 1.0)
+        self._centre = centre if self._intercept else np.zeros_like(centre)
+        return self._standard(common)
+
+    def _standard(self, X: AnyArray) -> FloatArray:
+        scaled = (np.asarray(X, dtype=float) - self._centre) / self._spread
+        return np.hstack([scaled, np.ones((len(X), 1))]) if self._intercept else scaled
+
+    @cached_property
+    def _gram(self) -> FloatArray:
+        Z, level = self._public, self._network.coupling.level
+        sums = Z.sum(axis=0)
+        return np.asarray(Z.T @ Z - (1.0 - level) * np.outer(sums, sums) / len(Z))
+
+    @cached_property
+    def _projection(self) -> FloatArray:
+        return np.asarray(np.linalg.pinv(self._public))
+
+    # One node
+
+    def _penalty(self, label: Label) -> FloatArray | None:
+        """Return the penalties of a node's model, None where it has no closed form of the common kind."""
+        local = self._network.models[label]
+        estimator = local.estimator
+        if isinstance(local, Viewed) or reason_in_models({label: estimator}) is not None:
+            return None
+        intercept = bool(estimator.fit_intercept)
+        if not any(found is not None for found in self._served.values()):
+            if intercept != self._intercept:
+                for name in ("_public", "_gram", "_projection"):
+                    self.__dict__.pop(name, None)
+            self._intercept = intercept
+        if intercept != self._intercept:
+            return None
+        features = self._public.shape[1] - intercept
+        penalty = ridge_of(estimator, features) / self._spread**2
+        return penalty if self._is_fixed_by(penalty) else None
+
+    def _is_fixed_by(self, penalty: FloatArray) -> bool:
+        """Tell whether public rows and penalty leave no weight open; the level may be the node's own."""
+        key = penalty.tobytes()
+        if key not in self._fixed:
+            gram = self._gram.copy()
+            gram[np.diag_indices(len(penalty))] += penalty
+            values = np.linalg.eigvalsh(gram)
+            own_level = self._intercept and self._network.coupling.level == 0.0
+            self._fixed[key] = bool(values[int(own_level)] > LEAST * values[-1])
+        return self._fixed[key]
+
+    def _block(self, label: Label) -> _Block:
+        """Return a node's block, computed once as long as its rows and edges are the same."""
+        X, y = self._network.rows[label]
+        total = float(sum(self._network.links[label].values()))
+        known = self._blocks.get(label)
+        if known is not None and known.own.rows is X and known.total == total:
+            return known
+        own = known.own if known is not None and known.own.rows is X else self._of_rows(label, X, y)
+        matrix = own.gram / own.factor + total * self._gram
+        block = _Block(
+            own, total, matrix, own.moments / own.factor, np.asarray(np.linalg.inv(matrix))
+        )
+        self._blocks[label] = block
+        return block
+
+    def _of_rows(self, label: Label, X: AnyArray, y: AnyArray) -> _Own:
+        coupling, penalty = self._network.coupling, self._served[label]
+        assert penalty is not None
+        design, target = self._standard(X), self._network.task.encode(y)
+        gram = design.T @ design
+        gram[np.diag_indices(len(penalty))] += penalty
+        scale = len(y) / len(self._public) if coupling.weighting == "mean" else 1.0
+        factor = coupling.alpha * scale * (2.0 if coupling.symmetric else 1.0)
+        return _Own(X, gram, design.T @ target, factor)
+
+    def _weights(self, label: Label) -> FloatArray:
+        """Return weights that say of the public rows what a node says, as far as it matters."""
+        said, known = self._network.said[label], self._told.get(label)
+        if known is None or known[0] is not said:
+            known = self._told[label] = said, self._projection @ said
+        return known[1]
+
+
+def _matrix(entries: list[tuple[int, int, float]], n: int) -> Any:
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    return sparse.csr_array((np.array(values, dtype=float), (rows, columns)), shape=(n, n))
+
+
+def _conjugate_gradients(
+    applied: Any, right: FloatArray, start: FloatArray, inverse: FloatArray, relative: float
+) -> FloatArray:
+    """Return the solution of a symmetric system; ``inverse`` holds that of each node's own block."""
+    W = start.copy()
+    residual = right - applied(W)
+    direction = step = inverse @ residual
+    product = float(np.vdot(residual, step))
+    least = relative * relative * float(np.vdot(right, inverse @ right))
+    for _ in range(MOST_STEPS):
+        if product <= least:
+            break
+        image = applied(direction)
+        length = product / float(np.vdot(direction, image))
+        W += length * direction
+        residual = residual - length * image
+        step = inverse @ residual
+        before, product = product, float(np.vdot(residual, step))
+        direction = step + product / before * direction
+    return W

@@ -1,0 +1,245 @@
+"""A trained network that goes on: its models, answers, rows and edges, and what has changed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from fedrelax.combining import Mean
+from fedrelax.engines.sites.refits import refit
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.graph import Graph
+from fedrelax.living.answers import FirstAnswers, Guesses
+from fedrelax.living.change import Change
+from fedrelax.living.circles import circle_size
+from fedrelax.living.edges import FirstNeighbours, Near, part
+from fedrelax.living.least_squares import LeastSquares
+from fedrelax.living.overlay import GONE, Journal, Overlay
+from fedrelax.living.past import Past
+from fedrelax.models import LocalModel
+from fedrelax.network import Node
+from fedrelax.public import PublicRows
+from fedrelax.runtime import Coupling, Distillation, Site
+from fedrelax.runtime.site import seeds_of
+from fedrelax.solvers import Result
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+OwnRows = tuple[AnyArray, AnyArray]
+
+
+class LivingNetwork:
+    """The state of a network between changes. A change that fails leaves it as it was.
+
+    result, graph : the trained network, and the graph with nodes that have no rows.
+    public : the common public rows; ``answers`` (nodes, rows, outputs) what every node said of them, asked
+        of the models where it is not given.
+    coupling : how nodes listen to each other, as in training. Where the models were found for all nodes
+        together (``found_together``), its alpha means nothing: a node then chooses its own, between alone
+        and its neighbours' answers, by leaving out its rows, and nobody else is fitted again.
+    rows : each node's own rows, of nodes where they are at hand; ``counts`` how many there once were, where
+        only that is known.
+    wired : whether nodes have found their neighbours by themselves, and so may find others.
+    """
+
+    def __init__(
+        self,
+        result: Result,
+        graph: Graph,
+        public: PublicRows,
+        coupling: Coupling,
+        *,
+        rows: Mapping[Label, OwnRows] | None = None,
+        answers: FloatArray | None = None,
+        counts: Mapping[Label, int] | None = None,
+        found_together: bool = False,
+        wired: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if public.common is None:
+            raise FedRelaxError(
+                "every node has public rows of its own, so a network cannot go on: nodes that never met "
+                "have said nothing of the same rows; fit with one common set of public rows"
+            )
+        self.result, self.graph, self.public, self.task = result, graph, public, result.task
+        self.coupling, self.found_together, self.wired = coupling, found_together, wired
+        self.stayed = set(result.stayed)
+        self.journal = Journal()
+        heeded = result.graph if result.kept is None else result.kept
+        place = {label: k for k, label in enumerate(heeded.labels)}
+        first = FirstAnswers(place, result.local_models, public.common, answers)
+        self.models: Overlay[LocalModel] = Overlay(result.local_models, self.journal)
+        self.alone: Overlay[LocalModel] = Overlay(result.alone, self.journal)
+        self.rows: Overlay[OwnRows] = Overlay(rows or {}, self.journal)
+        self.said: Overlay[FloatArray] = Overlay(first, self.journal)
+        self.links: Overlay[Near] = Overlay(FirstNeighbours(heeded), self.journal)
+        self.given: Overlay[Near] = Overlay({}, self.journal)
+        """Edges of newcomers in the graph that counts as given."""
+        self.positions: Overlay[FloatArray] = Overlay({}, self.journal)
+        self.numbers: Overlay[int] = Overlay(place, self.journal)
+        """The place of every node in the order of joining: it decides the seed."""
+        self.past: Overlay[Past] = Overlay({}, self.journal)
+        """The loss of each node's new rows under what its circle says, by update."""
+        self.least_squares = LeastSquares(self)
+        self.guesses = Guesses(public, self.said, self.task)
+        self.story: list[Change] = []
+        self._counts, self.seed = counts or {}, seed
+        self._seeds = seeds_of(seed, 2 * len(place) + 100)
+
+    # What is known of the network
+
+    @cached_property
+    def circle_size(self) -> int:
+        """How many neighbours a node looks for."""
+        heeded = self._heeded
+        return circle_size(np.diff(heeded.adjacency.indptr), heeded.is_uniform)
+
+    @cached_property
+    def usual_weight(self) -> float:
+        """The weight of an edge that is found."""
+        weights = self._heeded.adjacency.data
+        return float(np.median(weights)) if len(weights) else 1.0
+
+    @property
+    def _heeded(self) -> Graph:
+        first = self.links.base
+        assert isinstance(first, FirstNeighbours)
+        return first.graph
+
+    def knows(self, label: Label) -> bool:
+        """Tell whether a node is in the network, with or without a model."""
+        if label in self.given or label in self.models:
+            return True
+        return label in self.graph and label not in self.left
+
+    @property
+    def left(self) -> set[Label]:
+        """Nodes that were there once."""
+        return {label for label, value in self.numbers.changed.items() if value is GONE}
+
+    def check_model_of(self, label: Label) -> None:
+        """Refuse a node that has no model."""
+        if label not in self.models:
+            raise FedRelaxError(
+                f"node {label!r} has no model in this network{did_you_mean(label, self.models)}"
+            )
+
+    def neighbours_of(self, label: Label) -> Near:
+        """Return whom a node listens to; of one without a model, its neighbours in the graph."""
+        if label in self.models:
+            return self.links[label]
+        near = self.given.get(label)
+        if near is None:
+            near = self.graph.neighbours(label)
+        return {j: a for j, a in near.items() if j in self.models}
+
+    # One node's fit
+
+    def seed_of(self, label: Label) -> int:
+        """Return the seed of a node's model: that of its place in the order of joining."""
+        number = self.numbers[label]
+        if number >= len(self._seeds):
+            self._seeds = seeds_of(self.seed, 2 * number + 1)
+        return int(self._seeds[number])
+
+    def can_refit(self, label: Label) -> bool:
+        """Tell whether a node's model can follow its neighbours."""
+        return label in self.rows and not self.found_together
+
+    def leans_on_itself(self, label: Label) -> bool:
+        """Tell whether a node's problem depends on its own last answers, so that it moves in steps."""
+        coupling = self.coupling
+        return coupling.level < 1.0 or not isinstance(coupling.combine, Mean)
+
+    def site(
+        self,
+        label: Label,
+        model: LocalModel,
+        rows: OwnRows,
+        near: Mapping[Label, float],
+        own: FloatArray | None,
+        coupling: Coupling,
+    ) -> Site:
+        """Return a node as it is in a round: it knows its rows, and what its neighbours have said."""
+        assert self.public.common is not None
+        return Site(
+            node=Node(label, *rows, None),
+            task=self.task,
+            model=model,
+            public=self.public,
+            neighbours=near,
+            coupling=coupling,
+            seed=self.seed_of(label),
+            answers={} if own is None else {("public", label): own},
+            received={(j, j): self.said[j] for j in near if j in self.models},
+        )
+
+    def fitted(self, site: Site, alone: bool = False) -> tuple[LocalModel, FloatArray]:
+        """Return a node's model fitted to its problem, and its answers on the public rows."""
+        terms = site.local_problem() if alone else site.problem(0)
+        key, rows = ("public", site.label), self.public.of(site.label)
+        model, answers = refit(
+            site.label, site.model, terms, {key: rows}, site.seed, site.coupling.continued
+        )
+        return model, answers[key]
+
+    def refit(self, label: Label) -> None:
+        """Fit a node's model to its rows and to what its neighbours say now."""
+        coupling = self.coupling
+        if label in self.stayed:
+            coupling = replace(coupling, alpha=0.0)
+        site = self.site(
+            label,
+            self.models[label],
+            self.rows[label],
+            self.links[label],
+            self.said[label],
+            coupling,
+        )
+        self.models[label], self.said[label] = self.fitted(site)
+
+    def count_of(self, label: Label) -> int:
+        """Return how many rows a node learned from; as many as there are public ones, if nobody knows."""
+        if label in self.rows:
+            return len(self.rows[label][1])
+        return int(self._counts.get(label, len(self.public.of(label))))
+
+    def remembering(self, label: Label) -> Coupling:
+        """Return a coupling by which a node whose old rows are not at hand goes on from what it said."""
+        rows = max(self.count_of(label), 1)
+        return replace(self.coupling, distillation=Distillation(rows, "bootstrap"))
+
+    def forget(self, label: Label) -> None:
+        """Remove a node with all that is known of it."""
+        if label in self.models:
+            part(self.links, label)
+            del self.links[label]
+            for store in (self.models, self.said):
+                del store[label]
+        for more in (self.alone, self.rows, self.given, self.positions, self.past):
+            if label in more:
+                del more[label]
+        for other, near in list(self.given.items()):
+            if label in near:
+                self.given[other] = {j: a for j, a in near.items() if j != label}
+        self.stayed.discard(label)
+        self.least_squares.forget(label)
+        del self.numbers[label]
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Within, everything can be changed; if that fails, it is as it was before."""
+        self.journal.clear()
+        stayed = set(self.stayed)
+        try:
+            yield
+            self.least_squares.settle()
+        except BaseException:
+            self.journal.undo()
+            self.least_squares.drop()
+            self.stayed = stayed
+            raise
+        self.journal.clear()

@@ -1,0 +1,53 @@
+"""How well a node's circle has fitted its new rows, update by update."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+
+RECENT, BEFORE = 3, 2
+"""Updates that may count as recent, and how many before these are needed to tell that anything changed."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """The losses of updates: the last ones as (loss, rows), and the sum of those before them."""
+
+    total: float = 0.0
+    rows: int = 0
+    updates: int = 0
+    recent: tuple[tuple[float, int], ...] = ()
+
+    def then(self, loss: float, rows: int) -> Past:
+        """Return this with one more update."""
+        recent = (*self.recent, (loss, rows))
+        if len(recent) <= RECENT:
+            return Past(self.total, self.rows, self.updates, recent)
+        (old, count), *rest = recent
+        return Past(self.total + old * count, self.rows + count, self.updates + 1, tuple(rest))
+
+    def changes(self) -> list[tuple[float, float]]:
+        """Return, for the last update, the last two and so on, the change of the logarithm of the loss.
+
+        With each comes its standard error, by the numbers of rows.
+
+        >>> [(round(change, 2), round(error, 2))
+        ...  for change, error in Past().then(1.0, 8).then(1.0, 8).then(4.0, 4).changes()]
+        [(1.39, 0.79)]
+        """
+        found = []
+        for last in range(1, len(self.recent) + 1):
+            earlier, now = self.recent[:-last], self.recent[-last:]
+            if self.updates + len(earlier) < BEFORE:
+                break
+            count, total = sum(rows for _, rows in now), sum(loss * rows for loss, rows in now)
+            past = self.rows + sum(rows for _, rows in earlier)
+            before = self.total + sum(loss * rows for loss, rows in earlier)
+            change = _log(total / count) - _log(before / past)
+            found.append((change, math.sqrt(2.0 / count + 2.0 / past)))
+        return found
+
+
+def _log(value: float) -> float:
+    return math.log(max(value, sys.float_info.min))

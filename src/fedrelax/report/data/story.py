@@ -1,0 +1,61 @@
+"""What has happened to a network since it was trained, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedrelax.errors import listing
+from fedrelax.storage import SavedResult
+
+WORDS = {"join": "joined", "update": "learned", "leave": "left"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """A join, an update or a leave: when, who, what, and the error before anything was learned."""
+
+    when: str
+    text: str
+    error: float | None
+    rows: int
+
+
+def events_of(saved: SavedResult) -> list[Event]:
+    """Return the story of a network, the oldest first; empty if it is as it was trained."""
+    return [] if saved.living is None else [_event(line) for line in saved.living["story"]]
+
+
+def running_error(events: list[Event]) -> list[tuple[int, float]]:
+    """Return the mean loss of all new rows so far, each predicted before it was learned, by row count.
+
+    >>> running_error([Event("", "", 2.0, 1), Event("", "", None, 0), Event("", "", 1.0, 3)])
+    [(1, 2.0), (4, 1.25)]
+    """
+    rows, total, found = 0, 0.0, []
+    for event in events:
+        if event.error is not None and event.rows:
+            rows, total = rows + event.rows, total + event.error * event.rows
+            found.append((rows, total / rows))
+    return found
+
+
+def _event(line: Mapping[str, Any]) -> Event:
+    who, what = listing(line.get("nodes", ()), most=3), str(line.get("what"))
+    text = f"{who} {WORDS.get(what, what)}"
+    near, rows, error = line.get("neighbours") or (), line.get("rows"), line.get("error")
+    rows = rows if isinstance(rows, int) else 0
+    if what == "join" and near:
+        text += f" next to {listing(near, most=3)}"
+    if what == "update":
+        text += f" {rows} rows"
+    for move in line.get("moves") or ():
+        text += f"; {move.get('node')} went over to {listing(move.get('neighbours', ()), most=3)}"
+    drifting = line.get("drifting") or ()
+    if drifting:
+        text += f"; no longer fitted by their neighbours: {listing(drifting, most=3)}"
+    refitted = line.get("refitted")
+    text += f"; {refitted} node{'s' * (refitted != 1)} fitted again"
+    known = float(error) if isinstance(error, int | float) else None
+    return Event(str(line.get("when", "")), text, known, rows)

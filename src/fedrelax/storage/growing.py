@@ -1,0 +1,190 @@
+"""Saving a network that has changed: what is new is written, the rest are links to its ancestor's files."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.living import LivingNetwork
+from fedrelax.living.overlay import GONE
+from fedrelax.storage.checking import fingerprint, sealed
+from fedrelax.storage.formats import pack, types_to_trust
+from fedrelax.storage.labels import check_labels
+from fedrelax.storage.living import LIVING, PUBLIC, living_of, told, write_part
+from fedrelax.storage.loading import SavedResult
+from fedrelax.storage.places import MARK, whole_directory
+from fedrelax.storage.saving import (
+    SCHEMA,
+    Fitted,
+    plain,
+    positions_frame,
+    versions,
+    write_json,
+    write_model,
+)
+from fedrelax.typing import Label
+
+UNTOUCHED = ("config.toml", "history.csv", "alphas.csv", PUBLIC)
+"""Files that say nothing of single nodes, and so are the ancestor's."""
+
+
+def save_grown(
+    directory: str | Path,
+    ancestor: SavedResult,
+    fitted: Fitted,
+    *,
+    overwrite: bool = False,
+    more: Sequence[Callable[[Path], None]] = (),
+) -> Path:
+    """Write what has become of a loaded result to a new directory, which links to what is unchanged.
+
+    ``fitted`` was loaded from ``ancestor``, which is never written to. Where links are impossible, files
+    are copied. Nothing of nodes that have left goes along.
+    """
+    target = Path(directory)
+    if target.exists() and target.samefile(ancestor.directory):
+        raise FedRelaxError(
+            f"{target} is the result that has changed, and it stays as it is; choose another directory"
+        )
+    network, graph = fitted.living_, fitted.whole_graph_
+    check_labels(graph.labels)
+    fresh = {label: m for label, m in network.models.changed.items() if m is not GONE}
+    packed = {label: pack(label, model.estimator) for label, model in fresh.items()}
+    with whole_directory(target, overwrite) as draft:
+        write_json(draft / "models.json", _models(draft, ancestor, fitted, fresh, packed))
+        for name in UNTOUCHED:
+            if name in ancestor.about["files"]:
+                link(ancestor.directory / name, draft / name)
+        _write_tables(draft, ancestor, fitted)
+        write_json(draft / LIVING, _living(draft, ancestor, network))
+        about = {
+            **{k: v for k, v in ancestor.about.items() if k not in ("files", "sha256")},
+            "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "versions": versions(),
+            "graph_nodes": list(graph.labels),
+            "types_to_trust": sorted(
+                set(ancestor.about["types_to_trust"])
+                | {t for label, file in packed.items() for t in types_to_trust(label, file)}
+            ),
+        }
+        about["files"] = {
+            path.name: fingerprint(path.read_bytes())
+            for path in sorted(draft.iterdir())
+            if path.is_file()
+        }
+        write_json(draft / MARK, sealed(plain(about)))
+        for write in more:
+            write(draft)
+    return target
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it where the file system has no such thing."""
+    try:
+        os.link(source.resolve(), target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _models(
+    draft: Path, ancestor: SavedResult, fitted: Fitted, fresh: dict[Label, Any], packed: Any
+) -> list[dict[str, Any]]:
+    """Return the lines about all models: linked files of the ancestor, and new ones."""
+    (draft / "models").mkdir()
+    ready = fitted.preparation_
+    width = fitted.n_features_in_ if ready is None else ready.width
+    first = {line["node"]: line for line in ancestor.models}
+    numbers = [
+        int(Path(line["file"]).name.partition("-")[0].partition(".")[0]) for line in ancestor.models
+    ]
+    number, lines = max(numbers), []
+    for label in fitted.result_.local_models:
+        if label in fresh:
+            number += 1
+            lines.append(write_model(draft, number, label, fresh[label], packed[label], width))
+        else:
+            line = first[label]
+            link(ancestor.directory / line["file"], draft / line["file"])
+            lines.append(line)
+    return lines
+
+
+def _write_tables(draft: Path, ancestor: SavedResult, fitted: Fitted) -> None:
+    """Write what says something of single nodes, without those who left."""
+    result, graph = fitted.result_, fitted.whole_graph_
+    labels = list(result.local_models)
+    left = set(ancestor.about["graph_nodes"]) - set(graph.labels)
+    _nodes(ancestor, fitted, labels).to_csv(draft / "nodes.csv", index=False)
+    result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
+    if graph.positions is not None:
+        positions_frame(graph).to_csv(draft / "positions.csv", index=False)
+    counts = {"nodes": len(labels), "edges": graph.n_edges}
+    write_json(draft / "metrics.json", {**ancestor.metrics, **counts})
+    lines = ancestor.history_nodes
+    if left:
+        lines[~lines["node"].isin(left)].to_csv(draft / "history_nodes.csv", index=False)
+    else:
+        link(ancestor.directory / "history_nodes.csv", draft / "history_nodes.csv")
+    ready = fitted.preparation_
+    if ready is not None:
+        lacks = {label: columns for label, columns in ready.lacks.items() if label not in left}
+        write_json(draft / SCHEMA, replace(ready, lacks=lacks).to_dict())
+
+
+def _nodes(ancestor: SavedResult, fitted: Fitted, labels: list[Label]) -> Any:
+    """Return a line per node; the errors are those that were measured when the network was trained."""
+    import pandas as pd
+
+    network, result = fitted.living_, fitted.result_
+    known = set(ancestor.nodes["node"])
+    new = [label for label in labels if label not in known]
+    lines = pd.DataFrame({"node": new, "model": [result.local_models[i].name for i in new]})
+    count = next((c for c in ("rows", "train_rows") if c in ancestor.nodes.columns), None)
+    if count is not None:
+        lines[count] = [network.count_of(label) for label in new]
+    lines = pd.concat([ancestor.nodes, lines], ignore_index=True) if new else ancestor.nodes
+    lines = lines[lines["node"].isin(labels)]
+    if "cluster" not in lines.columns:
+        return lines
+    groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
+    return lines.assign(cluster=[groups.get(label) for label in lines["node"]])
+
+
+def _living(draft: Path, ancestor: SavedResult, network: LivingNetwork) -> dict[str, Any]:
+    """Write the answers that are new, and return what ``living.json`` says."""
+    said = ancestor.living
+    about = living_of(network, ancestor.task.kind)
+    assert said is not None and about is not None
+    current = {label: line["file"] for line in said["answers"] for label in line["nodes"]}
+    changed = {label for label, value in network.said.changed.items() if value is not GONE}
+    parts, again = [], []
+    for line in said["answers"]:
+        valid = [
+            i
+            for i in line["nodes"]
+            if i not in changed and current[i] == line["file"] and i in network.models
+        ]
+        left = any(label not in network.models for label in line["nodes"])
+        if left or 2 * len(valid) < len(line["nodes"]):
+            again += valid
+        else:
+            link(ancestor.directory / line["file"], draft / line["file"])
+            parts.append(line)
+    names = {line["file"] for line in said["answers"]}
+    number = next(k for k in range(2, len(names) + 3) if f"answers-{k:04d}.npy" not in names)
+    new = again + [label for label in network.models if label in changed]
+    if new:
+        parts.append(write_part(draft / f"answers-{number:04d}.npy", network, new))
+    parent = {"made": ancestor.about["made"], "sha256": ancestor.about["sha256"]}
+    return {
+        **about,
+        "answers": parts,
+        "story": [*said["story"], *told(network.story)],
+        "ancestors": [*said["ancestors"], parent],
+    }

@@ -1,0 +1,129 @@
+"""``fedrelax join``, ``update`` and ``unplug``: a result goes on, and the former one stays whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedrelax.storage import load_result, read_result
+
+from .runs import Run, towns
+
+FIT = ("fit", "towns.csv", "--node", "town", "--target", "power", "--graph", "knn:lat,lon:2")
+
+
+@pytest.fixture
+def result(run: Run, table: pd.DataFrame) -> Path:
+    run(*FIT, "--model", "linear", "--alpha", "0.3", "--features", "wind,sun", "--out", "first")
+    assert run.code == 0, run.output
+    newcomer = towns().query("town == 'Hamar'").assign(town="Alta", lat=64.2)
+    newcomer.to_csv("alta.csv", index=False)
+    return Path("first")
+
+
+def test_join_update_leave(run: Run, result: Path) -> None:
+    text = run("join", result, "alta.csv", "--out", "second", "--table", "towns.csv")
+    assert run.code == 0, run.output
+    assert "Node 'Alta' joined: it listens to 'Bodø'" in text
+    assert "first stays as it is" in text
+    assert "Alta" in load_result("second").models_
+
+    text = run("update", "second", "towns.csv", "--out", "third", "--keep", "10")
+    assert "learned 32 new rows" in text
+    assert "the old rows of 4 of these nodes are not at hand" in text
+
+    text = run("unplug", "third", "Oslo", "--out", "fourth", "--table", "towns.csv", "--report")
+    assert "Node 'Oslo' left." in text
+    assert Path("fourth/report.html").exists()
+    assert "Oslo" not in read_result("fourth").graph
+
+    text = run("info", "fourth")
+    assert "'Alta' joined" in text
+    assert "'Oslo' left" in text
+    story = json.loads(_json(run, "fourth"))["story"]
+    assert [event["what"] for event in story] == ["join", "update", "leave"]
+    run("predict", "fourth", "alta.csv", "--out", "said.csv")
+    assert len(pd.read_csv("said.csv")) == 8
+
+
+def _json(run: Run, directory: str) -> str:
+    run("info", directory, "--json")
+    return run.output
+
+
+def test_names_and_neighbours_can_be_given(run: Run, result: Path) -> None:
+    rows = pd.read_csv("alta.csv").drop(columns=["town", "lat", "lon"])
+    rows.to_csv("rows.csv", index=False)
+    text = run(
+        "join", result, "rows.csv", "--label", "Vadsø", "--neighbours", "Oslo, Bodø", "--out", "b"
+    )
+    assert run.code == 0, run.output
+    assert (
+        "Node 'Vadsø' joined: it listens to 'Oslo' and 'Bodø'" in text or "'Oslo', 'Bodø'" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("join", "first", "alta.csv", "--neighbours", "Olso"),
+            "node 'Olso' is not in the network",
+        ),
+        (("join", "first", "towns.csv"), "is in the network already"),
+        (("update", "first", "alta.csv"), "rows belong to nodes that are neither"),
+        (("unplug", "first", "Alta"), "node 'Alta' is not in the network"),
+        (("join", "towns.csv", "alta.csv"), "is not a result of fedrelax"),
+        (("update", "first", "towns.csv", "--keep", "0"), "keep"),
+    ],
+)
+def test_what_is_refused(run: Run, result: Path, words: tuple[str, ...], said: str) -> None:
+    assert said in run.refused(*words, "--out", "out")
+
+
+def test_the_former_result_is_never_replaced(run: Run, result: Path) -> None:
+    text = run("unplug", result, "Oslo", "--out", result, "--overwrite")
+    assert run.code == 2
+    assert "it stays as it is" in text
+    assert "Oslo" in load_result(result).models_
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
+@pytest.mark.parametrize("command", ["join", "update"])
+def test_killed_on_the_way(run: Run, result: Path, command: str) -> None:
+    """SIGKILL while the new result is being written: the former is whole, and there is no new one."""
+    before = {p: p.read_bytes() for p in result.rglob("*") if p.is_file()}
+    stop = """
+import sys, time
+import fedrelax.storage.growing as growing
+write = growing.write_json
+def slow(path, value):
+    write(path, value)
+    open("writing", "w").close()
+    time.sleep(60)
+growing.write_json = slow
+from fedrelax.cli.app import main
+main()
+"""
+    data = "alta.csv" if command == "join" else "towns.csv"
+    words = [sys.executable, "-c", stop, command, "first", data, "--out", "second"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while not Path("writing").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert Path("writing").exists()
+    assert not Path("second").exists()
+    assert {p: p.read_bytes() for p in result.rglob("*") if p.is_file()} == before
+    assert load_result(result).alpha_ == 0.3
+    run(command, "first", data, "--out", "second")
+    assert run.code == 0, run.output

@@ -1,0 +1,114 @@
+"""New rows are predicted before they are learned, and a node that drifts finds another circle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from fedrelax import FedRelaxRegressor
+from fedrelax.errors import FedRelaxError
+from fedrelax.living.past import Past
+
+from .test_joining import N, clusters, ring, rows, wired
+
+
+def fitted() -> tuple[FedRelaxRegressor, Any]:
+    X, y, nodes = rows(N)
+    return FedRelaxRegressor(Ridge(), ring(N), alpha=0.3).fit(X, y, nodes), (X, y, nodes)
+
+
+def test_new_rows_are_predicted_first() -> None:
+    est, (X, _y, _nodes) = fitted()
+    new = rows(N, seed=3)
+    before = np.square(est.predict(new[0], new[2]) - new[1])
+    change = est.update(*new)
+    assert change.error == pytest.approx(before.mean())
+    assert change.errors[4] == pytest.approx(before[new[2] == 4].mean())
+    assert change.rows == len(X)
+    assert np.square(est.predict(new[0], new[2]) - new[1]).mean() < before.mean()
+
+
+def test_keep_is_a_window_of_the_newest_rows() -> None:
+    est, _ = fitted()
+    X, y, _ = rows(N, seed=3)
+    est.update(X[:6], y[:6], [4] * 6, keep=5, ripple=0)
+    other, _ = fitted()
+    other.unplug(4, ripple=0)
+    near = ring(N).neighbours(4)
+    other.plug_in(4, X[1:6], y[1:6], neighbours=near, ripple=0)
+    assert est.models_[4].coef_ == pytest.approx(other.models_[4].coef_, abs=1e-6)
+
+
+def test_who_drifts_moves_and_the_others_do_not() -> None:
+    data = clusters(m=20)
+    est = wired(data, list(range(24)))
+    rng, truth, moved = np.random.default_rng(0), data.true_weights.copy(), {}
+    for step in range(8):
+        if step == 4:
+            truth[0] = data.cluster_weights[2]
+        X = rng.normal(size=(24, 4, 12))
+        y = np.einsum("nmd,nd->nm", X, truth) + 0.1 * rng.normal(size=(24, 4))
+        change = est.update(X.reshape(-1, 12), y.ravel(), np.repeat(np.arange(24), 4), keep=20)
+        moved |= dict.fromkeys(change.moves, step)
+        assert set(change.moves) <= set(change.drifting)
+    assert moved == {0: 4}
+    assert est.result_.kept is not None
+    assert {int(data.clusters[j]) for j in est.result_.kept.neighbours(0)} == {2}
+    assert np.square(est.models_[0].coef_ - truth[0]).mean() < 0.01
+
+
+def test_on_a_given_graph_a_drift_is_only_named() -> None:
+    data = clusters(m=20)
+    est = wired(data, list(range(24)), wiring="fixed")
+    rng = np.random.default_rng(0)
+    named = []
+    for step in range(5):
+        X = rng.normal(size=(4, 12))
+        w = data.true_weights[0] + (10.0 if step == 4 else 0.0)
+        named.append(est.update(X, X @ w, [0] * 4).drifting)
+    assert named == [(), (), (), (), (0,)]
+    assert est.graph_ == est.whole_graph_
+
+
+def test_the_past_is_what_all_updates_say() -> None:
+    past = Past()
+    losses = [1.0, 2.0, 3.0, 1.0, 5.0, 4.0]
+    for loss in losses:
+        past = past.then(loss, 2)
+    (one, error), (two, _), (three, _) = past.changes()
+    assert one == pytest.approx(np.log(4.0 / np.mean(losses[:5])))
+    assert two == pytest.approx(np.log(4.5 / np.mean(losses[:4])))
+    assert three == pytest.approx(np.log(np.mean(losses[3:]) / np.mean(losses[:3])))
+    assert error == pytest.approx(np.sqrt(2 / 2 + 2 / 10))
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"nodes": ["strange"] * 6}, "node 'strange' has no model in this network"),
+        ({"keep": 0}, "keep=0 must be a whole number"),
+        ({"y": [1.0]}, "nodes has shape|X has 6 rows but y has 1"),
+        ({"nodes": None}, "the node of every row is needed"),
+    ],
+)
+def test_what_cannot_be_learned(asked: dict[str, Any], words: str) -> None:
+    est, (X, y, nodes) = fitted()
+    with pytest.raises(FedRelaxError, match=words):
+        est.update(**{"X": X[:6], "y": y[:6], "nodes": nodes[:6], **asked})
+
+
+def test_unplug_forgets() -> None:
+    est, (X, y, _nodes) = fitted()
+    change = est.unplug(4)
+    assert change.what == "leave"
+    assert set(change.refitted) >= set(ring(N).neighbours(4))
+    assert 4 not in est.models_
+    assert 4 not in est.whole_graph_
+    with pytest.raises(FedRelaxError, match="node 4 is neither"):
+        est.predict(X[:1], [4])
+    with pytest.raises(FedRelaxError, match="node 4 is not in the network"):
+        est.unplug(4)
+    assert 4 in est.plug_in(4, X[:6], y[:6], neighbours=[3, 5]).nodes
