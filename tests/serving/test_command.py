@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
+from fedrelax.storage import load_result
 from tests.browser import Page
 
 from ..cli.runs import towns
@@ -112,7 +114,7 @@ def test_what_cannot_be_served_is_said_before_it_begins(numbers, tmp_path):
     assert "--no-token is for this machine only" in text
     assert "no address of this machine" in refused(result, "--host", "192.0.2.1", "--port", "0")
     assert "no address of this machine" in refused(result, "--host", "no such name", "--port", "0")
-    assert "cannot update" in refused(result, "--learn")
+    assert "does not exist" in refused(result, "--port", "0", "--learn", tmp_path / "rows.csv")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         text = refused(result, "--port", port)
@@ -179,3 +181,23 @@ def test_a_browser_opens_the_report(numbers, browser, tmp_path):
         assert (tmp_path / "report.png").stat().st_size > 20_000
         asked = {a for a in page.requests if not a.startswith("data:")}
         assert asked == {service.page}
+
+
+def test_new_rows_are_learned_and_the_first_result_stays(tmp_path):
+    words = ("--node", "town", "--target", "power", "--features", "wind,sun", "--model", "linear")
+    result = fit(tmp_path, towns(), *words) / "result"
+    files = {path: path.read_bytes() for path in result.rglob("*") if path.is_file()}
+    row = {"wind": 0.5, "sun": 1.0}
+    asked = {"node": "Oslo", "rows": [row]}
+    with command(result, "--learn", str(tmp_path / "rows.csv")) as service:
+        before = service.ask("/predict", asked)[1]["predictions"][0]
+        for count in (1, 2):
+            told = {"node": "Oslo", "rows": [{**row, "power": before + 40.0}] * 20}
+            assert service.ask("/rows", told) == (200, {"learned": 20})
+            assert (tmp_path / "result.learned" / f"{count:04d}" / "result.json").is_file()
+        after = service.ask("/predict", asked)[1]["predictions"][0]
+        assert after > before + 1.0
+        service.ends(signal.SIGTERM)
+    assert {path: path.read_bytes() for path in result.rglob("*") if path.is_file()} == files
+    last = load_result(tmp_path / "result.learned" / "0002")
+    assert last.predict(pd.DataFrame([row]), nodes=["Oslo"])[0] == pytest.approx(after, abs=1e-9)

@@ -116,8 +116,21 @@ def rows_in(
     ``joining``: the nodes are newcomers, all rows those of ``newcomer`` if that is given. Otherwise they
     are in the network; ``strangers`` that are not are left out.
     """
+    frame = read_table(data, as_text=[str(grown.saved.about["node_column"])])
+    return rows_of(frame, data, grown, talk, newcomer, joining, strangers)
+
+
+def rows_of(
+    frame: Any,
+    data: Path,
+    grown: Grown,
+    talk: Talk,
+    newcomer: str | None = None,
+    joining: bool = False,
+    strangers: bool = False,
+) -> dict[Label, NodeTable]:
+    """Do what ``rows_in`` does for a table that was read already; messages call it ``data``."""
     saved = grown.saved
-    frame = read_table(data, as_text=[str(saved.about["node_column"])])
     if newcomer is not None:
         nodes = np.array([newcomer] * len(frame), dtype=object)
     elif joining:

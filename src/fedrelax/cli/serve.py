@@ -39,8 +39,13 @@ def serve(
     ] = False,
     max_bytes: Annotated[int, typer.Option(min=1, help="Largest body of a request.")] = 1_000_000,
     learn: Annotated[
-        bool, typer.Option("--learn", help="Let POST /rows bring new rows to learn from.")
-    ] = False,
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Let POST /rows bring new rows to learn from; TABLE has the rows of training. What is "
+            "learned is saved in DIR.learned, and DIR stays as it is.",
+        ),
+    ] = None,
     trust: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,23 +95,23 @@ def _service(
     place: tuple[str, int],
     token: str | None,
     max_bytes: int,
-    learn: bool,
+    learn: Path | None,
     trust: tuple[str, ...],
     talk: Talk,
 ) -> Iterator[Service]:
     """Check everything, take the port, load the models, and yield what answers."""
     from fedrelax.cli.inputs import look_here_for_modules
+    from fedrelax.cli.learning import Learner
     from fedrelax.cli.live import check_live
     from fedrelax.serving import Application, Served, Service, listen
-    from fedrelax.serving.learning import learner_of
     from fedrelax.storage import read_result
 
     check_live()
     saved = read_result(directory)
-    learner = learner_of(directory, trust) if learn else None
     if trust:
         look_here_for_modules()
     with listen(*place, token) as listening:
+        learner = None if learn is None else Learner(directory, learn, trust, talk)
         served = Served(saved, trust)
         app = Application(served, max_bytes, partial(_say, talk), learner, trust)
         yield Service(app, listening, place[0], token)

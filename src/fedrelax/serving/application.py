@@ -24,7 +24,7 @@ PATIENCE = 30.0
 """Seconds in which a body must have come."""
 THROWN_AWAY = 8_000_000
 """Bytes of a body that is too large which are still taken, so that its sender can read why."""
-NOT_LEARNING = "this service does not learn; start it with --learn to let it take new rows"
+NOT_LEARNING = "this service does not learn; start it with --learn TABLE to let it take new rows"
 FRAMES = "frame-ancestors 'none'"
 
 
