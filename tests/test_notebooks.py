@@ -63,3 +63,10 @@ def test_a_cell_that_fails_is_an_error():
     cell = {"cell_type": "code", "id": "a", "metadata": {}, "source": ["1 / 0"]}
     with pytest.raises(ZeroDivisionError):
         tool().run({"cells": [cell]})
+
+
+def test_figures_that_were_open_before_are_not_shown():
+    notebooks = tool()
+    notebooks.plt.figure()
+    cell = {"cell_type": "code", "id": "a", "metadata": {}, "source": ["x = 1"]}
+    assert notebooks.run({"cells": [cell]})["cells"][0]["outputs"] == []

@@ -38,6 +38,7 @@ def write(notebook: dict[str, Any], path: Path) -> None:
 
 def run(notebook: dict[str, Any]) -> dict[str, Any]:
     """Return the notebook with the outputs of its cells, which are run in order."""
+    plt.close("all")  # figures that were open before are not the notebook's
     names: Names = {"__name__": "__main__"}
     cells, count = [], 0
     for cell in notebook["cells"]:
