@@ -7,8 +7,8 @@ ALL := $(VENV)/.ready-all
 SITE := $(VENV)/.ready-docs
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
-# One process per core, one file or page at a time, those with slow tests first; so each computes with one thread.
-WORKERS := -n auto --dist loadgroup --no-loadscope-reorder
+# One process per core, one file at a time, those with slow tests first; so each computes with one thread.
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
 
 # Without any extra: what models, storage, estimators and the command line do when a framework is missing.
@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
 CORE_TESTS := tests/models tests/storage tests/test_estimators.py tests/test_frameworks.py \
 	tests/test_layers.py tests/test_documents.py tests/cli/test_fit.py
 
-.PHONY: help setup demo test test-core test-fast test-federation lint format docs bench pictures clean
+.PHONY: help setup demo test test-core test-fast test-federation test-clusters lint format docs bench pictures pages wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,7 +31,7 @@ $(READY): pyproject.toml
 $(ALL): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) torch==2.13.0
-	$(BIN)/python $(PIP) --editable '.[dev,all,docs,data]'
+	$(BIN)/python $(PIP) --editable '.[dev,all,docs,data,compare]'
 	@touch $(READY) $@
 
 $(SITE): $(READY)
@@ -52,17 +52,21 @@ test: $(ALL)  ## lint, types and all tests, with every framework
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m "not federation"
+	$(PYTEST) -m "not federation and not cluster"
 
 test-federation: $(ALL)  ## hub and sites as processes of Flower, with TLS (minutes)
 	$(BIN)/python $(PIP) 'flwr[simulation]>=1.41,<2'
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m federation tests/federation
 
+test-clusters: $(ALL)  ## simulations on local clusters of Dask and Ray (minutes)
+	$(BIN)/python $(PIP) --editable '.[dask,ray]'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/runtime
+
 test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras
 	OMP_NUM_THREADS=1 $(CORE)/bin/pytest $(WORKERS) -m "not slow" $(CORE_TESTS)
 
 test-fast: $(READY)  ## the tests that take seconds
-	$(PYTEST) -m "not slow and not federation"
+	$(PYTEST) -m "not slow and not federation and not cluster"
 
 lint: $(READY)  ## style and types only
 	$(BIN)/ruff check .
@@ -84,6 +88,14 @@ bench: $(READY)  ## measure the speed and write benchmarks/RESULTS.md (about ten
 
 pictures: $(READY)  ## draw the pictures of the README anew (needs Chromium)
 	$(BIN)/python tools/pictures.py docs/images
+
+pages: $(READY)  ## write what comes from the code: command-line reference, drawings, notebooks
+	$(BIN)/python tools/reference.py docs/cli.md
+	$(BIN)/python tools/drawings.py docs/images
+	$(BIN)/python tools/notebooks.py docs/notebooks/*.ipynb
+
+wheel: $(READY)  ## build a wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove what was made
 	rm -rf $(VENV) $(CORE) demo-result site .pytest_cache .mypy_cache .ruff_cache .hypothesis

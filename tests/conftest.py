@@ -24,18 +24,14 @@ TARGETS = Path(__file__).resolve().parent / "data" / "targets"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let long files go first, so that no worker is left alone with one at the end.
 
-    A worker runs a whole file, whose tests share what they have computed, but the pages of the
-    documentation one by one.
+    A worker runs a whole file, whose tests share what they have computed.
     """
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: (-slow[item.path], item.path.name not in DIVISIBLE))
-    for item in items:
-        if item.path.name not in DIVISIBLE:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+    items.sort(key=lambda item: (item.path.name not in LONG, -slow[item.path]))
 
 
-DIVISIBLE = ("test_documents.py",)
-"""Files that take minutes, whose tests share nothing."""
+LONG = ("test_documents.py", "test_linear_figures.py", "test_benchmark_figure.py")
+"""Files that take minutes."""
 
 PACKAGES = {
     "torch-mlp": ("torch", "fedrelax.models.torch"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import struct
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.graphs import parse_graph
 from fedrelax.datasets import prepare_table, read_table
 from fedrelax.storage.loading import read_result
+from fedrelax.storage.states import HEAD, MAGIC, VERSION, from_bytes
+from tests.fuzzed_files import MUTANTS
 
 WORDS = st.sampled_from(
     [
@@ -63,6 +68,43 @@ RESULTS = st.dictionaries(
     max_size=6,
 )
 
+ARRAYS = st.tuples(
+    st.sampled_from(["<f8", "<i8", "|b1", "|O", "<f4"]),
+    st.lists(st.integers(-1, 4) | st.just(10**12), max_size=3),
+    st.lists(st.integers(-1, 3), max_size=3),
+).map(lambda found: [found[0], found[1], found[2] or list(range(len(found[1])))])
+TREES = st.recursive(
+    NUMBERS | st.fixed_dictionaries({"array": st.integers(-1, 3)}),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(st.tuples(inner, inner), max_size=3).map(lambda pairs: {"dict": pairs})
+        | st.dictionaries(
+            st.sampled_from(["tuple", "dict", "same", "message", "csr", "array", "code"]),
+            st.lists(inner, max_size=4) | inner,
+            max_size=2,
+        )
+    ),
+    max_leaves=12,
+)
+STATE_KEYS = st.sampled_from(["round", "first", "reason", "records", "best", "engine", "what"])
+STATES = st.tuples(
+    TREES | st.lists(st.tuples(STATE_KEYS, TREES), max_size=7).map(lambda pairs: {"dict": pairs}),
+    st.lists(ARRAYS, max_size=4),
+    st.binary(max_size=96),
+).map(lambda found: sealed_state([found[0], found[1]], found[2]))
+
+
+def sealed_state(tree: object, numbers: bytes) -> bytes:
+    """Return the bytes of a state with a right checksum, whatever it holds."""
+    text = json.dumps(tree).encode()
+    digest = hashlib.sha256(struct.pack("<Q", len(text)) + text + numbers).digest()
+    return HEAD.pack(MAGIC, VERSION, digest, len(text)) + text + numbers
+
+
+def parse_state(data: bytes) -> None:
+    """Read a state."""
+    from_bytes(data)
+
 
 def _file(name: str, content: str, read: Callable[[Path], object]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -106,9 +148,17 @@ PARSERS: dict[str, tuple[Callable[[Any], object], st.SearchStrategy[Any]]] = {
     ),
     "edges": (Graph.from_edges, EDGES),
     "matrix": (Graph.from_matrix, MATRICES),
-    "edge file": (lambda text: _file("edges.csv", text, Graph.from_edges), TABLES | TEXTS),
+    "edge file": (lambda text: _file("edges.csv", text, Graph.from_csv), TABLES | TEXTS),
     "settings file": (parse_config, TOML | TEXTS),
     "result": (parse_result, RESULTS),
+    "checkpoint": (parse_state, STATES | st.binary(max_size=200)),
+    "damaged checkpoint": (
+        parse_state,
+        st.tuples(STATES, st.integers(0, 400), st.binary(min_size=1, max_size=4)).map(
+            lambda found: found[0][: found[1]] + found[2] + found[0][found[1] + len(found[2]) :]
+        ),
+    ),
+    **MUTANTS,
 }
 """What is fuzzed: a parser, and inputs for it."""
 
@@ -117,7 +167,24 @@ def sentence_or_result(name: str, given: object) -> None:
     """Raise unless the parser takes the input or refuses it by one sentence of ours."""
     parse, _ = PARSERS[name]
     try:
-        parse(given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parse(given)
     except FedRelaxError as error:
         text = str(error)
         assert text and "Traceback" not in text, (name, given)
+
+
+CORPUS = Path(__file__).parent / "data" / "corpus"
+"""Small inputs that once broke a parser or reach deep into it: a folder per parser, a file per input."""
+
+
+def corpus(name: str) -> list[Path]:
+    """Return the kept inputs of a parser."""
+    return sorted((CORPUS / name.replace(" ", "-").replace("'", "")).glob("*"))
+
+
+def from_corpus(name: str, path: Path) -> object:
+    """Return a kept input as the parser takes it: bytes for those of files and letters, else text."""
+    content = path.read_bytes()
+    return content if name in MUTANTS else content.decode("utf-8", "surrogatepass")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
@@ -27,6 +28,15 @@ def halves(n=5, each=12):
     train = np.tile(np.arange(each) < each // 2, n)
     train[nodes == n - 1] = True
     return (X[train], y[train], nodes[train]), (X[~train], y[~train], nodes[~train])
+
+
+def test_a_part_of_a_data_frame_is_measured_row_by_row():
+    """Its targets keep the index of the whole frame, which says nothing about their places."""
+    train, test = halves()
+    model = FedRelaxRegressor(LinearRegression(), alpha=0.5).fit(*train[:2], nodes=train[2])
+    far = [pd.Series(y, index=np.arange(len(y)) + 1000) for _, y, _ in (train, test)]
+    found = evaluate(model, (train[0], far[0], train[2]), (test[0], far[1], test[2]))
+    assert found.errors == evaluate(model, train, test).errors
 
 
 def test_each_way_is_measured_on_the_test_rows():

@@ -12,7 +12,7 @@ import fedrelax
 
 ROOT = Path(fedrelax.__file__).parent
 STRATA = {
-    "foundation": {"errors", "typing", "views", "extras", "members", "threads", "splits"},
+    "foundation": {"errors", "typing", "views", "extras", "members", "threads", "splits", "web"},
     "parts": {
         "graph",
         "losses",
@@ -28,7 +28,7 @@ STRATA = {
     "machinery": {"runtime", "engines", "solvers", "privacy", "faults", "attacks"},
     "learning": {"selection", "living", "estimators", "baselines", "learned"},
     "judging": {"evaluation", "comparison", "storage"},
-    "showing": {"report", "live", "paper", "bench", "federation", "cli", "__main__"},
+    "showing": {"report", "live", "paper", "bench", "federation", "serving", "cli", "__main__"},
 }
 """From the bottom to the top; CONTRIBUTING.md has the picture."""
 HEIGHT = {name: height for height, names in enumerate(STRATA.values()) for name in names}
@@ -94,5 +94,7 @@ def test_import_is_light() -> None:
         "networkx",
         "uvicorn",
         "statsmodels",
+        "distributed",
+        "ray",
     }
     assert heavy.isdisjoint(loaded.stdout.split())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fedrelax.graph import Graph
     from fedrelax.models import LinearModel, SoftmaxModel, TorchModel, register_adapter
     from fedrelax.network import Network
-    from fedrelax.runtime import Callback, Distillation
+    from fedrelax.runtime import Callback, Distillation, StopOnLocalLoss
     from fedrelax.solvers import FedRelax, GradientFedRelax
 
 __version__ = "0.1.0"
@@ -32,6 +32,7 @@ __all__ = [
     "Network",
     "NodeFitError",
     "SoftmaxModel",
+    "StopOnLocalLoss",
     "TorchModel",
     "register_adapter",
 ]
@@ -42,7 +43,7 @@ _HOMES = {
     "graph": ("Graph",),
     "models": ("LinearModel", "SoftmaxModel", "TorchModel", "register_adapter"),
     "network": ("Network",),
-    "runtime": ("Callback", "Distillation"),
+    "runtime": ("Callback", "Distillation", "StopOnLocalLoss"),
     "solvers": ("FedRelax", "GradientFedRelax"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -77,6 +77,8 @@ class Attack(Layer):
 
 
 class _Lying(Wrapped):
+    changing = ("_copied",)
+
     def __init__(
         self, inner: Exchange, attack: Attack, places: dict[Label, int], network: Network
     ) -> None:

@@ -33,6 +33,8 @@ ABSENT, CHURN, LOST, DELAYED, REORDERED = range(5)
 class _Rounds(Wrapped):
     """An exchange that knows the nodes' places and which round it is."""
 
+    changing: ClassVar[tuple[str, ...]] = ("round",)
+
     def __init__(self, inner: Exchange, labels: Iterable[Label]) -> None:
         super().__init__(inner)
         self.place = {label: place for place, label in enumerate(labels)}
@@ -187,7 +189,7 @@ class _Late(Layer):
 
 @dataclass(frozen=True)
 class Delayed(_Late):
-    """Every message is late by 0 to ``most`` rounds, all alike likely; a newer one replaces it."""
+    """Every message is late by 0 to ``most`` rounds, all equally likely; a newer one replaces it."""
 
     in_order = True
 
@@ -224,6 +226,8 @@ class Reordered(_Late):
 
 class _Holding(_Rounds):
     """Keeps messages that have been sent and have not arrived."""
+
+    changing = ("round", "_count", "_taken", "_given", "_waiting")
 
     def __init__(self, inner: Exchange, labels: Iterable[Label], layer: _Late) -> None:
         super().__init__(inner, labels)

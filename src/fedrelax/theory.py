@@ -48,9 +48,11 @@ def variation_bound(
     lambda_2 is the second smallest eigenvalue of the cluster's Laplacian; it is 0, and the bound
     infinite, where the cluster's graph falls apart. The reason: at the minimiser of
     sum_i L_i + alpha w'Lw the objective is at most epsilon, its value at the true model, and
-    w'Lw >= lambda_2 * variation. Models that are coupled by predictions on public rows P minimise
-    w'(L x Q)w with Q = P'P/m instead, so there the smallest eigenvalue of Q enters as a factor;
-    ``public`` brings it in. (The paper takes Q = I, its expectation for standard normal rows.)
+    w'Lw >= lambda_2 * variation. w'Lw counts each edge once, as the fixed point of FedRelax on a common
+    public set does; GTVMin counts it twice, so half of this bound holds there. Models that are coupled
+    by predictions on public rows P minimise w'(L x Q)w with Q = P'P/m instead, so the smallest
+    eigenvalue of Q enters as a factor; ``public`` brings it in. (The paper takes Q = I, its expectation
+    for standard normal rows.) Where every node has public rows of its own, there is no such proof.
 
     >>> round(variation_bound(Graph.complete(range(4)), alpha=0.5, epsilon=6.0), 9)
     3.0

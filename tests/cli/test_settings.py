@@ -62,6 +62,7 @@ def test_what_goes_to_the_estimator_are_its_arguments():
     needed = {"data": "towns.csv", "node": "town", "target": "power", "out": None}
     fit, compare = (kind(**needed).estimator_arguments() for kind in (FitConfig, CompareConfig))
     learning = {"alpha", "level", "rounds", "wiring", "quick"}
-    assert set(fit) == learning | {"public_rows", "n_jobs", "random_state"}
+    where = {"backend", "address"}
+    assert set(fit) == learning | {"public_rows", "n_jobs", "random_state", *where}
     assert set(compare) == set(fit) - {"alpha"}
     assert set(fit) <= set(FedRelaxRegressor(alpha=0.1).get_params(deep=False))

@@ -54,6 +54,21 @@ def test_predict_takes_any_order_and_new_categories_and_names_what_is_missing(ru
     assert "no column 'price', which is one of the features" in text
 
 
+def test_predict_reads_texts_that_no_model_has_met(run):
+    rng = np.random.default_rng(2)
+    frame = shops(3)
+    words = ["corner", "north", "old", "blue", "market", "hall"]
+    frame["note"] = [f"{' '.join(rng.choice(words, 3))} {k}" for k in range(len(frame))]
+    write(frame)
+    run(*FIT, "--alpha", "0.3", "--rounds", "1", "--model", "ridge")
+    new = frame.drop(columns="sales").head(20).assign(note=lambda f: f["note"] + " again")
+    write(new, "new.csv")
+    run("predict", "out", "new.csv", "--out", "p.csv")
+    assert run.code == 0
+    expected = load_result("out").predict(new.drop(columns="shop"), new["shop"])
+    np.testing.assert_allclose(pd.read_csv("p.csv")["prediction"], expected)
+
+
 def test_the_schema_is_a_file_that_others_can_use(run):
     write(shops(3))
     run(*FIT)

@@ -64,9 +64,13 @@ def make(
     task: str = "regression",
     open_: bool = False,
     rows: int = 40,
+    complete: bool = False,
     **more: Any,
 ) -> Federation:
-    """Write a ring of sites with rows of like but not equal lines."""
+    """Write a ring of sites with rows of like but not equal lines.
+
+    If ``complete``, everybody is everybody's neighbour, and every second site has another line.
+    """
     rng = np.random.default_rng(7)
     keys = {name: new_key() for name in names}
     for place, name in enumerate(names):
@@ -75,10 +79,14 @@ def make(
         m = rows + 3 * place
         X = rng.normal(size=(m, 3))
         y = X @ [1.0, -2.0, 0.5] + 0.3 * place + 0.3 * rng.normal(size=m)
+        if complete:
+            y = (-1.0) ** place * (X @ [1.0, -2.0, 0.5]) + 0.3 * rng.normal(size=m)
         frame = pd.DataFrame(X, columns=["x1", "x2", "x3"])
         frame["y"] = np.where(y > 0, "up", "down") if task == "classification" else y
         frame.to_csv(folder / "rows.csv", index=False)
         near = {names[place - 1], names[(place + 1) % len(names)]} - {name}
+        if complete:
+            near = set(names) - {name}
         (folder / "site.key").write_text(keys[name])
         said = {
             "name": name,

@@ -45,6 +45,7 @@ CHOSEN = [
     pytest.param("auto", False, marks=pytest.mark.slow),
     ((0.0, 0.3, 3.0), False),
     ((0.0, 0.3), True),
+    ((30.0, 100.0), False),  # so strong that sites stay alone
 ]
 
 
@@ -58,6 +59,8 @@ def test_alpha_that_is_chosen(tmp_path: Path, alpha: Any, open_: bool) -> None:
     choice = choose(folds, SIX, candidates, halving=False)
     result = choice.settings(SIX).solve(network).with_alone(choice.alone)
     assert found.choice is not None
+    if alpha == (30.0, 100.0):
+        assert found.alpha == 0.0
     assert (found.alpha, found.choice.rounds, found.alone) == (
         choice.alpha,
         choice.rounds,

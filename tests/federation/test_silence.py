@@ -176,3 +176,15 @@ def test_the_live_page_names_who_is_missing(federation: Federation) -> None:
         assert hub.memory.live == f"live: {view.url}"
         hub.run([view])
     assert seen[1] == "Round 1 of 3." and seen[2] == "Round 2 of 3. Missing: birch."
+
+
+def test_a_hub_refuses_a_damaged_memory(federation: Federation, tmp_path: Path) -> None:
+    given = hub_settings(federation, settings=FIVE)
+    with pytest.raises(KeyboardInterrupt):
+        Hub(given, Unreliable(federation.participants(), {}, stop=2), tmp_path / "hub").run()
+    path = tmp_path / "hub" / "hub.bin"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(FedRelaxError, match=r"hub.bin is damaged: its checksum does not fit"):
+        Hub(given, federation.transport(), tmp_path / "hub")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from fedrelax import FedRelax, LinearModel, Network
+from fedrelax import FedRelax, FedRelaxError, LinearModel, Network
 from tests.conftest import random_graph, regression_network
 
 EXACT = {"rounds": 20000, "tol": 1e-14}
@@ -55,6 +55,34 @@ def test_least_squares_nodes_reach_the_linear_system(common, objective, order, d
     found = weights(solver.solve(network))
     expected = block_system(network, 0.4, symmetric=objective == "gtvmin")
     assert np.abs(found - expected).max() < 1e-8
+
+
+@pytest.mark.parametrize("common", [True, False], ids=["common set", "a set per node"])
+def test_nodes_that_wake_up_at_random_reach_the_same_point(common):
+    rng = np.random.default_rng(3)
+    network = regression_network(rng, LinearRegression(fit_intercept=False), common=common)
+    solver = FedRelax(alpha=0.4, order="asynchronous", rounds=150, tol=1e-3)
+    result = solver.solve(network)
+    assert result.engine == "sites"
+    assert result.n_rounds == 150  # a node that slept says nothing of rest
+    expected = block_system(network, 0.4, symmetric=False)
+    assert np.abs(weights(result) - expected).max() < 1e-6
+
+
+def test_who_wakes_up_is_drawn_by_the_seed_and_some_sleep_through_a_round():
+    network = regression_network(np.random.default_rng(3), LinearModel(ridge=0.1), n=8)
+
+    def first_round(seed: int) -> np.ndarray:
+        solver = FedRelax(alpha=0.4, order="asynchronous", rounds=1, tol=0, random_state=seed)
+        result = solver.solve(network)
+        return np.array([result.models[i] is result.alone[i].estimator for i in network.labels])
+
+    asleep = [first_round(seed) for seed in (0, 0, 1)]
+    assert 0 < asleep[0].sum() < 8
+    assert np.array_equal(asleep[0], asleep[1])
+    assert not np.array_equal(asleep[0], asleep[2])
+    with pytest.raises(FedRelaxError, match="the linear engine does not apply: it computes all"):
+        FedRelax(order="asynchronous", engine="linear").solve(network)
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 2.0), st.booleans())

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from fedrelax import Callback, Distillation, FedRelax, Network
+from fedrelax import Callback, Distillation, FedRelax, FedRelaxError, Network, StopOnLocalLoss
 from fedrelax.runtime import LocalExchange, Message
 from fedrelax.wiring import Rewire
 from tests.conftest import random_graph, regression_network
@@ -103,6 +103,19 @@ def test_callbacks_hear_three_things_and_may_stop():
         ("round", 2),
         ("end", "stopped by a callback"),
     ]
+
+
+def test_a_run_may_end_when_the_local_loss_rests():
+    network = validated_network(Ridge())
+    solver = FedRelax(engine="sites", alpha=0.5, rounds=60, tol=0)
+    whole = solver.solve(network).history["local_loss"]
+    result = solver.solve(network, [StopOnLocalLoss(tol=1e-2, rounds=2)])
+    moved = np.abs(np.diff(whole)) <= 1e-2 * np.abs(whole[1:])
+    expected = next(k for k in range(2, len(whole)) if moved[k - 2 : k].all())
+    assert result.reason == "local loss at rest"
+    assert result.n_rounds == expected < 60
+    with pytest.raises(FedRelaxError, match="rounds=0 at least 1"):
+        StopOnLocalLoss(rounds=0)
 
 
 class Onlooker(Callback):

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, GradientFedRelax, Graph, Network
 from fedrelax.datasets import clustered
 from fedrelax.models import LinearModel, SoftmaxModel
-from fedrelax.wiring import Discover, Reweight, Rewire, as_wiring, discover, rewire
+from fedrelax.wiring import Discover, Guarded, Reweight, Rewire, as_wiring, discover, rewire
 from fedrelax.wiring.base import Ranked, marked
 from fedrelax.wiring.smoother import Smoother
 
@@ -98,6 +98,36 @@ def test_the_second_look_lets_a_node_change_sides():
     kept = strategy.wire(1, Fixed(full(9), D, own)).toarray()[0] > 0
     assert kept[1:5].sum() >= 3
     assert not kept[5:].any()
+
+
+def test_a_guarded_graph_needs_the_consent_of_both_ends():
+    """Node 3 marks everybody, and says what nobody finds near; node 4 is not heard at all."""
+    D = np.ones((5, 5))
+    D[:3, 3] = 100.0
+    D[:, 4] = np.inf
+    kept = Guarded(shares=(0.6,), consent=1.0).wire(0, Fixed(full(5), D)).toarray() > 0
+    assert kept[:3, :3].sum() == 6
+    assert not kept[3:].any()
+    loose = Guarded(shares=(0.6,), consent=2.0).wire(0, Fixed(full(5), D)).toarray() > 0
+    assert loose[3, :3].sum() == 2
+
+
+def test_a_guarded_graph_heeds_what_fits_the_own_rows():
+    """All answers are as near, but those of node 3 do not fit the rows of nodes 0 to 2."""
+    own = np.ones((4, 4))
+    own[:3, 3] = 4.0
+    guard = Guarded(shares=(0.6,), consent=1.0)
+    kept = guard.wire(0, Fixed(full(4), np.ones((4, 4)), own)).toarray() > 0
+    assert kept[:3, :3].sum() == 6
+    assert not kept[3].any()
+
+
+def test_a_guarded_graph_begins_before_the_first_round():
+    wiring = Guarded(shares=(0.5, 0.2), after=(0, 1), every=3)
+    stages = [wiring.due(round) for round in range(15)]
+    assert [k for k, stage in enumerate(stages) if stage is not None] == [0, 3, 6, 9, 12]
+    assert not wiring.settled(12)
+    assert wiring.settled(13)
 
 
 def test_ranks_are_within_rows_and_stable():

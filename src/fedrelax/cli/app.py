@@ -9,6 +9,7 @@ import typer
 from fedrelax.cli.bench import bench
 from fedrelax.cli.compare import compare
 from fedrelax.cli.demo import demo
+from fedrelax.cli.example import example
 from fedrelax.cli.federate import federate
 from fedrelax.cli.fit import fit
 from fedrelax.cli.going_on import join, unplug, update
@@ -16,6 +17,8 @@ from fedrelax.cli.info import info
 from fedrelax.cli.predict import predict
 from fedrelax.cli.report import report
 from fedrelax.cli.reproduce import reproduce
+from fedrelax.cli.resume import resume
+from fedrelax.cli.serve import serve
 from fedrelax.cli.stress import stress
 
 app = typer.Typer(
@@ -46,7 +49,8 @@ def about(
 
     Your table has a column that says where each row comes from: a station, a clinic, a shop. Each
     of these nodes gets a model of its own, which learns from the node's rows and from its
-    neighbours' predictions on public rows. No node's rows go to another node.
+    neighbours' predictions on public rows. Labels, models and rows stay at their node; by default the
+    public rows are mixtures of two input rows, which neighbours see.
 
     Start with [bold]fedrelax demo[/bold], or with a table of your own:
 
@@ -56,13 +60,16 @@ def about(
 
 app.command("compare", no_args_is_help=True)(compare)
 app.command("fit", no_args_is_help=True)(fit)
+app.command("resume", no_args_is_help=True)(resume)
 app.command("predict", no_args_is_help=True)(predict)
 app.command("join", no_args_is_help=True)(join)
 app.command("update", no_args_is_help=True)(update)
 app.command("unplug", no_args_is_help=True)(unplug)
 app.command("info", no_args_is_help=True)(info)
 app.command("report", no_args_is_help=True)(report)
+app.command("serve", no_args_is_help=True)(serve)
 app.command("stress", no_args_is_help=True)(stress)
+app.command("example", no_args_is_help=True)(example)
 app.command("demo")(demo)
 app.command("reproduce", no_args_is_help=True)(reproduce)
 app.add_typer(federate, name="federate")

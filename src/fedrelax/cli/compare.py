@@ -142,7 +142,7 @@ def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
     table, done = source.table, 0
     everything = np.ones(len(table.nodes), dtype=bool)  # kinds of models and graph, no rows
     ways = ways_of(config, estimator(everything))
-    start_workers(config.jobs)
+    start_workers(config.jobs, config.backend)
     with talk.progress() as progress:
         bar = progress.add_task("Comparing", total=config.splits * len(ways), numbers="")
 

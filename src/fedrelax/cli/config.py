@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,8 @@ def command_with(
             with speaking(bool(flags["debug"]), quiet=bool(flags["json"])) as talk:
                 config = make_config(kind, flags.pop("config"), flags)
                 talk.out.quiet = config.json
-                run(config, talk)
+                with _place_of(config):
+                    run(config, talk)
 
         signature = signature_of(FileFlags, kind)
         found = signature.parameters.values()
@@ -36,6 +38,13 @@ def command_with(
         return command
 
     return decorate
+
+
+def _place_of(config: LearningConfig) -> AbstractContextManager[None]:
+    """Return where the command's fits run; a cluster that it starts ends with it."""
+    from fedrelax.runtime import running_on
+
+    return running_on(config.backend, config.address)
 
 
 def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any]) -> Config:
@@ -50,7 +59,7 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
     trust = flags.pop("trust", None) or ()
     given = {} if file is None else read_settings(kind, file)
     if file is not None:
-        _check_trusted(file, given, flags, trust)
+        check_trusted(f"--config {file}", given, flags, trust)
     for name, value in flags.items():
         if name == "model_for" and value:
             old, new = _checked_pairs(given.get(name, {})), _checked_pairs(value)
@@ -65,8 +74,8 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
         raise FedRelaxError("; ".join(sentences) + source) from None
 
 
-def _check_trusted(
-    file: Path,
+def check_trusted(
+    source: str,
     given: Mapping[str, Any],
     flags: Mapping[str, Any],
     trust: Sequence[str],
@@ -82,7 +91,7 @@ def _check_trusted(
     for name in named:
         if isinstance(name, str) and ":" in name and name not in trust:
             raise FedRelaxError(
-                f"--config {file} names the model {name!r}, which runs the code of the module "
+                f"{source} names the model {name!r}, which runs the code of the module "
                 f"{name.partition(':')[0]!r}; if you know that code and trust it, say so with "
                 f"--trust {shlex.quote(name)}"
             )
@@ -103,7 +112,7 @@ def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:
         raise FedRelaxError(f"there is no file {file}; check --config") from None
     except (OSError, UnicodeDecodeError) as error:
         raise FedRelaxError(f"--config {file} cannot be read ({error})") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise FedRelaxError(f"--config {file} is not valid TOML: {error}") from error
     names = flags_of(kind)
     settings: dict[str, Any] = {}

@@ -21,6 +21,14 @@ from fedrelax.errors import FedRelaxError, FedRelaxWarning
 BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
 
 
+class Stopped(Exception):  # noqa: N818 - what happened
+    """A run was stopped from outside; the text says how to go on, and ``code`` is the exit code."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class Talk:
     """The voice of one command. ``quiet`` keeps stdout for a single JSON object."""
 
@@ -68,6 +76,8 @@ def speaking(debug: bool, quiet: bool = False) -> Iterator[Talk]:
             yield talk
     except FedRelaxError as error:
         _fail(talk, in_flags(str(error)), debug, BAD_INPUT)
+    except Stopped as stopped:
+        _fail(talk, str(stopped), debug, stopped.code)
     except KeyboardInterrupt:
         _fail(talk, "interrupted; nothing was written", debug, INTERRUPTED)
     except BrokenPipeError:

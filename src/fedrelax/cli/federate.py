@@ -108,7 +108,9 @@ def try_(
     sites: Annotated[int, typer.Option(min=2, max=50, help="How many sites.")] = 3,
     node: Annotated[
         str | None,
-        typer.Option(help="The column that names the site of a row. Default: rows are dealt."),
+        typer.Option(
+            help="The column that names the site of a row. Default: rows are dealt out at random."
+        ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     model: Models = "ridge,ridge,forest",

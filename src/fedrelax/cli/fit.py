@@ -13,8 +13,8 @@ import typer
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
-from fedrelax.cli.options import DATA, OUTPUT, Flag
-from fedrelax.cli.settings import LearningConfig
+from fedrelax.cli.options import DATA, LEARNING, OUTPUT, Check, Flag
+from fedrelax.cli.settings import LearningConfig, two_numbers
 from fedrelax.errors import listing
 
 
@@ -52,6 +52,52 @@ class FitConfig(LearningConfig):
             before="jobs",
         ),
     ] = False
+    checkpoint_every: Annotated[
+        int | None,
+        Check(ge=1),
+        Flag(
+            OUTPUT,
+            "Keep the state of the run next to --out after every so many rounds, and when it is stopped "
+            "by Ctrl-C or SIGTERM; fedrelax resume goes on with it.",
+            metavar="N",
+            before="jobs",
+            saved=False,
+        ),
+    ] = None
+    epsilon: Annotated[
+        float | None,
+        Check(gt=0, allow_inf_nan=False),
+        Flag(
+            LEARNING,
+            "Differential privacy of what leaves a node, for each of its rows: noise on sums over them, "
+            "released once. The models are those that were measured. Default: no noise.",
+        ),
+    ] = None
+    delta: Annotated[
+        float | None,
+        Check(gt=0, lt=1),
+        Flag(LEARNING, "With what probability the promise of --epsilon may fail. Default: 1e-5."),
+    ] = None
+    range: Annotated[
+        tuple[float, float] | None,
+        Check(before=two_numbers),
+        Flag(
+            LEARNING,
+            "The smallest and the largest target that --epsilon has to hide, known beforehand and not "
+            "taken from the rows. Classes need none.",
+            metavar="LOW,HIGH",
+        ),
+    ] = None
+    leakage: Annotated[
+        bool,
+        Flag(
+            OUTPUT,
+            "Attack the exchanged predictions: how well does a neighbour tell a node's training rows "
+            "from its test rows? The report shows it for every node.",
+            spelling="--leakage",
+            before="jobs",
+        ),
+    ] = False
     live: Annotated[
         bool,
         Flag(
@@ -75,17 +121,32 @@ def fit(config: FitConfig, talk: Talk) -> None:
     [bold]Example:[/bold] fedrelax fit weather.csv --node station --target temp
     --graph knn:lat,lon:5 --model-for Helsinki=forest --out result
     """
-    from fedrelax.cli.inputs import effective, read_inputs
-    from fedrelax.cli.live import check_live, live_view, tell_end
-    from fedrelax.cli.training import save, train
+    from fedrelax.cli.privacy import check_leakage, check_private
     from fedrelax.storage.places import check_directory
 
     check_directory(config.out, config.overwrite)
+    check_private(config)
+    check_leakage(config)
+    run_fit(config, talk)
+
+
+def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
+    """Train, save and tell; ``kept`` is the ``RunDirectory`` of a run that goes on."""
+    from fedrelax.cli.inputs import effective, read_inputs
+    from fedrelax.cli.live import check_live, live_view, tell_end
+    from fedrelax.cli.stopping import RunDirectory
+    from fedrelax.cli.training import save, train
+
     if config.live:
         check_live()
     inputs = read_inputs(config, talk.note)
-    with live_view(inputs, config.target, talk) if config.live else nullcontext() as view:
-        outcome = train(inputs, config, talk, view=view)
+    if kept is None and config.checkpoint_every is not None:
+        kept = RunDirectory.begin(config)
+    with (
+        nullcontext() if kept is None else kept.open(),
+        live_view(inputs, config.target, talk) if config.live else nullcontext() as view,
+    ):
+        outcome = train(inputs, config, talk, view=view, kept=kept)
         used = (
             f"alpha = {outcome.fitted.alpha_:.6g} and {outcome.fitted.n_rounds_} rounds were used"
         )
@@ -119,6 +180,8 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
         talk.say(evaluation_report(outcome.data))
     talk.say("")
     talk.plain(how_it_went(outcome))
+    for promise in result.promises:
+        talk.plain(f"Promised to every node: {promise.says}.")
     choice = outcome.fitted.choice_
     if choice is not None and choice.better is not None:
         talk.plain(choice.better)

@@ -24,7 +24,6 @@ def info(
     """
     with speaking(debug, quiet=json_) as talk:
         from fedrelax.report import report_data
-        from fedrelax.report.data.sharing import NOT_PRIVATE
         from fedrelax.report.terminal import evaluation_report, fact_table
         from fedrelax.storage import read_result
         from fedrelax.storage.saving import plain
@@ -40,7 +39,7 @@ def info(
         for line in story(saved):
             talk.plain(line)
         talk.say("")
-        talk.plain(NOT_PRIVATE)
+        talk.plain(privacy(saved))
 
 
 def shared_numbers(saved: Any) -> dict[str, int]:
@@ -54,6 +53,14 @@ def shared_numbers(saved: Any) -> dict[str, int]:
         "exchanges": shared.exchanges,
         "numbers_per_neighbour": shared.per_neighbour,
     }
+
+
+def privacy(saved: Any) -> str:
+    """Return what was promised, or that nothing was; and what an attack has found, if it was run."""
+    from fedrelax.report.data.sharing import NOT_PRIVATE, sharing_of
+
+    shared = sharing_of(saved)
+    return f"{shared.promised or NOT_PRIVATE} {shared.attacked}".strip()
 
 
 SUMS = "each node's sums over its rows (products of features and target), from which all was found"
@@ -113,8 +120,6 @@ def _choosing(saved: Any) -> str:
 
 def to_dict(saved: Any) -> dict[str, Any]:
     """Return all of it for a machine."""
-    from fedrelax.report.data.sharing import NOT_PRIVATE
-
     return {
         **saved.about,
         "metrics": saved.metrics,
@@ -122,7 +127,7 @@ def to_dict(saved: Any) -> dict[str, Any]:
         "edges": saved.graph.n_edges,
         "components": len(saved.graph.components()),
         "shared": shared_numbers(saved),
-        "privacy": NOT_PRIVATE,
+        "privacy": privacy(saved),
         "models": saved.models,
         "story": [] if saved.living is None else saved.living["story"],
         "ancestors": [] if saved.living is None else saved.living["ancestors"],

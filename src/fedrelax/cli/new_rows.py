@@ -13,7 +13,7 @@ import numpy as np
 from fedrelax.cli.console import Talk
 from fedrelax.cli.graphs import parse_graph
 from fedrelax.cli.inputs import look_here_for_modules
-from fedrelax.cli.predict import coded_rows, known_nodes
+from fedrelax.cli.predict import known_nodes
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.report.page import write_report
@@ -22,6 +22,7 @@ from fedrelax.storage.growing import save_grown
 from fedrelax.storage.labels import by_text, find_label
 from fedrelax.storage.loading import SavedResult, load_result, read_result
 from fedrelax.storage.places import check_directory
+from fedrelax.storage.questions import coded_rows
 from fedrelax.storage.saving import Fitted
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -115,8 +116,21 @@ def rows_in(
     ``joining``: the nodes are newcomers, all rows those of ``newcomer`` if that is given. Otherwise they
     are in the network; ``strangers`` that are not are left out.
     """
+    frame = read_table(data, as_text=[str(grown.saved.about["node_column"])])
+    return rows_of(frame, data, grown, talk, newcomer, joining, strangers)
+
+
+def rows_of(
+    frame: Any,
+    data: Path,
+    grown: Grown,
+    talk: Talk,
+    newcomer: str | None = None,
+    joining: bool = False,
+    strangers: bool = False,
+) -> dict[Label, NodeTable]:
+    """Do what ``rows_in`` does for a table that was read already; messages call it ``data``."""
     saved = grown.saved
-    frame = read_table(data, as_text=[str(saved.about["node_column"])])
     if newcomer is not None:
         nodes = np.array([newcomer] * len(frame), dtype=object)
     elif joining:
@@ -126,7 +140,7 @@ def rows_in(
     else:
         nodes = known_nodes(frame, saved, data)
     target = _target(frame, saved, data)
-    X = coded_rows(frame, saved, nodes, data, talk)
+    X = coded_rows(saved, frame, nodes, str(data), talk.note)
     if not len(frame):
         raise FedRelaxError(f"{data} has no rows of nodes of this network")
     found = {}

@@ -53,16 +53,17 @@ def run_predict(
     from fedrelax.errors import listing
     from fedrelax.storage.loading import load_result, read_result
     from fedrelax.storage.places import check_file
+    from fedrelax.storage.questions import coded_rows
 
     check_file(out, ENDINGS, overwrite)
     saved = read_result(directory)
     frame = read_table(data, as_text=[str(saved.about["node_column"])])
     nodes = known_nodes(frame, saved, data)
-    X = coded_rows(frame, saved, nodes, data, talk)
+    X = coded_rows(saved, frame, nodes, str(data), talk.note)
     _check_free(frame, saved, data)
     if trust:
         look_here_for_modules()
-    fitted = load_result(directory, trust)
+    fitted = load_result(saved, trust)
     answer = fitted.answers(X, nodes)
     frame["prediction"] = saved.task.decode(answer)
     for number, label in enumerate(_classes(saved)):
@@ -78,42 +79,6 @@ def run_predict(
 
 def _classes(saved: Any) -> list[Any]:
     return [] if saved.task.classes is None else saved.task.classes.tolist()
-
-
-def coded_rows(frame: Any, saved: Any, nodes: Any, data: Path, talk: Talk) -> Any:
-    """Return the rows as numbers, one per column of training; say what was never met there."""
-    import numpy as np
-
-    from fedrelax.errors import FedRelaxError
-    from fedrelax.schema import Column, Preparation, Schema
-    from fedrelax.schema.kinds import where
-
-    ready = saved.preparation
-    if ready is None:
-        names = saved.about["feature_names"]
-        ready = Preparation(Schema(tuple(Column(name, "number") for name in names)))
-    absent = ready.absent(nodes)
-    coded = ready.schema.code(frame, str(data), absent=absent)
-    for column, values in zip(ready.schema.columns, coded.T, strict=True):
-        gone = np.flatnonzero(np.isnan(values))
-        if len(gone) and column.name not in absent and not column.gaps:
-            found = (
-                f"column {column.name!r} has {len(gone)} values that are missing, or no "
-                f"{column.kind}, the first on {where(frame.index, int(gone[0]))}"
-            )
-            if ready.is_plain:
-                raise FedRelaxError(
-                    f"{data}: {found}; training had none, so fill them in or leave these rows out"
-                )
-            if not ready.lacks:
-                talk.note(f"{found}; training had none, and they count as average.")
-        new = np.flatnonzero(values == len(column.categories))
-        if column.kind == "category" and len(new) and not column.others:
-            talk.note(
-                f"column {column.name!r} has {len(new)} values that were not met in training, the "
-                f"first on {where(frame.index, int(new[0]))}; they count as none of the others."
-            )
-    return coded
 
 
 def known_nodes(frame: Any, saved: Any, data: Path) -> Any:

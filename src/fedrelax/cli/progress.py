@@ -12,18 +12,29 @@ from types import FrameType
 from rich.progress import Progress
 
 from fedrelax.runtime import Callback, Record
+from fedrelax.storage import Checkpoint
 
 AGAIN = "Ctrl-C again stops at once and keeps nothing\n"
 STOPPING = f"\nnote: stopping after this round and keeping the result; {AGAIN}"
 SETTLING = f"\nnote: ending the search after this trial and taking the best so far; {AGAIN}"
+KEEPING = "\nnote: stopping once this round is done and kept; a second time stops at once\n"
 STOPPED = "stopped by Ctrl-C"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come and nothing waits for it."""
+
+
+def stop_at_once(signum: int, frame: FrameType | None) -> None:
+    """End what is going on, as Ctrl-C does."""
+    raise Terminated if signum == signal.SIGTERM else KeyboardInterrupt
 
 
 class Watch(Callback):
     """Shows loss and GTV of every round, and stops after the round in which Ctrl-C was pressed."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress, checkpoint: Checkpoint | None = None) -> None:
+        self._progress, self._checkpoint = progress, checkpoint
         self._line = progress.add_task(
             "Training", total=None, numbers="each node alone", start=True
         )
@@ -36,7 +47,7 @@ class Watch(Callback):
         self._progress.update(
             self._line, completed=done, total=total, description="Choosing", numbers=numbers
         )
-        if not self._interrupted:
+        if not self._interrupted or self._checkpoint is not None:
             return None
         self._interrupted = False  # the rounds to come are run
         return STOPPED
@@ -50,14 +61,15 @@ class Watch(Callback):
         """Show the numbers; words end the run."""
         numbers = f"loss {record.local_loss:.4g}  GTV {record.gtv:.4g}"
         self._progress.update(self._line, completed=record.round, numbers=numbers)
-        return STOPPED if self._interrupted else None
+        return STOPPED if self._interrupted and self._checkpoint is None else None
 
     @contextmanager
     def catching_ctrl_c(self) -> Iterator[None]:
         """Within, the first Ctrl-C asks to stop after the round; the second stops at once.
 
         While settings are chosen, the first one ends the search. Before the first trial or round there
-        is nothing to keep, so there it stops at once, too.
+        is nothing to keep, so there it stops at once, too. With a checkpoint, it and SIGTERM end the run
+        once the round or trial is done and kept.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -65,20 +77,25 @@ class Watch(Callback):
 
         def ask_to_stop(signum: int, frame: FrameType | None) -> None:
             if self._interrupted or not (self._begun or self._choosing):
-                raise KeyboardInterrupt
+                stop_at_once(signum, frame)
             self._interrupted = True
             note = STOPPING if self._begun else SETTLING
+            if self._checkpoint is not None:
+                self._checkpoint.stopping = signal.Signals(signum).name
+                note = KEEPING
             os.write(2, note.encode())  # printing through buffers is not safe in a handler
 
-        before = signal.signal(signal.SIGINT, ask_to_stop)
+        caught = [signal.SIGINT] if self._checkpoint is None else [signal.SIGINT, signal.SIGTERM]
+        before = {number: signal.signal(number, ask_to_stop) for number in caught}
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
-def start_workers(jobs: int) -> None:
-    """Start worker processes that leave Ctrl-C to this one.
+def start_workers(jobs: int, backend: str | None = None) -> None:
+    """Start worker processes, unless others do the work, that leave Ctrl-C to this one.
 
     A terminal sends Ctrl-C to all processes of a command. Workers inherit that it is ignored if
     they are started while it is, and joblib keeps them for the rounds to come. Their warnings
@@ -86,13 +103,14 @@ def start_workers(jobs: int) -> None:
     """
     from fedrelax.runtime import Workers
 
-    if jobs == 1 or threading.current_thread() is not threading.main_thread():
+    idle = jobs == 1 or backend not in (None, "processes")
+    if idle or threading.current_thread() is not threading.main_thread():
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["PYTHONWARNINGS"] = "ignore"
     try:
         workers = Workers(jobs, threads=False)
-        with workers.open() as run:
-            run(int, [(0,)] * workers.n_jobs)
+        with workers.open() as crew:
+            crew.run(int, [(0,)] * workers.n_jobs)
     finally:
         signal.signal(signal.SIGINT, before)

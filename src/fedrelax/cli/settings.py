@@ -33,6 +33,11 @@ def pairs_of(value: Any) -> Any:
     return found
 
 
+def two_numbers(value: Any) -> Any:
+    """Accept LOW,HIGH as a text."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
 def known_wiring(value: str | None) -> str | None:
     """Refuse a name that no wiring has."""
     from fedrelax.wiring import WIRINGS
@@ -132,7 +137,7 @@ class LearningConfig:
         Flag(
             LEARNING,
             "Who learns from whom: complete (everybody), knn:lat,lon:5 (the 5 nearest by columns of "
-            "the table), features:5 (the 5 with the most alike inputs), or edges:FILE (a table "
+            "the table), features:5 (the 5 with the most similar inputs), or edges:FILE (a table "
             "source,target,weight). Default: complete.",
         ),
     ] = "complete"
@@ -183,9 +188,9 @@ class LearningConfig:
         Flag(
             LEARNING,
             "fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
-            "discover finds neighbours where no graph is given; reweight lets those who disagree "
-            "count for less; auto chooses on the training rows. Default: auto, and fixed where alpha "
-            "is given.",
+            "guarded does so where some may lie; discover finds neighbours where no graph is given; "
+            "reweight lets those who disagree count for less; auto chooses on the training rows. "
+            "Default: auto, and fixed where alpha is given.",
             argument="wiring",
         ),
     ] = None
@@ -247,6 +252,28 @@ class LearningConfig:
             argument="n_jobs",
         ),
     ] = 1
+    backend: Annotated[
+        Literal["threads", "processes", "dask", "ray"] | None,
+        Flag(
+            OUTPUT,
+            "Where nodes are trained that are not computed all at once: threads, processes, or, with "
+            "an extra, a cluster of dask or ray. The result is the same. Default: threads or processes, "
+            "as suits the models.",
+            argument="backend",
+            saved=False,
+        ),
+    ] = None
+    address: Annotated[
+        str | None,
+        Flag(
+            OUTPUT,
+            "The cluster to join, with --backend dask or ray. Default: one of --jobs workers is started "
+            "here, and ended.",
+            metavar="HOST:PORT",
+            argument="address",
+            saved=False,
+        ),
+    ] = None
     seed: Annotated[
         int,
         Check(ge=0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,8 +13,10 @@ from typing import Any, NoReturn
 from fedrelax.cli.console import Talk
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.inputs import Inputs
+from fedrelax.cli.privacy import private_solver, with_leakage
 from fedrelax.cli.progress import STOPPED, Watch, start_workers
 from fedrelax.cli.settings import LearningConfig
+from fedrelax.cli.stopping import RunDirectory
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation, evaluate
@@ -71,19 +73,22 @@ def train(
     talk: Talk,
     *,
     view: LiveView | None = None,
+    kept: RunDirectory | None = None,
     **more: Any,
 ) -> Outcome:
     """Choose on the training rows what is "auto", run the rounds, measure on test rows.
 
-    ``more`` holds arguments of the estimator for which there is no flag.
+    ``kept`` is where the state of the run is kept; ``more`` holds arguments of the estimator for which
+    there is no flag.
     """
-    estimator = estimator_of(inputs, config)
+    estimator = estimator_of(inputs, config).set_params(solver=private_solver(config))
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
-    start_workers(config.jobs)
+    start_workers(config.jobs, config.backend)
     with talk.progress() as progress:
-        watch = Watch(progress)
-        callbacks = (watch,) if view is None else (watch, view)
+        first = None if kept is None else kept.training
+        watch = Watch(progress, first)
+        callbacks = [one for one in (watch, view, first) if one is not None]
         estimator.set_params(callbacks=callbacks, **more)
         with watch.catching_ctrl_c():
             folds = inputs.splitting.folds(own)
@@ -97,12 +102,15 @@ def train(
     if own.all():
         return outcome
     measured = _measure(fitted, rows, inputs)
-    if config.keep_test_out or outcome.interrupted:
+    if config.leakage:
+        measured = with_leakage(measured, fitted, inputs, config)
+    if config.keep_test_out or config.epsilon is not None or outcome.interrupted:
         return Outcome(fitted, measured, on_all_rows=False)
     with talk.progress() as progress:
-        watch = Watch(progress)
+        second = None if kept is None else kept.all_rows
+        watch = Watch(progress, second)
         with watch.catching_ctrl_c():
-            fitted.set_params(callbacks=(watch,))
+            fitted.set_params(callbacks=[one for one in (watch, second) if one is not None])
             final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
     measured = measured.with_untested(_new_lines(inputs, final, measured))
     return Outcome(final.set_params(callbacks=()), measured)
@@ -209,6 +217,7 @@ def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
         "rounds": result.n_rounds,
         "reason": result.reason,
         **_found(choice),
+        "promises": [asdict(promise) for promise in result.promises],
         **({} if outcome.evaluation is None else outcome.evaluation.to_dict()),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedrelax.datasets.digits import DigitsByWriter, digits_by_writer
+from fedrelax.datasets.example import example_table
 from fedrelax.datasets.files import read_table
 from fedrelax.datasets.labelled import labelled_split
 from fedrelax.datasets.synthetic import SyntheticNetwork, clustered, mixture, single_cluster
@@ -16,6 +17,7 @@ __all__ = [
     "Weather",
     "clustered",
     "digits_by_writer",
+    "example_table",
     "labelled_split",
     "load_weather",
     "mixture",

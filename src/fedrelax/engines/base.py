@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+from scipy import sparse
+
 from fedrelax.combining import Combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss, get_loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
 from fedrelax.runtime import Distillation, Steps
-from fedrelax.typing import Label
+from fedrelax.typing import FloatArray, Label
 from fedrelax.wiring import Wiring
 
 
@@ -94,6 +97,45 @@ class Engine(Steps):
         """Return a context in which rounds can run."""
         return nullcontext()
 
+    # Stopping and going on: see ``runtime.keeping``
+
+    def why_not_kept(self) -> str | None:
+        """Return why a run could not go on from a checkpoint as if nothing had happened, or None."""
+        return None
+
+    @abstractmethod
+    def state(self) -> Any:
+        """Return as plain values what ``start`` cannot find again."""
+
+    @abstractmethod
+    def resume(self, state: Any, round: int) -> None:
+        """Take back the state of a round, after ``start``."""
+
+    def packed(self, snapshot: Any) -> Any:
+        """Return a snapshot as plain values; most are."""
+        edges, *rest = snapshot
+        return (self.as_given(edges), *rest)
+
+    def unpacked(self, values: Any, round: int) -> Any:
+        """Return the snapshot of a round again."""
+        edges, *rest = values
+        return (self.edges_from(edges), *rest)
+
+    def as_given(self, edges: Any) -> Any:
+        """Return a graph, or None for the one that was given, which need not be kept."""
+        return None if edges is self.given else edges
+
+    def edges_from(self, kept: Any) -> Any:
+        """Return the graph that ``as_given`` stands for."""
+        if kept is None:
+            return self.given
+        n = len(self.labels)
+        if getattr(kept, "shape", None) != (n, n) or not sparse.issparse(kept):
+            raise FedRelaxError("its graph has other nodes")
+        if not (np.isfinite(kept.data).all() and (kept.data >= 0).all()):
+            raise FedRelaxError("its graph has weights that are none")
+        return kept
+
     @property
     @abstractmethod
     def local_models(self) -> Mapping[Label, LocalModel]:
@@ -123,6 +165,15 @@ def reason_in_settings(settings: Settings, kind: str, served: str, loss: type[Lo
     if settings.distillation is not None:
         return "distillation rows are drawn afresh in every round"
     return None
+
+
+def of_shape(values: Any, shape: tuple[int, ...], what: str, finite: bool = True) -> FloatArray:
+    """Return numbers of a kept state, which must have this shape."""
+    if not isinstance(values, np.ndarray) or values.dtype != float or values.shape != shape:
+        raise FedRelaxError(f"its {what} are not {' x '.join(map(str, shape))} numbers")
+    if finite and not np.isfinite(values).all():
+        raise FedRelaxError(f"its {what} hold what is no number")
+    return values
 
 
 def coupling_factor(settings: Settings) -> float:

@@ -32,6 +32,8 @@ def _refusal(kind: type[Engine], network: Network, settings: Settings) -> str | 
         return (
             f"it takes neighbours' mean, and combine={settings.combine!r} asks for something else"
         )
+    if not kind.sends and settings.order == "asynchronous":
+        return "it computes all nodes at once, and order='asynchronous' lets them work one by one"
     return kind.refusal(network, settings)
 
 

@@ -21,7 +21,9 @@ from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import Viewed
 from fedrelax.network import Network
 from fedrelax.public import draw_public, filled
-from fedrelax.runtime import Callback
+from fedrelax.runtime import Callback, Keeper, running_on
+from fedrelax.runtime.backends import check_backend
+from fedrelax.runtime.keeping import keeper_in
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.frames import is_frame
 from fedrelax.schema.transformer import TableModels
@@ -73,6 +75,8 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         quick: bool = False,
         callbacks: Sequence[Callback] = (),
         n_jobs: int | None = None,
+        backend: str | None = None,
+        address: str | None = None,
         random_state: Any = 0,
     ) -> None:
         self.estimator = estimator
@@ -91,6 +95,8 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         self.quick = quick
         self.callbacks = callbacks
         self.n_jobs = n_jobs
+        self.backend = backend
+        self.address = address
         self.random_state = random_state
 
     # Fit
@@ -109,6 +115,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         check_callbacks(self.callbacks)
         check_alone(self.alone)
         check_flag("quick", self.quick)
+        check_backend(self.backend, self.address)
         seed = as_seed(self.random_state)
         settings = self.settings(seed)
         check_running(settings)
@@ -127,8 +134,10 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
             rng = np.random.default_rng([seed, FOLD_STREAM])
             parts = fold_rows(train, self.folds, rng, **apart)
             folds = [self.network_of(X, y, *part, seed) for part in parts]
-        plan = search.plan(network, folds, settings, seed=seed, tell=self._tell)
-        return self._follow(plan, network, rows)
+        keeper = self._keeper()
+        with running_on(self.backend, self.address):
+            plan = search.plan(network, folds, settings, seed=seed, tell=self._tell, keeper=keeper)
+            return self._follow(plan, network, rows)
 
     def refitted(self, X: Any, y: Any, nodes: Any = None) -> Self:
         """Return an estimator trained on other rows with the settings that were chosen here.
@@ -141,7 +150,8 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         seed = as_seed(self.random_state)
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
         network = made.network_of(X, y, train, held, seed)
-        return made._follow(self.plan_.again(network), network, rows)
+        with running_on(self.backend, self.address):
+            return made._follow(self.plan_.again(network), network, rows)
 
     def _follow(self, plan: Plan, network: Network, rows: Mapping[Label, AnyArray]) -> Self:
         """Train as was decided."""
@@ -175,6 +185,16 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         models = isinstance(self.estimator, str) and self.estimator == "auto"
         fixed = self.wirings in ("fixed", "auto") and self.rounds is None and self.level == "auto"
         return models and fixed and self.solver is None and self.alpha == "auto"
+
+    def _keeper(self) -> Keeper | None:
+        """Return what keeps the run, if something does; a seed must then be given."""
+        keeper = keeper_in(self.callbacks)
+        if keeper is not None and self.random_state is None:
+            raise FedRelaxError(
+                "random_state=None draws a new seed every time, so that no checkpoint can be kept of this "
+                "run; give a number"
+            )
+        return keeper
 
     def _tell(self, done: int, total: int) -> bool | str | None:
         told = [callback.choosing(done, total) for callback in self.callbacks]

@@ -41,7 +41,7 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     public_rows : how many are drawn.
     rounds : the most of them. Default: 20, and 200 for linear least squares, where a round costs next
         to nothing.
-    folds : parts into which every node's rows are dealt where something is to be chosen; three of them
+    folds : how many folds every node's rows are split into where something is to be chosen; three of them
         are held out in turn.
     validation_share : hold out a share of each node's rows; with ``solver=FedRelax(patience=...)`` the
         models of the round with the least validation loss are kept.
@@ -50,8 +50,13 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     solver : a ``FedRelax`` with the settings that are rarely changed: losses, objective, order, damping,
         weighting, distillation, tolerance, patience, engine.
     quick : try less where something is chosen: no wiring, no level, no curves, no other kinds of models.
-    callbacks : ``fedrelax.runtime.Callback`` objects.
+    callbacks : ``fedrelax.runtime.Callback`` objects; a ``fedrelax.storage.Checkpoint`` is one.
     n_jobs, random_state : the number of workers never changes a result, the seed does.
+    backend : where nodes are fitted that are not computed all at once: "threads", "processes", "dask" or
+        "ray" (extras of these names). Default: what ``joblib.parallel_config`` says, else threads or
+        processes, as suits the models. The result is the same.
+    address : the cluster of Dask or Ray to join. Default: the one that this process has, else one that
+        is started here with ``n_jobs`` workers, and ended.
 
     Attributes
     ----------

@@ -53,6 +53,7 @@ def evaluate(
 
     X, y, nodes = train
     X_test, y_test, nodes_test = test
+    y, y_test = np.asarray(y), np.asarray(y_test)  # rows go by place, not by the index of a Series
     result = fitted.result_
     task, rows = result.task, group_rows(nodes, len(X))
     found = get_measure(measure, task.kind)

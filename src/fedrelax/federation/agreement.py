@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +74,7 @@ class Hello:
             NAME.fullmatch(letter.value("name", str)) is not None
             and 0 < len(names) <= MOST_NAMES
             and all(isinstance(name, str) for name in names)
-            and all(_is_weight(weight) for weight in near.values())
+            and all(is_weight(weight) for weight in near.values())
             and (classes is None or _are_classes(classes))
             and (latest is None or type(latest) is int)
             and (common is None or isinstance(common, str))
@@ -108,8 +108,9 @@ def _columns_of(letter: Envelope) -> tuple[Told, ...]:
         raise Refused(str(error)) from error
 
 
-def _is_weight(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+def is_weight(value: Any) -> bool:
+    """Tell whether this can be the weight of an edge."""
+    return isinstance(value, int | float) and 0 < value <= sys.float_info.max
 
 
 def _are_classes(values: Any) -> bool:

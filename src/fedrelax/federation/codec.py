@@ -84,7 +84,7 @@ def unpack(data: bytes) -> Envelope:
         raise Refused(f"a letter's head would take {length} bytes and ends before")
     try:
         kind, head, names, lengths = json.loads(data[start : start + length])
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise Refused("a letter's head is not JSON of the form that is known") from error
     _check_head(kind, head, names, lengths)
     place, parts = start + length, {}

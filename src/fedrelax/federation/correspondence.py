@@ -10,9 +10,10 @@ from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, Hello
 from fedrelax.federation.codec import Envelope, Refused
 from fedrelax.federation.lanes import Lane
-from fedrelax.federation.numbers import read_numbers
+from fedrelax.federation.numbers import Looks, read_looks, read_numbers
 from fedrelax.federation.participant import PUBLIC
 from fedrelax.federation.plan import Plan
+from fedrelax.federation.post import again
 from fedrelax.runtime import SiteMeasure
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Correspondence:
         """Tell all sites the plan, carry their public rows, and let them train alone."""
         begun = self._ask({name: plan.letter() for name, plan in plans.items()}, "begun")
         self._need_all(begun)
+        self._memory.settles = all(letter.head.get("settles") is True for letter in begun.values())
         self._take_boxes(begun, PUBLIC)
         started = self._ask(
             {name: self._letter("start", name, PUBLIC) for name in plans}, "started"
@@ -49,20 +51,73 @@ class Correspondence:
         for round, reports in enumerate(self._memory.reports):
             self._record(round, reports)
 
-    def exchange(self, round: int, lanes: Sequence[int]) -> None:
-        """Carry the predictions of a round, and take the sites' numbers and next predictions."""
+    def exchange(self, round: int, lanes: Sequence[int], rewired: bool = False) -> None:
+        """Carry the predictions of a round, and take the sites' numbers and next predictions.
+
+        If the graph is to be ``rewired`` after this round, sites do not refit before ``refit`` is called.
+        """
         hub = self._hub
         if self._absent:
             self._welcome(hub.greet(set(self._agreement.labels) - self._absent, wait=1.0))
-        last = round >= hub.settings.rounds
+        last = rewired or round >= hub.settings.rounds
+        sound = self._relaxed(round, lanes, refit=not last, look=rewired)
+        if not sound:
+            raise FedRelaxError(
+                f"no site has answered in round {round} within {hub.settings.wait:g} seconds; start "
+                "the hub again when they are back, and the run goes on"
+            )
+        self._note_missing(round, sound)
+        if not last:
+            self._take_predictions(sound, round + 1)
+        self._memory.reports.append({name: _numbers_only(letter) for name, letter in sound.items()})
+        self._record(round, sound)
+        self._memory.save()
+
+    def refit(self, round: int, lanes: Sequence[int], settle: bool) -> None:
+        """Let the sites refit on the rewired graph; to ``settle``, they first start anew."""
+        if settle:
+            more = {"lanes": list(lanes), "round": round}
+            letters = {
+                name: self._letter("settle", name, None, self._heeded(name, lanes, more))
+                for name in self._agreement.labels
+            }
+            self._take_boxes(self._ask(letters, "settled", round), again(round))
+        self._take_predictions(self._relaxed(round, lanes, refit=True, anew=settle), round + 1)
+        self._memory.save()
+
+    def _take_predictions(self, answers: Mapping[str, Envelope], round: int) -> None:
+        self._take_boxes(answers, round)
+        self._memory.heard.update(dict.fromkeys(answers, round))
+
+    def _heeded(self, name: str, lanes: Sequence[int], more: dict[str, Any]) -> dict[str, Any]:
+        """Add whom a site heeds, where a wiring decides that."""
+        if self._lanes[0].wiring is None:
+            return more
+        return {**more, "heeded": {str(n): self._lanes[n].heeded(name) for n in lanes}}
+
+    def _relaxed(
+        self,
+        round: int,
+        lanes: Sequence[int],
+        *,
+        refit: bool,
+        look: bool = False,
+        anew: bool = False,
+    ) -> dict[str, Envelope]:
+        """Return the sound answers of the sites to the predictions of a round."""
+        hub = self._hub
         silent = [
             name
             for name, heard in self._memory.heard.items()
             if round - heard > hub.settings.staleness
         ]
-        more = {"lanes": list(lanes), "refit": not last, "silent": silent, "round": round}
+        more = {"lanes": list(lanes), "refit": refit, "silent": silent, "round": round}
+        more |= {"look": look, "anew": anew}
         letters = {
-            name: self._letter("relax", name, round, more) for name in self._agreement.labels
+            name: self._letter(
+                "relax", name, again(round) if anew else round, self._heeded(name, lanes, more)
+            )
+            for name in self._agreement.labels
         }
         answers = self._ask(letters, "relaxed", round)
         sound = {}
@@ -73,18 +128,7 @@ class Correspondence:
                 hub.note(f"site {name!r}, round {round}: its report is refused: {error}")
             else:
                 sound[name] = letter
-        if not sound:
-            raise FedRelaxError(
-                f"no site has answered in round {round} within {hub.settings.wait:g} seconds; start "
-                "the hub again when they are back, and the run goes on"
-            )
-        self._note_missing(round, sound)
-        self._take_boxes(sound, round + 1)
-        if not last:
-            self._memory.heard.update(dict.fromkeys(sound, round + 1))
-        self._memory.reports.append({name: _numbers_only(letter) for name, letter in sound.items()})
-        self._record(round, sound)
-        self._memory.save()
+        return sound
 
     def _welcome(self, back: Mapping[str, Hello]) -> None:
         """Let sites take part again that came back to another place, if they know the run."""
@@ -95,14 +139,15 @@ class Correspondence:
                 )
                 del self._hub.addresses[name]
 
-    def finish(self, federated: Federated, lane: int) -> None:
+    def finish(self, federated: Federated) -> None:
         """Tell every site which round is kept; it saves its model and says its errors."""
         from fedrelax.federation.hub import own_history
 
         letters = {}
         for name in self._agreement.labels:
             more = {
-                "lane": lane,
+                "lane": federated.number,
+                "alpha": federated.alpha,
                 "round": federated.outcome.n_rounds,
                 "alone": name in federated.alone,
                 "reason": federated.outcome.reason,
@@ -121,7 +166,7 @@ class Correspondence:
     # Letters
 
     def _letter(
-        self, kind: str, name: str, round: int, more: Mapping[str, Any] | None = None
+        self, kind: str, name: str, round: int | None, more: Mapping[str, Any] | None = None
     ) -> Envelope:
         """Return a letter with the boxes of this round that are for a site."""
         parts = {}
@@ -174,6 +219,7 @@ class Correspondence:
         if letter.head.get("lanes") != list(lanes):
             raise Refused("it is of other lanes than those asked for")
         self._measures(letter, name)
+        self._looks(letter, name)
         refused = letter.value("refused", dict)
         for sender, reason in refused.items():
             self._hub.note(f"site {sender!r}: site {name!r} refused what came from it: {reason}")
@@ -182,12 +228,18 @@ class Correspondence:
         near = list(self._agreement.hellos[name].neighbours)
         return read_numbers(letter, letter.value("lanes", list), near)
 
+    def _looks(self, letter: Envelope, name: str) -> Looks:
+        near = list(self._agreement.hellos[name].neighbours)
+        return read_looks(letter, letter.value("lanes", list), near)
+
     def _record(self, round: int, letters: Mapping[str, Envelope]) -> None:
         """Hand the reports of a round to the lanes that they are of."""
         found: dict[int, dict[str, SiteMeasure]] = {}
         for name, letter in letters.items():
             for lane, measure in self._measures(letter, name).items():
                 found.setdefault(lane, {})[name] = measure
+            for lane, fits in self._looks(letter, name).items():
+                self._lanes[lane].looks.setdefault(round, {})[name] = fits
         for lane, reports in found.items():
             if len(self._lanes[lane].recorded) == round:
                 self._lanes[lane].record(reports)

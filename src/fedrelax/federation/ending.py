@@ -99,7 +99,7 @@ def _save(
     fitted = kind.from_result(
         result,
         graph,
-        alpha=sites.plan.lanes[letter.value("lane", int)].alpha,
+        alpha=float(letter.value("alpha", (int, float))),
         wiring=None,
         n_features=len(columns),
         feature_names=columns,

@@ -22,6 +22,7 @@ ACTIONS = {
     "begin": "train.begin",
     "start": "train.start",
     "relax": "train.relax",
+    "settle": "train.settle",
     "finish": "train.finish",
 }
 """What Flower calls a letter of each kind."""

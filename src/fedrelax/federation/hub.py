@@ -31,6 +31,9 @@ from fedrelax.typing import Label
 PAUSE = 0.5
 """Seconds between two looks for sites that have still to come."""
 
+FIRST = 120.0
+"""Seconds that a first greeting may take at least: the site's programs have never run before."""
+
 AGAIN = 5.0
 """Seconds after which a site that could not answer a greeting is greeted again."""
 
@@ -44,7 +47,8 @@ class Federated:
     agreement: Agreement
     outcome: Outcome
     lane: Lane
-    alpha: float
+    number: int
+    """The number of that lane in the plan."""
     choice: Choice | None
     alone: tuple[Label, ...]
     """The sites that keep the model of their own rows."""
@@ -52,6 +56,11 @@ class Federated:
     """What every site has said at the end: rows and errors on test rows."""
     missed: dict[str, list[int]]
     notes: tuple[str, ...]
+
+    @property
+    def alpha(self) -> float:
+        """The strength of the coupling; 0 where training alone was chosen."""
+        return self.lane.spec.alpha
 
 
 class Hub:
@@ -62,6 +71,8 @@ class Hub:
     ) -> None:
         settings.check()
         self.settings, self.transport = settings, transport
+        wiring = settings.settings.wiring
+        self.wiring = None if wiring is None else wiring.paced(settings.rounds)
         kept = None if where is None else Memory.load(where)
         self.memory = Memory(uuid.uuid4().hex, where) if kept is None else kept
         self.addresses: dict[str, Address] = {}
@@ -76,14 +87,14 @@ class Hub:
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
         specs = lanes_for(agreement.graph, self.settings.alpha, self.settings.folds, rows)
         symmetric = self.settings.settings.objective == "gtvmin"
-        lanes = [Lane(spec, agreement.graph, symmetric) for spec in specs]
+        lanes = [Lane(spec, agreement.graph, symmetric, self.wiring) for spec in specs]
         letters = Correspondence(self, agreement, lanes)
         if not self.memory.begun:
             letters.begin(self._plans(agreement, lanes))
         letters.recall(hellos)
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         federated = self._ended(agreement, lanes, outcomes, reached, callbacks)
-        letters.finish(federated, lanes.index(federated.lane))
+        letters.finish(federated)
         self.memory.tell("finished", self.settings.rounds, alpha=federated.alpha)
         self.memory.forget()
         return replace(
@@ -138,7 +149,8 @@ class Hub:
         schema = self.settings.schema
         told = None if schema is None else schema.to_dict()
         letter = Envelope("hello", {"run": self.memory.run, "schema": told})
-        wait = min(self.settings.join, self.settings.wait) if wait is None else wait
+        if wait is None:
+            wait = min(self.settings.join, max(self.settings.wait, FIRST))
         answers = self.transport.send({place: letter for place in new}, wait)
         for place in sorted(answers, key=str):
             self._met[place] = math.inf
@@ -197,7 +209,9 @@ class Hub:
         """
         many = len(lanes) > 1
         going = {
-            number: stepwise(lane, self._stopping(lane, many), () if many else callbacks)
+            number: stepwise(
+                lane, self._stopping(lane, many), () if many else callbacks, self.wiring
+            )
             for number, lane in enumerate(lanes)
         }
         outcomes: dict[int, Outcome] = {}
@@ -211,13 +225,24 @@ class Hub:
             asked = [number for number in going if lanes[number].waits]
             if asked:
                 round = lanes[asked[0]].round
-                letters.exchange(round, asked)
+                if self._stage(round - 1) is not None:
+                    letters.refit(round - 1, asked, self._starts_anew(round - 1))
+                letters.exchange(round, asked, self._stage(round) is not None)
                 self.memory.tell("running", self.settings.rounds)
             done = max(lane.round for lane in lanes)
             if many and any([call.choosing(done, self.settings.rounds) for call in callbacks]):
                 ends = [self._stopping(lane, many, done) for lane in lanes]
                 return [lane.told_again(end) for lane, end in zip(lanes, ends, strict=True)], done
         return [outcomes[number] for number in range(len(lanes))], self.settings.rounds
+
+    def _stage(self, round: int) -> int | None:
+        """Return the stage of the wiring that begins after a round, or None."""
+        return None if self.wiring is None else self.wiring.due(round)
+
+    def _starts_anew(self, round: int) -> bool:
+        """Tell whether the graph is final after this round, and models keep what they took from others."""
+        assert self.wiring is not None
+        return self._stage(round) == self.wiring.stages - 1 and not self.memory.settles
 
     def _stopping(self, lane: Lane, many: bool, rounds: int | None = None) -> Stopping:
         patience = self.settings.settings.patience
@@ -235,7 +260,7 @@ class Hub:
         callbacks: Sequence[Callback],
     ) -> Federated:
         """Return the one run, or choose among many and tell the chosen one again up to its end."""
-        choice, alone = None, tuple[Label, ...]()
+        choice, alone, number = None, tuple[Label, ...](), 0
         lane, outcome = lanes[0], outcomes[0]
         if len(lanes) > 1:
             rows = {name: hello.rows for name, hello in agreement.hellos.items()}
@@ -244,12 +269,13 @@ class Hub:
                 outcomes,
                 rounds=reached,
                 level=self.settings.settings.level,
+                wiring=self.wiring,
                 folds=self.settings.folds,
                 rows=rows,
             )
-            lane, alone = lanes[number], choice.alone
+            lane, alone = lanes[number].weighed(choice.alpha), choice.alone
             outcome = lane.told_again(Stopping(choice.rounds, self.settings.tol), callbacks)
-        return Federated(agreement, outcome, lane, lane.spec.alpha, choice, alone, {}, {}, ())
+        return Federated(agreement, outcome, lane, number, choice, alone, {}, {}, ())
 
 
 def own_history(federated: Federated, name: str) -> list[list[float | None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from fedrelax.federation.sitefile import check_name
 from fedrelax.schema import Schema
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.checks import check_count, check_number
+from fedrelax.wiring import as_wiring
 
 HUB = ("alpha", "folds", "validation_share", "open", "wait", "join", "staleness")
 METHOD = tuple(f.name for f in fields(FedRelax) if f.name not in (*LEFT_OUT, "distillation"))
@@ -40,7 +41,7 @@ def read_hub(path: str | Path) -> HubFile:
     path = Path(path).absolute()
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FedRelaxError(
             f"the hub's file {path} cannot be read ({error}); fedrelax federate init writes one"
         ) from error
@@ -49,7 +50,7 @@ def read_hub(path: str | Path) -> HubFile:
 
 def hub_of(said: Mapping[str, Any], home: Path, source: str) -> HubFile:
     """Return a hub's settings from plain values; ``source`` says where they stand."""
-    known = ("sites", "folder", "out", "target", "live", "schema", *HUB, *METHOD)
+    known = ("sites", "folder", "out", "target", "live", "schema", "wiring", *HUB, *METHOD)
     for name in said:
         if name not in known:
             hint = did_you_mean(name, known)
@@ -67,6 +68,7 @@ def hub_of(said: Mapping[str, Any], home: Path, source: str) -> HubFile:
         given["alpha"] = tuple(given["alpha"])
     try:
         settings = settings_of({name: said[name] for name in METHOD if name in said})
+        settings = replace(settings, wiring=as_wiring(said.get("wiring")))
         if "schema" in said:
             given["schema"] = Schema.read(home / str(said["schema"]))
         made = HubSettings(tuple(sites), settings=settings, **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Never
 
@@ -14,6 +15,7 @@ from fedrelax.graph import Graph
 from fedrelax.runtime import NodeMeasures, Outcome, SiteMeasure, Stopping, run
 from fedrelax.runtime.callbacks import Callback
 from fedrelax.typing import FloatArray, Label
+from fedrelax.wiring import Wiring
 
 UNKNOWN = SiteMeasure(np.nan, 0.0, 0.0, np.nan, 0, np.inf, 0.0, {})
 """The numbers of a site that has never reported any."""
@@ -30,13 +32,18 @@ class Lane:
     at_rest = False
     may_rest = True
 
-    def __init__(self, spec: LaneSpec, graph: Graph, symmetric: bool) -> None:
+    def __init__(
+        self, spec: LaneSpec, graph: Graph, symmetric: bool, wiring: Wiring | None = None
+    ) -> None:
         self.spec, self.labels = spec, tuple(graph.labels)
+        self.wiring = wiring
         self.graph = graph
         self.given = self.edges = graph.adjacency
-        self._factor = spec.alpha * (1.0 if symmetric else 0.5)
+        self.symmetric = symmetric
         self.recorded: list[dict[str, SiteMeasure]] = []
         """What the sites have reported, round by round."""
+        self.looks: dict[int, dict[str, dict[Label, float]]] = {}
+        """By round and site: how well each neighbour's answers fit the site's own rows, where asked for."""
         self.round = 0
 
     @property
@@ -56,12 +63,19 @@ class Lane:
 
     def told_again(self, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
         """Return how the rounds that are recorded end with these reasons to stop."""
-        return run(self, stopping, callbacks)
+        return run(self, stopping, callbacks, self.wiring)
+
+    def weighed(self, alpha: float) -> Lane:
+        """Return the same reports as those of a run with another alpha; of round 0 they are the same."""
+        lane = copy.copy(self)
+        lane.spec = LaneSpec(alpha, self.spec.fold)
+        return lane
 
     # What the loop asks
 
     def start(self) -> None:
-        """Do nothing: the sites have trained alone when they were told to begin."""
+        """Begin with the given graph; the sites have trained alone when they were told to begin."""
+        self.edges = self.given
 
     def share(self, round: int) -> None:
         """Ask for a round."""
@@ -69,46 +83,59 @@ class Lane:
 
     def measure(self) -> NodeMeasures:
         """Return the numbers of the present round."""
-        return gathered(list(self.recorded[self.round].values()), self._factor)
+        factor = self.spec.alpha * (1.0 if self.symmetric else 0.5)
+        return gathered(list(self.recorded[self.round].values()), factor)
 
     def update(self, round: int) -> int:
         """Do nothing: the sites have refitted when they were asked for the round."""
         return 1
 
-    def snapshot(self) -> int:
-        """Return the present round; the sites can go back to it."""
-        return self.round
+    def snapshot(self) -> tuple[int, Any]:
+        """Return the present round and graph; the sites can go back to it."""
+        return self.round, self.edges
 
-    def restore(self, state: int) -> None:
+    def restore(self, state: tuple[int, Any]) -> None:
         """Go back to an earlier round."""
-        self.round = state
+        self.round, self.edges = state
 
     # What a wiring asks
 
     def discrepancies(self, edges: Any) -> FloatArray:
-        """Return d(i, j) for every stored entry, as site i has reported it; NaN if it has not."""
-        reports = list(self.recorded[self.round].values())
-        found = []
-        for i, report in enumerate(reports):
-            for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
-                found.append(report.discrepancies.get(self.labels[j], np.nan))
-        return np.array(found, dtype=float)
+        """Return d(i, j) for every stored entry, as site i has reported it; infinite if it has not."""
+        reports = self.recorded[self.round]
+        return self._per_edge(
+            edges, {str(name): report.discrepancies for name, report in reports.items()}
+        )
 
-    def own_losses(self, edges: Any) -> Never:
-        """Refuse: the hub has no predictions."""
-        raise _elsewhere("own_losses")
+    def own_losses(self, edges: Any) -> FloatArray:
+        """Return how well j's answers fit i's own rows, as site i has reported it; or infinite."""
+        return self._per_edge(edges, self.looks.get(self.round, {}))
+
+    def _per_edge(self, edges: Any, told: Mapping[str, Mapping[Any, float]]) -> FloatArray:
+        found = []
+        for i, label in enumerate(self.labels):
+            own = told.get(str(label), {})
+            for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
+                found.append(own.get(self.labels[j], np.inf))
+        return np.array(found, dtype=float)
 
     def embedding(self) -> Never:
         """Refuse: the hub has no predictions."""
         raise _elsewhere("embedding")
 
-    def rewire(self, edges: Any) -> Never:
-        """Refuse: the graph is what the sites' own files say."""
-        raise _elsewhere("rewire")
+    def rewire(self, edges: Any) -> None:
+        """Go on with another graph; the sites are told with the letter that lets them refit."""
+        self.edges = edges
 
-    def settle(self, round: int) -> Never:
-        """Refuse: the graph is what the sites' own files say."""
-        raise _elsewhere("settle")
+    def settle(self, round: int) -> None:
+        """Do nothing: whoever writes the letters knows the last stage, and lets sites start anew."""
+
+    def heeded(self, label: Label) -> dict[str, float]:
+        """Return whom a site heeds on the present graph, with the weights."""
+        i = self.labels.index(label)
+        part = slice(self.edges.indptr[i], self.edges.indptr[i + 1])
+        names = [str(self.labels[j]) for j in self.edges.indices[part]]
+        return dict(zip(names, self.edges.data[part].tolist(), strict=True))
 
     def missing(self, label: Label) -> list[int]:
         """Return the rounds of which a site has reported nothing new."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrelax.federation.codec import Envelope, pack, unpack
-from fedrelax.federation.state import write_whole
+from fedrelax.federation.state import read_kept, write_kept, write_whole
 
 FILE, STATUS = "hub.bin", "status.json"
 
@@ -37,6 +37,8 @@ class Memory:
     """The address of the live page while there is one; it is not kept."""
     hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What every site has said of itself at the beginning."""
+    settles: bool = True
+    """Whether rounds lead the models of all sites to the same end from everywhere."""
 
     def save(self) -> None:
         """Write it all as one file."""
@@ -48,11 +50,11 @@ class Memory:
                 parts[f"report\t{round}\t{name}"] = pack(letter)
         for (sender, receiver), (round, box) in self.boxes.items():
             parts[f"box\t{round}\t{sender}\t{receiver}"] = box
-        names = ("run", "begun", "heard", "missed", "notes", "hellos")
+        names = ("run", "begun", "heard", "missed", "notes", "hellos", "settles")
         head = {name: getattr(self, name) for name in names}
         head["rounds"] = len(self.reports)
         self.where.mkdir(parents=True, exist_ok=True)
-        write_whole(self.where / FILE, pack(Envelope("hub", head, parts)))
+        write_kept(self.where / FILE, Envelope("hub", head, parts))
 
     @classmethod
     def load(cls, where: Path) -> Memory | None:
@@ -60,7 +62,7 @@ class Memory:
         path = where / FILE
         if not path.is_file():
             return None
-        kept = unpack(path.read_bytes())
+        kept = read_kept(path)
         memory = cls(
             run=kept.value("run", str),
             where=where,
@@ -70,6 +72,7 @@ class Memory:
             missed=kept.value("missed", dict),
             notes=kept.value("notes", list),
             hellos=kept.value("hellos", dict),
+            settles=kept.value("settles", bool),
         )
         for key, data in kept.parts.items():
             kind, round, *names = key.split("\t")

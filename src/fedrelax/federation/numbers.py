@@ -16,16 +16,25 @@ MAY_BE_MISSING = ("validation_loss", "change")
 """Without held-out rows there is no validation loss, and at first the change is infinite."""
 
 
+Looks = dict[int, dict[Label, float]]
+"""By lane and neighbour: the loss on own rows if the neighbour's answers were taken for them."""
+
+
 def write_numbers(
-    measures: Mapping[int, SiteMeasure], neighbours: Sequence[str]
+    measures: Mapping[int, SiteMeasure], neighbours: Sequence[str], looks: Looks
 ) -> dict[str, bytes]:
-    """Return the numbers of lanes as the parts of a letter."""
+    """Return the numbers of lanes as the parts of a letter; ``looks`` only where asked for."""
     numbers = [[float(getattr(one, name)) for name in NAMES] for one in measures.values()]
     edges = [
         [one.discrepancies.get(name, np.nan) for name in neighbours] for one in measures.values()
     ]
     shape = len(measures), len(neighbours)
+    more = {}
+    if looks:
+        fits = [[looks[lane].get(name, np.nan) for name in neighbours] for lane in measures]
+        more["looks"] = to_npy(np.where(np.isfinite(fits), fits, np.nan).reshape(shape))
     return {
+        **more,
         "numbers": to_npy(np.array(numbers, dtype=float).reshape(len(measures), len(NAMES))),
         "edges": to_npy(np.array(edges, dtype=float).reshape(shape)),
     }
@@ -47,10 +56,24 @@ def read_numbers(
     found = {}
     for lane, line, near in zip(lanes, numbers.tolist(), edges.tolist(), strict=True):
         values = dict(zip(NAMES, line, strict=True))
-        heard: dict[Label, float] = {
-            name: d for name, d in zip(neighbours, near, strict=True) if not np.isnan(d)
-        }
         found[lane] = SiteMeasure(
-            **{**values, "validation_rows": int(values["validation_rows"])}, discrepancies=heard
+            **{**values, "validation_rows": int(values["validation_rows"])},
+            discrepancies=_known(neighbours, near),
         )
     return found
+
+
+def read_looks(letter: Envelope, lanes: Sequence[int], neighbours: Sequence[str]) -> Looks:
+    """Return how well neighbours' answers fit a site's rows, where a letter tells it, or refuse it."""
+    if "looks" not in letter.parts:
+        return {}
+    shape = len(lanes), len(neighbours)
+    fits = from_npy(letter.part("looks"), shape, "a report", finite=False)
+    if np.isinf(fits).any() or (fits < 0).any():
+        raise Refused("a report has a loss that is negative or infinite")
+    return {lane: _known(neighbours, line) for lane, line in zip(lanes, fits.tolist(), strict=True)}
+
+
+def _known(neighbours: Sequence[str], values: Sequence[float]) -> dict[Label, float]:
+    pairs = zip(neighbours, values, strict=True)
+    return {name: value for name, value in pairs if not np.isnan(value)}

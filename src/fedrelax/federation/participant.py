@@ -6,6 +6,7 @@ begin     the plan of a run  ->  my public rows, in a box for each neighbour
 start     neighbours' public rows  ->  train alone; predictions of round 0, in boxes
 relax     neighbours' predictions of round r  ->  measure, refit; my numbers of round r, and
           predictions of round r + 1 in boxes
+settle    the graph is final  ->  back to the model of my own rows; its predictions, in boxes
 finish    which round is kept  ->  the model of that round, saved here; errors on test rows
 ========  ===================================================================================
 """
@@ -20,15 +21,16 @@ from functools import cached_property
 import numpy as np
 
 from fedrelax.engines.sites.checks import reason_in_models
+from fedrelax.engines.sites.guessing import Guessing
 from fedrelax.engines.sites.refits import Answers, refit
 from fedrelax.errors import FedRelaxError
-from fedrelax.federation.agreement import Hello
+from fedrelax.federation.agreement import Hello, is_weight
 from fedrelax.federation.boxes import OWN, Predictions
 from fedrelax.federation.codec import Envelope, Refused, from_npy, to_npy
 from fedrelax.federation.lane_sites import LaneSites
-from fedrelax.federation.numbers import write_numbers
+from fedrelax.federation.numbers import Looks, write_numbers
 from fedrelax.federation.plan import Plan
-from fedrelax.federation.post import Post
+from fedrelax.federation.post import Post, again
 from fedrelax.federation.rebuilding import rebuilt
 from fedrelax.federation.rows import named_model, parts_of
 from fedrelax.federation.sealing import fresh_nonce
@@ -70,6 +72,7 @@ class Participant:
             "begin": self._begin,
             "start": self._start,
             "relax": self._relax,
+            "settle": self._settle,
             "finish": self._finish,
         }
         try:
@@ -132,13 +135,15 @@ class Participant:
         plan, known = Plan.of(letter), self._known(letter)
         parts = {**known.parts, "public": to_npy(self._own_public(plan))}
         kept = Envelope("run", {**known.head, "plan": letter.head}, parts)
-        self._check(plan)
+        settles = self._check(plan)
         self.folder.remember(kept)
-        if not self.site.drawn:
-            return self._reply("begun", plan, PUBLIC)
-        content = to_npy(self._own_public(plan))
-        boxes = {name: content for name in self.site.neighbours}
-        return self._reply("begun", plan, PUBLIC, self._post(kept).close(boxes, PUBLIC))
+        boxes = {}
+        if self.site.drawn:
+            content = to_npy(self._own_public(plan))
+            contents = {name: content for name in self.site.neighbours}
+            boxes = self._post(kept).close(contents, PUBLIC)
+        answer = self._reply("begun", plan, PUBLIC, boxes)
+        return replace(answer, head={**answer.head, "settles": settles})
 
     def _start(self, letter: Envelope) -> Envelope:
         plan, known = self._plan(letter), self._known(letter)
@@ -171,8 +176,9 @@ class Participant:
         latest, states = self.folder.load(round)
         asked = [n for n in letter.value("lanes", list) if n in states]
         silent = set(letter.value("silent", list))
-        heard, refused = post.open_predictions(letter, round, sites.public)
+        heard, refused = post.open_predictions(letter, _shared_as(letter), sites.public)
         measures, shared, after = {}, {}, {}
+        looks, guessing = Looks(), Guessing(sites.public)
         refitted = letter.value("refit", bool)
         for number in asked:
             site = sites.of(number)
@@ -185,7 +191,10 @@ class Participant:
                 pair: told for pair, told in site.received.items() if pair[0] not in silent
             }
             site.receive(_messages(heard, number, self.site.name, round))
+            self._heed(site, number, letter)
             measures[number] = site.measure()
+            if letter.value("look", bool):
+                looks[number] = guessing.losses(site, self.site.neighbours)
             states[number] = LaneState.of(site, states[number].origin)
             if not refitted:
                 continue
@@ -198,9 +207,39 @@ class Participant:
         if refitted:
             self.folder.save(round + 1, after)
             boxes = post.close_predictions(shared, round + 1)
-        numbers = write_numbers(measures, list(self.site.neighbours))
+        numbers = write_numbers(measures, list(self.site.neighbours), looks)
         answer = self._reply("relaxed", plan, round, {**boxes, **numbers})
         return replace(answer, head={**answer.head, "lanes": asked, "refused": refused})
+
+    def _settle(self, letter: Envelope) -> Envelope:
+        plan, round, known = self._plan(letter), letter.value("round", int), self._known(letter)
+        sites, (_, states) = self._sites(known), self.folder.load(round)
+        shared = {}
+        for number in [n for n in letter.value("lanes", list) if n in states]:
+            site = sites.of(number)
+            states[number].restore(site)
+            self._heed(site, number, letter)
+            site.adopt(*rebuilt(sites, number, -1, self.folder, round))
+            site.shared.clear()
+            shared[number] = site.share(round)
+            states[number] = LaneState.of(site, origin=-1)
+        self.folder.save(round, states)
+        boxes = self._post(known).close_predictions(shared, again(round))
+        return self._reply("settled", plan, round, boxes)
+
+    def _heed(self, site: Site, lane: int, letter: Envelope) -> None:
+        """Weigh neighbours as the hub's wiring says; it cannot add any to those of the site's file."""
+        said = letter.head.get("heeded")
+        if said is None:
+            return
+        weights = said.get(str(lane)) if isinstance(said, dict) else None
+        if not isinstance(weights, dict) or not all(
+            name in self.site.neighbours and is_weight(weight) for name, weight in weights.items()
+        ):
+            raise Refused(
+                "the hub names neighbours or weights that this site's file does not allow"
+            )
+        site.neighbours = {**dict.fromkeys(self.site.neighbours, 0.0), **weights}
 
     def _finish(self, letter: Envelope) -> Envelope:
         from fedrelax.federation.ending import end_of_run  # it needs much more than a round
@@ -242,8 +281,11 @@ class Participant:
         plan = Plan.of(Envelope("begin", known.value("plan", dict)))
         return Post(self.site, plan, known.value("nonce", str))
 
-    def _check(self, plan: Plan) -> None:
-        """Refuse settings that this site's model cannot serve, before the first round."""
+    def _check(self, plan: Plan) -> bool:
+        """Refuse settings that this site's model cannot serve, before the first round.
+
+        Return whether rounds lead its model to the same end from everywhere.
+        """
         own = public_rows(plan.ready, common=self._own_public(plan))
         sites = LaneSites(self.site, self.table, plan, own)
         network = sites.network()
@@ -253,12 +295,19 @@ class Participant:
             reason = reason_in_models(network, settings)
             if reason is not None:
                 raise FedRelaxError(reason)
+        return sites.adapted.settles
 
     def _reply(
         self, kind: str, plan: Plan, round: int, parts: dict[str, bytes] | None = None
     ) -> Envelope:
         head = {"run": plan.run, "name": self.site.name, "round": round}
         return Envelope(kind, head, parts or {})
+
+
+def _shared_as(letter: Envelope) -> int:
+    """Return the round that the predictions in a letter were sealed for: its own, or shared anew."""
+    round = letter.value("round", int)
+    return again(round) if letter.value("anew", bool) else round
 
 
 def _refitted(site: Site, terms: list[Rows], coming: int) -> tuple[LocalModel, Answers]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.codec import Envelope, Refused
 from fedrelax.models import Task
@@ -16,7 +17,7 @@ from fedrelax.schema import Preparation
 from fedrelax.solvers import FedRelax
 
 MOST_LANES, MOST_ROUNDS = 2000, 100_000
-LEFT_OUT = ("wiring", "engine", "n_jobs", "alpha", "order", "continued")
+LEFT_OUT = ("wiring", "engine", "n_jobs", "alpha", "order", "continued", "exchange")
 """Settings of the solver that mean nothing at a single site, or that a federation does not serve."""
 
 
@@ -100,20 +101,32 @@ class Plan:
 
 def plain_settings(settings: FedRelax) -> dict[str, Any]:
     """Return the settings that sites need, as plain values; refuse what a federation does not serve."""
-    if settings.wiring is not None:
+    if settings.wiring is not None and settings.wiring.needs_common:
         raise FedRelaxError(
             f"wiring={settings.wiring.name!r} compares predictions of all sites in one place, which a "
-            "federation does not do; leave the graph as the sites give it"
+            "federation does not do; let the sites name everybody as neighbours and take 'rewire'"
         )
     if settings.order != "simultaneous":
         raise FedRelaxError(
-            "order='sequential' is not served by a federation: all sites work at once"
+            f"order={settings.order!r} is not served by a federation: all sites work at once"
+        )
+    if settings.exchange is not None:
+        raise FedRelaxError(
+            "exchange: noise, faults and attacks are not served by a federation yet, whose sites send "
+            "predictions as they are; leave exchange=None"
+        )
+    combine = as_combine(settings.combine)
+    if combine != as_combine(combine.name):
+        raise FedRelaxError(
+            f"combine={combine!r}: a federation tells its sites a name and no settings; give "
+            f"combine={combine.name!r}"
         )
     if settings.continued:
         raise FedRelaxError(
             "continued=True is not served by a federation: sites keep no models between rounds"
         )
     values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in LEFT_OUT}
+    values["combine"] = combine.name
     for name in ("loss", "discrepancy"):
         if values[name] is not None and not isinstance(values[name], str):
             values[name] = values[name].name

@@ -21,6 +21,7 @@ from fedrelax.selection.candidates import Alphas, alphas_for, check_alpha
 from fedrelax.selection.losses import Losses
 from fedrelax.selection.search import TRIES, decide
 from fedrelax.typing import IntArray
+from fedrelax.wiring import Wiring
 
 
 def lanes_for(graph: Graph, alpha: Alphas, folds: int, rows: Mapping[str, int]) -> list[LaneSpec]:
@@ -52,6 +53,7 @@ def choose_lane(
     *,
     rounds: int,
     level: float,
+    wiring: Wiring | None,
     folds: int,
     rows: Mapping[str, int],
 ) -> tuple[Choice, int]:
@@ -66,7 +68,7 @@ def choose_lane(
             for lane, outcome in zip(lanes, outcomes, strict=True)
             if lane.spec.alpha == alpha and lane.spec.fold is not None
         )
-    candidates = [Candidate(alpha, level=level) for alpha in alphas]
+    candidates = [Candidate(alpha, wiring, level=level) for alpha in alphas]
     choice = decide(candidates, losses, early=True)
     whole = LaneSpec(choice.alpha, None)
     specs = [lane.spec for lane in lanes]

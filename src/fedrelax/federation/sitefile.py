@@ -74,7 +74,7 @@ def read_site(path: str | Path) -> SiteFile:
     path = Path(path).absolute()
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FedRelaxError(
             f"the site's file {path} cannot be read ({error}); fedrelax federate init writes one"
         ) from error

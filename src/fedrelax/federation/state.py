@@ -10,6 +10,7 @@ import os
 import shutil
 import uuid
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from fedrelax.runtime import Site
 from fedrelax.typing import AnyArray
 
 RUN = "run.bin"
+CHECKSUM = 32
+"""Bytes of the checksum before what is kept."""
 
 
 @dataclass
@@ -27,6 +30,7 @@ class LaneState:
     """The state of one lane after a round.
 
     ``origin`` is the round whose problem the model was fitted to; -1 is the site's own rows alone.
+    ``neighbours`` are those that the site hears, with the weights of the present graph.
     """
 
     answers: dict[str, AnyArray]
@@ -34,6 +38,7 @@ class LaneState:
     received: dict[str, AnyArray]
     change: float
     origin: int
+    neighbours: dict[str, float]
 
     @classmethod
     def of(cls, site: Site, origin: int) -> LaneState:
@@ -44,6 +49,7 @@ class LaneState:
             {_pair(pair): value for pair, value in site.received.items()},
             site.change,
             origin,
+            {str(name): weight for name, weight in site.neighbours.items()},
         )
 
     def restore(self, site: Site) -> None:
@@ -52,6 +58,7 @@ class LaneState:
         site.shared = {owner: value for owner, value in self.shared.items()}
         site.received = {tuple(key.split("\n")): value for key, value in self.received.items()}  # type: ignore[misc]
         site.change = self.change
+        site.neighbours = {name: weight for name, weight in self.neighbours.items()}
 
 
 def _key(key: object) -> str:
@@ -89,24 +96,28 @@ class Folder:
 
     def remember(self, about: Envelope) -> None:
         """Keep what is known of the present run."""
-        write_whole(self.where / RUN, pack(about))
+        write_kept(self.where / RUN, about)
 
     def run(self) -> Envelope | None:
         """Return what is known of the present run, or None."""
         path = self.where / RUN
-        return unpack(path.read_bytes()) if path.is_file() else None
+        return read_kept(path) if path.is_file() else None
 
     def save(self, round: int, lanes: dict[int, LaneState]) -> None:
         """Keep the states of the lanes after a round."""
         head, parts = {}, {}
         for number, lane in lanes.items():
-            head[str(number)] = {"change": lane.change, "origin": lane.origin}
+            head[str(number)] = {
+                "change": lane.change,
+                "origin": lane.origin,
+                "neighbours": lane.neighbours,
+            }
             for kind in ("answers", "shared", "received"):
                 for key, array in getattr(lane, kind).items():
                     parts[f"{number}\t{kind}\t{key}"] = _stored(array)
         home = self.where / "rounds"
         home.mkdir(parents=True, exist_ok=True)
-        write_whole(home / f"{round:05d}.bin", pack(Envelope("state", head, parts)))
+        write_kept(home / f"{round:05d}.bin", Envelope("state", head, parts))
 
     def rounds(self) -> list[int]:
         """Return the rounds of which a state is kept."""
@@ -120,15 +131,30 @@ class Folder:
                 f"{self.where} holds no state up to round {round}; the site has to join a run from its "
                 "beginning"
             )
-        envelope = unpack((self.where / "rounds" / f"{known[-1]:05d}.bin").read_bytes())
-        lanes = {
-            int(number): LaneState({}, {}, {}, float(said["change"]), int(said["origin"]))
-            for number, said in envelope.head.items()
-        }
-        for name, data in envelope.parts.items():
-            number, kind, key = name.split("\t", 2)
-            getattr(lanes[int(number)], kind)[key] = _restored(data)
-        return known[-1], lanes
+        path = self.where / "rounds" / f"{known[-1]:05d}.bin"
+        try:
+            return known[-1], _lanes(read_kept(path))
+        except Refused:
+            raise
+        except Exception as error:  # values of another kind fail in many ways
+            raise Refused(f"{path} is damaged ({type(error).__name__}); begin a new run") from error
+
+
+def _lanes(envelope: Envelope) -> dict[int, LaneState]:
+    """Return the states in an envelope."""
+    lanes = {
+        int(number): LaneState(
+            {}, {}, {}, float(said["change"]), int(said["origin"]), dict(said["neighbours"])
+        )
+        for number, said in envelope.head.items()
+    }
+    for name, data in envelope.parts.items():
+        number, kind, key = name.split("\t", 2)
+        lane = lanes[int(number)]
+        {"answers": lane.answers, "shared": lane.shared, "received": lane.received}[kind][key] = (
+            _restored(data)
+        )
+    return lanes
 
 
 def _stored(array: AnyArray) -> bytes:
@@ -144,6 +170,22 @@ def _restored(data: bytes) -> AnyArray:
     return from_npy(data[end:], shape, "a kept array", finite=False)
 
 
+def write_kept(path: Path, envelope: Envelope) -> None:
+    """Keep an envelope in a file, with a checksum."""
+    data = pack(envelope)
+    write_whole(path, sha256(data).digest() + data)
+
+
+def read_kept(path: Path) -> Envelope:
+    """Return the envelope in a file, or refuse one that is not as it was written."""
+    data = path.read_bytes()
+    if sha256(data[CHECKSUM:]).digest() != data[:CHECKSUM]:
+        raise Refused(
+            f"{path} is damaged: its checksum does not fit; delete it and begin a new run"
+        )
+    return unpack(data[CHECKSUM:])
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or not at all, even if the machine stops."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
@@ -153,5 +195,10 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name, too, is to survive a power cut
+        finally:
+            os.close(folder)
     finally:
         draft.unlink(missing_ok=True)

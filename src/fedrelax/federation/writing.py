@@ -18,6 +18,7 @@ from fedrelax.evaluation.evaluation import gains
 from fedrelax.federation.boxes import box_bytes
 from fedrelax.federation.hub import Federated
 from fedrelax.federation.hubfile import HubFile
+from fedrelax.graph import Graph
 from fedrelax.models.elsewhere import Elsewhere, ElsewhereModel
 from fedrelax.models.names import short_name
 from fedrelax.report.page import write_report
@@ -55,6 +56,7 @@ def fitted_of(found: Federated, file: HubFile) -> Any:
         name: ElsewhereModel(Elsewhere(short_name(hello.model), name), task)
         for name, hello in found.agreement.hellos.items()
     }
+    apart = found.lane.discrepancies(graph.adjacency)
     losses = losses_of(file.settings.settings, task.kind)
     records = [record for record in found.outcome.history.records if _is_known(record)]
     result = Result(
@@ -62,7 +64,8 @@ def fitted_of(found: Federated, file: HubFile) -> Any:
         alone=models,
         task=task,
         graph=graph,
-        discrepancies=EdgeValues(graph, found.lane.discrepancies(graph.adjacency)),
+        discrepancies=EdgeValues(graph, np.where(np.isfinite(apart), apart, np.nan)),
+        kept=None if found.lane.wiring is None else Graph(found.lane.edges, graph.labels),
         history=History(found.outcome.history.labels, records),
         n_rounds=found.outcome.n_rounds,
         reason=found.outcome.reason,
@@ -75,7 +78,7 @@ def fitted_of(found: Federated, file: HubFile) -> Any:
         result,
         graph,
         alpha=found.alpha,
-        wiring=None,
+        wiring=found.lane.wiring,
         n_features=len(found.agreement.features),
         feature_names=found.agreement.features,
         preparation=found.agreement.ready,

@@ -128,7 +128,7 @@ class Graph:
     def from_features(
         cls, summaries: object, k: int = 5, labels: Iterable[object] | None = None
     ) -> Self:
-        """Join every node to the ``k`` others with the most alike feature summaries.
+        """Join every node to the ``k`` others with the most similar feature summaries.
 
         ``summaries`` has a row per node (DataFrame, dict or array). Each column is centred and
         divided by its standard deviation first; constant columns count for nothing.

@@ -18,17 +18,10 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.live.state import LiveState
+from fedrelax.web import HEADERS, host_of, server_for
 
 PACE, PULSE, GRACE = 0.1, 15.0, 3.0
 """Seconds between two looks at the state, between signs of life, and for the last goodbye."""
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
 REFUSED = b"Refused: this page has the address that the terminal shows, and no other.\n"
 
 
@@ -36,7 +29,6 @@ class Server:
     """Serves one page from a thread of its own, until ``close``."""
 
     def __init__(self, state: LiveState, page: str, policy: str) -> None:
-        uvicorn = need("uvicorn", "live")
         self._state, self._streams = state, 0
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
@@ -44,12 +36,7 @@ class Server:
         self._token = secrets.token_urlsafe(24)
         self.url = f"http://127.0.0.1:{port}/{self._token}/"
         app = Guard(self._application(page, policy), self._token, port)
-        config = uvicorn.Config(
-            app, http="h11", ws="none", loop="asyncio", lifespan="off", access_log=False,
-            log_config=None, log_level="critical", timeout_graceful_shutdown=1,
-            server_header=False,
-        )  # fmt: skip
-        self._server = uvicorn.Server(config)
+        self._server = server_for(app, timeout_graceful_shutdown=1)
         run = {"sockets": [listening]}
         self._thread = threading.Thread(
             target=self._server.run, kwargs=run, name="fedrelax-live", daemon=True
@@ -130,7 +117,7 @@ class Guard:
 
     def __init__(self, app: Callable[..., Any], token: str, port: int) -> None:
         self._app, self._token = app, token.encode()
-        self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
+        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer 403, or hand the request on."""
@@ -143,8 +130,5 @@ class Guard:
         await send({"type": "http.response.body", "body": REFUSED})
 
     def _allows(self, scope: Any) -> bool:
-        hosts = [value.lower() for name, value in scope["headers"] if name == b"host"]
         said = scope["path"].lstrip("/").partition("/")[0].encode()
-        return (
-            len(hosts) == 1 and hosts[0] in self._hosts and hmac.compare_digest(said, self._token)
-        )
+        return host_of(scope) in self._hosts and hmac.compare_digest(said, self._token)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -138,6 +138,26 @@ class LocalModel(ABC):
         """Whether several of these train faster in threads than in processes."""
         return False
 
+    def forgets(self, continued: bool) -> bool:
+        """Whether a fit depends on its terms and seed alone, and not on the fits before it.
+
+        Such a model need not be kept to go on with a stopped run: it is fitted again.
+        """
+        return False
+
+    @property
+    def recalls(self) -> bool:
+        """Whether ``memory`` and ``remembering`` are there for a model that does not forget."""
+        return False
+
+    def memory(self) -> Any:
+        """Return as plain values and arrays what predictions and later fits depend on."""
+        raise NotImplementedError
+
+    def remembering(self, memory: Any) -> LocalModel:
+        """Return the model that had this memory."""
+        raise NotImplementedError
+
     def check(self, X: AnyArray) -> None:  # noqa: B027 - most models take any rows
         """Refuse rows like ``X`` that the model cannot take; asked once, before the first round."""
 
@@ -160,6 +180,14 @@ class BatchedModel(LocalModel):
     In every round the engine puts the nodes whose ``batch_key`` is equal into one ``fit_many`` and
     one ``predict_many``; if either fails, these nodes are fitted one by one.
     """
+
+    divisible: ClassVar[bool] = False
+    """Whether a batch may be cut into several without changing a single digit."""
+
+    @property
+    def only_noted(self) -> bool:
+        """Whether the fit is only noted so far: to repeat ``fit_many`` costs less than to send it."""
+        return False
 
     @abstractmethod
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:

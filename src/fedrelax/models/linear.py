@@ -224,6 +224,28 @@ class LinearNode(LocalModel):
         """The losses are convex."""
         return True
 
+    def forgets(self, continued: bool) -> bool:
+        """Regression starts from least squares, classification from its last weights."""
+        return isinstance(self._estimator, LinearModel)
+
+    @property
+    def recalls(self) -> bool:
+        """The weights are all there is."""
+        return True
+
+    def memory(self) -> dict[str, AnyArray]:
+        """Return the weights."""
+        return {"coef": self._estimator.coef_, "intercept": self._estimator.intercept_}
+
+    def remembering(self, memory: dict[str, AnyArray]) -> LinearNode:
+        """Return the model with these weights."""
+        estimator: Any = copy.deepcopy(self._estimator)
+        coef, intercept = memory["coef"], memory["intercept"]
+        if coef.shape != estimator.coef_.shape or intercept.shape != estimator.intercept_.shape:
+            raise FedRelaxError(f"the weights of {self.name} have another shape")
+        estimator.coef_, estimator.intercept_ = coef, intercept
+        return LinearNode(estimator, self.task)
+
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LinearNode:
         """Return the minimiser of the sum of the terms."""
         estimator: Any = copy.deepcopy(self._estimator)

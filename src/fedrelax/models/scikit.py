@@ -90,6 +90,10 @@ class ScikitModel(LocalModel):
         """Trees and their ensembles spend their time outside the interpreter's lock."""
         return type(last_step(self._template)).__module__.startswith(RELEASING_MODULES)
 
+    def forgets(self, continued: bool) -> bool:
+        """Every fit starts from a new copy, unless training is to go on."""
+        return not continued
+
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> ScikitModel:
         """Return a model whose estimator is fitted to the stacked rows."""
         rows = stack(terms)

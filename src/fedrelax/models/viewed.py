@@ -113,6 +113,23 @@ class Viewed(LocalModel):
         """Whether threads make it faster."""
         return self.inner.releases_gil
 
+    def forgets(self, continued: bool) -> bool:
+        """Whether fits do not depend on those before."""
+        return self.inner.forgets(continued)
+
+    @property
+    def recalls(self) -> bool:
+        """Whether it says what it remembers."""
+        return self.inner.recalls
+
+    def memory(self) -> Any:
+        """Return what it remembers."""
+        return self.inner.memory()
+
+    def remembering(self, memory: Any) -> LocalModel:
+        """Return the model that had this memory."""
+        return Viewed(self.inner.remembering(memory), self.view)
+
     def check(self, X: AnyArray) -> None:
         """Refuse rows that the model cannot take."""
         self.inner.check(self.view(X))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
-from fedrelax.runtime.layers import Layer
+from fedrelax.privacy.accountant import GaussianMechanism
+from fedrelax.runtime.layers import Layer, Promise
 
 
 @dataclass(kw_only=True, eq=False)
@@ -20,6 +22,8 @@ class Budget(Layer):
     The promise is for what leaves a node through the exchange. When to stop, whom to hear and which
     round was best are told to others too, so those decisions are refused where rows would take them.
     """
+
+    protects: ClassVar[str]
 
     delta: float = 1e-5
     random_state: int | None = 0
@@ -34,6 +38,16 @@ class Budget(Layer):
             f"{type(self).__name__} holds a budget that is spent once, so it cannot be copied to "
             "another process or file; use n_jobs=1 and give alpha as a number"
         )
+
+    @abstractmethod
+    def noise(self, network: Network) -> GaussianMechanism:
+        """Return the noise of everything that leaves a node."""
+
+    def promise(self, network: Network, settings: Any) -> Promise:
+        """Return the promise to every node."""
+        says = self.describe(network, settings)
+        epsilon = self.noise(network).epsilon(self.delta)
+        return Promise(epsilon, self.delta, self.protects, says)
 
     def check(self, network: Network, settings: Any) -> None:
         """Refuse a second run, and decisions that would tell of rows without noise."""

@@ -40,6 +40,8 @@ class PrivatePredictions(Budget):
     rows or of the exchanges. For linear models ``PrivateStatistics`` promises less (one row) for far less.
     """
 
+    protects = "a whole node: any change of its rows"
+
     rounds: int
     epsilon: float | None = None
     sigma: float | None = None
@@ -100,10 +102,14 @@ class PrivatePredictions(Budget):
         self.spent = True
         return _Noisy(inner, self, network)
 
+    def noise(self, network: Network) -> GaussianMechanism:
+        """Return the noise of all exchanges of the node with the most public rows."""
+        rows = max(len(network.public.of(label)) for label in network.labels)
+        return self.mechanism_for(self.sensitivity(rows, network.task))
+
     def describe(self, network: Network, settings: Any) -> str:
         """Return the promise: noise, sensitivity, epsilon and delta."""
-        rows = max(len(network.public.of(label)) for label in network.labels)
-        found = self.mechanism_for(self.sensitivity(rows, network.task))
+        found = self.noise(network)
         return (
             f"predictions with noise {found.sigma:.4g} in {found.releases} exchanges, sensitivity "
             f"{found.sensitivity:.4g} (any change of a node's rows): epsilon "
@@ -113,7 +119,13 @@ class PrivatePredictions(Budget):
 
 
 class _Noisy(Wrapped):
-    """Adds noise that is drawn anew for every node and round."""
+    """Adds noise that is drawn anew for every node and round.
+
+    A run that goes on adds the noise that it would have added: other noise on answers that have been sent
+    already would be a release beyond the budget.
+    """
+
+    changing = ("_sent", "_streams")
 
     def __init__(self, inner: Exchange, layer: PrivatePredictions, network: Network) -> None:
         super().__init__(inner)
@@ -125,6 +137,17 @@ class _Noisy(Wrapped):
     def post(self, messages: Iterable[Message]) -> None:
         """Hand on noisy messages; what is sent a second time after the last round stays unsent."""
         self.inner.post([self._noisy(message) for message in messages if message.round >= 0])
+
+    def state(self) -> dict[str, Any]:
+        """Return how often every node has sent, and where its stream of noise stands."""
+        streams = {label: rng.bit_generator.state for label, rng in self._streams.items()}
+        return {"sent": dict(self._sent), "streams": streams}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on counting and drawing from there."""
+        self._sent = Counter(state["sent"])
+        for label, stream in state["streams"].items():
+            self._streams[label].bit_generator.state = stream
 
     def _noisy(self, message: Message) -> Message:
         self._sent[message.sender] += 1

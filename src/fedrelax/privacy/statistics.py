@@ -43,6 +43,8 @@ class PrivateStatistics(Budget):
         grows with the square root of their number. None takes all.
     """
 
+    protects = "one row of a node, replaced by another"
+
     epsilon: float
     range: tuple[float, float] | None = None
     components: int | None = None
@@ -79,9 +81,13 @@ class PrivateStatistics(Budget):
         self.spent = True
         return _Released(inner, self.answers(network))
 
+    def noise(self, network: Network) -> GaussianMechanism:
+        """Return the noise of the one release."""
+        return self.mechanism(network.task.is_classification)
+
     def describe(self, network: Network, settings: Any) -> str:
         """Return the promise: noise, sensitivity, epsilon and delta."""
-        found = self.mechanism(network.task.is_classification)
+        found = self.noise(network)
         return (
             f"moments of each node's rows with noise {found.sigma:.4g}, released once, sensitivity "
             f"{found.sensitivity:.4g} (one row replaced): epsilon {found.epsilon(self.delta):.4g} at "
@@ -165,7 +171,12 @@ class Scaling:
 
 
 class _Released(Wrapped):
-    """Sends the released answers in the place of a node's own."""
+    """Sends the released answers in the place of a node's own.
+
+    A run that goes on sends the same ones: others would be a second release.
+    """
+
+    changing = ("_answers",)
 
     def __init__(self, inner: Exchange, answers: dict[Label, FloatArray]) -> None:
         super().__init__(inner)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Self
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.runtime.history import Record
 from fedrelax.typing import Label
 
@@ -41,3 +43,32 @@ class Callback:
 
     def end(self, outcome: Outcome) -> None:
         """Run after the last round."""
+
+
+class StopOnLocalLoss(Callback):
+    """Stop when the loss on own rows has moved by less than ``tol`` of itself in ``rounds`` rounds running.
+
+    A rule that the paper names beside a number of rounds. Predictions may still move: ``FedRelax(tol=)``
+    looks at these. Over a graph that changes, counting begins anew with every change.
+    """
+
+    def __init__(self, tol: float = 1e-3, rounds: int = 2) -> None:
+        if not tol >= 0 or rounds < 1:
+            raise FedRelaxError(f"tol={tol!r} must be at least 0, and rounds={rounds!r} at least 1")
+        self.tol, self.rounds = tol, rounds
+        self._last, self._still = math.nan, 0
+
+    def begin(self, rounds: int, n_nodes: int) -> None:
+        """Forget the last run."""
+        self._last, self._still = math.nan, 0
+
+    def wired(self, labels: tuple[Label, ...], edges: Any) -> None:
+        """Count anew."""
+        self._still = 0
+
+    def after_round(self, record: Record) -> str | None:
+        """Stop after enough rounds of rest."""
+        moved = abs(record.local_loss - self._last)
+        self._still = self._still + 1 if moved <= self.tol * abs(record.local_loss) else 0
+        self._last = record.local_loss
+        return "local loss at rest" if self._still >= self.rounds else None

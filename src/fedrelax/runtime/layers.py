@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
 from fedrelax.runtime.messages import Exchange, Message
 from fedrelax.typing import Label
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a layer promises every node: (epsilon, delta) differential privacy of what is protected."""
+
+    epsilon: float
+    delta: float
+    protects: str
+    says: str
+    """The promise in a sentence, with noise and sensitivity."""
 
 
 class Layer(ABC):
@@ -33,9 +45,17 @@ class Layer(ABC):
         """Return what a result says of the layer."""
         return repr(self)
 
+    def promise(self, network: Network, settings: Any) -> Promise | None:
+        """Return the privacy that the layer promises every node, or None."""
+        return None
+
 
 class Wrapped:
     """An exchange that hands everything on; a layer's own overrides what it changes."""
+
+    changing: ClassVar[tuple[str, ...] | None] = None
+    """The attributes that change while a run goes on, so that a stopped run can take them up again. None:
+    nobody has said so, and a run with this layer has no checkpoint."""
 
     def __init__(self, inner: Exchange) -> None:
         self.inner = inner
@@ -47,6 +67,15 @@ class Wrapped:
     def collect(self, receiver: Label, senders: Iterable[Label]) -> list[Message]:
         """Return what is there."""
         return self.inner.collect(receiver, senders)
+
+    def state(self) -> dict[str, Any]:
+        """Return the attributes in ``changing`` as plain values."""
+        return {name: getattr(self, name) for name in self.changing or ()}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Take them back."""
+        for name in self.changing or ():
+            setattr(self, name, state[name])
 
 
 def as_layers(given: Any) -> tuple[Layer, ...]:
@@ -68,3 +97,34 @@ def layered(inner: Exchange, layers: Sequence[Layer], network: Network, settings
     for layer in reversed(layers):
         inner = layer.around(inner, network, settings)
     return inner
+
+
+def _parts(exchange: Any) -> list[Any]:
+    """Return an exchange and those inside it, from the outside in."""
+    found = [exchange]
+    while isinstance(found[-1], Wrapped):
+        found.append(found[-1].inner)
+    return found
+
+
+def why_not_kept(exchange: Exchange) -> str | None:
+    """Return which part of an exchange does not say what it remembers, or None."""
+    for part in _parts(exchange):
+        known = part.changing is not None if isinstance(part, Wrapped) else hasattr(part, "resume")
+        if not known:
+            return (
+                f"{type(part).__name__}, which stands around the exchange, does not say what changes in "
+                "it while a run goes on; name its attributes in changing"
+            )
+    return None
+
+
+def exchange_state(exchange: Exchange) -> list[Any]:
+    """Return what an exchange and its layers remember, as plain values."""
+    return [part.state() for part in _parts(exchange)]
+
+
+def resume_exchange(exchange: Exchange, states: Sequence[Any]) -> None:
+    """Let an exchange and its layers remember it again."""
+    for part, state in zip(_parts(exchange), states, strict=True):
+        part.resume(state)

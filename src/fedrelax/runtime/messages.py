@@ -51,3 +51,12 @@ class LocalExchange:
             posted = self._latest.get(sender, {})
             found += [posted[owner] for owner in (sender, receiver) if owner in posted]
         return found
+
+    def state(self) -> list[Message]:
+        """Return the messages that lie ready."""
+        return [message for posted in self._latest.values() for message in posted.values()]
+
+    def resume(self, state: Iterable[Message]) -> None:
+        """Let them lie ready again."""
+        self._latest = {}
+        self.post(state)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
-
-import numpy as np
 
 from fedrelax.runtime.callbacks import Callback
 from fedrelax.runtime.history import History, NodeMeasures, Record
+from fedrelax.runtime.keeping import ROUNDS, Identity, Position, keeper_in
 from fedrelax.typing import Label
 from fedrelax.wiring import Wiring
 from fedrelax.wiring.base import View
@@ -77,9 +77,13 @@ def run(
     stopping: Stopping,
     callbacks: Sequence[Callback] = (),
     wiring: Wiring | None = None,
+    identity: Identity | None = None,
 ) -> Outcome:
-    """Run rounds until one of the reasons to stop holds; rewire between them if asked for."""
-    rounds = stepwise(engine, stopping, callbacks, wiring)
+    """Run rounds until one of the reasons to stop holds; rewire between them if asked for.
+
+    ``identity`` is what the run is known by to a callback that keeps its state; one that was kept goes on.
+    """
+    rounds = stepwise(engine, stopping, callbacks, wiring, identity)
     while True:
         try:
             next(rounds)
@@ -93,6 +97,7 @@ def stepwise(
     stopping: Stopping,
     callbacks: Sequence[Callback] = (),
     wiring: Wiring | None = None,
+    identity: Identity | None = None,
 ) -> Generator[None, None, Outcome]:
     """Do what ``run`` does, pausing whenever the nodes have shared and before they are measured.
 
@@ -103,41 +108,78 @@ def stepwise(
         callback.begin(stopping.rounds, len(engine.labels))
     _tell_wired(engine, callbacks)
     engine.start()
-    history = History(engine.labels)
-    best = (np.inf, 0, None)
-    kept, round, first = 0, 0, None
+    keeper, known = keeper_in(callbacks), identity or {}
+    at = _earlier(engine, callbacks, known)
+    resumed, at = at is not None, at or Position(History(engine.labels))
     while True:
-        engine.share(round)
-        yield
-        record = Record.of(round, engine.measure())
-        history.records.append(record)
-        if stopping.patience is not None and record.validation_loss < best[0]:
-            best = (record.validation_loss, round, engine.snapshot())
-        told = [callback.after_round(record) for callback in callbacks]
-        resting = wiring is None or wiring.settled(round)
-        first = round if resting and first is None else first
-        since = None if first is None else round - max(best[1], first)
-        reason = _reason_to_stop(stopping, record, told, engine, since)
-        if reason:
+        if not resumed:
+            engine.share(at.round)
+            yield
+            _look(engine, stopping, callbacks, wiring, at)
+            if keeper is not None:
+                keeper.keep(ROUNDS, known, partial(at.state, engine), at.round, bool(at.reason))
+        resumed = False
+        if at.reason:
             break
-        stage = None if wiring is None else wiring.due(round)
+        stage = None if wiring is None else wiring.due(at.round)
         if wiring is not None and stage is not None:
             engine.rewire(wiring.wire(stage, engine))
             _tell_wired(engine, callbacks)
             if stage == wiring.stages - 1:
-                engine.settle(round)
-        round += engine.update(round)
-    kept = round
-    if best[2] is not None and best[1] != round:
+                engine.settle(at.round)
+        at.round += engine.update(at.round)
+    kept, (_, when, models) = at.round, at.best
+    if models is not None and when != at.round:
         present = engine.edges
-        engine.restore(best[2])
-        kept = best[1]
+        engine.restore(models)
+        kept = when
         if engine.edges is not present:
             _tell_wired(engine, callbacks)
-    outcome = Outcome(history, kept, reason)
+    outcome = Outcome(at.history, kept, at.reason)
     for callback in callbacks:
         callback.end(outcome)
     return outcome
+
+
+def _look(
+    engine: Steps,
+    stopping: Stopping,
+    callbacks: Sequence[Callback],
+    wiring: Wiring | None,
+    at: Position,
+) -> None:
+    """Measure a round, remember the best models so far, and find out whether it was the last."""
+    record = Record.of(at.round, engine.measure())
+    at.history.records.append(record)
+    if stopping.patience is not None and record.validation_loss < at.best[0]:
+        at.best = (record.validation_loss, at.round, engine.snapshot())
+    told = [callback.after_round(record) for callback in callbacks]
+    resting = wiring is None or wiring.settled(at.round)
+    at.first = at.round if resting and at.first is None else at.first
+    since = None if at.first is None else at.round - max(at.best[1], at.first)
+    at.reason = _reason_to_stop(stopping, record, told, engine, since)
+
+
+def _earlier(engine: Steps, callbacks: Sequence[Callback], identity: Identity) -> Position | None:
+    """Return where a run stood that was kept, the engine being put back there; None for a new one.
+
+    Callbacks hear of all rounds so far again, so that they, too, are where they were.
+    """
+    keeper = keeper_in(callbacks)
+    if keeper is None:
+        return None
+    state = keeper.recall(ROUNDS, identity)
+    if state is None:
+        return None
+    given = engine.edges
+    with keeper.using(ROUNDS):
+        at = Position.of(state, engine)
+    for record in at.history.records:
+        for callback in callbacks:
+            callback.after_round(record)
+    if engine.edges is not given:
+        _tell_wired(engine, callbacks)
+    return at
 
 
 def _tell_wired(engine: Steps, callbacks: Sequence[Callback]) -> None:

@@ -64,8 +64,12 @@ def read_flags(column: pd.Series) -> FloatArray:
 
 def strange(column: pd.Series, values: FloatArray) -> AnyArray:
     """Return the places of values that are there and could not be read."""
-    unread = np.isnan(values) & column.notna().to_numpy(dtype=bool)
+    unread = np.isnan(values)
+    if unread.any():
+        unread &= column.notna().to_numpy(dtype=bool)
     places = np.flatnonzero(unread)
+    if not len(places):
+        return places
     raw = column.iloc[places].astype(object).astype(str).str.strip()
     return np.asarray(places[~raw.isin(MISSING).to_numpy()])
 
@@ -90,7 +94,7 @@ def code_column(
     else:
         values = read_flags(given) if column.kind == "flag" else read_numbers(given)
     bad = strange(given, values)
-    if len(bad) * 2 > max(int(given.notna().sum()), 1):
+    if len(bad) and len(bad) * 2 > int(given.notna().sum()):
         place = int(bad[0])
         raise FedRelaxError(
             f"{source}: column {column.name!r} must hold {column.kind}s, as in training, and has "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -60,7 +61,8 @@ class Column:
         if not isinstance(self.name, str) or self.kind not in KINDS:
             return f"has the kind {self.kind!r}; known are {', '.join(KINDS)}"
         numbers = isinstance(self.centre, int | float) and isinstance(self.scale, int | float)
-        if not numbers or not np.isfinite(self.centre) or not 0 < self.scale < np.inf:
+        most = sys.float_info.max
+        if not numbers or not (abs(self.centre) <= most and 0 < self.scale <= most):
             return "needs a finite centre and a finite scale above 0"
         texts = all(isinstance(text, str) for text in self.categories)
         if not texts or len(set(self.categories)) < len(self.categories):
@@ -68,7 +70,9 @@ class Column:
         shares = [isinstance(share, int | float) and 0 <= share <= 1 for share in self.shares]
         if self.shares and (len(shares) != len(self.categories) or not all(shares)):
             return "needs a share between 0 and 1 for each category"
-        if any(cycle not in CYCLES for cycle in self.cycles) or self.order not in FORMATS:
+        words = all(isinstance(text, str) for text in (*self.cycles, self.order))
+        known = words and all(cycle in CYCLES for cycle in self.cycles) and self.order in FORMATS
+        if not known:
             return f"has a cycle not among {', '.join(CYCLES)}, or an order not of {FORMATS}"
         if not isinstance(self.gaps, bool) or not isinstance(self.others, bool):
             return "needs true or false for gaps and others"

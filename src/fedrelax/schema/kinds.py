@@ -71,8 +71,18 @@ def kind_of(column: pd.Series) -> Kind:
 
 
 def to_numbers(column: pd.Series) -> FloatArray:
-    """Return the column as floats, NaN where a value is missing."""
-    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    """Return the column as floats, NaN where a value is missing; whole numbers may be too large for one."""
+    try:
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    except OverflowError:
+        return np.array([_as_float(value) for value in column], dtype=np.float64)
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float("nan") if value is None else float(value)
+    except OverflowError:
+        return float("inf")
 
 
 def is_whole(column: pd.Series) -> bool:

@@ -197,7 +197,7 @@ class Schema:
             said = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise FedRelaxError(f"{path} cannot be read ({error.strerror or error})") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FedRelaxError(f"{path} is not a JSON file ({error})") from error
         return cls.from_dict(said)
 

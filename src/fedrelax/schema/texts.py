@@ -16,10 +16,15 @@ class Texts:
     """The texts of a column that this process has met; a row holds a text's number.
 
     Nothing of it is saved or shared: the numbers that a model sees are a hash of the text itself.
+    The number 0 is the empty text's, in every process, so that a row of zeros means something.
     """
 
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: the numbers of texts met so far mean nothing any more."""
+        self._codes: dict[str, int] = {"": 0}
         self._hashed = np.zeros((0, HASHED))
 
     def codes(self, values: Iterable[str]) -> FloatArray:
@@ -41,7 +46,7 @@ class Texts:
 
 
 def hashed(texts: list[str]) -> FloatArray:
-    """Return counts of the texts' letter groups, hashed and scaled to one; alike texts are near.
+    """Return counts of the texts' letter groups, hashed and scaled to one; similar texts are close.
 
     >>> a, b, c = hashed(["corner shop", "corner shops", "airport"])
     >>> bool(a @ b > a @ c)

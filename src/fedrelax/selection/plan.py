@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedrelax.network import Network
-from fedrelax.runtime import Callback
+from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.candidates import Alphas, Wirings, candidates_for, is_open
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.lighter import lighter
@@ -87,8 +87,12 @@ class Search:
         *,
         seed: int = 0,
         tell: Tell | None = None,
+        keeper: Keeper | None = None,
     ) -> Plan:
-        """Decide what is open; ``folds`` train on some of the network's rows and validate on others."""
+        """Decide what is open; ``folds`` train on some of the network's rows and validate on others.
+
+        ``keeper`` keeps trials, so that a search that was stopped does not repeat them.
+        """
         if self._finds_all_of(network):
             whole = choose_whole(
                 network,
@@ -100,6 +104,7 @@ class Search:
                 quick=self.quick,
                 seed=seed,
                 tell=tell,
+                keeper=keeper,
             )
             return Plan(whole.solver, whole.choice, whole, alone=self.alone)
         if not is_open(self.alpha, self.wiring):
@@ -110,7 +115,7 @@ class Search:
             folds = [fold.with_models(model) for fold in folds]
         tried = candidates_for(network, settings, self.alpha, self.wiring)
         folds, words = lighter(folds)
-        choice = choose(folds, settings, tried, levels=self.levels, tell=tell)
+        choice = choose(folds, settings, tried, levels=self.levels, tell=tell, keeper=keeper)
         if words:
             choice = replace(choice, reason=f"{choice.reason}; {words}")
         alone = tuple(dict.fromkeys((*self.alone, *choice.alone)))

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
+from fedrelax.runtime import Keeper
 from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.losses import Losses, Place
@@ -67,13 +68,14 @@ def choose(
     levels: Sequence[float] = (),
     halving: bool = True,
     tell: Tell | None = None,
+    keeper: Keeper | None = None,
 ) -> Choice:
     """Run every candidate on every fold and choose one by the losses on the rows held out there.
 
     Each of ``folds`` trains on some of the rows and has the others as validation rows. ``settings``
     hold all that is not chosen; ``levels`` are shares of the level that are tried with the best alpha and
     stronger ones; ``tell`` hears how many runs are done, out of how many, and ends the search by saying
-    anything in return: the best so far is chosen.
+    anything in return: the best so far is chosen. ``keeper`` recalls runs of a search that was stopped.
 
     The loss is measured after every round, and a run may be stopped early: models that are refitted to
     refitted models can get worse again. Linear least squares does not need that: it converges, and
@@ -100,7 +102,9 @@ def choose(
         return candidate.settings(settings, most, PATIENCE if early else None)
 
     planned = _planned(fixed, wired, len(levels), early)
-    trials = Trials(folds, losses, trial, planned, halving=early and halving, tell=tell)
+    trials = Trials(
+        folds, losses, trial, planned, halving=early and halving, tell=tell, keeper=keeper
+    )
     with remembering(folds):
         if fixed:
             trials.run(fixed)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from fedrelax.network import Network
+from fedrelax.runtime import Keeper
 from fedrelax.selection.candidates import Candidate
+from fedrelax.selection.journal import tried
 from fedrelax.selection.losses import Losses
 from fedrelax.solvers import FedRelax
 
@@ -42,9 +44,10 @@ class Trials:
         *,
         halving: bool,
         tell: Tell | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self._folds, self._losses, self._settings = folds, losses, settings
-        self._halving, self._tell = halving, tell
+        self._halving, self._tell, self._keeper = halving, tell, keeper
         self._done, self._total = 0, planned * len(folds)
         self.tried: list[Candidate] = []
         self.stopped = ""
@@ -62,7 +65,7 @@ class Trials:
                     if first:  # judged by the folds that all have been tried on
                         self._losses.used = max(number, 1)
                     return
-                run = self._settings(candidate).solve(fold)
+                run = tried(self._settings(candidate), fold, self._done, self._keeper)
                 if number == 0:
                     lines.append(self._losses.new())
                     self.tried.append(candidate)

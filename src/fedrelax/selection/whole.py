@@ -16,10 +16,11 @@ from fedrelax.models import adapt
 from fedrelax.models.names import model_by_name
 from fedrelax.network import Network
 from fedrelax.network.stacked import StackedNetwork
-from fedrelax.runtime import Callback
+from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.beside import compare_beside
 from fedrelax.selection.candidates import Candidate, Wirings, unit, wirings_for
 from fedrelax.selection.choice import Choice
+from fedrelax.selection.journal import tried as tried_once
 from fedrelax.selection.kinds import (
     ROUNDS,
     KindChoice,
@@ -28,7 +29,7 @@ from fedrelax.selection.kinds import (
     nodes_to_try,
     refit_kinds,
 )
-from fedrelax.selection.losses import Losses
+from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.selection.trials import Enough, Tell, heard
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
 from fedrelax.typing import Label
@@ -111,6 +112,7 @@ def choose_whole(
     quick: bool = False,
     seed: int = 0,
     tell: Tell | None = None,
+    keeper: Keeper | None = None,
 ) -> Whole:
     """Find the settings of a network, and try whether something else does better than linear models.
 
@@ -136,7 +138,7 @@ def choose_whole(
     complete = bool(masks) and all((train | held).all() for train, held in masks)
     with suppress(Enough):
         if wired:
-            whole = _wired(whole, folds, settings, wired, asked, heard(tell))
+            whole = _wired(whole, folds, settings, wired, asked, heard(tell), keeper)
         if isinstance(whole.solver, WholeNetwork) and complete:
             whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, heard(tell))
     return whole
@@ -208,6 +210,7 @@ def _wired(
     wirings: Sequence[Wiring],
     asked: bool,
     tell: Tell | None,
+    keeper: Keeper | None,
 ) -> Whole:
     found = whole.found
     copies = [fold.with_models(found.model(_mean_rows(fold))) for fold in folds]
@@ -224,9 +227,9 @@ def _wired(
     losses.append_still(own)
     done = 0
 
-    def run(candidate: Candidate, copy: Network) -> Result:
+    def run(candidate: Candidate, copy: Network) -> Recorded:
         nonlocal done
-        result = candidate.settings(trial, rounds).solve(copy)
+        result = tried_once(candidate.settings(trial, rounds), copy, done, keeper)
         done += 1
         if tell is not None:
             tell(done, len(tried) * len(copies))

@@ -14,8 +14,11 @@ from fedrelax.losses import Loss
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History, Stopping, run
+from fedrelax.runtime.keeping import keeper_in
+from fedrelax.runtime.layers import Promise
 from fedrelax.solvers.checks import check_callbacks
 from fedrelax.solvers.edges import EdgeValues
+from fedrelax.solvers.identity import identity_of
 from fedrelax.typing import Label
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
@@ -68,6 +71,8 @@ class Result:
     """The name of the engine that computed it."""
     around: tuple[str, ...] = ()
     """What stood around the exchange: noise with its epsilon and delta, faults, attacks."""
+    promises: tuple[Promise, ...] = ()
+    """The differential privacy that every node was promised."""
 
     @property
     def models(self) -> Mapping[Label, Any]:
@@ -144,9 +149,13 @@ class Solver(ABC):
         check_callbacks(callbacks)
         network.check()
         self.check(network)
+        kept = keeper_in(callbacks) is not None
+        identity = identity_of(network, self) if kept else None
         engine, losses = self.prepare(network), self.losses(network)
+        if kept:
+            self._check_kept(engine)
         with engine.working():
-            outcome = run(engine, self.stopping(engine), callbacks, self.wiring)
+            outcome = run(engine, self.stopping(engine), callbacks, self.wiring, identity)
         graph = network.graph
         return Result(
             local_models=engine.local_models,
@@ -161,10 +170,23 @@ class Solver(ABC):
             losses=(losses[0].name, losses[1].name),
             engine=engine.name,
             around=self.around(network),
+            promises=self.promises(network),
         )
+
+    def _check_kept(self, engine: Engine) -> None:
+        """Refuse a run that could not go on as if nothing had happened."""
+        reason = engine.why_not_kept()
+        if getattr(self, "random_state", 0) is None:
+            reason = "random_state=None draws a new seed every time; give a number"
+        if reason is not None:
+            raise FedRelaxError(f"no checkpoint can be kept of this run: {reason}")
 
     def around(self, network: Network) -> tuple[str, ...]:
         """Return what stands around the exchange, a sentence each."""
+        return ()
+
+    def promises(self, network: Network) -> tuple[Promise, ...]:
+        """Return the privacy that is promised to every node."""
         return ()
 
     def stopping(self, engine: Engine) -> Stopping:

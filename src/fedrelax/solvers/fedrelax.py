@@ -12,7 +12,7 @@ from fedrelax.losses import Loss
 from fedrelax.network import Network
 from fedrelax.public import DRAWS
 from fedrelax.runtime import Distillation, Layer
-from fedrelax.runtime.layers import as_layers
+from fedrelax.runtime.layers import Promise, as_layers
 from fedrelax.solvers.base import Solver
 from fedrelax.solvers.checks import (
     check_choice,
@@ -35,10 +35,13 @@ class FedRelax(Solver):
     objective : "paper" (default) as above. Its fixed point is not the minimiser of GTVMin; with one
         common public set it is GTVMin at alpha / 2. "gtvmin" adds the terms d(j, i), in which node
         i is the neighbour, and so minimises  sum_i L_i + alpha sum_ij A_ij d(i, j)  itself.
-    order : "simultaneous" as in the paper, or "sequential". Sequential exact updates of the
-        symmetric objective never increase it.
+    order : "simultaneous" as in the paper, "sequential" or "asynchronous". Sequential exact updates of the
+        symmetric objective never increase it. In asynchronous order there are no common rounds: nodes
+        wake up at random (by ``random_state``), each takes the newest answers, refits and tells. As many
+        wake as there are nodes, some twice and some not, count as a round; all rounds are run.
     damping : share of the last message that stays in the next one, in [0, 1). It slows oscillation
-        and does not move the fixed point.
+        and does not move the fixed point. Where ``exchange`` loses or delays messages, trees and other
+        models that do not settle take 0.999 for 0, so that their first answers arrive before they change.
     weighting : "mean" normalises by row counts as in the formula; "rows" weighs every own row 1 and
         every pseudo-row alpha A_ij, as the paper's tree experiment does.
     level : share of the pull that also holds for the level, in [0, 1]. 1 is the paper's: level and shape
@@ -92,7 +95,7 @@ class FedRelax(Solver):
         check_choice("engine", self.engine, NAMES)
         check_rounds(self, network)
         check_number("damping", self.damping, least=0.0, below=1.0)
-        check_choice("order", self.order, ("simultaneous", "sequential"))
+        check_choice("order", self.order, ("simultaneous", "sequential", "asynchronous"))
         check_running(self)
         check_number("level", self.level, least=0.0)
         if self.level > 1:
@@ -123,6 +126,11 @@ class FedRelax(Solver):
     def around(self, network: Network) -> tuple[str, ...]:
         """Return what stands around the exchange, a sentence each."""
         return tuple(layer.describe(network, self) for layer in as_layers(self.exchange))
+
+    def promises(self, network: Network) -> tuple[Promise, ...]:
+        """Return the privacy that the layers promise to every node."""
+        found = (layer.promise(network, self) for layer in as_layers(self.exchange))
+        return tuple(promise for promise in found if promise is not None)
 
     def settles(self, network: Network) -> bool:
         """Tell whether rounds are cheap and lead to one point, wherever they start."""

@@ -1,6 +1,7 @@
-"""Results on disk: whole directories, models without pickle."""
+"""Results and checkpoints on disk: whole or not at all, and without pickle."""
 
+from fedrelax.storage.checkpoints import Checkpoint
 from fedrelax.storage.loading import SavedResult, load_result, read_result
 from fedrelax.storage.saving import save_result
 
-__all__ = ["SavedResult", "load_result", "read_result", "save_result"]
+__all__ = ["Checkpoint", "SavedResult", "load_result", "read_result", "save_result"]

@@ -57,12 +57,17 @@ def _checksum(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_inside(directory: Path, name: Any, said: Mapping[str, Any] | None, where: str) -> bytes:
-    """Return a file of a result, which must be as the file ``where`` says: ``size``, ``sha256``."""
+def read_inside(
+    directory: Path, name: Any, said: Mapping[str, Any] | None, where: str, most: int = MOST
+) -> bytes:
+    """Return a file of a result, which must be as the file ``where`` says: ``size``, ``sha256``.
+
+    Where nothing is said of it, at most ``most`` bytes are read.
+    """
     path = _inside(directory, name, where)
     if said is not None and not _is_fingerprint(said):
         raise damage(where, f"gives no size and checksum of {name}")
-    most = MOST if said is None else int(said["size"])
+    most = most if said is None else int(said["size"])
     content = _read(path, str(name), most)
     if said is None:
         return content

@@ -49,6 +49,15 @@ def _is_classes(value: Any) -> bool:
     return value is None or (isinstance(value, list) and all(type(v) in kinds for v in value))
 
 
+def _is_promises(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict)
+        and all(_is_number(one.get(name)) for name in ("epsilon", "delta"))
+        and all(isinstance(one.get(name), str) for name in ("protects", "says"))
+        for one in value
+    )
+
+
 ABOUT: dict[str, tuple[Callable[[Any], bool], str]] = {
     "made": (lambda v: isinstance(v, str), "a time"),
     "versions": (lambda v: isinstance(v, dict), "versions of packages"),
@@ -78,6 +87,11 @@ ABOUT: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 """What ``result.json`` says, and how each entry is checked."""
 
+LATER: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "promises": (_is_promises, "a list of promises, each with epsilon, delta and words"),
+}
+"""What results of earlier versions do not say."""
+
 LINE: dict[str, Callable[[Any], bool]] = {
     "node": lambda v: isinstance(v, str | int | float),
     "file": lambda v: isinstance(v, str),
@@ -100,7 +114,8 @@ def read_json(content: bytes, file: str, kind: type) -> Any:
 
 def check_about(about: Mapping[str, Any], file: str) -> None:
     """Refuse a description of which an entry is missing or of another kind."""
-    for name, (fits, what) in ABOUT.items():
+    later = {name: rule for name, rule in LATER.items() if name in about}
+    for name, (fits, what) in {**ABOUT, **later}.items():
         if name not in about or not fits(about[name]):
             found = repr(about[name])[:60] if name in about else "nothing"
             raise damage(file, f"has {found} under {name!r}, and {what} is needed")

@@ -137,13 +137,14 @@ def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
     return said
 
 
-def load_result(directory: str | Path, trust: Sequence[str] = ()) -> Fitted:
+def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) -> Fitted:
     """Return the fitted estimator of a result, ready to predict.
 
+    A result that was read already may stand for its directory.
     ``trust`` names types of other packages (``package.module.Class``) that may be made. Without
     it, models of foreign classes are refused with a sentence that lists their types.
     """
-    saved = read_result(directory)
+    saved = directory if isinstance(directory, SavedResult) else read_result(directory)
     with reading("history_nodes.csv"):
         history = history_of(saved, [line["node"] for line in saved.models])
     models = _load_models(saved, list(trust))

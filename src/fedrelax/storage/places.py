@@ -277,12 +277,14 @@ def _told(given: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "check the disk"
-        if error.errno in FULL:
-            advice = "make room there"
-        elif error.errno in CLOSED:
-            advice = f"allow writing in {given.absolute().parent}"
         raise NotWritten(
             f"{given} could not be written ({error.strerror or error}), and nothing of it was left; "
-            f"{advice}, or choose another place"
+            f"{advice_for(error, given.absolute().parent)}, or choose another place"
         ) from error
+
+
+def advice_for(error: OSError, directory: Path) -> str:
+    """Return what to do about what the disk says."""
+    if error.errno in FULL:
+        return "make room there"
+    return f"allow writing in {directory}" if error.errno in CLOSED else "check the disk"

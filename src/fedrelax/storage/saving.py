@@ -26,6 +26,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,8 @@ def _settings(fitted: Fitted) -> dict[str, Any]:
         "choice": None if choice is None else choice.reason,
         "better": None if choice is None else choice.better,
         "level": fitted.level_,
+        "around": list(fitted.result_.around),
+        "promises": [asdict(promise) for promise in fitted.result_.promises],
         "found_from_sums": fitted.whole_ is not None or fitted.plan_.model is not None,
     }
 

@@ -16,6 +16,7 @@ from typing import Any
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.models.archive import array_member, closed, json_member, opened
 from fedrelax.storage.insides import check_insides
+from fedrelax.storage.library import skops_io
 from fedrelax.storage.trees import check_tree, damaged
 from fedrelax.storage.types import GENERATORS, LOADERS, TYPES, UNCHECKED
 from fedrelax.typing import Label
@@ -46,22 +47,18 @@ class Contents:
 
 def to_bytes(model: Any) -> bytes:
     """Return a model as the bytes of a skops file."""
-    from skops.io import dumps
-
-    return bytes(dumps(model, compression=zipfile.ZIP_DEFLATED))
+    return bytes(skops_io().dumps(model, compression=zipfile.ZIP_DEFLATED))
 
 
 def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
     """Return the model in a skops file; types that are neither listed nor in ``trust`` are refused."""
-    from skops.io import loads
-
     contents = _read(data)
     refused = [name for name in _untrusted(contents) if name not in trust]
     if refused:
         raise FedRelaxError(f"its types are not trusted: {', '.join(refused)}")
     for state in contents.states():
         _check_state(state, contents.members)
-    model = loads(contents.data(), trusted=[*TYPES, *trust])
+    model = skops_io().loads(contents.data(), trusted=[*TYPES, *trust])
     check_insides(model)
     return model
 
@@ -112,9 +109,8 @@ def _states(value: Any) -> Iterator[State]:
 
 def _untrusted(contents: Contents) -> list[str]:
     """Return the names that neither skops nor our list trusts, or not under this loader."""
-    from skops.io import get_untrusted_types
-
-    found = {name for name in get_untrusted_types(data=contents.data()) if name not in TYPES}
+    untrusted = skops_io().get_untrusted_types(data=contents.data())
+    found = {name for name in untrusted if name not in TYPES}
     for state in contents.states():
         loader, name = state.get("__loader__"), _name(state)
         if loader not in LOADERS or TYPES.get(name, loader) != loader or name in UNCHECKED:

@@ -4,10 +4,20 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.members import members
 from fedrelax.wiring.base import View, Wiring
 from fedrelax.wiring.discover import Discover
+from fedrelax.wiring.guarded import Guarded
 from fedrelax.wiring.reweight import Reweight
 from fedrelax.wiring.rewire import Rewire
 
-__all__ = ["Discover", "Reweight", "Rewire", "View", "Wiring", "as_wiring", "wiring_name"]
+__all__ = [
+    "Discover",
+    "Guarded",
+    "Reweight",
+    "Rewire",
+    "View",
+    "Wiring",
+    "as_wiring",
+    "wiring_name",
+]
 
 WIRINGS: dict[str, type[Wiring]] = members(__name__, Wiring)
 

@@ -36,8 +36,6 @@ class Rewire(Wiring):
     friends : the last stage takes back the given neighbours with whom a node has at least this share of
         kept neighbours in common (of the fewer that one of them keeps). Small circles that agree among
         themselves are one cluster if they overlap, and more teachers teach better. 1.0 leaves it out.
-    mutual : an edge lives only if both ends mark it, so that nobody is heard who is not wanted: the
-        defence against nodes that lie, who would otherwise keep their victims by marking them.
     """
 
     name = "rewire"
@@ -46,7 +44,6 @@ class Rewire(Wiring):
     after: tuple[int, int] = (1, 2)
     times: float = 2.0
     friends: float = 0.2
-    mutual: bool = False
 
     @property
     def stages(self) -> int:
@@ -77,10 +74,10 @@ class Rewire(Wiring):
         share = self.shares[min(stage, len(self.shares) - 1)]
         counts = np.ceil(share * ranked.degree - 1e-9).astype(np.int64)
         if stage < len(self.shares):
-            return marked(edges, ranked.first(counts), self.mutual)
+            return marked(edges, ranked.first(counts))
         if stage == len(self.shares) + self.after[0]:
-            return marked(edges, _second_look(edges, ranked, counts, view), self.mutual)
-        return marked(edges, ranked.first(_as_near(ranked, counts, self.times)), self.mutual)
+            return marked(edges, _second_look(edges, ranked, counts, view))
+        return marked(edges, ranked.first(_as_near(ranked, counts, self.times)))
 
 
 def _as_near(ranked: Ranked, least: IntArray, times: float) -> IntArray:
@@ -89,7 +86,7 @@ def _as_near(ranked: Ranked, least: IntArray, times: float) -> IntArray:
         return least
     values = np.maximum(ranked.sorted, FLOOR * float(ranked.sorted.mean()))
     nearest = ranked.rank < least[ranked.row]
-    mean = np.bincount(ranked.row, values * nearest, ranked.n) / np.maximum(least, 1)
+    mean = np.bincount(ranked.row, np.where(nearest, values, 0.0), ranked.n) / np.maximum(least, 1)
     near = values <= times * mean[ranked.row]
     return np.maximum(least, np.bincount(ranked.row, near, ranked.n).astype(np.int64))
 
@@ -101,7 +98,8 @@ def _second_look(edges: Any, ranked: Ranked, counts: IntArray, view: View) -> Fl
     fitting = Ranked(edges, losses).first(counts)
     sizes = np.maximum(counts, 1)
     with_crowd, alone = (
-        np.bincount(ranked.row, losses * mark, ranked.n) / sizes for mark in (agreeing, fitting)
+        np.bincount(ranked.row, np.where(mark > 0, losses, 0.0), ranked.n) / sizes
+        for mark in (agreeing, fitting)
     )
     changes = FAR * alone < with_crowd
     return np.asarray(np.where(changes[ranked.row], fitting, agreeing))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from fedrelax import FedRelax
+from fedrelax import FedRelax, Graph, Network
 from tests.conftest import classification_network, regression_network
 
 GRID = np.random.default_rng(9).normal(size=(200, 3))
@@ -59,3 +61,29 @@ def test_absolute_loss_does_not_collapse_and_is_left_expanded():
     network = regression_network(np.random.default_rng(0), LinearModel(loss="absolute"))
     collapsed, expanded = both(network, alpha=0.5, loss="absolute")
     assert np.array_equal(collapsed, expanded)
+
+
+class Counting(DecisionTreeRegressor):
+    """Notes how many rows it is fitted to."""
+
+    seen: ClassVar[list[int]] = []
+
+    def fit(self, X, y, sample_weight=None):
+        Counting.seen.append(len(X))
+        return super().fit(X, y, sample_weight=sample_weight)
+
+
+@pytest.mark.parametrize("common", [True, False], ids=["common", "per-node"])
+def test_the_work_of_a_fit_grows_with_the_edges_unless_public_rows_are_common(common):
+    """Own rows and 7 public ones for each neighbour; in a common set, 7 whatever the degree."""
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges([(0, 1), (0, 2), (0, 3), (1, 2)])
+    network = Network(graph, public=rng.normal(size=(7, 2)) if common else None)
+    for i in graph.labels:
+        X = rng.normal(size=(5, 2))
+        own = None if common else rng.normal(size=(7, 2))
+        network.add(i, X, X[:, 0], Counting(max_depth=2), public=own)
+    Counting.seen.clear()
+    FedRelax(engine="sites", alpha=0.5, rounds=1, tol=0).solve(network)
+    degrees = [3, 2, 2, 1]
+    assert Counting.seen == [5] * 4 + [5 + 7 * (1 if common else k) for k in degrees]

@@ -60,6 +60,15 @@ class GradientEngine(ArrayEngine):
         super().rewire(edges)
         self._rounds.rewire(edges)
 
+    def state(self) -> dict[str, Any]:
+        """Return, too, what the step rule remembers."""
+        return {**super().state(), "steps": self._rounds.state()}
+
+    def resume(self, state: Any, round: int) -> None:
+        """Take back models and the step rule's memory."""
+        super().resume(state, round)
+        self._rounds.resume(state["steps"])
+
     def update(self, round: int) -> int:
         """Take one step."""
         self._rounds.step()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedrelax.engines.base import Engine, Settings, coupling_factor
+from fedrelax.engines.base import Engine, Settings, coupling_factor, of_shape
 from fedrelax.engines.linear.accelerate import solve_accelerated, solve_conjugate
 from fedrelax.engines.linear.checks import reason_in_rows, refusal_of
 from fedrelax.engines.linear.plain import SequentialRounds
@@ -79,6 +79,32 @@ class ArrayEngine(Engine):
             self.rewire(edges)
         self.V = None
         self.share(-1)
+
+    def state(self) -> dict[str, Any]:
+        """Return models, messages and the graph."""
+        return {
+            "edges": self.as_given(self.edges),
+            "models": self.W,
+            "messages": self.V,
+            "change": self._change,
+            "at_rest": bool(self.at_rest),
+        }
+
+    def resume(self, state: Any, round: int) -> None:
+        """Take back models, messages and the graph."""
+        edges, shape = self.edges_from(state["edges"]), self.W.shape
+        if edges is not self.edges:
+            self.rewire(edges)
+        self.W = of_shape(state["models"], shape, "models")
+        self.V = of_shape(state["messages"], shape, "messages")
+        change = state["change"]
+        self._change = None if change is None else of_shape(change, shape, "changes")
+        self.at_rest = bool(state["at_rest"])
+
+    def unpacked(self, values: Any, round: int) -> tuple[Any, FloatArray]:
+        """Return graph and models."""
+        edges, models = super().unpacked(values, round)
+        return edges, of_shape(models, self.W.shape, "best models")
 
     def settle(self, round: int) -> None:
         """Go on: these models settle from wherever they are."""
@@ -181,6 +207,23 @@ class LinearEngine(ArrayEngine):
         super().rewire(edges)
         self._exact = self._exact.on(edges)
         self._passes = None
+
+    def state(self) -> dict[str, Any]:
+        """Return, too, where a sequential pass stands, and inverses that depend on all graphs so far."""
+        inverse = None if self.edges is self.given else self._exact.inverse
+        passes = None if self._passes is None else self._passes.state()
+        return {**super().state(), "inverse": inverse, "passes": passes}
+
+    def resume(self, state: Any, round: int) -> None:
+        """Take back where it stood."""
+        super().resume(state, round)
+        if self.edges is not self.given:
+            shape = self._exact.inverse.shape
+            self._exact.inverse = of_shape(state["inverse"], shape, "inverses")
+        if state["passes"] is not None:
+            assert self.V is not None
+            self._passes = SequentialRounds(self._exact, self.V, damping=self._damping)
+            self._passes.resume(state["passes"])
 
     def update(self, round: int) -> int:
         """Take the argmin at every node, at once or one after the other; W is replaced."""

@@ -72,6 +72,18 @@ class GradientRounds:
         old = self.coupling
         self._join(NeighbourTerms(self.problem.on(edges), old.alpha, old.system))
 
+    def state(self) -> dict[str, Any]:
+        """Return models, the step rule's memory, and whether the first exchange is still to come."""
+        memory = None if self._rmsprop is None else self._rmsprop.memory
+        return {"models": self.W, "memory": memory, "silent": self._silent}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        np.copyto(self.W, state["models"])
+        if self._rmsprop is not None:
+            np.copyto(self._rmsprop.memory, state["memory"])
+        self._silent = bool(state["silent"])
+
     def _half_gradient(self) -> AnyArray:
         """Return ``g / 2``."""
         problem, W, out, work = self.problem, self.W, self._half, self._work

@@ -104,6 +104,15 @@ class SequentialRounds:
             self._sent[nodes] = self._on_public(nodes, new)
         self.rounds += 1
 
+    def state(self) -> dict[str, AnyArray]:
+        """Return what the next pass goes on from."""
+        return {"messages": self.messages, "models": self.W, "s": self.s, "sent": self._sent}
+
+    def resume(self, state: dict[str, AnyArray]) -> None:
+        """Go on from there."""
+        for name, own in self.state().items():
+            np.copyto(own, state[name])
+
     def measured_step(self) -> float:
         """Run one pass; return the relative residual ``|b - K w| / |b|`` of the models after it."""
         self.step()

@@ -19,6 +19,11 @@ class RMSprop:
         # v is kept as u = v / (4 (1 - c)), which saves one pass over all numbers.
         self._u, self._work = np.zeros_like(like), np.empty_like(like)
 
+    @property
+    def memory(self) -> AnyArray:
+        """What the next step depends on, beside models and gradients."""
+        return self._u
+
     def __call__(self, W: AnyArray, half: AnyArray) -> None:
         """Move the models by one step; ``half`` is g / 2 and is used up."""
         u, work = self._u, self._work

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 from fedrelax.combining import as_combine
 from fedrelax.engines.base import Settings, losses_of
@@ -11,6 +12,9 @@ from fedrelax.losses import requirement
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Coupling
+
+STEADY = 0.999
+"""The damping with which models that do not settle tell their first answers where messages may be lost."""
 
 
 def coupling_of(settings: Settings, kind: str) -> Coupling:
@@ -31,6 +35,18 @@ def coupling_of(settings: Settings, kind: str) -> Coupling:
     )
 
 
+def steadied(coupling: Coupling, model: LocalModel) -> Coupling:
+    """Return how a node takes part where messages may be lost or late.
+
+    A model that does not settle is of most use to its neighbours as it was when trained alone: refitted to
+    refitted models it loses detail. Where all hear each other in every round, the first round brings it to
+    them. Where some are away, it has to be told until it has arrived. Damping that was given stays.
+    """
+    if coupling.damping or coupling.continued or model.settles:
+        return coupling
+    return replace(coupling, damping=STEADY)
+
+
 def reason_in_models(network: Network, settings: Settings) -> str | None:
     """Return which node's model cannot take its rows or cannot minimise the pair of losses."""
     combine = as_combine(settings.combine)
@@ -39,10 +55,11 @@ def reason_in_models(network: Network, settings: Settings) -> str | None:
             f"combine={combine.name!r} holds neighbours' answers on the same rows against each other, "
             "and here every node has public rows of its own; pass one array as public"
         )
+    nodes = network.nodes
     for label, given in network.distinct_models.items():
         try:
             model = adapt(given, network.task)
-            model.check(network.nodes[label].X)
+            model.check(nodes[label].X)
         except FedRelaxError as error:
             return f"node {label!r}: {error}"
         reason = _reason_in_model(model, settings, network.kind)

@@ -10,22 +10,42 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.engines.base import Engine, Settings
-from fedrelax.engines.sites.checks import coupling_of, reason_in_models, warn_of_resampling
+from fedrelax.engines.sites.checks import (
+    coupling_of,
+    reason_in_models,
+    steadied,
+    warn_of_resampling,
+)
+from fedrelax.engines.sites.guessing import Guessing
+from fedrelax.engines.sites.keeping import (
+    Kept,
+    made_again,
+    packed_model,
+    packed_words,
+    take_words,
+    why_models_not_kept,
+)
 from fedrelax.engines.sites.refits import Answers, Refit, Refits
+from fedrelax.engines.sites.sending import SentRefits, brought
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMeasure, Workers
-from fedrelax.runtime.layers import as_layers, layered
+from fedrelax.runtime.layers import (
+    as_layers,
+    exchange_state,
+    layered,
+    resume_exchange,
+    why_not_kept,
+)
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label
-from fedrelax.wiring.smoother import Smoother
 
 
 class SiteEngine(Engine):
     """Runs rounds over sites that meet only through an exchange.
 
-    ``order`` is "simultaneous" (all nodes refit to the last round's predictions) or "sequential"
-    (one after the other, each hearing the newest).
+    ``order`` is "simultaneous" (all nodes refit to the last round's predictions), "sequential" (one after
+    the other, each hearing the newest) or "asynchronous" (the same, by whom ``waking`` draws).
     """
 
     name, rank, sends = "sites", 9, True
@@ -37,18 +57,22 @@ class SiteEngine(Engine):
         workers: Workers,
         order: str = "simultaneous",
         first_exchange: str = "models",
+        waking: int = 0,
     ) -> None:
         self.sites = list(sites)
         self.labels = tuple(site.label for site in sites)
         self._exchange = exchange
         self._workers = workers
         self._order = order
+        self._waking = waking
         self.alone: dict[Label, LocalModel] = {}
         self._first: list[Answers] = []
+        self._terms: dict[Label, list[Rows]] = {}
         self._place = {label: place for place, label in enumerate(self.labels)}
         self.given = self.edges = _edges_of(self.sites, self._place)
         self._zeros_first = first_exchange == "zeros"
         self._memory: dict[Hashable, Any] = {}
+        self._placed: dict[Hashable, Any] = {}
 
     @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
@@ -61,6 +85,8 @@ class SiteEngine(Engine):
         warn_of_resampling(network, settings)
         task, public, graph = network.task, network.public, network.graph
         coupling = coupling_of(settings, network.kind)
+        layers = as_layers(settings.exchange)
+        interrupted = any(layer.interrupts for layer in layers)
         seeds = seeds_of(settings.random_state, len(network))
         sites = [
             Site(
@@ -74,22 +100,41 @@ class SiteEngine(Engine):
             )
             for node, seed in zip(network, seeds, strict=True)
         ]
+        for site in sites if interrupted else ():
+            site.coupling = steadied(coupling, site.model)
         workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
-        layers = as_layers(settings.exchange)
         exchange = layered(LocalExchange(), layers, network, settings)
-        engine = cls(sites, exchange, workers, settings.order, settings.first_exchange)
-        engine.may_rest = not any(layer.interrupts for layer in layers)
+        waking = int(seeds_of(settings.random_state, len(network) + 1)[-1])
+        engine = cls(sites, exchange, workers, settings.order, settings.first_exchange, waking)
+        uneven = settings.order == "asynchronous"
+        engine.may_rest = not uneven and not interrupted
         if network.memory is not None and settings.random_state is not None:
             key = "sites", settings.random_state, coupling.loss.name
             engine._memory = network.memory.setdefault(key, {})
+        if network.memory is not None:
+            engine._placed = network.memory
         return engine
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """Have workers at hand."""
-        with self._workers.open() as mapped:
-            self._refits = Refits(mapped)
+        with self._workers.open() as crew:
+            cluster = crew.cluster
+            send = None if cluster is None else SentRefits(cluster, self.sites, self._placed)
+            self._refits = Refits(crew.run, send)
             yield
+            if cluster is not None:
+                self._bring_models()
+
+    def _bring_models(self) -> None:
+        """Bring the models that stayed on workers here, before these are gone."""
+        first = [model for model, _ in self._memory.values()]
+        brought([*(site.model for site in self.sites), *self.alone.values(), *first])
+        for site in self.sites:
+            (site.model,) = brought([site.model])
+        self.alone = dict(zip(self.alone, brought(self.alone.values()), strict=True))
+        for label, (model, answers) in self._memory.items():
+            self._memory[label] = brought([model])[0], answers
 
     def start(self) -> None:
         """Train every node alone, or take the models of an earlier run on the same rows."""
@@ -99,6 +144,7 @@ class SiteEngine(Engine):
         new = [site for site in self.sites if site.label not in self._memory]
         self._refit(new, [site.local_problem() for site in new])
         self._memory.update({site.label: (site.model, site.answers) for site in new})
+        self._terms = {site.label: site.local_problem() for site in self.sites}
         self.alone = {site.label: site.model for site in self.sites}
         self._first = [site.answers for site in self.sites]
 
@@ -115,7 +161,7 @@ class SiteEngine(Engine):
             problems = [site.problem(round) for site in self.sites]
             self._refit(self.sites, problems, round + 1)
             return 1
-        for site in self.sites:
+        for site in self._awake(round):
             self._hear(site)
             self._refit([site], [site.problem(round)], round + 1)
             before = dict(site.shared)
@@ -123,23 +169,40 @@ class SiteEngine(Engine):
             site.shared = before  # Change and damping are told from round to round.
         return 1
 
+    def _awake(self, round: int) -> list[Site]:
+        """Return who works in a round, one after the other: all in turn, or as many drawn at random."""
+        if self._order == "sequential":
+            return self.sites
+        count = len(self.sites)
+        drawn = np.random.default_rng([self._waking, round]).integers(count, size=count)
+        return [self.sites[place] for place in drawn]
+
     def _hear(self, site: Site) -> None:
         site.receive(self._exchange.collect(site.label, site.neighbours))
 
     def _refit(self, sites: list[Site], problems: list[list[Rows]], coming: int = 0) -> None:
-        tasks = [
-            Refit(
-                site.label,
-                site.model,
-                terms,
-                site.inputs(coming),
-                site.seed,
-                site.coupling.continued,
-            )
-            for site, terms in zip(sites, problems, strict=True)
-        ]
-        for site, (model, answers) in zip(sites, self._refits(tasks), strict=True):
-            site.adopt(model, answers)
+        for site, terms, found in zip(
+            sites, problems, self._fitted(sites, problems, coming), strict=True
+        ):
+            site.adopt(*found)
+            self._terms[site.label] = terms
+
+    def _fitted(
+        self, sites: Sequence[Site], problems: Sequence[list[Rows]], coming: int
+    ) -> list[tuple[LocalModel, Answers]]:
+        return self._refits(
+            [
+                Refit(
+                    site.label,
+                    site.model,
+                    terms,
+                    site.inputs(coming),
+                    site.seed,
+                    site.coupling.continued,
+                )
+                for site, terms in zip(sites, problems, strict=True)
+            ]
+        )
 
     def measure(self) -> NodeMeasures:
         """Gather the numbers that the sites report."""
@@ -176,26 +239,11 @@ class SiteEngine(Engine):
 
         Neighbours answer for public rows only, so a smoother carries their answers over.
         """
-        public = self.sites[0].public
-        one = None
-        if public.common is not None:
-            one = Smoother(public.as_numbers(public.common))
-        smoothers = [one or Smoother(public.as_numbers(public.of(i))) for i in self.labels]
-        told: dict[int, FloatArray] = {}  # most answers are one array for all who hear it
-        found = []
+        guessing = Guessing(self.sites[0].public)
+        found: list[float] = []
         for i, site in enumerate(self.sites):
-            X = public.as_numbers(site.node.X)
-            weights = None if one is None else one.weights(X)
-            for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
-                answer = site.received.get((self.labels[j], self.labels[j]))
-                if answer is None:
-                    found.append(np.inf)
-                    continue
-                if id(answer) not in told:
-                    told[id(answer)] = smoothers[j].coefficients(answer)
-                K = smoothers[j].weights(X) if weights is None else weights
-                guess = site.task.plausible(K @ told[id(answer)])
-                found.append(site.coupling.loss.mean(site.target, guess))
+            others = [self.labels[j] for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]]
+            found += guessing.losses(site, others).values()
         return np.array(found)
 
     def embedding(self) -> FloatArray:
@@ -208,13 +256,17 @@ class SiteEngine(Engine):
 
     def rewire(self, edges: Any) -> None:
         """Tell every site whom to heed from now on; given neighbours are still heard."""
+        self._heed(edges)
+        for site in self.sites:
+            self._hear(site)
+
+    def _heed(self, edges: Any) -> None:
         for i, site in enumerate(self.sites):
             part = slice(edges.indptr[i], edges.indptr[i + 1])
             names = (self.labels[j] for j in edges.indices[part])
             kept = dict(zip(names, edges.data[part].tolist(), strict=True))
             given = self.given.indices[self.given.indptr[i] : self.given.indptr[i + 1]]
             site.neighbours = {**{self.labels[j]: 0.0 for j in given}, **kept}
-            self._hear(site)
         self.edges = edges
 
     def settle(self, round: int) -> None:
@@ -227,22 +279,65 @@ class SiteEngine(Engine):
             return
         for site, answers in zip(self.sites, self._first, strict=True):
             site.adopt(self.alone[site.label], answers)
+            self._terms[site.label] = site.local_problem()
             site.shared.clear()
         self.share(round)
 
-    def snapshot(self) -> tuple[Any, list[tuple[LocalModel, Answers]]]:
+    def snapshot(self) -> tuple[Any, list[Kept]]:
         """Return the graph, and models with their answers; models are never changed in place."""
-        return self.edges, [(site.model, site.answers) for site in self.sites]
+        return self.edges, [(s.model, s.answers, self._terms[s.label]) for s in self.sites]
 
-    def restore(self, state: tuple[Any, list[tuple[LocalModel, Answers]]]) -> None:
+    def restore(self, state: tuple[Any, list[Kept]]) -> None:
         """Take earlier models and their graph back and share their predictions."""
         edges, models = state
-        for site, (model, answers) in zip(self.sites, models, strict=True):
-            site.adopt(model, answers)
+        self._adopt(models)
+        for site in self.sites:
             site.shared.clear()
         if edges is not self.edges:
             self.rewire(edges)
         self.share(-1)
+
+    def _adopt(self, models: Sequence[Kept]) -> None:
+        for site, (model, answers, terms) in zip(self.sites, models, strict=True):
+            site.adopt(model, answers)
+            self._terms[site.label] = terms
+
+    # Stopping and going on
+
+    def why_not_kept(self) -> str | None:
+        """Return which model or layer remembers what cannot be kept."""
+        return why_models_not_kept(self.sites) or why_not_kept(self._exchange)
+
+    def state(self) -> dict[str, Any]:
+        """Return what models were fitted to, what sites have heard, and what is on its way."""
+        return {
+            "models": self.packed(self.snapshot()),
+            "words": packed_words(self.sites, self._place),
+            "exchange": exchange_state(self._exchange),
+        }
+
+    def resume(self, state: Any, round: int) -> None:
+        """Fit the models of a round again, and take back what was said and heard."""
+        edges, models = self.unpacked(state["models"], round)
+        if edges is not self.edges:
+            self._heed(edges)
+        self._adopt(models)
+        take_words(self.sites, state["words"])
+        resume_exchange(self._exchange, state["exchange"])
+
+    def packed(self, snapshot: tuple[Any, list[Kept]]) -> tuple[Any, list[dict[str, Any]]]:
+        """Return the graph, and what the models were fitted to or remember."""
+        edges, models = snapshot
+        return self.as_given(edges), [
+            packed_model(site, *kept) for site, kept in zip(self.sites, models, strict=True)
+        ]
+
+    def unpacked(self, values: Any, round: int) -> tuple[Any, list[Kept]]:
+        """Return graph and models, which are fitted again as they were in the round before."""
+        edges, packed = values
+        together = self._order == "simultaneous" or round == 0
+        models = made_again(self.sites, packed, round, self._fitted, together)
+        return self.edges_from(edges), models
 
 
 def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:

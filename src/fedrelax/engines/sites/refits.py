@@ -12,8 +12,9 @@ from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
 from fedrelax.models import BatchedModel, LocalModel, Rows
 from fedrelax.typing import AnyArray, FloatArray, Label
 
-Inputs = dict[str | tuple[str, Label], AnyArray]
-Answers = dict[str | tuple[str, Label], FloatArray]
+AnswerKey = str | tuple[str, Label]
+Inputs = dict[AnswerKey, AnyArray]
+Answers = dict[AnswerKey, FloatArray]
 
 
 class Refit(NamedTuple):
@@ -27,20 +28,30 @@ class Refit(NamedTuple):
     continued: bool
 
 
+def here(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Do one after the other."""
+    return [function(*task) for task in tasks]
+
+
 class Refits:
-    """Does the refits of a round and remembers what batches need not prepare again."""
+    """Does the refits of a round and remembers what batches need not prepare again.
+
+    ``send`` does on a cluster what it can; batches whose last digits hang on who is in them stay here.
+    """
 
     def __init__(
-        self, run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+        self,
+        run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]],
+        send: Callable[[Sequence[Refit]], list[tuple[LocalModel, Answers]]] | None = None,
     ) -> None:
-        self._run = run
+        self._run, self._send = run, send
         self._memory: dict[Hashable, dict[str, Any]] = {}
 
     def __call__(self, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
         """Return the fitted models and their answers, in the order of the tasks."""
         groups: dict[Hashable, list[int]] = {}
         for place, task in enumerate(tasks):
-            if isinstance(task.model, BatchedModel):
+            if isinstance(task.model, BatchedModel) and not self._may_go(task.model):
                 key = task.model.batch_key(task.terms)
                 if key is not None:
                     groups.setdefault(key, []).append(place)
@@ -50,8 +61,22 @@ class Refits:
                 found = self._together(key, [tasks[place] for place in places])
                 done.update(zip(places, found, strict=False))
         rest = [place for place in range(len(tasks)) if place not in done]
-        found = self._run(refit, [tasks[place] for place in rest])
-        done.update(zip(rest, found, strict=True))
+        done.update(zip(rest, self._one_by_one([tasks[place] for place in rest]), strict=True))
+        return [done[place] for place in range(len(tasks))]
+
+    def _may_go(self, model: LocalModel) -> bool:
+        """Tell whether a model may be fitted on a cluster, where other nodes are beside it."""
+        return self._send is not None and (not isinstance(model, BatchedModel) or model.divisible)
+
+    def _one_by_one(self, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
+        gone = [place for place, task in enumerate(tasks) if self._may_go(task.model)]
+        stay = [place for place, task in enumerate(tasks) if not self._may_go(task.model)]
+        done: dict[int, tuple[LocalModel, Answers]] = {}
+        if gone and self._send is not None:
+            done.update(zip(gone, self._send([tasks[place] for place in gone]), strict=True))
+        if stay:
+            found = self._run(refit, [tasks[place] for place in stay])
+            done.update(zip(stay, found, strict=True))
         return [done[place] for place in range(len(tasks))]
 
     def _together(self, key: Hashable, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.answers import discrepancies, mean_square, variations
-from fedrelax.engines.base import Engine, Settings, Unsuited
+from fedrelax.engines.base import Engine, Settings, Unsuited, of_shape
 from fedrelax.engines.linear.memory import require_memory
 from fedrelax.engines.linear.neighbours import NeighbourSums
 from fedrelax.engines.linear.stacked import LinearNetwork
@@ -127,6 +127,29 @@ class SoftmaxEngine(Engine):
         self._join(edges)
         self._messages = None
         self.share(-1)
+
+    def state(self) -> dict[str, Any]:
+        """Return models, messages and the graph."""
+        return {
+            "edges": self.as_given(self.edges),
+            "models": self.W,
+            "messages": self._messages,
+            "moved": self._moved,
+        }
+
+    def resume(self, state: Any, round: int) -> None:
+        """Take back models, messages and the graph."""
+        self._join(self.edges_from(state["edges"]))
+        self.W = of_shape(state["models"], self.W.shape, "models")
+        self._answers = softmax(np.matmul(self._public, self.W))
+        self._messages = of_shape(state["messages"], self._answers.shape, "messages")
+        self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
+        self._heard = self._exchange(self._messages, np.empty_like(self._messages))
+
+    def unpacked(self, values: Any, round: int) -> tuple[Any, FloatArray]:
+        """Return graph and models."""
+        edges, models = super().unpacked(values, round)
+        return edges, of_shape(models, self.W.shape, "best models")
 
     def _join(self, edges: Any) -> None:
         self.edges = edges

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from fedrelax.engines.answers import discrepancies, mean_square, variations
-from fedrelax.engines.base import Engine, Settings, Unsuited
+from fedrelax.engines.base import Engine, Settings, Unsuited, of_shape
 from fedrelax.engines.sites.checks import coupling_of
 from fedrelax.engines.trees.checks import reason_in_rows, refusal_of
 from fedrelax.engines.trees.groups import Grove, Ready
+from fedrelax.engines.trees.grown import GrownModels
 from fedrelax.errors import FedRelaxError
-from fedrelax.models import LocalModel, Rows, adapt
-from fedrelax.models.trees.node import TreeNode
+from fedrelax.models import LocalModel, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Coupling, NodeMeasures
 from fedrelax.runtime.level import levelled
@@ -155,6 +155,47 @@ class TreeEngine(Engine):
         self._told = None
         self.share(-1)
 
+    def state(self) -> dict[str, Any]:
+        """Return what the trees were grown on and answer, what was told, and the graph."""
+        return {
+            "edges": self.as_given(self.edges),
+            "grove": self._grove_packed(self._grove),
+            "told": self._told,
+            "moved": self._moved,
+        }
+
+    def resume(self, state: Any, round: int) -> None:
+        """Take back trees, messages and the graph."""
+        self._join(self.edges_from(state["edges"]))
+        self._grove = self._grove_from(state["grove"])
+        self._told = of_shape(state["told"], self._alone.public.shape, "messages")
+        self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
+        self._hear()
+
+    def packed(self, snapshot: tuple[Any, Grove]) -> tuple[Any, Any]:
+        """Return graph and trees as plain values."""
+        edges, grove = snapshot
+        return self.as_given(edges), self._grove_packed(grove)
+
+    def unpacked(self, values: Any, round: int) -> tuple[Any, Grove]:
+        """Return graph and trees."""
+        edges, grove = values
+        return self.edges_from(edges), self._grove_from(grove)
+
+    def _grove_packed(self, grove: Grove) -> tuple[Any, ...] | None:
+        return None if grove is self._alone else tuple(grove)
+
+    def _grove_from(self, values: Any) -> Grove:
+        alone = self._alone
+        if values is None:
+            return alone
+        taught, *rest = Grove(*values)
+        shapes = [numbers.shape for numbers in alone[1:]]
+        return Grove(
+            None if taught is None else of_shape(taught, alone.public.shape, "targets"),
+            *(of_shape(found, shape, "trees") for found, shape in zip(rest, shapes, strict=True)),
+        )
+
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
         """The present models, made when asked for."""
@@ -213,44 +254,6 @@ class TreeEngine(Engine):
             losses = self._coupling.loss.per_row(target, self._task.plausible(guess))
             values.append(losses.mean(axis=1))
         return np.concatenate(values)
-
-
-class GrownModels(Mapping[Label, LocalModel]):
-    """The local models of a grove: each is made when it is asked for, and then kept."""
-
-    def __init__(
-        self,
-        labels: tuple[Label, ...],
-        ready: Ready,
-        grove: Grove,
-        public: AnyArray,
-        coupling: Coupling,
-    ) -> None:
-        self._places = {label: place for place, label in enumerate(labels)}
-        self._models, self._nodes, self._seeds = ready.models, ready.nodes, ready.seeds
-        self._target, self._ends = ready.target, ready.own_ends
-        self._grove, self._public, self._coupling = grove, public, coupling
-        self._made: dict[Label, TreeNode] = {}
-
-    def __getitem__(self, label: Label) -> TreeNode:
-        if label not in self._made:
-            self._made[label] = self._grown(self._places[label])
-        return self._made[label]
-
-    def _grown(self, i: int) -> TreeNode:
-        taught, coupling = self._grove.taught, self._coupling
-        target = self._target[self._ends[i] : self._ends[i + 1]]
-        terms = [Rows(self._nodes[i].X, target, np.ones(len(target)), coupling.loss)]
-        if taught is not None and self._grove.strength[i] > 0:
-            weight = np.full(len(self._public), self._grove.strength[i])
-            terms.append(Rows(self._public, taught[i], weight, coupling.discrepancy))
-        return self._models[i].grown_on(terms, int(self._seeds[i]))
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
 
 
 def _degrees(edges: Any) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fedrelax.engines.base import Engine, Settings
+from fedrelax.engines.base import Engine, Settings, of_shape
 from fedrelax.engines.whole.found import Found
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, adapt
@@ -114,6 +114,25 @@ class WholeEngine(Engine):
         """Take earlier models back."""
         self._models = state
         self.share(-1)
+
+    def state(self) -> dict[str, Any]:
+        """Return which of the models are in use: all were found before the first round."""
+        return {"together": self._models is self._together, "moved": self._moved}
+
+    def resume(self, state: Any, round: int) -> None:
+        """Take these models up again."""
+        self._models = self._together if state["together"] else self._alone
+        self.at_rest = bool(state["together"])
+        self.share(round)
+        self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
+
+    def packed(self, snapshot: list[LocalModel]) -> bool:
+        """Return which models these are."""
+        return snapshot is self._together
+
+    def unpacked(self, values: Any, round: int) -> list[LocalModel]:
+        """Return them."""
+        return self._together if values else self._alone
 
     def rewire(self, edges: Any) -> NoReturn:
         """Refuse: the models were found for the graph as it is."""

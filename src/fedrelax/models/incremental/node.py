@@ -92,6 +92,10 @@ class IncrementalNode(LocalModel):
         """Exact where ``learn_one`` takes ``w``, resampled where it does not."""
         return "exact" if self._weighs else "resampled"
 
+    def forgets(self, continued: bool) -> bool:
+        """Whether every fit starts from the model that was given."""
+        return not (continued or self._settings.learn_on)
+
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> IncrementalNode:
         """Return a model that has learned the rows, on top of what it knew or afresh."""
         goes_on = self._learned and (continued or self._settings.learn_on)
@@ -143,6 +147,6 @@ class IncrementalNode(LocalModel):
 
 
 def as_shares(values: FloatArray) -> FloatArray:
-    """Return rows that sum to 1; a row that says nothing says that all classes are alike."""
+    """Return rows that sum to 1; a row of zeros makes all classes equally likely."""
     values = np.where(values.sum(axis=1, keepdims=True) > 0, values, 1.0)
     return np.asarray(values / values.sum(axis=1, keepdims=True))

@@ -48,6 +48,10 @@ class KerasNode(LocalModel):
         """The compiled loss, where it is a usual one; a function's loss is not known yet."""
         return criterion_of(self._estimator.model) if self._is_network else None
 
+    def forgets(self, continued: bool) -> bool:
+        """Every fit starts from the first weights, unless training is to go on."""
+        return not continued
+
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> KerasNode:
         """Return a network trained for some epochs, from the present weights or from the first ones."""
         rows, before = stack(terms), self._estimator

@@ -10,6 +10,7 @@ from fedrelax.models.base import BatchedModel, Rows, Task
 from fedrelax.models.torch.batching import batch_key
 from fedrelax.models.torch.building import name_of
 from fedrelax.models.torch.description import TorchModel
+from fedrelax.models.torch.memory import memory_of, stacked, trained_from
 from fedrelax.models.torch.packing import pack
 from fedrelax.models.torch.stack import Stack, train_stack
 from fedrelax.models.torch.state import Trained
@@ -29,6 +30,8 @@ class TorchNode(BatchedModel):
         self._shown: Trained | None = None
         self._stacked: tuple[Stack, int] | None = None
         self._key: tuple[Hashable | None] | None = None
+        self._together: list[int] | None = None
+        """Of a net that was trained with others before a run was stopped: which stack, and its place."""
 
     @classmethod
     def of(cls, model: TorchModel, task: Task, net: Trained) -> TorchNode:
@@ -60,7 +63,7 @@ class TorchNode(BatchedModel):
     def _with(self, own: Trained | None, stacked: tuple[Stack, int] | None = None) -> TorchNode:
         node = object.__new__(TorchNode)
         node.task, node._model, node._key = self.task, self._model, self._key
-        node._own, node._shown, node._stacked = own, None, stacked
+        node._own, node._shown, node._stacked, node._together = own, None, stacked, None
         return node
 
     def __getstate__(self) -> dict[str, Any]:
@@ -76,6 +79,30 @@ class TorchNode(BatchedModel):
     def gradients(self) -> bool:
         """Terms with different losses are fine."""
         return True
+
+    def forgets(self, continued: bool) -> bool:
+        """Whether every fit starts from the first weights."""
+        return not (self._model.warm_start or continued)
+
+    @property
+    def recalls(self) -> bool:
+        """Weights and the optimiser's state are all there is; a schedule's may be of any kind."""
+        return self._model.schedule is None
+
+    def memory(self) -> dict[str, Any]:
+        """Return weights and optimiser, and with whom the net was trained."""
+        last = self._last()
+        assert last is not None
+        together = None if self._stacked is None else [id(self._stacked[0]), self._stacked[1]]
+        return {**memory_of(last), "together": together or self._together}
+
+    def remembering(self, memory: dict[str, Any]) -> TorchNode:
+        """Return the net that had this memory."""
+        like = self._last()
+        assert like is not None
+        node, together = self._with(trained_from(memory, like)), memory["together"]
+        node._together = None if together is None else [int(part) for part in together]
+        return node
 
     def check(self, X: AnyArray) -> None:
         """Make the module once and ask it for one row."""
@@ -147,4 +174,11 @@ def _common_stack(models: Sequence[TorchNode]) -> Stack | None:
         stack = first[0]
         if all(lie is not None and lie[0] is stack and lie[1] == k for k, lie in enumerate(lies)):
             return stack
+    if all(node._together == [first_of(models), k] for k, node in enumerate(models)):
+        return stacked([node._own for node in models if node._own is not None], models[0].task)
     raise FedRelaxError("the nets were not trained together so far")
+
+
+def first_of(models: Sequence[TorchNode]) -> int | None:
+    """Return in which stack of a stopped process the first net was trained."""
+    return None if models[0]._together is None else models[0]._together[0]

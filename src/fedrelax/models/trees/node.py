@@ -40,6 +40,8 @@ class TreeNode(ScikitModel, BatchedModel):
     someone asks for it.
     """
 
+    divisible = True
+
     def __init__(self, estimator: Any, task: Task) -> None:
         super().__init__(estimator, task)
         self._grown: Grown | None = None
@@ -68,6 +70,11 @@ class TreeNode(ScikitModel, BatchedModel):
         return fitted
 
     # All at once
+
+    @property
+    def only_noted(self) -> bool:
+        """Whether the trees are still to be made."""
+        return self._grown is not None
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
         """Return the rules and shapes that trees of a batch share, or None without the loop."""

@@ -54,6 +54,12 @@ def _sent(count: Callable[[Any, Any], Any]) -> Callable[[ReportData], list[Any] 
     return values
 
 
+def _aucs(data: ReportData) -> list[str | None]:
+    assert data.sharing is not None
+    found = (data.sharing.leaked.get(label) for label in data.graph.labels)
+    return [None if auc is None else f"{auc:.2f}" for auc in found]
+
+
 def _names(data: ReportData) -> list[str]:
     return [str(label) for label in data.graph.labels]
 
@@ -78,6 +84,8 @@ SENT = (
     Column("predictions", "predictions sent", "count",
            _sent(lambda shared, label: shared.numbers(label))),
     Column("sent", "size", "size", _sent(lambda shared, label: BYTES * shared.numbers(label))),
-    Column("noise", "noise", "text", _sent(lambda shared, label: "none")),
+    Column("noise", "noise", "text", _sent(lambda shared, label: shared.noise)),
+    Column("leaked", "attack's AUC", "text",
+           lambda data: _aucs(data) if data.sharing and data.sharing.leaked else None),
 )  # fmt: skip
 """What left each node."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ NOT_PRIVATE = (
     "Predictions on public rows are not a privacy guarantee: published attacks recover training "
     "inputs from them."
 )
+BESIDE = "This does not cover names and scales of columns, losses, and the saved models themselves."
 BYTES = 8
 """A prediction is a number in double precision."""
 
@@ -50,6 +52,10 @@ class Sharing:
     """Candidates that were tried in each part of the rows while alpha and wiring were chosen."""
     trial_exchanges: int
     """The exchanges of each of these."""
+    promises: tuple[dict[str, Any], ...] = ()
+    """The differential privacy of what was sent: epsilon, delta, what it protects, and in words."""
+    leaked: dict[Label, float] = field(default_factory=dict)
+    """With what AUC an attack told a node's training rows from others, if it was run."""
 
     @property
     def per_neighbour(self) -> int:
@@ -60,6 +66,30 @@ class Sharing:
     def per_neighbour_in_trials(self) -> int:
         """How many numbers go to one neighbour in the trials on one part of the rows."""
         return self.public_rows * self.outputs * self.sets * self.trials * self.trial_exchanges
+
+    @property
+    def noise(self) -> str:
+        """How much noise there was, in a word."""
+        return ", ".join(f"epsilon {one['epsilon']:.3g}" for one in self.promises) or "none"
+
+    @property
+    def promised(self) -> str:
+        """The promise to every node in words; what is not covered stands beside it."""
+        words = "; ".join(f"{one['says']}. It protects {one['protects']}" for one in self.promises)
+        return f"Differential privacy of what each node sent: {words}. {BESIDE}" if words else ""
+
+    @property
+    def attacked(self) -> str:
+        """What a membership-inference attack found, in words."""
+        if not self.leaked:
+            return ""
+        aucs = np.array(list(self.leaked.values()))
+        worst = max(self.leaked, key=lambda label: self.leaked[label])
+        return (
+            f"From what it heard, an attacker tells a training row from another with an AUC of "
+            f"{aucs.mean():.2f} on average over {len(aucs)} nodes, and {aucs.max():.2f} at node {worst} "
+            "(0.5 is a coin). Other attacks may do better."
+        )
 
     @property
     def reveals(self) -> str:
@@ -87,7 +117,16 @@ def sharing_of(saved: SavedResult) -> Sharing:
         only_sums=about.get("engine") == "whole",
         trials=trials,
         trial_exchanges=trial_exchanges,
+        promises=tuple(about.get("promises", ())),
+        leaked=_leaked(saved),
     )
+
+
+def _leaked(saved: SavedResult) -> dict[Label, float]:
+    if "leaked" not in saved.nodes:
+        return {}
+    found = zip(saved.nodes["node"], saved.nodes["leaked"], strict=True)
+    return {label: float(auc) for label, auc in found if isinstance(auc, float) and 0 <= auc <= 1}
 
 
 def _neighbours(saved: SavedResult) -> dict[Label, int]:

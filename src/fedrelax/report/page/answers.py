@@ -108,11 +108,15 @@ def _predicted(shared: Sharing) -> list[str]:
             "No row, label or parameter is ever sent.",
         ]
     size = size_text(BYTES * shared.per_neighbour)
-    return [
+    sent = (
         f"Predictions on {shared.public_rows:,} public rows, {shared.exchanges} times: {size} from "
-        f"each node to each neighbour. No row, label or parameter is sent, and no noise was added.",
-        NOT_PRIVATE,
-    ]
+        f"each node to each neighbour. No label or parameter is sent; the public rows show "
+        f"{shared.reveals}."
+    )
+    attacked = [shared.attacked] if shared.attacked else []
+    if shared.promises:
+        return [sent, shared.promised, *attacked]
+    return [sent, "No noise was added.", NOT_PRIVATE, *attacked]
 
 
 def _also_trials(shared: Sharing) -> str:
@@ -152,8 +156,8 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
             "Each node reports its losses, its disagreement with its neighbours and the number of its "
             "validation rows after every round.",
         ),
-        ("Noise", "None was added, so there is no formal (differential) privacy guarantee."),
-        ("Privacy", f"{NOT_PRIVATE} If the rows are secret, treat the predictions as secret too."),
+        *_privacy(shared),
+        ("An attack", shared.attacked),
         ("This run", run if told is None else computed_there(told)),
         (
             "This page",
@@ -163,6 +167,15 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
         ),
     ]
     return [(name, text) for name, text in kept if text]
+
+
+def _privacy(shared: Sharing) -> list[tuple[str, str]]:
+    if shared.promises:
+        return [("Privacy", shared.promised)]
+    return [
+        ("Noise", "None was added, so there is no formal (differential) privacy guarantee."),
+        ("Privacy", f"{NOT_PRIVATE} If the rows are secret, treat the predictions as secret too."),
+    ]
 
 
 def _predictions(shared: Sharing, outputs: str, sets: str) -> str:

@@ -50,7 +50,7 @@ class Plots:
         without it, the gain where it is known, else the clusters of a rewired graph, else the loss.
         ``evaluation`` is what ``fedrelax.evaluation.evaluate`` returns: with it, gain and error are
         those on test rows. Edges that were dropped are dashed, unless ``dropped`` is False.
-        ``names`` writes the nodes' names; without a word, those of up to 25 nodes.
+        ``names`` writes the nodes' names; by default, those of up to 25 nodes.
         """
         data = report_data(self._result, evaluation)
         found = node_values(data, colour or usual_colour(data))

@@ -1,0 +1,47 @@
+"""What ``fedrelax serve --learn`` does with new rows: each lot becomes a result beside the first one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.cli.console import Talk
+from fedrelax.cli.new_rows import Grown, rows_of
+from fedrelax.storage.growing import save_grown
+from fedrelax.storage.loading import read_result
+
+SOURCE = Path("the request")
+"""What messages call the table of new rows."""
+
+
+class Learner:
+    """Learns new rows into a result; results are written to DIR.learned/0001, 0002, ...
+
+    The result that is served stays as it is, and each new one links to what has not changed.
+    """
+
+    def __init__(self, directory: Path, table: Path, trust: tuple[str, ...], talk: Talk) -> None:
+        self._home = directory.with_name(f"{directory.name}.learned")
+        self._number = max([0, *(int(path.name) for path in self._home.glob("[0-9]" * 4))])
+        self._talk = talk
+        self._grown = Grown.of(directory, self._next(), table, trust, False, False, talk)
+
+    def _next(self) -> Path:
+        self._number += 1
+        return self._home / f"{self._number:04d}"
+
+    def __call__(self, frame: Any) -> Path:
+        """Predict rows, learn them, and return the directory of the result that knows them."""
+        grown = self._grown
+        rows = rows_of(frame, SOURCE, grown, self._talk)
+        labels = np.array([i for i, own in rows.items() for _ in range(len(own.y))], dtype=object)
+        X = np.concatenate([own.X for own in rows.values()])
+        y = np.concatenate([own.y for own in rows.values()])
+        grown.fitted.update(X, y, labels)
+        self._home.mkdir(exist_ok=True)
+        out = save_grown(grown.out, grown.saved, grown.fitted)
+        self._grown = replace(grown, saved=read_result(out), out=self._next())
+        return out

@@ -1,0 +1,133 @@
+"""``fedrelax serve``: a saved result that answers over HTTP."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedrelax.cli.console import Talk, speaking
+
+if TYPE_CHECKING:
+    from fedrelax.serving import Service
+
+
+def serve(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="What fedrelax fit has written.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. 127.0.0.1 is for this machine only.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")
+    ] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FEDRELAX_TOKEN",
+            help="Secret that every request must have. Default: a random one, which is printed.",
+        ),
+    ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Ask for no secret; for this machine only.")
+    ] = False,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Largest body of a request.")] = 1_000_000,
+    learn: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Let POST /rows bring new rows to learn from; TABLE has the rows of training. What is "
+            "learned is saved in DIR.learned, and DIR stays as it is.",
+        ),
+    ] = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="package.module.Class",
+            help="Allow a type of another package to be loaded; may be given many times.",
+        ),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Answer questions about new rows over HTTP, with JSON, until Ctrl-C.
+
+    POST /predict answers rows as fedrelax predict does, GET / shows the report, GET /nodes says what may
+    be asked, GET /health that the service lives.
+
+    [bold]Example:[/bold] fedrelax serve result --port 8000
+    """
+    with speaking(debug) as talk:
+        secret = _secret(token, no_token)
+        place, allowed = (host, port), tuple(trust or ())
+        with _service(directory, place, secret, max_bytes, learn, allowed, talk) as service:
+            # a token that was given is known, and need not stand in logs; one that was drawn is shown
+            where = service.page if token is None else service.address
+            _say(talk, f"serving: {where} (Ctrl-C ends it)")
+            with _signals_only_end_it():
+                service.run()
+        _say(talk, "stopped")
+
+
+def _secret(token: str | None, no_token: bool) -> str | None:
+    """Return the token to ask for, or None."""
+    import secrets
+
+    from fedrelax.errors import FedRelaxError
+    from fedrelax.serving.service import check_token
+
+    if token is None:
+        return None if no_token else secrets.token_urlsafe(24)
+    if no_token:
+        raise FedRelaxError("--token and --no-token contradict each other; give one of them")
+    check_token(token)
+    return token
+
+
+@contextmanager
+def _service(
+    directory: Path,
+    place: tuple[str, int],
+    token: str | None,
+    max_bytes: int,
+    learn: Path | None,
+    trust: tuple[str, ...],
+    talk: Talk,
+) -> Iterator[Service]:
+    """Check everything, take the port, load the models, and yield what answers."""
+    from fedrelax.cli.inputs import look_here_for_modules
+    from fedrelax.cli.learning import Learner
+    from fedrelax.cli.live import check_live
+    from fedrelax.serving import Application, Served, Service, listen
+    from fedrelax.storage import read_result
+
+    check_live()
+    saved = read_result(directory)
+    if trust:
+        look_here_for_modules()
+    with listen(*place, token) as listening:
+        learner = None if learn is None else Learner(directory, learn, trust, talk)
+        served = Served(saved, trust)
+        app = Application(served, max_bytes, partial(_say, talk), learner, trust)
+        yield Service(app, listening, place[0], token)
+
+
+def _say(talk: Talk, text: str) -> None:
+    talk.err.print(text, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _signals_only_end_it() -> Iterator[None]:
+    """Let the server end well on Ctrl-C and SIGTERM; it raises them again, which then does nothing."""
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.signal(kind, lambda *_: None) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, former in before.items():
+            signal.signal(kind, former)

@@ -1,0 +1,216 @@
+"""The directory of a run that can be stopped: its settings, its files' checksums, its checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrelax.cli.config import check_trusted, make_config
+from fedrelax.cli.console import INTERRUPTED, Stopped
+from fedrelax.cli.fit import FitConfig
+from fedrelax.cli.graphs import parse_graph
+from fedrelax.cli.progress import Terminated, stop_at_once
+from fedrelax.errors import FedRelaxError
+from fedrelax.public import DRAWS
+from fedrelax.storage import Checkpoint
+from fedrelax.storage.checking import CHUNK, check_seal, read_inside, reading, sealed
+from fedrelax.storage.checkpoints import Interrupted
+from fedrelax.storage.places import NotWritten, advice_for
+from fedrelax.storage.whole import write_whole
+
+ENDING, SETTINGS, FORMAT = ".checkpoint", "run.json", 1
+TRAINING, ALL_ROWS = "training", "all-rows"
+TERMINATED = 128 + signal.SIGTERM
+
+
+@dataclass(frozen=True, eq=False)
+class RunDirectory:
+    """Where a run of ``fit`` is kept; it stands next to the result and goes when that is there."""
+
+    where: Path
+    training: Checkpoint
+    all_rows: Checkpoint
+    trust: tuple[str, ...] = ()
+    """The models that run code by their names."""
+
+    @classmethod
+    def of(cls, where: Path, config: FitConfig) -> RunDirectory:
+        """Return the directory with its two checkpoints: of the run that is measured, and the last one."""
+        every = config.checkpoint_every or 1
+        named = dict.fromkeys((config.model, *config.model_for.values()))
+        return cls(
+            where,
+            Checkpoint(where / TRAINING, every),
+            Checkpoint(where / ALL_ROWS, every),
+            tuple(name for name in named if ":" in name),
+        )
+
+    @classmethod
+    def begin(cls, config: FitConfig) -> RunDirectory:
+        """Make the directory of a new run and write down what it depends on."""
+        made = cls.of(checkpoint_of(config.out), config)
+        if os.path.lexists(made.where):
+            if not config.overwrite or not (made.where / SETTINGS).is_file():
+                raise FedRelaxError(
+                    f"{made.where} is the checkpoint of a run that was stopped; go on with it by fedrelax "
+                    f"resume {shlex.quote(str(made.where))}, or delete it"
+                )
+            made.forget()
+        try:
+            made.where.mkdir(mode=0o700, parents=True)
+            write_whole(made.where / SETTINGS, _settings(config))
+        except OSError as error:
+            raise FedRelaxError(
+                f"{made.where} cannot be written ({error.strerror or error}); "
+                f"{advice_for(error, made.where.absolute().parent)}"
+            ) from error
+        return made
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Within, a signal, a full disk or Ctrl-C ends with a sentence that says how to go on."""
+        ours = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGTERM, stop_at_once) if ours else None
+        try:
+            yield
+        except (Interrupted, KeyboardInterrupt) as stop:
+            if ours:  # the process is about to end, and has a sentence to say first
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                before = signal.SIG_IGN
+            terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
+            raise self._stopped(TERMINATED if terminated else INTERRUPTED) from stop
+        except FedRelaxError as error:
+            if not self._has_states():
+                self.forget()
+            elif isinstance(error, NotWritten):
+                raise NotWritten(
+                    f"{error}; what was learned is kept, so once that is done, {self._how_to_go_on()}"
+                ) from error
+            raise
+        finally:
+            if ours:
+                signal.signal(signal.SIGTERM, before)
+        self.forget()
+
+    def _stopped(self, code: int) -> Stopped:
+        if not self._has_states():
+            self.forget()
+            return Stopped("interrupted before the first round; nothing was written", code)
+        last, rows = self.all_rows.saved, " on all rows"
+        if last is None:
+            last, rows = self.training.saved, ""
+        done = "trials that are done" if last is None else f"round {last}{rows}"
+        return Stopped(
+            f"interrupted; {done} and everything before are kept in {self.where}; "
+            f"{self._how_to_go_on()}",
+            code,
+        )
+
+    def _how_to_go_on(self) -> str:
+        trust = "".join(f" --trust {shlex.quote(name)}" for name in self.trust)
+        return f"go on with: fedrelax resume {shlex.quote(str(self.where))}{trust}"
+
+    def _has_states(self) -> bool:
+        return any(self.where.glob("*/*.state"))
+
+    def forget(self) -> None:
+        """Delete what was kept, and nothing else."""
+        self.training.forget()
+        self.all_rows.forget()
+        (self.where / SETTINGS).unlink(missing_ok=True)
+        if self.where.is_dir() and not any(self.where.iterdir()):
+            self.where.rmdir()
+
+    # Going on
+
+    @classmethod
+    def find(cls, given: Path, trust: list[str]) -> tuple[RunDirectory, FitConfig]:
+        """Return a run that was stopped, and its settings; refuse tables that have changed since."""
+        where = given if (given / SETTINGS).exists() else checkpoint_of(given)
+        if not os.path.lexists(where / SETTINGS):
+            raise FedRelaxError(
+                f"{given} holds no run that was stopped; give the directory that fedrelax fit "
+                f"--checkpoint-every has named, which ends in {ENDING}"
+            )
+        with _reading(where):
+            about = json.loads(read_inside(where, SETTINGS, None, SETTINGS))
+            check_seal(about, SETTINGS)
+            if about["format"] != FORMAT:
+                raise FedRelaxError(f"it has the format {about['format']!r}, not {FORMAT}")
+            settings, files = dict(about["settings"]), dict(about["files"])
+        check_trusted(str(where / SETTINGS), settings, {}, trust)
+        config = make_config(FitConfig, None, settings)
+        for name, known in files.items():
+            _check_file(name, known)
+        return cls.of(where, config), config
+
+
+def checkpoint_of(out: Path) -> Path:
+    """Return where the run with this ``--out`` is kept."""
+    out = Path(os.path.abspath(out))
+    return out.with_name(out.name + ENDING)
+
+
+def _settings(config: FitConfig) -> bytes:
+    """Return the settings of a run and the checksums of the files that it reads."""
+    spec, drawn = parse_graph(config.graph), config.public in DRAWS
+    public = config.public if drawn else str(Path(config.public).absolute())
+    schema = None if config.schema is None else config.schema.absolute()
+    files = [config.data.absolute(), schema, spec.file, None if drawn else Path(public)]
+    settings = {
+        **asdict(config),
+        "data": str(config.data.absolute()),
+        "out": str(config.out.absolute()),
+        "schema": None if schema is None else str(schema),
+        "graph": str(spec),
+        "public": public,
+        "live": False,
+        "debug": False,
+    }
+    about = {
+        "format": FORMAT,
+        "settings": {name: value for name, value in settings.items() if value is not None},
+        "files": {str(path.absolute()): _checksum(path) for path in files if path is not None},
+    }
+    plain = json.loads(json.dumps(about))
+    return json.dumps(sealed(plain), indent=2, ensure_ascii=False).encode()
+
+
+def _checksum(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            found = hashlib.sha256()
+            while chunk := file.read(CHUNK):
+                found.update(chunk)
+            return found.hexdigest()
+    except OSError as error:
+        raise FedRelaxError(f"{path} cannot be read ({error.strerror or error})") from error
+
+
+def _check_file(name: str, known: Any) -> None:
+    if _checksum(Path(name)) != known:
+        raise FedRelaxError(
+            f"{name} has changed since the run was stopped, so that it cannot go on; bring back the file "
+            "as it was, or run fedrelax fit again"
+        )
+
+
+@contextmanager
+def _reading(where: Path) -> Iterator[None]:
+    try:
+        with reading(SETTINGS):
+            yield
+    except FedRelaxError as error:
+        text = str(error).removeprefix("this result is damaged: ").partition(";")[0]
+        raise FedRelaxError(
+            f"this checkpoint is damaged: {where}: {text}; run fedrelax fit again"
+        ) from error

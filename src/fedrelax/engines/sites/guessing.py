@@ -1,0 +1,46 @@
+"""How well neighbours' answers fit a site's own rows: the second look of a wiring, taken by the site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from fedrelax.public import PublicRows
+from fedrelax.runtime import Site
+from fedrelax.typing import FloatArray, Label
+from fedrelax.wiring.smoother import Smoother
+
+
+class Guessing:
+    """Guesses what neighbours would say of a site's rows; they have answered for public rows only."""
+
+    def __init__(self, public: PublicRows) -> None:
+        self._public = public
+        self._smoothers: dict[Label | None, Smoother] = {}
+        self._told: dict[int, tuple[FloatArray, FloatArray]] = {}
+        """Most answers are one array for all who hear it; the array is kept so that its id is."""
+
+    def losses(self, site: Site, others: Iterable[Label]) -> dict[Label, float]:
+        """Return the site's loss on its own rows if it took each neighbour's answers for them."""
+        X, common = self._public.as_numbers(site.node.X), self._public.common is not None
+        weights = self._smoother(site.label).weights(X) if common else None
+        found: dict[Label, float] = {}
+        for j in others:
+            answer = site.received.get((j, j))
+            if answer is None:
+                found[j] = np.inf
+                continue
+            smoother = self._smoother(j)
+            if id(answer) not in self._told:
+                self._told[id(answer)] = answer, smoother.coefficients(answer)
+            K = smoother.weights(X) if weights is None else weights
+            guess = site.task.plausible(K @ self._told[id(answer)][1])
+            found[j] = site.coupling.loss.mean(site.target, guess)
+        return found
+
+    def _smoother(self, owner: Label) -> Smoother:
+        key = None if self._public.common is not None else owner
+        if key not in self._smoothers:
+            self._smoothers[key] = Smoother(self._public.as_numbers(self._public.of(owner)))
+        return self._smoothers[key]

@@ -1,0 +1,172 @@
+"""The sites of a stopped run: what their models were fitted to, and what they have heard.
+
+Models are not kept. One that forgets is fitted again to the same terms with the same seed, and is then the
+same; one that goes on from its last fit says itself what it remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedrelax.engines.sites.refits import Answers
+from fedrelax.errors import FedRelaxError
+from fedrelax.models import LocalModel, Rows
+from fedrelax.runtime import Site
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+Kept = tuple[LocalModel, Answers, list[Rows]]
+"""A model, what it answers, and what it was fitted to."""
+
+
+def why_models_not_kept(sites: Sequence[Site]) -> str | None:
+    """Return which node's model remembers what cannot be kept, or None."""
+    for site in sites:
+        model, continued = site.model, site.coupling.continued
+        if not (model.forgets(continued) or model.recalls):
+            return (
+                f"node {site.label!r}: {model.name} goes on in every round from its last fit, and what "
+                "it remembers cannot be kept; let it start afresh in every round (continued=False, "
+                "warm_start=False or learn_on=False), or run without a checkpoint"
+            )
+    return None
+
+
+# Models
+
+
+def packed_model(
+    site: Site, model: LocalModel, answers: Answers, terms: Sequence[Rows]
+) -> dict[str, Any]:
+    """Return how a node's model is made again; one that remembers keeps its answers, too."""
+    if model.forgets(site.coupling.continued):
+        return {"terms": [_packed_term(site, term) for term in terms]}
+    return {"memory": model.memory(), "answers": list(answers.values())}
+
+
+def made_again(
+    sites: Sequence[Site],
+    packed: Sequence[dict[str, Any]],
+    round: int,
+    fitted: Callable[[Sequence[Site], Sequence[list[Rows]], int], Sequence[tuple[Any, Any]]],
+    together: bool,
+) -> list[Kept]:
+    """Return the models of a round; those that forget are ``fitted`` again, all ``together`` or in turn."""
+    found: dict[Label, Kept] = {}
+    problems: list[tuple[Site, list[Rows]]] = []
+    for site, kept in zip(sites, packed, strict=True):
+        if "terms" in kept:
+            problems.append((site, [_term_from(site, *term) for term in kept["terms"]]))
+        else:
+            model = site.model.remembering(kept["memory"])
+            found[site.label] = model, _answers_from(site, kept["answers"], round), []
+    for batch in [problems] if together else [[problem] for problem in problems]:
+        own, theirs = [site for site, _ in batch], [terms for _, terms in batch]
+        for site, terms, made in zip(own, theirs, fitted(own, theirs, round), strict=True):
+            found[site.label] = (*made, terms)
+    return [found[site.label] for site in sites]
+
+
+def _answers_from(site: Site, answers: Sequence[Any], round: int) -> Answers:
+    found: Answers = {}
+    for (key, rows), answer in zip(site.inputs(round).items(), answers, strict=True):
+        whole = answer.dtype == float and np.isfinite(answer).all()
+        if not whole or answer.shape != (len(rows), site.task.n_outputs):
+            raise FedRelaxError(
+                f"an answer of node {site.label!r} has another shape or is no number"
+            )
+        found[key] = answer
+    return found
+
+
+def _packed_term(site: Site, term: Rows) -> tuple[Any, Any, Any, bool]:
+    """Return rows (whose they are, or the rows), targets, weights (one number if equal) and loss."""
+    rows: Any = term.X
+    if term.X is site.node.X:
+        rows = "own"
+    elif term.X is site.public.common:
+        rows = "common"
+    elif site.public.per_node is not None:
+        owners = [site.label, *site.neighbours]
+        rows = next((k for k, j in enumerate(owners) if site.public.of(j) is term.X), term.X)
+    target = None if term.target is site.target else term.target
+    equal = len(term.weight) > 0 and bool((term.weight == term.weight[0]).all())
+    weight = float(term.weight[0]) if equal else term.weight
+    return rows, target, weight, term.loss == site.coupling.loss
+
+
+def _term_from(site: Site, rows: Any, target: Any, weight: Any, own_loss: bool) -> Rows:
+    X = _rows_from(site, rows)
+    y: FloatArray = site.target if target is None else target
+    w: FloatArray = np.full(len(X), weight) if isinstance(weight, float) else weight
+    if y.shape != (len(X), site.task.n_outputs) or w.shape != (len(X),):
+        raise FedRelaxError(f"the rows of node {site.label!r} do not fit together")
+    if not (np.isfinite(y).all() and np.isfinite(w).all() and (w >= 0).all()):
+        raise FedRelaxError(f"targets or weights of node {site.label!r} are no numbers")
+    return Rows(X, y, w, site.coupling.loss if own_loss else site.coupling.discrepancy)
+
+
+def _rows_from(site: Site, rows: Any) -> AnyArray:
+    if isinstance(rows, np.ndarray):
+        if rows.shape[1:] != site.node.X.shape[1:]:
+            raise FedRelaxError(f"the rows of node {site.label!r} have other columns")
+        return rows
+    if rows == "own":
+        return site.node.X
+    if rows == "common":
+        assert site.public.common is not None
+        return site.public.common
+    return site.public.of([site.label, *site.neighbours][rows])
+
+
+# What was said and heard
+
+
+def packed_words(sites: Sequence[Site], place: dict[Label, int]) -> dict[str, Any]:
+    """Return what every site has shared and heard; an answer that many have heard is kept once."""
+    answers: dict[int, FloatArray] = {}
+    shared, received = [], []
+    number: dict[int, int] = {}
+
+    def numbered(answer: FloatArray) -> int:
+        answers[id(answer)] = answer
+        return number.setdefault(id(answer), len(number))
+
+    for i, site in enumerate(sites):
+        shared += [(i, place[j], numbered(answer)) for j, answer in site.shared.items()]
+        received += [
+            (i, place[j], place[k], numbered(answer)) for (j, k), answer in site.received.items()
+        ]
+    return {
+        "answers": list(answers.values()),
+        "shared": np.array(shared, dtype=np.int64).reshape(-1, 3),
+        "received": np.array(received, dtype=np.int64).reshape(-1, 4),
+        "change": np.array([site.change for site in sites], dtype=float),
+    }
+
+
+def take_words(sites: Sequence[Site], words: dict[str, Any]) -> None:
+    """Let every site have shared and heard what it had."""
+    answers, labels = words["answers"], [site.label for site in sites]
+    shared, received = words["shared"], words["received"]
+    if (shared < 0).any() or (received < 0).any():
+        raise FedRelaxError("it names nodes by negative numbers")
+    for site in sites:
+        site.shared, site.received = {}, {}
+    for i, j, number in shared.tolist():
+        sites[i].shared[labels[j]] = _answer(sites[i], labels[j], answers[number])
+    for i, j, k, number in received.tolist():
+        sites[i].received[labels[j], labels[k]] = _answer(sites[i], labels[k], answers[number])
+    for site, change in zip(sites, words["change"].tolist(), strict=True):
+        site.change = change
+
+
+def _answer(site: Site, owner: Label, answer: Any) -> FloatArray:
+    if answer.dtype != float or answer.shape != (len(site.public.of(owner)), site.task.n_outputs):
+        raise FedRelaxError(f"an answer on the public rows of node {owner!r} has another shape")
+    if not np.isfinite(answer).all():
+        raise FedRelaxError(f"an answer on the public rows of node {owner!r} is no number")
+    found: FloatArray = answer
+    return found

@@ -1,0 +1,102 @@
+"""Ray: parts of the nodes lie in the object store once, and tasks refer to them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fedrelax.extras import need
+from fedrelax.runtime.clusters.base import Cluster, ClusterError
+from fedrelax.runtime.clusters.quiet import leaving_ctrl_c
+
+SECONDS = 30.0
+"""How long a cluster may take to say that it is well."""
+
+
+class RayCluster(Cluster):
+    """The workers of the Ray that this process has joined."""
+
+    name = "ray"
+
+    def __init__(self, own: bool = False) -> None:
+        self._ray, self._own = need("ray", "ray"), own
+        self._remote: dict[Callable[..., Any], Any] = {}
+
+    @classmethod
+    def local(cls, workers: int) -> RayCluster:
+        """Start Ray on this machine; it sends no statistics of its use."""
+        with leaving_ctrl_c():
+            return cls._joined(num_cpus=workers, include_dashboard=False)
+
+    @classmethod
+    def at(cls, address: str) -> RayCluster:
+        """Join the cluster at an address."""
+        try:
+            _greet(address)
+            return cls._joined(address=address)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            text = " ".join(str(error).split())[:200]
+            raise ClusterError(
+                f"address={address!r}: no Ray cluster could be joined there ({text}); give the address "
+                "that ray start prints"
+            ) from error
+
+    @classmethod
+    def _joined(cls, **settings: Any) -> RayCluster:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        ray = need("ray", "ray")
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **settings)
+            return cls(own=True)
+        except BaseException:
+            ray.shutdown()
+            raise
+
+    @property
+    def workers(self) -> int:
+        """The processors of all machines."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def place(self, thing: Any, part: int) -> Any:
+        """Put into the object store."""
+        return self._ray.put(thing)
+
+    def submit(self, function: Callable[..., Any], part: int, *arguments: Any) -> tuple[Any, Any]:
+        """Run where Ray sees fit: tasks go to machines that have their arguments."""
+        if function not in self._remote:
+            self._remote[function] = self._ray.remote(num_cpus=1, num_returns=2)(function)
+        first, second = self._remote[function].remote(*arguments)
+        return first, second
+
+    def fetch(self, references: Sequence[Any]) -> list[Any]:
+        """Get from the object store."""
+        exceptions = self._ray.exceptions
+        try:
+            return list(self._ray.get(list(references)))
+        except exceptions.RayTaskError as error:
+            raise getattr(error, "cause", error) from None
+        except exceptions.RayError as error:
+            raise self.lost(error) from error
+
+    def close(self) -> None:
+        """Leave or end Ray if this run has joined or started it."""
+        if self._own:
+            self._ray.shutdown()
+
+
+def _greet(address: str) -> None:
+    """Ask a cluster whether it is well; to join would wait for minutes where something else listens."""
+    if address == "auto" or "://" in address:
+        return  # Ray finds the first itself, and gives up on the second by itself
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    try:
+        well = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise ConnectionError(f"no answer within {SECONDS:.0f} seconds") from error
+    if well.returncode:
+        raise ConnectionError("its health check failed")

@@ -1,0 +1,33 @@
+"""Trials that are kept: a search that was stopped does not run again what it has run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedrelax.network import Network
+from fedrelax.runtime import History, Keeper
+from fedrelax.runtime.keeping import columns_of, records_of
+from fedrelax.selection.losses import Recorded
+from fedrelax.solvers import FedRelax
+from fedrelax.solvers.identity import identity_of
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """A trial of an earlier process: its numbers are all that a choice needs."""
+
+    history: History
+
+
+def tried(settings: FedRelax, fold: Network, number: int, keeper: Keeper | None) -> Recorded:
+    """Run a trial on a fold, or recall it; ``number`` counts the trials of a search, which has an order."""
+    if keeper is None:
+        return settings.solve(fold)
+    name, identity = f"trial-{number:04d}", identity_of(fold, settings)
+    known = keeper.recall(name, identity)
+    if known is not None:
+        with keeper.using(name):
+            return Recalled(History(fold.labels, records_of(known["records"], len(fold))))
+    run = settings.solve(fold)
+    keeper.keep(name, identity, lambda: {"records": columns_of(run.history)}, 0, True)
+    return run

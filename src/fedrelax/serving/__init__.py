@@ -1,0 +1,7 @@
+"""A saved result that answers over HTTP (the extra ``live``)."""
+
+from fedrelax.serving.application import Application
+from fedrelax.serving.served import Served
+from fedrelax.serving.service import Service, listen
+
+__all__ = ["Application", "Served", "Service", "listen"]

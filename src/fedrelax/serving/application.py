@@ -1,0 +1,188 @@
+"""The service's paths. Each answer is JSON, but for the report; each refusal is one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.extras import need
+from fedrelax.serving.body import read_asked
+from fedrelax.serving.learning import Learn
+from fedrelax.serving.refusal import Refusal, sentence_of
+from fedrelax.serving.served import Served
+from fedrelax.web import HEADERS
+
+MOST_WAITING = 64
+"""Requests that are read or wait for the models; their number bounds what bodies take of memory."""
+PATIENCE = 30.0
+"""Seconds in which a body must have come."""
+THROWN_AWAY = 8_000_000
+"""Bytes of a body that is too large which are still taken, so that its sender can read why."""
+NOT_LEARNING = "this service does not learn; start it with --learn TABLE to let it take new rows"
+FRAMES = "frame-ancestors 'none'"
+
+
+@dataclass(eq=False)
+class Application:
+    """What is served, to whom it answers at most, and the one thread in which models work.
+
+    Libraries do not promise that a model may predict in two threads at once, so all predictions are made
+    in one; requests wait for it, and health never does.
+    """
+
+    served: Served
+    max_bytes: int
+    say: Callable[[str], None]
+    learn: Learn | None = None
+    trust: tuple[str, ...] = ()
+    _waiting: int = 0
+    _worker: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="fedrelax-models")
+    )
+
+    def close(self) -> None:
+        """Let go of the thread; what waits is not begun."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def routes(self) -> Any:
+        """Return the application for a server."""
+        starlette = need("starlette.applications", "live")
+        routing, problems = need("starlette.routing", "live"), need("starlette.exceptions", "live")
+        paths: list[tuple[str, str, Callable[[Any], Awaitable[Any]]]] = [
+            ("/health", "GET", self._health),
+            ("/", "GET", self._report),
+            ("/nodes", "GET", self._nodes),
+            ("/predict", "POST", self._predict),
+            ("/rows", "POST", self._rows),
+        ]
+        known = [path for path, _, _ in paths]
+
+        async def nowhere(request: Any, error: Any) -> Any:
+            words = f"there is no {request.url.path[:80]}; the paths are {', '.join(known)}"
+            if error.status_code == 405:
+                method = next(way for path, way, _ in paths if path == request.url.path)
+                words = f"{request.url.path} takes {method}, and the request is a {request.method}"
+            return _json(sentence_of(Refusal(error.status_code, words)), error.status_code)
+
+        return starlette.Starlette(
+            routes=[
+                routing.Route(path, self._careful(answer), methods=[method])
+                for path, method, answer in paths
+            ],
+            exception_handlers={problems.HTTPException: nowhere},
+        )
+
+    def _careful(self, answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        """Return an answer that turns every error into a sentence; what nobody expected is also said."""
+
+        async def careful(request: Any) -> Any:
+            try:
+                return await answer(request)
+            except Refusal as refusal:
+                return _json(sentence_of(refusal), refusal.status)
+            except FedRelaxError as error:
+                return _json(sentence_of(error), 422)
+            except Exception as error:
+                self.say(
+                    f"{request.url.path}: unexpected {type(error).__name__}: {str(error)[:300]}"
+                )
+                words = f"unexpected {type(error).__name__}; whoever runs the service can read more"
+                return _json({"error": words}, 500)
+
+        return careful
+
+    # The paths
+
+    async def _health(self, request: Any) -> Any:
+        return _json({"status": "ok", "fedrelax": version("fedrelax")})
+
+    async def _report(self, request: Any) -> Any:
+        try:
+            page = await asyncio.to_thread(self.served.report)
+        except FedRelaxError as error:  # the request is fine: what draws the page is not installed
+            raise Refusal(503, str(error)) from error
+        headers = {**HEADERS, "Content-Security-Policy": FRAMES}
+        return need("starlette.responses", "live").HTMLResponse(page, headers=headers)
+
+    async def _nodes(self, request: Any) -> Any:
+        return _json(await asyncio.to_thread(self.served.describe))
+
+    async def _predict(self, request: Any) -> Any:
+        return await self._work(request, lambda body: self.served.predict(read_asked(body)))
+
+    async def _rows(self, request: Any) -> Any:
+        if self.learn is None:
+            raise Refusal(403, NOT_LEARNING)
+        return await self._work(request, self._learned)
+
+    def _learned(self, body: bytes) -> dict[str, Any]:
+        assert self.learn is not None
+        rows = self.served.table(read_asked(body))
+        self.served = Served.load(self.learn(rows), self.trust)
+        return {"learned": len(rows)}
+
+    # Bodies
+
+    async def _work(self, request: Any, work: Callable[[bytes], dict[str, Any]]) -> Any:
+        """Read a body and let the models' thread make the answer to it."""
+        if self._waiting >= MOST_WAITING:
+            raise Refusal(503, f"{MOST_WAITING} requests are waiting already; try again later")
+        self._waiting += 1
+        try:
+            _check_kind(request.headers)
+            body = await self._body(request)
+            loop = asyncio.get_running_loop()
+            text = await loop.run_in_executor(self._worker, lambda: _text(work(body)))
+        finally:
+            self._waiting -= 1
+        return _raw(text)
+
+    async def _body(self, request: Any) -> bytes:
+        gone = need("starlette.requests", "live").ClientDisconnect
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(PATIENCE):
+                async for part in request.stream():
+                    size += len(part)
+                    if size <= self.max_bytes:
+                        parts.append(part)
+                    elif size > self.max_bytes + THROWN_AWAY:
+                        break
+        except TimeoutError:
+            raise Refusal(408, f"the body did not come within {PATIENCE:.0f} seconds") from None
+        except gone:
+            raise Refusal(400, "the connection ended before the body did") from None
+        if size > self.max_bytes:
+            raise Refusal(
+                413, f"the body has more than {self.max_bytes} bytes; send fewer rows at a time"
+            )
+        return b"".join(parts)
+
+
+def _check_kind(headers: Any) -> None:
+    """Refuse what is not JSON; pages of other sites cannot send JSON without being asked first."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refusal(415, f"the content type is {kind[:80] or 'missing'!r}; send application/json")
+    coding = headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise Refusal(415, f"the content encoding is {coding[:80]!r}; send the body as it is")
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def _json(value: Any, status: int = 200) -> Any:
+    return _raw(_text(value), status)
+
+
+def _raw(text: bytes, status: int = 200) -> Any:
+    responses = need("starlette.responses", "live")
+    return responses.Response(text, status, headers=HEADERS, media_type="application/json")

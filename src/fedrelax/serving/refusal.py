@@ -1,0 +1,26 @@
+"""A request that is not answered: a status of HTTP and one sentence."""
+
+from __future__ import annotations
+
+from fedrelax.errors import FedRelaxError
+
+LONGEST = 500
+"""Letters of a sentence, which may quote what was sent."""
+
+
+class Refusal(FedRelaxError):  # noqa: N818 - what is said, not what went wrong
+    """Why a request is not answered."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def sentence_of(error: FedRelaxError) -> dict[str, str]:
+    """Return the answer to a refused request.
+
+    >>> sentence_of(Refusal(404, "there is no node 'x'"))
+    {'error': "there is no node 'x'"}
+    """
+    text = str(error)
+    return {"error": text if len(text) <= LONGEST else text[:LONGEST] + "..."}

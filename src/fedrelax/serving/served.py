@@ -1,0 +1,155 @@
+"""What is served: the models of a result, loaded once, and what can be said of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import did_you_mean
+from fedrelax.report.page import report_html
+from fedrelax.serving.body import Asked
+from fedrelax.serving.refusal import Refusal
+from fedrelax.storage.labels import by_text, find_label
+from fedrelax.storage.loading import SavedResult, load_result, read_result
+from fedrelax.storage.questions import coded_rows, preparation_of
+from fedrelax.typing import AnyArray
+
+SOURCE = "the request"
+MOST_COMPARED = 1000
+"""Names among which a like one is looked for; more would let a stranger keep the processor busy."""
+
+
+class Served:
+    """A result that answers. Not for several threads at once: models and texts are not made for it."""
+
+    def __init__(self, saved: SavedResult, trust: Sequence[str] = ()) -> None:
+        self.saved, self._fitted = saved, load_result(saved, trust)
+        self._ready = preparation_of(saved)
+        self._known = by_text(saved.graph.labels)
+        self._page, self._making = "", threading.Lock()
+
+    @classmethod
+    def load(cls, directory: Path, trust: Sequence[str] = ()) -> Served:
+        """Read a result and load its models, by the same rules as ``fedrelax predict``."""
+        return cls(read_result(directory), trust)
+
+    def predict(self, asked: Asked) -> dict[str, Any]:
+        """Return the answer to a question: what ``fedrelax predict`` says of the same rows."""
+        notes: list[str] = []
+        nodes = self._labels(asked)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                frame = self.frame(asked, nodes)
+                coded = coded_rows(self.saved, frame, nodes, SOURCE, notes.append)
+                answer = self._fitted.answers(coded, nodes)
+        finally:
+            for texts in self._ready.schema.texts.values():
+                texts.forget()  # a service that runs for months must not remember all of them
+        wrong = np.flatnonzero(~np.isfinite(answer).all(axis=1))
+        if len(wrong):
+            row = int(wrong[0])
+            raise Refusal(
+                422,
+                f"the model of node {nodes[row]!r} has no finite answer to row {row}; send values of "
+                "the size that it was trained on",
+            )
+        task = self.saved.task
+        found: dict[str, Any] = {"predictions": task.decode(answer).tolist()}
+        if task.classes is not None:
+            found |= {"classes": task.classes.tolist(), "probabilities": answer.tolist()}
+        return {**found, "notes": notes} if notes else found
+
+    def table(self, asked: Asked) -> Any:
+        """Return rows with their targets and nodes, as a table such as ``fedrelax fit`` reads."""
+        target = self.saved.about["target_column"]
+        nodes = self._labels(asked)
+        frame = self.frame(asked, nodes)
+        frame[target] = [self._value(row, k, target) for k, row in enumerate(asked.rows)]
+        frame[self.saved.about["node_column"]] = nodes
+        return frame
+
+    def frame(self, asked: Asked, nodes: AnyArray) -> Any:
+        """Return the columns of training as a table; a node's rows need not have what it lacks."""
+        import pandas as pd
+
+        found = {}
+        for place, column in enumerate(self._ready.schema.columns):
+            values = []
+            for number, (row, node) in enumerate(zip(asked.rows, nodes, strict=True)):
+                lacking = place in self._ready.lacks.get(node, ())
+                value = row.get(column.name) if lacking else self._value(row, number, column.name)
+                if column.kind == "date" and isinstance(value, bool):
+                    raise Refusal(
+                        422,
+                        f"row {number}, column {column.name!r} holds {json.dumps(value)}; send a "
+                        "date as text, such as 2024-01-31",
+                    )
+                values.append(value)
+            found[column.name] = pd.Series(values)
+        return pd.DataFrame(found)
+
+    def _value(self, row: dict[str, Any], number: int, name: str) -> Any:
+        if name not in row:
+            raise Refusal(
+                422, f"row {number} has no column {name!r}; send null where a value is missing"
+            )
+        return row[name]
+
+    def _labels(self, asked: Asked) -> AnyArray:
+        """Return the known label of every row's node."""
+        given = asked.nodes
+        if given is None:
+            if len(self.saved.models) > 1:
+                raise Refusal(
+                    400,
+                    "the body names no node; send 'node', or 'nodes' with the node of every row",
+                )
+            given = [self.saved.models[0]["node"]] * len(asked.rows)
+        labels = np.empty(len(given), dtype=object)
+        for number, value in enumerate(given):
+            labels[number] = find_label(value, self._known)
+            if labels[number] is None:
+                near = len(self._known) <= MOST_COMPARED and len(str(value)) <= 100
+                hint = did_you_mean(value, self._known) if near else ""
+                raise Refusal(
+                    404, f"there is no node {value!r}{hint}; GET /nodes tells which there are"
+                )
+        return labels
+
+    def describe(self) -> dict[str, Any]:
+        """Return what may be asked: the nodes, their models, and what the columns mean."""
+        about, schema = self.saved.about, self._ready.schema
+        kinds = dict(zip(self.saved.nodes["node"], self.saved.nodes["model"], strict=True))
+        names = schema.column_names
+        columns = [{"name": c.name, "kind": c.kind, "gaps": c.gaps} for c in schema.columns]
+        for line, column in zip(columns, schema.columns, strict=True):
+            if column.categories:
+                line["categories"] = list(column.categories)
+        nodes = []
+        for label in self.saved.graph.labels:
+            lacks = [names[k] for k in self._ready.lacks.get(label, ())]
+            line = {"node": label, "model": kinds.get(label)}
+            nodes.append({**line, "lacks": lacks} if lacks else line)
+        return {
+            "task": about["task"],
+            "target": about["target_column"],
+            "classes": about["classes"],
+            "columns": columns,
+            "nodes": nodes,
+        }
+
+    def report(self) -> str:
+        """Return the report's page, made once from the checked files of the result.
+
+        The file ``report.html`` that may lie there is not sent: nothing vouches for what is in it.
+        """
+        with self._making:
+            self._page = self._page or report_html(self.saved)
+        return self._page

@@ -1,0 +1,186 @@
+"""Checkpoints: a run that was stopped goes on from its last round, to the same last digit."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from fedrelax.errors import FedRelaxError, FedRelaxWarning
+from fedrelax.runtime import Keeper
+from fedrelax.runtime.keeping import ROUNDS, Identity
+from fedrelax.solvers.checks import check_count
+from fedrelax.storage.checking import read_inside
+from fedrelax.storage.places import advice_for
+from fedrelax.storage.saving import versions
+from fedrelax.storage.states import MOST, Unreadable, from_bytes, to_bytes
+from fedrelax.storage.whole import write_whole
+
+ENDING = ".state"
+OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?")
+"""The files that a checkpoint writes."""
+
+
+class Interrupted(FedRelaxError):  # noqa: N818 - what happened
+    """Somebody has asked to stop, and the state of the run is on the disk."""
+
+
+class Checkpoint(Keeper):
+    """Keeps the state of a run in a directory, so that the same call goes on where it was stopped.
+
+        FedRelaxRegressor(model, alpha=0.5, callbacks=[Checkpoint("run", every=5)]).fit(X, y, nodes)
+
+    path : the directory; it is made if it is not there. A former state stays until the new one is whole.
+    every : write after every so many rounds. The last round, and every finished trial of a search for
+        alpha, are written in any case.
+
+    A directory serves one run: the same rows, graph, models and settings. Another one is refused. A
+    finished run is not repeated: its models are made again and returned.
+
+    What a directory holds are predictions and losses of nodes, and the state of privacy noise: keep it as
+    you keep the rows. Files can be read by their owner only.
+    """
+
+    def __init__(self, path: str | Path, every: int = 1) -> None:
+        check_count("every", every, least=1)
+        self.path, self.every = Path(path), int(every)
+        self.stopping: str = ""
+        """Why to stop after this round; the command line sets it when a signal comes."""
+        self.saved: int | None = None
+        """The round of the last state that is on the disk."""
+        self._failed = False
+        self._versions: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({str(self.path)!r}, every={self.every})"
+
+    def ready(self) -> Self:
+        """Make the directory, or say why that cannot be; asked before any work is done."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(self.path / f"{ROUNDS}{ENDING}.try", b"")
+            (self.path / f"{ROUNDS}{ENDING}.try").unlink()
+        except OSError as error:
+            raise FedRelaxError(
+                f"no checkpoint can be written in {self.path} ({error.strerror or error}); "
+                f"{advice_for(error, self.path)}"
+            ) from error
+        return self
+
+    # Reading
+
+    def recall(self, what: str, identity: Identity) -> Any | None:
+        """Return the state under a name, or None; refuse a damaged one, or that of another run."""
+        self.ready()
+        file = f"{what}{ENDING}"
+        if not os.path.lexists(self.path / file):
+            return None
+        with self.using(what):
+            kept = from_bytes(read_inside(self.path, file, None, file, most=MOST))
+            if kept["what"] != what:
+                raise Unreadable(f"holds the state of {kept['what']!r}")
+            known, then, state = dict(kept["identity"]), dict(kept["versions"]), kept["state"]
+            if not isinstance(state, dict):
+                raise Unreadable("holds no state")
+        for part, now in identity.items():
+            if known.get(part) != now:
+                raise FedRelaxError(
+                    f"{self.path / file} is the checkpoint of another run: {part} differ; give what was "
+                    "given then, or another directory"
+                )
+        self._tell_versions(then)
+        if what == ROUNDS:
+            self.saved = state.get("round")
+        return state
+
+    @contextmanager
+    def using(self, what: str) -> Iterator[None]:
+        """Within, whatever goes wrong is said of the file of this name."""
+        file = f"{what}{ENDING}"
+        try:
+            yield
+        except Exception as error:  # a state of another kind fails in many ways
+            text = " ".join(str(error).split())
+            if text.startswith("this result is damaged: "):
+                text = text.removeprefix(f"this result is damaged: {file} ").partition(";")[0]
+            elif not isinstance(error, Unreadable):
+                kind = "" if isinstance(error, FedRelaxError) else f"{type(error).__name__}: "
+                text = f"cannot be used ({kind}{text})"
+            raise FedRelaxError(
+                f"this checkpoint is damaged: {self.path / file} {text}; delete that file to begin "
+                "again, or copy it again from where it is whole"
+            ) from error
+
+    def _tell_versions(self, then: dict[str, Any]) -> None:
+        now = versions()
+        changed = [
+            f"{name} {then[name]} -> {now[name]}"
+            for name in then
+            if name in now and then[name] != now[name]
+        ]
+        if changed:
+            warnings.warn(
+                f"the checkpoint was written with other versions ({', '.join(changed)}), so the last "
+                "digits of the result may differ from those of a run that was never stopped",
+                FedRelaxWarning,
+                stacklevel=2,
+            )
+
+    # Writing
+
+    def keep(
+        self, what: str, identity: Identity, state: Callable[[], Any], round: int, ends: bool
+    ) -> None:
+        """Write a state if it is time; if the disk refuses, say so and let the run go on."""
+        if not (ends or self.stopping or round % self.every == 0):
+            return
+        try:
+            self._write(what, identity, state())
+            self._failed = False
+        except OSError as error:
+            self._tell_failure(error, round)
+        else:
+            if what == ROUNDS:
+                self.saved = round
+        if self.stopping:
+            raise Interrupted(self.stopping)
+
+    def _write(self, what: str, identity: Identity, state: Any) -> None:
+        self._versions = self._versions or versions()  # they take longer to find than all the rest
+        kept = {
+            "what": what,
+            "versions": self._versions,
+            "identity": dict(identity),
+            "state": state,
+        }
+        write_whole(self.path / f"{what}{ENDING}", to_bytes(kept))
+
+    def _tell_failure(self, error: OSError, round: int) -> None:
+        """Say once that the disk refuses; the work so far is in memory, so nothing ends here."""
+        last = (
+            "none is there yet" if self.saved is None else f"the last one is of round {self.saved}"
+        )
+        if self._failed and not self.stopping:
+            return
+        self._failed = True
+        warnings.warn(
+            f"no checkpoint of round {round} could be written in {self.path} "
+            f"({error.strerror or error}), and {last}; the run goes on and tries again: "
+            f"{advice_for(error, self.path)}",
+            FedRelaxWarning,
+            stacklevel=2,
+        )
+
+    def forget(self) -> None:
+        """Delete the states, and the directory if nothing else is in it."""
+        if not self.path.is_dir():
+            return
+        for path in self.path.iterdir():
+            if OWN.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()

@@ -1,0 +1,207 @@
+"""Nodes on the workers of Dask and Ray: the same result, and rows that travel once."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import Ridge, SGDRegressor
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeRegressor
+
+from fedrelax import FedRelaxRegressor, Graph
+from fedrelax.errors import NodeFitError
+from fedrelax.runtime import Distillation, counting, running_on
+from fedrelax.runtime.backends import present_place
+from fedrelax.solvers import FedRelax
+
+pytestmark = pytest.mark.cluster
+
+NODES, ROWS, WIDTH = 9, 30, 4
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(NODES * ROWS, WIDTH))
+Y = X[:, 0] + RNG.normal(size=len(X))
+LABELS = np.repeat(np.arange(NODES), ROWS)
+RING = Graph.from_edges([(i, (i + k) % NODES) for i in range(NODES) for k in (1, 2)])
+
+
+def model_for(label: int) -> BaseEstimator:
+    kinds = [
+        DecisionTreeRegressor(max_depth=3),
+        RandomForestRegressor(5, max_depth=3),
+        SVR(),
+        KNeighborsRegressor(3),
+        Ridge(),
+    ]
+    return kinds[label % len(kinds)]
+
+
+@pytest.fixture(scope="module", params=["dask", "ray"])
+def backend(request) -> Iterator[str]:
+    """Keep one cluster of two workers for all tests; what is compared with runs in threads."""
+    package = {"dask": "distributed", "ray": "ray"}[request.param]
+    pytest.importorskip(package, reason=f"needs {package}, which is not installed")
+    with running_on(request.param):
+        place = present_place()
+        assert place is not None
+        place.cluster(2)
+        yield request.param
+
+
+def fitted(models=model_for, graph=RING, solver=None, rounds=2, **settings) -> FedRelaxRegressor:
+    solver = FedRelax(engine="sites", tol=0.0) if solver is None else solver
+    made = FedRelaxRegressor(
+        models, graph, alpha=0.3, rounds=rounds, public_rows=20, solver=solver, **settings
+    )
+    return made.fit(X, Y, nodes=LABELS)
+
+
+def public_of_each() -> dict[int, np.ndarray]:
+    return {label: RNG.normal(size=(10 + label, WIDTH)) for label in range(NODES)}
+
+
+WAYS = {
+    "mixed models": {},
+    "public rows of each node's own": {"public": public_of_each()},
+    "validation and patience": {
+        "validation_share": 0.2,
+        "solver": FedRelax(engine="sites", tol=0.0, patience=1),
+    },
+    "models that go on, and their own echo": {
+        "models": lambda label: SGDRegressor(max_iter=20, tol=None, warm_start=True),
+        "solver": FedRelax(
+            engine="sites", tol=0.0, continued=True, distillation=Distillation(rows=10)
+        ),
+    },
+    "one after the other": {
+        "solver": FedRelax(engine="sites", tol=0.0, order="sequential", objective="gtvmin"),
+        "rounds": 1,
+    },
+    "rewired": {"wiring": "rewire", "rounds": 8},
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_cluster_gives_what_threads_give(backend, way):
+    there = fitted(**WAYS[way])
+    with running_on("threads"):
+        here = fitted(n_jobs=2, **WAYS[way])
+    assert there.n_rounds_ == here.n_rounds_
+    for one, two in zip(there.history_.records, here.history_.records, strict=True):
+        assert np.array_equal(one.node_local_loss, two.node_local_loss)
+        assert one.gtv == two.gtv
+    assert np.array_equal(there.predict(X, nodes=LABELS), here.predict(X, nodes=LABELS))
+    alone = [[run.result_.alone[k].predict(X) for k in range(NODES)] for run in (there, here)]
+    assert np.array_equal(*alone)
+    assert type(there.result_.local_models[2]) is type(here.result_.local_models[2])
+
+
+def test_what_is_chosen_on_folds_is_the_same(backend):
+    settings = {"level": 1.0, "wiring": "fixed", "quick": True, "n_jobs": 2}
+
+    def chosen():
+        made = FedRelaxRegressor(SVR(), RING, alpha=[0.1, 1.0], rounds=2, **settings)
+        return made.fit(X, Y, nodes=LABELS)
+
+    with counting() as seen:
+        there = chosen()
+    with running_on("threads"):
+        here = chosen()
+    assert there.alpha_ == here.alpha_
+    assert np.array_equal(there.predict(X, nodes=LABELS), here.predict(X, nodes=LABELS))
+    placed = [trip for trip in seen.trips if trip.placed]
+    assert len(placed) == 4  # three folds and the whole, however many alphas are tried on each
+
+
+def test_rows_travel_once(backend):
+    rows = {label: X[label == LABELS] for label in range(NODES)}
+    told: list[tuple[str, bytes]] = []
+    with counting(lambda what, thing: told.append((what, pickle.dumps(thing)))) as seen:
+        fitted(lambda label: SVR(), rounds=3)
+    placed = b"".join(data for what, data in told if what == "placed")
+    sent = b"".join(data for what, data in told if what == "sent")
+    assert all(part.tobytes() in placed for part in rows.values())
+    assert not any(row.tobytes() in sent for part in rows.values() for row in part)
+    first, *later = seen.trips
+    assert len(later) == 3 and first.placed > X.nbytes
+    for trip in later:
+        assert trip.placed == 0
+        assert 20 * 8 * NODES < trip.sent < 20 * 8 * NODES + 600 * NODES  # targets, and few words
+
+
+def test_rows_do_travel_again_where_processes_are_used():
+    with running_on("processes"), counting() as seen:
+        fitted(lambda label: SVR(), n_jobs=2)
+    assert all(trip.sent > X.nbytes for trip in seen.trips)
+
+
+@pytest.mark.slow
+def test_ten_thousand_small_trees(backend):
+    many, rows = 10_000, 10
+    X = RNG.normal(size=(many * rows, 2))
+    y, labels = X[:, 0], np.repeat(np.arange(many), rows)
+    graph = Graph.from_edges([(i, (i + 1) % many) for i in range(many)])
+
+    def run() -> np.ndarray:
+        made = FedRelaxRegressor(
+            DecisionTreeRegressor(max_depth=2),
+            graph,
+            alpha=0.3,
+            rounds=1,
+            public_rows=10,
+            solver=FedRelax(engine="sites", tol=0.0),
+        ).fit(X, y, nodes=labels)
+        return made.history_.records[-1].node_local_loss
+
+    with counting() as seen:
+        there = run()
+    with running_on("threads"):
+        here = run()
+    assert np.array_equal(there, here)
+    assert [trip.placed > 0 for trip in seen.trips] == [True, False]
+
+
+class Fails(RegressorMixin, BaseEstimator):
+    """A model that cannot be fitted."""
+
+    def fit(self, X, y, sample_weight=None):
+        raise ZeroDivisionError("nothing to divide")
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def test_a_model_that_fails_is_named_as_it_is_here(backend):
+    models = {label: Fails() if label == 3 else SVR() for label in range(NODES)}
+    sentence = "node 3: fit of Fails failed on 30 rows .ZeroDivisionError: nothing to divide"
+    with pytest.raises(NodeFitError, match=sentence):
+        fitted(models)
+    fitted(lambda label: SVR(), rounds=1)  # the cluster is as good as before
+
+
+def test_a_backend_of_joblib_is_honoured(backend):
+    if backend == "ray":
+        from ray.util.joblib import register_ray
+
+        register_ray()
+    place = present_place()
+    assert place is not None
+    told = {"client": place.cluster(2).client} if backend == "dask" else {}
+    here = fitted(lambda label: SVR()).predict(X, nodes=LABELS)
+    from fedrelax.runtime import backends
+
+    token = backends._present.set(None)
+    try:
+        with joblib.parallel_config(backend, n_jobs=2, **told), counting() as seen:
+            there = fitted(lambda label: SVR()).predict(X, nodes=LABELS)
+    finally:
+        backends._present.reset(token)
+    assert np.array_equal(there, here)
+    assert [trip.placed > 0 for trip in seen.trips] == [True, False, False]

@@ -1,0 +1,245 @@
+"""States on the disk: what was written comes back, and nothing else is taken for a state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from fedrelax import FedRelax, FedRelaxError
+from fedrelax.runtime import Message
+from fedrelax.storage import Checkpoint
+from fedrelax.storage.states import HEAD, MAGIC, VERSION, Unreadable, from_bytes, to_bytes
+from fedrelax.wiring import Reweight
+
+from .interrupting import Plug, Stop, network_of
+
+FILE = "rounds.state"
+
+
+def test_what_goes_in_comes_out():
+    answer = np.array([[0.1], [np.nan], [-np.inf]])
+    letter, matrix = Message("a", "b", 3, answer), sparse.csr_array(np.eye(3))
+    state = {"x": [1, 2.5, None, True, "é"], ("a", 1): (letter, letter), 7: answer, "m": matrix}
+    found = from_bytes(to_bytes(state))
+    assert found["x"] == state["x"]
+    one, other = found["a", 1]
+    assert one is other and (one.sender, one.owner, one.round) == ("a", "b", 3)
+    assert one.predictions is found[7]
+    np.testing.assert_array_equal(found[7], answer)
+    np.testing.assert_array_equal(found["m"].toarray(), np.eye(3))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10)[::3],
+        np.empty((0, 4)),
+        np.array(3.5),
+        np.array([True, False]),
+        np.arange(4, dtype=np.float32),
+        np.arange(5.0)[::-1],
+    ],
+)
+def test_arrays_come_back_with_their_order_in_memory(array):
+    found = from_bytes(to_bytes(array))
+    np.testing.assert_array_equal(found, array)
+    assert found.dtype == array.dtype
+    assert np.argsort(found.strides).tolist() == np.argsort(array.strides).tolist()
+
+
+def test_what_has_no_plain_form_is_refused():
+    for value in (object(), np.array(["a"], dtype=object), {1, 2}):
+        with pytest.raises(FedRelaxError, match="cannot be kept"):
+            to_bytes(value)
+
+
+def again_sealed(tree: object, numbers: bytes = b"") -> bytes:
+    """Return bytes with a right checksum, whatever they hold."""
+    text = json.dumps(tree).encode()
+    digest = hashlib.sha256(struct.pack("<Q", len(text)) + text + numbers).digest()
+    return HEAD.pack(MAGIC, VERSION, digest, len(text)) + text + numbers
+
+
+def nested(depth: int) -> object:
+    tree: object = 0
+    for _ in range(depth):
+        tree = [tree]
+    return tree
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        None,
+        [],
+        [1],
+        [{"array": 0}, []],
+        [{"array": -1}, [["<f8", [1], [0]]]],
+        [{"array": 0}, [["<f8", [10**12], [0]]]],
+        [{"array": 0}, [["<f8", [-1], [0]]]],
+        [{"array": 0}, [["|O", [1], [0]]]],
+        [{"array": 0}, [["<f8", [1], [5]]]],
+        [{"array": 0}, [["<f8", [1] * 40, list(range(40))]]],
+        [{"same": 5}, []],
+        [{"same": True}, []],
+        [{"pickle": "x"}, []],
+        [{"a": 1, "b": 2}, []],
+        [{"dict": [[[1], 2]]}, []],
+        [{"dict": [[1]]}, []],
+        [{"message": [1, 2, "x", 4]}, []],
+        [{"csr": [[1, 1], 2, 3, 4]}, []],
+        [{"csr": [[10**15, 10**15], {"array": 0}, {"array": 0}, {"array": 0}]}, []],
+        [nested(100), []],
+    ],
+)
+def test_a_right_checksum_does_not_make_a_state(tree):
+    with pytest.raises(Unreadable):
+        from_bytes(again_sealed(tree))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The directory of a finished run, and a call that goes on with it."""
+    network, home = network_of("mixed"), tmp_path / "run"
+
+    def solve():
+        return FedRelax(alpha=1.0, rounds=2).solve(network, [Checkpoint(home)])
+
+    solve()
+    return home, solve
+
+
+def test_damaged_bytes_are_told_in_one_sentence(run):
+    home, _ = run
+    whole = (home / FILE).read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        data = bytearray(whole)
+        kind = rng.integers(4)
+        if kind == 0:
+            data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        elif kind == 1:
+            data = data[: rng.integers(len(data))]
+        elif kind == 2:
+            data += bytes(rng.integers(0, 256, rng.integers(1, 9)).tolist())
+        else:
+            place = rng.integers(len(data))
+            data[place : place + 8] = rng.bytes(8)
+        if bytes(data) == whole:
+            continue
+        with pytest.raises(Unreadable):
+            from_bytes(bytes(data))
+
+
+def test_a_damaged_file_is_named(run):
+    home, solve = run
+    with open(home / FILE, "r+b") as file:
+        file.seek(200)
+        file.write(b"\x00\x01\x02")
+    with pytest.raises(FedRelaxError, match=rf"this checkpoint is damaged: .*{FILE} does not have"):
+        solve()
+
+
+def changed(state, *path, to):
+    """Return a state with another value at some place."""
+    if not path:
+        return to
+    first, *rest = path
+    if isinstance(state, tuple):
+        return tuple(changed(v, *rest, to=to) if k == first else v for k, v in enumerate(state))
+    copy = dict(state) if isinstance(state, dict) else list(state)
+    copy[first] = changed(copy[first], *rest, to=to)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        ((), None),
+        (("round",), "x"),
+        (("round",), 7),
+        (("records",), {}),
+        (("records", "gtv"), np.zeros(9)),
+        (("best",), 3),
+        (("engine",), []),
+        (("engine", "models"), (None, [])),
+        (("engine", "models", 0), sparse.csr_array((2, 2))),
+        (("engine", "models", 1, 0), {"memory": {}}),
+        (("engine", "models", 1, 0, "terms", 0), ("own", np.zeros((3, 1)), 1.0, True)),
+        (("engine", "models", 1, 0, "terms", 0), ("own", None, float("nan"), True)),
+        (("engine", "models", 1, 0, "terms", 0), (99, None, 1.0, True)),
+        (("engine", "words", "answers"), []),
+        (("engine", "words", "received"), np.full((1, 4), 10**6)),
+        (("engine", "words", "received"), np.full((1, 4), -1)),
+        (("engine", "words", "change"), np.zeros(3)),
+        (("engine", "exchange"), []),
+        (("engine", "exchange"), [["x"]]),
+    ],
+)
+def test_a_state_of_another_form_is_told_in_one_sentence(run, path, to):
+    home, solve = run
+    kept = from_bytes((home / FILE).read_bytes())
+    kept["state"] = changed(kept["state"], *path, to=to)
+    (home / FILE).write_bytes(to_bytes(kept))
+    with pytest.raises(FedRelaxError, match=f"this checkpoint is damaged: .*{FILE} "):
+        solve()
+
+
+def disturbed(value, rng):
+    """Return a state in which something, somewhere, is another number, shape or kind of thing."""
+    if isinstance(value, dict) and value:
+        key = list(value)[rng.integers(len(value))]
+        return {**value, key: disturbed(value[key], rng)}
+    if isinstance(value, list | tuple) and len(value):
+        place = rng.integers(len(value))
+        return type(value)(disturbed(v, rng) if k == place else v for k, v in enumerate(value))
+    others = [None, -1, 10**20, "x", [], {}, np.nan, np.zeros((2, 2)), np.arange(3)]
+    if isinstance(value, np.ndarray) and value.size:
+        spoiled = value.copy()
+        spoiled[tuple(rng.integers(size) for size in value.shape)] = -7
+        others += [spoiled, value[:-1] if value.ndim else value, value.astype(np.float32), -value]
+    return others[rng.integers(len(others))]
+
+
+@pytest.mark.parametrize("kind", ["linear", "softmax", "trees", "mixed", "mixed classes"])
+def test_any_change_gives_a_sentence_or_a_result(tmp_path, kind):
+    """States with a right checksum that nobody has written: none of them crashes or hangs."""
+    network, home, told = network_of(kind), tmp_path / "run", 0
+    settings = partial(
+        FedRelax, alpha=1.0, rounds=3, tol=0.0, patience=9, wiring=Reweight(every=1, times=2)
+    )
+    with pytest.raises(Stop):
+        settings().solve(network, [Checkpoint(home), Plug(3)])
+    kept = from_bytes((home / FILE).read_bytes())
+    for seed in range(25):
+        state = disturbed(kept["state"], np.random.default_rng(seed))
+        (home / FILE).write_bytes(to_bytes({**kept, "state": state}))
+        try:
+            settings().solve(network, [Checkpoint(home)])
+        except FedRelaxError as error:
+            told += str(error).startswith("this checkpoint is damaged: ")
+    assert told > 12
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory", "device"])
+def test_what_is_no_file_is_not_opened(run, tmp_path, kind):
+    home, solve = run
+    (home / FILE).unlink()
+    if kind == "pipe":
+        os.mkfifo(home / FILE)
+    elif kind == "directory":
+        (home / FILE).mkdir()
+    else:
+        (tmp_path / "other").write_bytes(b"x")
+        (home / FILE).symlink_to("/dev/zero" if kind == "device" else tmp_path / "other")
+    with pytest.raises(FedRelaxError, match=f"this checkpoint is damaged: .*{FILE} "):
+        solve()
