@@ -41,7 +41,7 @@ class LivingNetwork:
         together (``found_together``), its alpha means nothing: a node then chooses its own, between alone
         and its neighbours' answers, by leaving out its rows, and nobody else is fitted again.
     rows : each node's own rows, of nodes where they are at hand; ``counts`` how many there once were, where
-        only that is known.
+        only that is known; ``past`` how well its circle has fitted each node's new rows so far.
     wired : whether nodes have found their neighbours by themselves, and so may find others.
     """
 
@@ -55,6 +55,7 @@ class LivingNetwork:
         rows: Mapping[Label, OwnRows] | None = None,
         answers: FloatArray | None = None,
         counts: Mapping[Label, int] | None = None,
+        past: Mapping[Label, Past] | None = None,
         found_together: bool = False,
         wired: bool = False,
         seed: int = 0,
@@ -81,7 +82,7 @@ class LivingNetwork:
         self.positions: Overlay[FloatArray] = Overlay({}, self.journal)
         self.numbers: Overlay[int] = Overlay(place, self.journal)
         """The place of every node in the order of joining: it decides the seed."""
-        self.past: Overlay[Past] = Overlay({}, self.journal)
+        self.past: Overlay[Past] = Overlay(past or {}, self.journal)
         """The loss of each node's new rows under what its circle says, by update."""
         self.least_squares = LeastSquares(self)
         self.guesses = Guesses(public, self.said, self.task)

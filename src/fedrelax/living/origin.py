@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fedrelax.engines.sites.checks import coupling_of
 from fedrelax.graph import Graph
 from fedrelax.living.network import LivingNetwork, OwnRows
+from fedrelax.living.past import Past
 from fedrelax.losses import usual_loss
 from fedrelax.network import Network
 from fedrelax.public import PublicRows
@@ -45,6 +46,7 @@ class Origin:
     rows: Mapping[Label, OwnRows] | None = None
     answers: FloatArray | None = None
     counts: Mapping[Label, int] | None = None
+    past: Mapping[Label, Past] | None = None
 
     @classmethod
     def of(cls, solver: Solver, network: Network, level: float, seed: int) -> Origin:
@@ -74,6 +76,7 @@ class Origin:
             rows=self.rows,
             answers=self.answers,
             counts=self.counts,
+            past=self.past,
             found_together=self.found_together,
             wired=self.wired,
             seed=self.seed,

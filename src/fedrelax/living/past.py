@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 RECENT, BEFORE = 3, 2
 """Updates that may count as recent, and how many before these are needed to tell that anything changed."""
@@ -26,6 +27,16 @@ class Past:
             return Past(self.total, self.rows, self.updates, recent)
         (old, count), *rest = recent
         return Past(self.total + old * count, self.rows + count, self.updates + 1, tuple(rest))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a file."""
+        return {**asdict(self), "recent": [list(pair) for pair in self.recent]}
+
+    @classmethod
+    def from_dict(cls, said: Any) -> Past:
+        """Return what ``to_dict`` described."""
+        recent = tuple((float(loss), int(rows)) for loss, rows in said["recent"])
+        return cls(float(said["total"]), int(said["rows"]), int(said["updates"]), recent)
 
     def changes(self) -> list[tuple[float, float]]:
         """Return, for the last update, the last two and so on, the change of the logarithm of the loss.

@@ -19,6 +19,7 @@ from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.living import Change, LivingNetwork
 from fedrelax.living.origin import Origin
+from fedrelax.living.past import Past
 from fedrelax.losses import get_loss
 from fedrelax.network.columns import public_rows
 from fedrelax.runtime import Coupling, Distillation
@@ -53,6 +54,7 @@ def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
         "wired": network.wired,
         "seed": network.seed,
         "stayed": [label for label in network.models if label in network.stayed],
+        "past": [{"node": label, **past.to_dict()} for label, past in network.past.items()],
     }
 
 
@@ -110,6 +112,7 @@ def check_living(said: Mapping[str, Any], nodes: Sequence[Label]) -> None:
         "wired": bool,
         "seed": int,
         "stayed": list,
+        "past": list,
         "answers": list,
         "story": list,
         "ancestors": list,
@@ -164,6 +167,7 @@ def origin_of(
             seed=said["seed"],
             answers=answers,
             counts=counts,
+            past={line["node"]: Past.from_dict(line) for line in said["past"]},
         )
 
 

@@ -16,6 +16,7 @@ WORDS = {"join": "joined", "update": "learned", "leave": "left"}
 class Event:
     """A join, an update or a leave: when, who, what, and the error before anything was learned."""
 
+    what: str
     when: str
     text: str
     error: float | None
@@ -30,12 +31,15 @@ def events_of(saved: SavedResult) -> list[Event]:
 def running_error(events: list[Event]) -> list[tuple[int, float]]:
     """Return the mean loss of all new rows so far, each predicted before it was learned, by row count.
 
-    >>> running_error([Event("", "", 2.0, 1), Event("", "", None, 0), Event("", "", 1.0, 3)])
+    Newcomers' rows do not count: their circle was chosen by these rows.
+
+    >>> events = [Event("update", "", "", 2.0, 1), Event("join", "", "", 0.5, 9)]
+    >>> running_error([*events, Event("update", "", "", 1.0, 3)])
     [(1, 2.0), (4, 1.25)]
     """
     rows, total, found = 0, 0.0, []
     for event in events:
-        if event.error is not None and event.rows:
+        if event.what == "update" and event.error is not None and event.rows:
             rows, total = rows + event.rows, total + event.error * event.rows
             found.append((rows, total / rows))
     return found
@@ -58,4 +62,4 @@ def _event(line: Mapping[str, Any]) -> Event:
     refitted = line.get("refitted")
     text += f"; {refitted} node{'s' * (refitted != 1)} fitted again"
     known = float(error) if isinstance(error, int | float) else None
-    return Event(str(line.get("when", "")), text, known, rows)
+    return Event(what, str(line.get("when", "")), text, known, rows)

@@ -27,7 +27,7 @@ from fedrelax.report.page.federated import NODES, TITLE, helped_there, told_by_s
 from fedrelax.report.page.run_settings import again, command, settings
 from fedrelax.report.page.script_data import script_data
 from fedrelax.report.page.section_leads import choice_lead, grid_lead, nodes_lead, rounds_lead
-from fedrelax.report.page.story import story_section
+from fedrelax.report.page.story import story_link, story_section
 from fedrelax.storage import SavedResult, read_result
 from fedrelax.storage.places import whole_file
 
@@ -164,6 +164,7 @@ def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
         "command": f"<pre>{html.escape(command(saved))}</pre>" if command(saved) else "",
         "settings": _pairs(settings(saved)),
         "story": story_section(saved),
+        "story_link": story_link(saved),
     }
 
 

@@ -11,6 +11,10 @@ LEAD = (
     "Nodes that joined, learned new rows, moved or left, and the mean loss of new rows, each predicted "
     "before it was learned."
 )
+HEAD = (
+    '<thead><tr><th scope="col">time</th><th scope="col">what happened</th>'
+    '<th scope="col" class="number">error before learning</th></tr></thead>'
+)
 WIDTH, HEIGHT, EDGE = 640, 160, 36
 
 
@@ -23,17 +27,22 @@ def story_section(saved: SavedResult) -> str:
     return (
         '<section id="story" aria-labelledby="story-title">'
         '<h2 id="story-title">Since it was trained</h2>'
-        f"<p>{html.escape(LEAD)}</p>{_curve(running_error(events))}"
-        '<table><thead><tr><th scope="col">time</th><th scope="col">what happened</th>'
-        f'<th scope="col">error before learning</th></tr></thead><tbody>{lines}</tbody></table></section>'
+        f'<p class="lead">{html.escape(LEAD)}</p>{_curve(running_error(events))}'
+        '<div class="scroll" tabindex="0" role="region" aria-label="What happened">'
+        f"<table>{HEAD}<tbody>{lines}</tbody></table></div></section>"
     )
+
+
+def story_link(saved: SavedResult) -> str:
+    """Return the way to that section, if there is one."""
+    return '<a href="#story">Story</a>' if events_of(saved) else ""
 
 
 def _line(event: Event) -> str:
     error = "" if event.error is None else f"{event.error:.4g}"
     when = event.when[:16].replace("T", " ")
-    cells = "".join(f"<td>{html.escape(text)}</td>" for text in (when, event.text, error))
-    return f"<tr>{cells}</tr>"
+    what = f'<td class="name">{html.escape(event.text)}</td>'
+    return f'<tr><td>{html.escape(when)}</td>{what}<td class="number">{error}</td></tr>'
 
 
 def _curve(points: list[tuple[int, float]]) -> str:
