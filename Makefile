@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ALL := $(VENV)/.ready-all
 SITE := $(VENV)/.ready-docs
+SPREAD := $(VENV)/.ready-spread
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
 # One process per core, one file at a time, those with slow tests first; so each computes with one thread.
@@ -54,12 +55,15 @@ test: $(ALL)  ## lint, types and all tests, with every framework
 	$(BIN)/mypy
 	$(PYTEST) -m "not federation and not cluster"
 
-test-federation: $(ALL)  ## hub and sites as processes of Flower, with TLS (minutes)
-	$(BIN)/python $(PIP) 'flwr[simulation]>=1.41,<2'
+# Flower's simulations name the version of Ray that they need, so both come together.
+$(SPREAD): $(ALL)
+	$(BIN)/python $(PIP) --editable '.[dask,ray]' 'flwr[simulation]>=1.41,<2'
+	@touch $@
+
+test-federation: $(SPREAD)  ## hub and sites as processes of Flower, with TLS (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m federation tests/federation
 
-test-clusters: $(ALL)  ## simulations on local clusters of Dask and Ray (minutes)
-	$(BIN)/python $(PIP) --editable '.[dask,ray]'
+test-clusters: $(SPREAD)  ## simulations on local clusters of Dask and Ray (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/runtime
 
 test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras

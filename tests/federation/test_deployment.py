@@ -112,10 +112,10 @@ def test_strangers_and_sites_without_the_authority_are_refused(
     machines.running["ash's own"] = machines.running.pop("ash")
     try:
         machines.start_site("ash", key=tmp_path / "stranger" / "auth.key")
-        assert "SuperNode ID" not in said_within(machines, 15.0)
+        assert "SuperNode ID" not in said_within(machines, 8.0)
         machines.kill("ash")
         machines.start_site("ash", key=folder / "auth.key", ca=tmp_path / "other" / "ca.crt")
-        text = said_within(machines, 15.0)
+        text = said_within(machines, 8.0)
         machines.kill("ash")
     finally:
         machines.running["ash"] = machines.running.pop("ash's own")
