@@ -137,7 +137,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         keeper = self._keeper()
         with running_on(self.backend, self.address):
             plan = search.plan(network, folds, settings, seed=seed, tell=self._tell, keeper=keeper)
-            return self._follow(plan, network, rows)
+            return self._follow(plan, network, rows, seed)
 
     def refitted(self, X: Any, y: Any, nodes: Any = None) -> Self:
         """Return an estimator trained on other rows with the settings that were chosen here.
@@ -151,9 +151,11 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
         network = made.network_of(X, y, train, held, seed)
         with running_on(self.backend, self.address):
-            return made._follow(self.plan_.again(network), network, rows)
+            return made._follow(self.plan_.again(network), network, rows, seed)
 
-    def _follow(self, plan: Plan, network: Network, rows: Mapping[Label, AnyArray]) -> Self:
+    def _follow(
+        self, plan: Plan, network: Network, rows: Mapping[Label, AnyArray], seed: int
+    ) -> Self:
         """Train as was decided."""
         self.plan_ = plan
         result = plan.solve(network, tuple(self.callbacks))
@@ -162,7 +164,6 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
             chosen = plan.choice.chosen
         self._adopt(result, self._graph_for(list(rows)), plan.choice, chosen)
         if network.public.common is not None and not result.around:
-            seed = as_seed(self.random_state)
             self._origin = Origin.of(plan.solver, network, self.level_, seed)
         return self
 
