@@ -6,6 +6,7 @@ READY := $(VENV)/.ready
 ALL := $(VENV)/.ready-all
 SITE := $(VENV)/.ready-docs
 SPREAD := $(VENV)/.ready-spread
+FEDERATION ?= federation
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
 # One process per core, one file at a time, those with slow tests first; so each computes with one thread.
@@ -61,7 +62,7 @@ $(SPREAD): $(ALL)
 	@touch $@
 
 test-federation: $(SPREAD)  ## hub and sites as processes of Flower, with TLS (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m federation tests/federation
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "$(FEDERATION)" tests/federation
 
 test-clusters: $(SPREAD)  ## simulations on local clusters of Dask and Ray (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/runtime
