@@ -7,6 +7,7 @@ ALL := $(VENV)/.ready-all
 SITE := $(VENV)/.ready-docs
 SPREAD := $(VENV)/.ready-spread
 FEDERATION ?= federation
+CLUSTER ?= cluster
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
 # One process per core, one file at a time, those with slow tests first; so each computes with one thread.
@@ -65,7 +66,7 @@ test-federation: $(SPREAD)  ## hub and sites as processes of Flower, with TLS (m
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "$(FEDERATION)" tests/federation
 
 test-clusters: $(SPREAD)  ## simulations on local clusters of Dask and Ray (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/runtime
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "$(CLUSTER)" tests/runtime
 
 test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras
 	OMP_NUM_THREADS=1 $(CORE)/bin/pytest $(WORKERS) -m "not slow" $(CORE_TESTS)
