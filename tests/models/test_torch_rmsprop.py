@@ -112,4 +112,4 @@ def test_nets_draw_the_papers_figure():
             seen[k] = float(np.square(weights_of(sites) - truth).mean())
     assert len(seen) == 4
     assert max(abs(value - curve[k]) for k, value in seen.items()) <= 1e-4
-    assert curve[99] < 0.9 * curve[0]  # The curve does go down.
+    assert curve[99] < 0.2 * curve[0]  # The curve does go down.

@@ -103,16 +103,11 @@ def update(
     [bold]Example:[/bold] fedrelax update result this_week.csv --table rows.csv --keep 500 --out next
     """
     with speaking(debug) as talk:
-        import numpy as np
-
-        from fedrelax.cli.new_rows import Grown, rows_in
+        from fedrelax.cli.new_rows import Grown, rows_in, stacked
 
         grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
-        rows = rows_in(data, grown, talk)
-        labels = np.array([i for i, own in rows.items() for _ in range(len(own.y))], dtype=object)
-        X = np.concatenate([own.X for own in rows.values()])
-        y = np.concatenate([own.y for own in rows.values()])
-        change = grown.fitted.update(X, y, labels, keep=keep, ripple=ripple, tol=tol)
+        rows = stacked(rows_in(data, grown, talk))
+        change = grown.fitted.update(*rows, keep=keep, ripple=ripple, tol=tol)
         _tell(change, talk)
         grown.save(talk)
 

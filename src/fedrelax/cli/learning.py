@@ -6,10 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedrelax.cli.console import Talk
-from fedrelax.cli.new_rows import Grown, rows_of
+from fedrelax.cli.new_rows import Grown, rows_in, stacked
 from fedrelax.storage.growing import save_grown
 from fedrelax.storage.loading import read_result
 
@@ -36,11 +34,7 @@ class Learner:
     def __call__(self, frame: Any) -> Path:
         """Predict rows, learn them, and return the directory of the result that knows them."""
         grown = self._grown
-        rows = rows_of(frame, SOURCE, grown, self._talk)
-        labels = np.array([i for i, own in rows.items() for _ in range(len(own.y))], dtype=object)
-        X = np.concatenate([own.X for own in rows.values()])
-        y = np.concatenate([own.y for own in rows.values()])
-        grown.fitted.update(X, y, labels)
+        grown.fitted.update(*stacked(rows_in(SOURCE, grown, self._talk, frame=frame)))
         self._home.mkdir(exist_ok=True)
         out = save_grown(grown.out, grown.saved, grown.fitted)
         self._grown = replace(grown, saved=read_result(out), out=self._next())

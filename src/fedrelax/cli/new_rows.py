@@ -60,12 +60,7 @@ class Grown:
                 "version, by a federation, or with something around the exchange); fit it again"
             )
         if table is not None:
-            rows = rows_in(table, grown, talk, strangers=True)
-            grown.fitted.know_rows(
-                np.concatenate([own.X for own in rows.values()]),
-                np.concatenate([own.y for own in rows.values()]),
-                np.array([i for i, own in rows.items() for _ in range(len(own.y))], dtype=object),
-            )
+            grown.fitted.know_rows(*stacked(rows_in(table, grown, talk, strangers=True)))
         return grown
 
     def node(self, text: str) -> Label:
@@ -107,29 +102,19 @@ def rows_in(
     data: Path,
     grown: Grown,
     talk: Talk,
+    *,
+    frame: Any = None,
     newcomer: str | None = None,
     joining: bool = False,
     strangers: bool = False,
 ) -> dict[Label, NodeTable]:
-    """Return the rows of every node in a table, checked.
+    """Return the rows of every node in a table, checked; ``frame`` is one that was read already.
 
     ``joining``: the nodes are newcomers, all rows those of ``newcomer`` if that is given. Otherwise they
     are in the network; ``strangers`` that are not are left out.
     """
-    frame = read_table(data, as_text=[str(grown.saved.about["node_column"])])
-    return rows_of(frame, data, grown, talk, newcomer, joining, strangers)
-
-
-def rows_of(
-    frame: Any,
-    data: Path,
-    grown: Grown,
-    talk: Talk,
-    newcomer: str | None = None,
-    joining: bool = False,
-    strangers: bool = False,
-) -> dict[Label, NodeTable]:
-    """Do what ``rows_in`` does for a table that was read already; messages call it ``data``."""
+    if frame is None:
+        frame = read_table(data, as_text=[str(grown.saved.about["node_column"])])
     saved = grown.saved
     if newcomer is not None:
         nodes = np.array([newcomer] * len(frame), dtype=object)
@@ -148,6 +133,13 @@ def rows_of(
         own = nodes == label
         found[label] = NodeTable(X[own], target[own], frame[own])
     return found
+
+
+def stacked(rows: dict[Label, NodeTable]) -> tuple[FloatArray, AnyArray, AnyArray]:
+    """Return features, targets and nodes of all rows, as estimators take them."""
+    labels = [label for label, own in rows.items() for _ in range(len(own.y))]
+    X = np.concatenate([own.X for own in rows.values()])
+    return X, np.concatenate([own.y for own in rows.values()]), np.array(labels, dtype=object)
 
 
 def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:

@@ -137,11 +137,6 @@ class Lane:
         names = [str(self.labels[j]) for j in self.edges.indices[part]]
         return dict(zip(names, self.edges.data[part].tolist(), strict=True))
 
-    def missing(self, label: Label) -> list[int]:
-        """Return the rounds of which a site has reported nothing new."""
-        seen = [report[str(label)] for report in self.recorded]
-        return [r for r in range(1, len(seen)) if seen[r] is seen[r - 1]]
-
 
 def _elsewhere(what: str) -> FedRelaxError:
     return FedRelaxError(

@@ -13,17 +13,16 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.living import LivingNetwork
 from fedrelax.living.overlay import GONE
-from fedrelax.storage.checking import fingerprint, sealed
 from fedrelax.storage.formats import pack, types_to_trust
 from fedrelax.storage.labels import check_labels
 from fedrelax.storage.living import LIVING, PUBLIC, living_of, told, write_part
 from fedrelax.storage.loading import SavedResult
-from fedrelax.storage.places import MARK, whole_directory
+from fedrelax.storage.places import whole_directory
 from fedrelax.storage.saving import (
     SCHEMA,
     Fitted,
-    plain,
     positions_frame,
+    seal,
     versions,
     write_json,
     write_model,
@@ -73,14 +72,7 @@ def save_grown(
                 | {t for label, file in packed.items() for t in types_to_trust(label, file)}
             ),
         }
-        about["files"] = {
-            path.name: fingerprint(path.read_bytes())
-            for path in sorted(draft.iterdir())
-            if path.is_file()
-        }
-        write_json(draft / MARK, sealed(plain(about)))
-        for write in more:
-            write(draft)
+        seal(draft, about, more)
     return target
 
 

@@ -111,15 +111,17 @@ def save_result(
         if graph.positions is not None:
             positions_frame(graph).to_csv(draft / "positions.csv", index=False)
         _write_living(draft, fitted)
-        about["files"] = {
-            path.name: fingerprint(path.read_bytes())
-            for path in sorted(draft.iterdir())
-            if path.is_file()
-        }
-        write_json(draft / MARK, sealed(plain(about)))
-        for write in more:
-            write(draft)
+        seal(draft, about, more)
     return Path(directory)
+
+
+def seal(draft: Path, about: Mapping[str, Any], more: Sequence[Callable[[Path], None]]) -> None:
+    """Write what a result says of itself and the checksums of its files, then what is not checked."""
+    files = [path for path in sorted(draft.iterdir()) if path.is_file()]
+    checked = {path.name: fingerprint(path.read_bytes()) for path in files}
+    write_json(draft / MARK, sealed(plain({**about, "files": checked})))
+    for write in more:
+        write(draft)
 
 
 def write_json(path: Path, value: Any) -> None:
