@@ -1,4 +1,4 @@
-"""Many trees or forests at once: from rows, targets and weights to answers."""
+"""Many trees or forests at once: from rows, targets and weights to predictions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedrelax.typing import AnyArray, FloatArray
 
 
 class Problem(NamedTuple):
-    """One node's part: sets of rows with targets and weights, a seed, and rows to answer for.
+    """One node's part: sets of rows with targets and weights, a seed, and rows to predict.
 
     Targets are numbers, or class probabilities, of shape (rows, outputs).
     """
@@ -43,7 +43,7 @@ class GrownTree(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Problems as the compiled loop takes them."""
+    """Problems in the form the compiled loop takes."""
 
     blocks: Blocks
     used: AnyArray
@@ -55,7 +55,7 @@ class Packed(NamedTuple):
     weight: FloatArray
     seeds: AnyArray
     asked: list[list[slice]]
-    """For each problem, where the answers to each set of rows that it asks for will be."""
+    """For each problem, where the predictions for each set of rows in its ``asked`` will be."""
 
 
 NOTHING = (
@@ -74,9 +74,9 @@ def answers(
     memory: Sorted,
     threads: int | None = None,
 ) -> list[list[FloatArray]]:
-    """Grow all trees and return each one's answers on the rows that its problem asks for.
+    """Grow all trees and return each problem's predictions for the rows it asks for.
 
-    The number of threads (None: one for each core) does not change the result.
+    The number of threads (None: one per core) does not change the result.
     """
     packed = pack(rules, forest, problems, memory)
     found = answers_of(rules, packed, threads)
@@ -84,7 +84,7 @@ def answers(
 
 
 def answers_of(rules: Rules, packed: Packed, threads: int | None = None) -> FloatArray:
-    """Grow all trees and return their answers on all rows, one problem after the other."""
+    """Grow all trees and return their predictions for all rows, one problem after another."""
     found = np.empty((packed.row_ends[-1], packed.target.shape[1]))
     count = len(packed.row_ends) - 1
     threads = min(_cores() if threads is None else threads, count)
@@ -155,7 +155,7 @@ def _run(
 
 
 def pack(rules: Rules, forest: bool, problems: Sequence[Problem], memory: Sorted) -> Packed:
-    """Number the sets of rows: those a tree is grown on first, then those it is only asked for."""
+    """Number each problem's sets of rows: first those the trees are grown on, then those only predicted."""
     arrays = [X for problem in problems for X in (*problem.X, *problem.asked)]
     blocks = memory(arrays)
     place, sizes = blocks.place, blocks.sizes.tolist()
@@ -205,7 +205,7 @@ def pack(rules: Rules, forest: bool, problems: Sequence[Problem], memory: Sorted
 def _check(target: FloatArray, weight: FloatArray, rows: int) -> None:
     if len(target) != rows or len(weight) != rows:
         raise FedRelaxError(
-            f"{rows} rows have {len(target)} targets and {len(weight)} weights; give one of each"
+            f"{rows} rows have {len(target)} targets and {len(weight)} weights; give each row one of both"
         )
     if not (np.isfinite(target).all() and np.isfinite(weight).all()):
         raise FedRelaxError("a target or a weight is NaN or infinite")

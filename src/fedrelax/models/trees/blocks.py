@@ -1,4 +1,4 @@
-"""Sets of rows, sorted by every feature once for as long as they are in use."""
+"""Sets of rows, sorted by every feature once and kept sorted while they are in use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fedrelax.typing import AnyArray
 
 
 class Blocks(NamedTuple):
-    """Sets of rows one behind the other, each column by column, as 32-bit numbers.
+    """Sets of rows one after another, each stored column by column as 32-bit numbers.
 
-    ``columns[starts[b] * features + f * sizes[b] + r]`` is feature f of row r of set b, and
-    ``orders`` has in the same places the rows sorted by the feature.
+    ``columns[starts[b] * features + f * sizes[b] + r]`` is feature f of row r of set b; at the
+    same places, ``orders`` has the row numbers of set b sorted by feature f.
     """
 
     columns: AnyArray
@@ -27,14 +27,14 @@ class Blocks(NamedTuple):
 
 
 class Sorted:
-    """Remembers sorted sets of rows by their identity from one batch to the next."""
+    """A cache of sorted sets of rows, by identity of their arrays, from one batch to the next."""
 
     def __init__(self) -> None:
         self._arrays: list[AnyArray] = []
         self._blocks: Blocks | None = None
 
     def __call__(self, arrays: Iterable[AnyArray]) -> Blocks:
-        """Return the sorted sets; those that the last call had are not sorted again."""
+        """Return the sorted sets; those of the last call are not sorted again."""
         wanted = list({id(X): X for X in arrays}.values())
         old = self._blocks
         same = len(wanted) == len(self._arrays)

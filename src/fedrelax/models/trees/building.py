@@ -15,9 +15,9 @@ from fedrelax.typing import AnyArray, FloatArray
 def fitted_tree(
     estimator: Any, rules: Rules, tree: GrownTree, features: int, classes: AnyArray | None
 ) -> Any:
-    """Make an unfitted tree the one that was grown; ``classes`` are those that it has seen.
+    """Fill an unfitted tree estimator with the grown tree.
 
-    The columns of a classifier's values are these classes.
+    ``classes`` are the classes the tree has seen: the columns of a classifier's values.
     """
     outputs = 1 if classes is not None else tree.value.shape[1]
     estimator.n_features_in_ = features
@@ -63,7 +63,7 @@ def fitted_forest(
     classes: AnyArray | None,
     weight: FloatArray,
 ) -> Any:
-    """Make an unfitted forest the one that was grown on rows of these weights."""
+    """Fill an unfitted forest with the trees that were grown on rows of these weights."""
     draws = None
     if rules.bootstrap:
         draws = rules.draws or len(weight)

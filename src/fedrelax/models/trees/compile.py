@@ -1,4 +1,4 @@
-"""How the functions of this folder are compiled: once, without the interpreter's lock."""
+"""How the functions of this folder are compiled: with numba, to run without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compile a function into those that call it; a division by zero gives infinity, as in C."""
+    """Compile a function inline into its callers; a division by zero gives infinity, as in C."""
     return cast(F, njit(nogil=True, error_model="numpy", forceinline=True)(function))
 
 
 def called(function: F) -> F:
-    """Compile a function that is called, not copied: one that calls itself, or is rarely needed."""
+    """Compile a function that is called, not inlined: it is recursive, or rarely needed."""
     return cast(F, njit(nogil=True, error_model="numpy")(function))
 
 
@@ -31,10 +31,10 @@ def kept(function: F) -> F:
 
 
 def source_mark() -> int:
-    """Return a number that changes with any source file of this folder.
+    """Return a checksum of all source files of this folder.
 
-    Machine code on disk is looked up by the file of the outermost function alone. Closed over by
-    that function, this number sees to it that a change in another file is not overlooked.
+    numba looks up machine code on disk by the file of the outermost function alone. That function
+    closes over this number, so that a change in another file invalidates the cache too.
     """
     mark = 0
     for path in sorted(Path(__file__).parent.glob("*.py")):
@@ -53,7 +53,7 @@ def _without_owner(typing: Any, array: Any) -> Any:
 
 
 bare = cast(Callable[[AnyArray], AnyArray], intrinsic(_without_owner))
-"""Returns an array without its owner, so that nobody counts references to it.
+"""Returns an array without its owner, so that references to it are not counted.
 
-Counting takes longer than the work at a small node. The owner has to outlive what is bare.
+At a small node, counting takes longer than the work itself. The owner must outlive the bare array.
 """

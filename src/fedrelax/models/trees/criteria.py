@@ -1,7 +1,7 @@
 """Squared error, Gini and entropy: sums over rows, impurities, and the gain of a split.
 
 Sums run in the order in which scikit-learn adds the same numbers, so that they agree to the last
-digit wherever no value of a feature occurs twice.
+digit wherever a feature has no repeated values.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def rest_impurity(
 def gain(
     criterion: int, total: FloatArray, left: FloatArray, weight_left: float, weight_right: float
 ) -> float:
-    """Return a number that grows with the decrease of impurity, without what all splits share."""
+    """Return a score that rises with the decrease of impurity, without the terms all splits share."""
     if criterion == SQUARED_ERROR:
         on_left, on_right = 0.0, 0.0
         for k in range(total.size):

@@ -1,4 +1,4 @@
-"""The random numbers of scikit-learn's trees and forests, one by one the same.
+"""The random numbers of scikit-learn's trees and forests, reproduced one by one.
 
 A tree draws features and thresholds by a 32-bit xorshift; its seed and the rows of a bootstrap
 come from numpy's ``RandomState``, a Mersenne twister.
@@ -12,7 +12,7 @@ from fedrelax.models.trees.compile import called, compiled
 from fedrelax.typing import AnyArray, FloatArray
 
 WORDS = 624
-"""Length of the twister's state; the place of the next word is kept behind it."""
+"""Length of the twister's state; one more entry holds the position of the next word."""
 SHIFT = 397
 LOW = 0xFFFFFFFF
 MAX_DRAW = 2147483647
@@ -94,10 +94,10 @@ def next_share(twister: AnyArray) -> float:
 def bootstrap(
     twister: AnyArray, chance: FloatArray, copies: int, rows: int, equal: bool, drawn: FloatArray
 ) -> None:
-    """Draw ``rows`` of the first ``copies`` places with replacement and count them in ``drawn``.
+    """Draw ``rows`` times from the first ``copies`` places with replacement; count in ``drawn``.
 
-    ``chance`` holds the running sums of their shares; places of equal weight are drawn as
-    integers, as scikit-learn does without ``sample_weight``.
+    ``chance`` holds the cumulative shares of their weights; with ``equal`` (all weights 1) places
+    are drawn as integers, as scikit-learn does without ``sample_weight``.
     """
     for place in range(copies):
         drawn[place] = 0.0
@@ -118,7 +118,7 @@ def bootstrap(
 
 @called
 def running_shares(weights: FloatArray, total: float, chance: FloatArray) -> None:
-    """Write the running sums of the weights' shares of ``total``, scaled to end at 1."""
+    """Write the cumulative shares of the weights in ``total``, scaled to end at 1."""
     chance[0] = weights[0] / total
     for place in range(1, weights.size):
         chance[place] = chance[place - 1] + weights[place] / total
@@ -129,7 +129,7 @@ def running_shares(weights: FloatArray, total: float, chance: FloatArray) -> Non
 
 @called
 def pairwise_sum(values: FloatArray) -> float:
-    """Add up in the order of ``numpy.sum``: eight sums side by side, halves of long arrays."""
+    """Add up in the order of ``numpy.sum``: eight partial sums, and long arrays in halves."""
     size = values.size
     if size < 8:
         total = 0.0

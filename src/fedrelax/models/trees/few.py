@@ -1,7 +1,7 @@
-"""Nodes of two or three rows: half of a full tree's splits, which need no columns sorted before.
+"""Nodes of two or three rows: half of all splits of a full tree, and they need no presorted columns.
 
-However a feature sorts so few rows, one of them is alone on the left, or alone on the right, and
-a sum of two does not depend on their order. So there are six gains at most, computed once.
+However a feature orders so few rows, every split leaves one of them alone on the left or alone on the
+right, and the sum of two does not depend on their order. So at most six gains are computed, once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedrelax.typing import AnyArray
 
 FEW = 3
 SAME = np.float32(1e-7)
-"""Values of a feature that differ by no more are not split."""
+"""Values of a feature that differ by no more than this are not split."""
 
 
 @compiled
@@ -73,7 +73,7 @@ def _gain(left: float, weight_left: float, limits: Limits, total: float, weight:
 
 @compiled
 def _ends(x: AnyArray, samples: AnyArray) -> tuple[int, int]:
-    """Return which of three samples comes first and which last; of equal ones, the earlier first."""
+    """Return which of three samples sorts first and which last; equal ones keep their order."""
     a, b, c = x[samples[0]], x[samples[1]], x[samples[2]]
     before_a = (1 if b < a else 0) + (1 if c < a else 0)
     before_b = (0 if b < a else 1) + (1 if c < b else 0)

@@ -1,7 +1,7 @@
 """The best split by each feature, for squared error of one output: all features in one go.
 
-Running sums of all features come first, then the gains of all splits, several at a time since no
-split is passed over, then the best of each feature. Of equal ones the lowest threshold wins.
+First the running sums of all features, then the gains of all splits, several at a time since none
+is skipped, then the best of each feature. Among equal ones the lowest threshold wins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedrelax.models.trees.state import AT_ONCE, Limits, Room, TreeRows
 
 @compiled
 def at_once(rules: Rules, room: Room) -> bool:
-    """Whether a node's features are all looked at, by squared error of one output."""
+    """Whether every split of every feature is tried, by squared error of one output."""
     return (
         rules.criterion == SQUARED_ERROR
         and room.total.size == 1
@@ -29,7 +29,7 @@ def at_once(rules: Rules, room: Room) -> bool:
 def gains_of_features(
     rows: TreeRows, room: Room, limits: Limits, start: int, end: int, known: int, weight: float
 ) -> None:
-    """Write gain and place of the best split by each feature that is not known to be constant."""
+    """Write gain and place of the best split by each feature not known to be constant."""
     if end - start <= FEW:
         gains_of_few(rows, room, limits, start, end, known, weight)
         return
@@ -53,7 +53,7 @@ def gains_of_features(
 
 @compiled
 def _add_up(rows: TreeRows, room: Room, feature: int, start: int, end: int, begin: int) -> None:
-    """Write the sums left of every place between two rows; NaN is the weight where nothing splits."""
+    """Write the sums left of every place between two rows; the weight is NaN where no split is possible."""
     x, order = rows.x[feature], room.orders[feature][start:end]
     sums, weights = room.sums[begin:], room.weights[begin:]
     left, weight_left = 0.0, 0.0
@@ -70,7 +70,7 @@ def _add_up(rows: TreeRows, room: Room, feature: int, start: int, end: int, begi
 
 @compiled
 def _judge(room: Room, limits: Limits, places: int, weight: float) -> None:
-    """Write the gains of a number of splits."""
+    """Write the gains of the first ``places`` splits."""
     total = room.total[0]
     for p in range(places):
         left, weight_left = room.sums[p], room.weights[p]

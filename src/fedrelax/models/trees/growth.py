@@ -15,7 +15,7 @@ from fedrelax.models.trees.state import Limits, Nodes, Room, TreeRows
 from fedrelax.typing import AnyArray
 
 PURE = float(np.finfo(np.float64).eps)
-"""Impurity that is taken for none."""
+"""Impurity up to which a node counts as pure."""
 
 
 @compiled
@@ -58,7 +58,7 @@ def grow(
 
 @compiled
 def _take_best(frontier: AnyArray, waiting: int, nodes: Nodes) -> tuple[int, int]:
-    """Take the node whose split gains most from the frontier; return it and how many wait on."""
+    """Take the node with the best split from the frontier; return it and how many still wait."""
     first = 0
     for place in range(1, waiting):
         if nodes.below[frontier[place], 2] > nodes.below[frontier[first], 2]:
@@ -70,7 +70,7 @@ def _take_best(frontier: AnyArray, waiting: int, nodes: Nodes) -> tuple[int, int
 
 @compiled
 def _close(room: Room, nodes: Nodes, node: int) -> None:
-    """Make a node a leaf and tell its rows."""
+    """Make a node a leaf and record it for its rows."""
     nodes.link[node, 0] = -1
     nodes.link[node, 1] = -1
     nodes.link[node, 2] = -2
@@ -189,7 +189,7 @@ def _add_node(
 
 @compiled
 def leaf_of(nodes: Nodes, x: AnyArray, row: int) -> int:
-    """Return the leaf that a row comes to."""
+    """Return the leaf that a row falls into."""
     node = 0
     while nodes.link[node, 0] >= 0:
         if x[nodes.link[node, 2], row] <= nodes.number[node, 0]:

@@ -1,4 +1,4 @@
-"""The loop over all nodes of a network: trees or forests, grown and asked in one go."""
+"""The loop over all nodes of a network: trees or forests, grown and evaluated in one go."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def merge(
     sizes: AnyArray,
     blocks: AnyArray,
 ) -> int:
-    """Merge the sorted columns of the blocks, without rows of no weight; return how many are left."""
+    """Merge the sorted columns of the blocks, leaving out rows of weight 0; return how many remain."""
     features, total = rows.x.shape[0], 0
     for feature in range(features):
         x, merged = rows.x[feature], base[feature]
@@ -92,7 +92,7 @@ def merge(
 
 @compiled
 def limits_of(rules: Rules, copies: int, weight: float) -> Limits:
-    """Return what the rules say for a number of rows and their weight."""
+    """Return the limits that the rules give for a number of rows and their total weight."""
     leaf, split = rules.min_samples_leaf, rules.min_samples_split
     if rules.min_leaf_share > 0:
         leaf = math.ceil(rules.min_leaf_share * copies)
@@ -103,8 +103,10 @@ def limits_of(rules: Rules, copies: int, weight: float) -> Limits:
 
 @compiled
 def weigh(rows: TreeRows, i: int, target: FloatArray, weight: FloatArray, regression: bool) -> None:
-    """Write what the criterion needs of row ``i``; ``weight`` has one entry for a number, or one
-    for each class."""
+    """Write what the criterion needs of row ``i``.
+
+    ``weight`` has one entry in regression, and one for each class in classification.
+    """
     if regression:
         square = 0.0
         for k in range(target.size):
@@ -124,7 +126,7 @@ def weigh(rows: TreeRows, i: int, target: FloatArray, weight: FloatArray, regres
 
 @compiled
 def limited_draws(rules: Rules, copies: int, weight: float) -> int:
-    """Return how many rows a bootstrap has."""
+    """Return how many rows a bootstrap draws."""
     if rules.draws > 0:
         return rules.draws
     if rules.draws_share > 0:
@@ -134,7 +136,7 @@ def limited_draws(rules: Rules, copies: int, weight: float) -> int:
 
 @compiled
 def start_tree(base: AnyArray, rows: TreeRows, room: Room, rules: Rules, n: int, size: int) -> int:
-    """Set samples and orders to the rows that have a weight in this tree; return how many."""
+    """Set samples and orders to the rows of positive weight in this tree; return how many."""
     kept_rows = 0
     for i in range(n):
         room.leaf[i] = -1
@@ -158,7 +160,7 @@ def start_tree(base: AnyArray, rows: TreeRows, room: Room, rules: Rules, n: int,
 
 @compiled
 def answer(nodes: Nodes, rows: TreeRows, room: Room, out: FloatArray) -> None:
-    """Add a tree's answers for all rows, the leaf being known for those it was grown on."""
+    """Add a tree's predictions for all rows; for those it was grown on, the leaf is already known."""
     for i in range(out.shape[0]):
         leaf = room.leaf[i]
         if leaf < 0:
@@ -169,7 +171,7 @@ def answer(nodes: Nodes, rows: TreeRows, room: Room, out: FloatArray) -> None:
 
 @cache
 def grow_all() -> Callable[..., int]:
-    """Return the compiled loop; see ``Batch`` for its arguments."""
+    """Return the compiled loop; ``batch._run`` and ``batch.Packed`` name its arguments."""
     mark = source_mark()
 
     @kept
@@ -281,7 +283,7 @@ def grow_all() -> Callable[..., int]:
                 for i in range(n):
                     for k in range(outputs):
                         out[i, k] /= rules.trees
-        # Named here, so that what the bare arrays point to is not given back before.
+        # Using the owners here keeps what the bare arrays point to from being freed earlier.
         if len(own_rows) + len(own_room) + len(own_nodes) == 0:
             return -1
         return stored

@@ -16,7 +16,7 @@ from fedrelax.typing import AnyArray, FloatArray
 
 
 class Grown(NamedTuple):
-    """What a tree was grown on in a batch: enough to grow the very same one again."""
+    """What a tree is grown on in a batch: enough to grow exactly the same one again."""
 
     terms: Sequence[Rows]
     seed: int
@@ -36,8 +36,8 @@ def is_tree(estimator: Any) -> bool:
 class TreeNode(ScikitModel, BatchedModel):
     """A tree or forest of scikit-learn, which many nodes can grow at once.
 
-    A batch answers for the rows that a round needs, and keeps no trees. The estimator is made when
-    someone asks for it.
+    A batch predicts the rows that a round needs and keeps no trees. The estimator is built when it
+    is first asked for.
     """
 
     divisible = True
@@ -73,11 +73,11 @@ class TreeNode(ScikitModel, BatchedModel):
 
     @property
     def only_noted(self) -> bool:
-        """Whether the trees are still to be made."""
+        """Whether the trees are still to be built."""
         return self._grown is not None
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
-        """Return the rules and shapes that trees of a batch share, or None without the loop."""
+        """Return the rules and shapes that all trees of a batch share, or None to fit one by one."""
         features = terms[0].X.shape[1]
         rules = known_rules(self._template, features) if has_numba() else None
         if rules is None or features == 0:
@@ -95,12 +95,12 @@ class TreeNode(ScikitModel, BatchedModel):
         return self._template
 
     def seed_from(self, seed: int) -> int:
-        """Return the seed that the estimator was given, or the node's."""
+        """Return the estimator's own ``random_state``, or else the node's seed."""
         given = self._template.random_state
         return seed if given is None else int(given)
 
     def grown_on(self, terms: Sequence[Rows], seed: int) -> TreeNode:
-        """Return a model that the loop has grown on these rows; its trees are made when asked for."""
+        """Return a model of the trees grown on these rows; they are built when asked for."""
         new = copy.copy(self)
         new._fitted, new._grown = None, Grown(terms, self.seed_from(seed))
         return new
@@ -115,7 +115,7 @@ class TreeNode(ScikitModel, BatchedModel):
         continued: bool,
         memory: dict[str, Any],
     ) -> list[TreeNode]:
-        """Return models that know what they are grown on; ``predict_many`` grows them."""
+        """Return models that note what they are to be grown on; ``predict_many`` grows them."""
         return [
             model.grown_on(terms, seed)
             for model, terms, seed in zip(models, problems, seeds, strict=True)
@@ -128,7 +128,7 @@ class TreeNode(ScikitModel, BatchedModel):
         inputs: Sequence[Sequence[AnyArray]],
         memory: dict[str, Any],
     ) -> list[list[FloatArray]]:
-        """Grow all trees and return their answers."""
+        """Grow all trees and return their predictions."""
         from fedrelax.models.trees.batch import answers
         from fedrelax.models.trees.blocks import Sorted
 
@@ -141,7 +141,7 @@ class TreeNode(ScikitModel, BatchedModel):
         return answers(rules, is_forest(first._template), problems, known)
 
     def _built(self, grown: Grown) -> Any:
-        """Return the estimator of the tree that a batch has grown."""
+        """Grow the trees of a batch again and return them as a fitted estimator."""
         from fedrelax.models.trees.batch import grown as grow
         from fedrelax.models.trees.building import fitted_forest, fitted_tree
 

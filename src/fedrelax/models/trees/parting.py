@@ -1,6 +1,6 @@
-"""A node's rows are parted: its samples by a threshold, its sorted columns by where a row has gone.
+"""Partitioning a node's rows: its samples by a threshold, its sorted columns by the side each row went to.
 
-Counters are unsigned: numba asks of every other index whether it counts from the end.
+Counters are unsigned, because numba checks every signed index for counting from the end.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from fedrelax.typing import AnyArray
 
 @compiled
 def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float, spare: AnyArray) -> int:
-    """Bring the rows up to the threshold to the front; return how many they are.
+    """Move the rows at or below the threshold to the front; return how many there are.
 
-    The order is that of scikit-learn's swaps: a row above it that stands in front changes places with
-    the last row not yet looked at, which is looked at next. In other words, the places in front that
-    are free take the rows from behind, beginning at the end, and behind, from the end, stand the
-    first row above the threshold and then all rows one place on, each that has gone replaced
-    by the next row above the threshold. Rows are told apart without a branch, which would be wrong
-    every other time.
+    The order is that of scikit-learn's swaps: a row above the threshold changes places with the last
+    row not yet looked at, which is looked at next. In other words: the holes at the front are filled
+    with rows from the back, starting at the end. The back, read from the end, holds the first row
+    above the threshold, then all rows moved by one place, with each that went to the front replaced
+    by the next row above the threshold. There is no branch on the side of a row: it would be
+    mispredicted every other time.
     """
     if samples.size == 2:
         one, other = samples[0], samples[1]
@@ -58,9 +58,9 @@ def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float, spare: A
 
 @compiled
 def part_order(order: AnyArray, room: Room, keep_left: bool, keep_right: bool) -> None:
-    """Bring the rows that go left to the front and keep the order on both sides.
+    """Move the rows that go left to the front and keep the order on both sides.
 
-    A side whose node will be a leaf, or has few rows, needs no order.
+    A side that becomes a leaf, or has few rows, needs no order.
     """
     low, size = np.uint64(0), np.uint64(order.size)
     if keep_right:

@@ -16,7 +16,7 @@ class Rules(NamedTuple):
     max_depth: int
     min_samples_split: int
     min_split_share: float
-    """Taken instead of the number where positive, as ``min_leaf_share`` is."""
+    """Replaces ``min_samples_split`` where positive; ``min_leaf_share`` does so for the leaf."""
     min_samples_leaf: int
     min_leaf_share: float
     min_weight_share: float
@@ -25,5 +25,5 @@ class Rules(NamedTuple):
     trees: int
     bootstrap: bool
     draws: int
-    """Rows of a bootstrap: 0 for as many as there are."""
+    """Rows of a bootstrap; 0 for as many as there are, or ``draws_share`` of them where positive."""
     draws_share: float

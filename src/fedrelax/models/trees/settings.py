@@ -28,11 +28,11 @@ LEFT_OUT = {
     "oob_score": False,
     "warm_start": False,
 }
-"""Settings that the engine knows at one value only."""
+"""Settings that the engine supports at one value only."""
 
 
 def why_not(estimator: Any) -> str | None:
-    """Return why the engine leaves an estimator to scikit-learn, or None where it grows it.
+    """Return why the engine leaves an estimator to scikit-learn, or None if it grows it itself.
 
     >>> from sklearn.tree import DecisionTreeRegressor
     >>> why_not(DecisionTreeRegressor(max_depth=3))
@@ -57,7 +57,7 @@ def why_not(estimator: Any) -> str | None:
             return f"{name}={given!r}"
     seed = settings["random_state"]
     if seed is not None and not isinstance(seed, Integral):
-        return "random_state is a generator, which every fit moves on"
+        return "random_state is a generator, which every fit advances"
     if settings.get("bootstrap"):
         return None if _draws_by_weight() else "this scikit-learn draws bootstraps without weights"
     if settings.get("max_samples") is not None:
@@ -66,16 +66,16 @@ def why_not(estimator: Any) -> str | None:
 
 
 def _draws_by_weight() -> bool:
-    """Whether scikit-learn draws the rows of a bootstrap by their weights, as newer ones do."""
+    """Whether scikit-learn draws the rows of a bootstrap by their weights, as newer versions do."""
     from sklearn.ensemble import _forest
 
     return "sample_weight" in inspect.signature(_forest._generate_sample_indices).parameters
 
 
 def known_rules(estimator: Any, features: int) -> Rules | None:
-    """Return the rules, or None where ``why_not`` has a reason.
+    """Return the rules, or None where ``why_not`` gives a reason.
 
-    Asked for every node in every round, so the answer is kept, by all settings and their types.
+    Asked for every node in every round, so the answer is cached by all settings and their types.
     """
     settings = tuple((name, type(value), value) for name, value in vars(estimator).items())
     try:
@@ -91,7 +91,7 @@ def known_rules(estimator: Any, features: int) -> Rules | None:
 
 
 def rules_of(estimator: Any, features: int) -> Rules:
-    """Return the rules for an estimator that ``why_not`` has nothing against."""
+    """Return the rules for an estimator for which ``why_not`` gives no reason."""
     settings = estimator.get_params(deep=False)
     split, leaf = settings["min_samples_split"], settings["min_samples_leaf"]
     samples, depth = settings.get("max_samples"), settings["max_depth"]

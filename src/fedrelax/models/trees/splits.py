@@ -1,7 +1,7 @@
-"""The search for a node's split: all thresholds of the drawn features, or one random one each.
+"""The search for a node's split: all thresholds of the drawn features, or one random threshold each.
 
-Features are drawn, and features found constant are kept apart, in the order of scikit-learn's
-own draw. Of splits with equal gain the first one drawn wins, and then the lowest threshold.
+Features are drawn, and constant ones set aside, in the same order as in scikit-learn. Among splits
+of equal gain the first feature drawn wins, and then the lowest threshold.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def best_place(
     weight: float,
     best: float,
 ) -> tuple[float, int]:
-    """Return gain and place of the best split of sorted rows, if above ``best``."""
+    """Return gain and place of the best split of sorted rows; ``best`` and 0 if none gains more."""
     place = 0
     for k in range(left.size):
         left[k] = 0.0
@@ -70,7 +70,7 @@ def random_place(
     high: float,
     weight: float,
 ) -> tuple[float, float, int]:
-    """Draw a threshold between ``low`` and ``high``; return its gain, itself and its place."""
+    """Draw a threshold between ``low`` and ``high``; return its gain, its value and its place."""
     lowest, highest = np.float64(low), np.float64(high)
     threshold = (highest - lowest) * draw(room.state) / MAX_DRAW + lowest
     if threshold == highest:
@@ -98,7 +98,7 @@ def random_place(
 def bounds(
     rules: Rules, room: Room, x: AnyArray, feature: int, start: int, end: int
 ) -> tuple[float, float]:
-    """Return the least and the largest value of a node's rows."""
+    """Return the smallest and the largest value of a feature in a node's rows."""
     if not rules.random_splits:
         order = room.orders[feature]
         return x[order[start]], x[order[end - 1]]
@@ -123,8 +123,8 @@ def find_split(
     weight: float,
     known: int,
 ) -> tuple[int, int, float, int, int]:
-    """Return feature (or -1), place and threshold of the split, the feature that ordered last, and
-    the number of constant features."""
+    """Return feature (or -1), place and threshold of the split, the last feature drawn, and the
+    number of constant features."""
     features = room.features
     samples = room.samples[start:end]
     unseen = features.size

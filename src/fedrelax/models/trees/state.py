@@ -1,4 +1,4 @@
-"""What the compiled functions hand to one another: rules, rows, nodes and room to work in."""
+"""What the compiled functions pass to one another: limits, rows, nodes and working memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedrelax.models.trees.draws import WORDS
 from fedrelax.typing import AnyArray, FloatArray
 
 AT_ONCE = 1024
-"""Splits that are judged together, so that they stay in cache."""
+"""Splits evaluated together, so that they stay in the processor's cache."""
 
 
 class Limits(NamedTuple):
@@ -27,8 +27,8 @@ class TreeRows(NamedTuple):
     """The rows of one tree, as the criterion sees them.
 
     ``part[i, k]`` is weight times target k, or the weight of class k; ``square`` is weight times
-    squared target, and ``copies`` the number of labelled copies that the row stands for. Where there is
-    one target, ``pair`` has ``part`` and ``weight`` side by side.
+    squared target (summed over targets), and ``copies`` the number of labelled copies that the row
+    stands for. In regression, ``pair`` has the first target's ``part`` and ``weight`` side by side.
     """
 
     x: AnyArray
@@ -40,7 +40,7 @@ class TreeRows(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """The nodes of one tree; ``span`` and ``below`` serve the growth only."""
+    """The nodes of one tree; ``span`` and ``below`` are used only while it grows."""
 
     link: AnyArray
     """left child, right child, feature, number of rows"""
@@ -51,17 +51,17 @@ class Nodes(NamedTuple):
     span: AnyArray
     """start, place of the split, end, depth, constant features, whether it is a leaf"""
     below: FloatArray
-    """impurity on the left and on the right, improvement"""
+    """impurity on the left, impurity on the right, improvement"""
 
 
 class Room(NamedTuple):
-    """Room to work in, for one thread."""
+    """Working memory of one thread."""
 
     orders: AnyArray
-    """TreeRows sorted by each feature; the rows of a node lie together."""
+    """Row numbers sorted by each feature; those of a node are adjacent."""
     samples: AnyArray
     spare: AnyArray
-    """Three lists of rows or of places."""
+    """Three scratch lists of rows or of places."""
     goes_left: AnyArray
     features: AnyArray
     constants: AnyArray
@@ -71,21 +71,21 @@ class Room(NamedTuple):
     total: FloatArray
     left: FloatArray
     alone: FloatArray
-    """Gains of two or three rows, each alone on the left, and each alone on the right."""
+    """Gains of splits of two or three rows: each row alone on the left, each alone on the right."""
     gain: FloatArray
     place: AnyArray
     """The best split by each feature; place 0 for a constant one."""
     sums: FloatArray
     weights: FloatArray
     gains: FloatArray
-    """All splits by several features: target and weight on the left, and the gain."""
+    """For all splits by several features: sum of targets and of weights on the left, and the gain."""
     state: AnyArray
     twister: AnyArray
 
 
 @called
 def new_rows(features: int, rows: int, outputs: int) -> TreeRows:
-    """Return room for the rows of a tree."""
+    """Allocate the rows of a tree."""
     return TreeRows(
         np.empty((features, rows), np.float32),
         np.empty((rows, outputs)),
@@ -98,7 +98,7 @@ def new_rows(features: int, rows: int, outputs: int) -> TreeRows:
 
 @called
 def new_nodes(capacity: int, outputs: int) -> Nodes:
-    """Return room for the nodes of a tree."""
+    """Allocate the nodes of a tree."""
     return Nodes(
         np.empty((capacity, 4), np.int64),
         np.empty((capacity, 3)),
@@ -111,7 +111,7 @@ def new_nodes(capacity: int, outputs: int) -> Nodes:
 
 @called
 def new_room(features: int, rows: int, outputs: int) -> Room:
-    """Return room to grow a tree in."""
+    """Allocate the working memory for growing a tree."""
     return Room(
         np.empty((features, rows), np.uint32),
         np.empty(rows, np.uint32),
