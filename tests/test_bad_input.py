@@ -143,7 +143,7 @@ def test_duplicate_and_unknown_nodes():
 def test_models_and_graphs_of_the_wrong_kind():
     refused("the dict of models has none for node 'b'", estimator={"a": Ridge()})
     refused("node 'a': the model is the class Ridge; pass an instance", estimator=Ridge)
-    refused("node 'a': the model is the text 'ridge'", estimator="ridge")
+    refused("node 'a': the model is the string 'ridge'", estimator="ridge")
     refused("node 'a': the model 5 has no fit and predict", estimator=5)
     refused("make a fedrelax.Graph of it", graph=np.eye(2))
     with pytest.raises(FedRelaxError, match="graph=3 must be a fedrelax.Graph"):

@@ -1,4 +1,4 @@
-"""Local models: the contract, the adapters, and the names of the command line."""
+"""Local models: their common interface, the adapters, and the names that the command line knows."""
 
 from typing import TYPE_CHECKING, Any
 

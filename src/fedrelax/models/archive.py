@@ -1,4 +1,4 @@
-"""Model files that are zip files, read within bounds: a small file cannot become a huge one."""
+"""Model files that are zip files, read within limits: a small file cannot unpack to a huge one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedrelax.errors import FedRelaxError
 
 MEGABYTE = 2**20
 FREE = 64 * MEGABYTE
-"""What any file may hold, however well it is compressed."""
+"""What any file may unpack to, however small it is."""
 
 TIMES = 100
-"""How many times its own size a larger file may hold; models compress 2 to 20 times."""
+"""How many times its own size a larger file may unpack to; models compress 2 to 20 times."""
 
 MOST = 2**31
-"""The most that one file may hold."""
+"""The most that any file may unpack to."""
 
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -36,7 +36,7 @@ def allowed(size: int) -> int:
 
 
 def opened(data: bytes) -> dict[str, bytes]:
-    """Return the members of a zip file by name, or say why it is not read."""
+    """Return the members of a zip file by name; raise an error that says why it cannot be read."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             entries = file.infolist()
@@ -46,7 +46,7 @@ def opened(data: bytes) -> dict[str, bytes]:
         raise
     except Exception as error:  # zlib, struct and zipfile have errors of their own
         text = " ".join(str(error).split())
-        raise FedRelaxError(f"its file is not a whole zip file ({text})") from error
+        raise FedRelaxError(f"its file is not an intact zip file ({text})") from error
 
 
 def closed(members: Mapping[str, bytes]) -> bytes:
@@ -59,7 +59,7 @@ def closed(members: Mapping[str, bytes]) -> bytes:
 
 
 def member(members: Mapping[str, bytes], name: str) -> bytes:
-    """Return one member, or say that the file has none of this name."""
+    """Return one member; raise an error if the file has none of this name."""
     if name not in members:
         raise FedRelaxError(f"its file has no part {name!r}")
     return members[name]
@@ -79,7 +79,7 @@ def json_member(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
 
 
 def array_member(members: Mapping[str, bytes], name: str) -> Any:
-    """Return a member that is a numpy array; its header may not claim more than there is."""
+    """Return a member that is a numpy array; its header must claim exactly the bytes that follow."""
     content = member(members, name)
     buffer = io.BytesIO(content)
     try:
@@ -101,13 +101,13 @@ def array_member(members: Mapping[str, bytes], name: str) -> Any:
 def _check_entries(entries: list[zipfile.ZipInfo], most: int) -> None:
     names = {entry.filename for entry in entries}
     if len(names) != len(entries):
-        raise FedRelaxError("its file has two parts of one name")
+        raise FedRelaxError("its file has two parts of the same name")
     for entry in entries:
         if entry.flag_bits & 1 or entry.compress_type not in METHODS:
             raise FedRelaxError(f"the part {entry.filename!r} of its file is encrypted or unknown")
     total = sum(entry.file_size for entry in entries)
     if total > most:
         raise FedRelaxError(
-            f"its file would become {total // MEGABYTE} MB, and a file of its size may become at most "
-            f"{most // MEGABYTE} MB"
+            f"its file would unpack to {total // MEGABYTE} MB, and a file of its size may unpack to at "
+            f"most {most // MEGABYTE} MB"
         )

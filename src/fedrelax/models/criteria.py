@@ -35,13 +35,13 @@ SETTINGS: dict[str, frozenset[str]] = {
     "huber": frozenset({"huber"}),
     "log_loss": LOG,
     "entropy": LOG,
-    "gini": SQUARED | LOG,  # A leaf's class shares are the best answer under both.
+    "gini": SQUARED | LOG,  # A leaf's class shares minimise both.
 }
 SETTING_NAMES = ("loss", "criterion")
 
 
 def last_step(estimator: Any) -> Any:
-    """Return the estimator that does the learning: the last step of a pipeline, or itself."""
+    """Return the estimator that learns: the last step of a pipeline, or the estimator itself."""
     while hasattr(estimator, "steps") and hasattr(estimator, "named_steps"):
         estimator = estimator.steps[-1][1]
     return estimator

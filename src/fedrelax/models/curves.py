@@ -1,4 +1,4 @@
-"""Curves and single values of the columns, beside the columns themselves."""
+"""Curves and single values of columns, added to the columns themselves."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fedrelax.typing import FloatArray, IntArray
 
 KNOTS = 3
-"""Knots of each column, at its quantiles."""
+"""Knots per column, at its quantiles."""
 DISTINCT = 6
-"""Distinct values that a column must have to be bent."""
+"""Distinct values that a column needs for a curve."""
 FEW, MANY = 3, 40
-"""Values of a column, such as years, that may have effects of their own: so many, over all columns too."""
+"""Values with effects of their own, such as years: at least FEW in a column, at most MANY in all."""
 RECURS = 3
-"""Nodes at which a value must be found to have one; most rows must have such a value."""
+"""Nodes at which a value must occur to have an effect; 80 % of a column's rows must have such values."""
 
 
 @dataclass(frozen=True)
 class Curves:
-    """A basis shared by all nodes: ``x^2`` and ``max(x - knot, 0)^2`` of columns that have the values.
+    """A basis shared by all nodes: ``x^2`` and ``max(x - knot, 0)^2`` of columns with enough values.
 
-    Every function is made orthogonal to the constant and the columns over the rows that the basis was
-    made of, and scaled to variance one there, so it adds a bend and no slope. Outside these rows'
-    range a curve is held at its end, and what goes on is the straight line. With ``power`` 1 the basis
-    is ``max(x - knot, 0)``, as it stands: many of these with one penalty make a smooth line.
+    Over the rows it was made from, every function is orthogonal to the constant and the columns and has
+    variance 1, so it adds a bend and no slope. Outside the range of these rows a curve keeps its last
+    value, and only the straight line goes on. With ``power`` 1 the basis is ``max(x - knot, 0)``, made
+    orthogonal but not scaled: many of these under one penalty make a smooth line.
     """
 
     terms: tuple[tuple[int, float | None], ...]
@@ -89,7 +89,7 @@ def _powers(
 class Values:
     """Single values of columns that nodes have in common, such as years: a 0/1 column for each.
 
-    A value that was not there when the basis was made has zeros, so no effect of its own.
+    A value unknown when the basis was made gets zeros, so it has no effect of its own.
     """
 
     columns: IntArray
@@ -97,7 +97,7 @@ class Values:
 
     @classmethod
     def of(cls, X: FloatArray, node: IntArray) -> Values:
-        """Find the values in rows X (N, p) and the node of each row."""
+        """Find the values in rows X (N, p), given the node (N,) of each row."""
         columns: list[int] = []
         values: list[float] = []
         for k, x in enumerate(X.T):
@@ -122,9 +122,9 @@ class Values:
 
 
 class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Standardised columns, and beside them curves, smooth lines and single values of them.
+    """Standardised columns, followed by curves, smooth lines and single values of them.
 
-    The first step of a pipeline; ``fit`` makes curves only.
+    The first step of a pipeline. ``fit`` makes curves only; ``made`` takes a basis of all three.
 
     >>> rows = np.linspace(0.0, 1.0, 20)[:, None]
     >>> CurveColumns().fit(rows).transform(rows).shape
@@ -150,7 +150,7 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         lines: Curves | None = None,
         values: Values | None = None,
     ) -> CurveColumns:
-        """Return a fitted transformer for a basis that is there already."""
+        """Return a fitted transformer for an existing basis."""
         made: CurveColumns = cls().adopt(curves, centre, spread, lines, values)
         made.n_features_in_ = len(centre)
         return made
@@ -163,7 +163,7 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         lines: Curves | None = None,
         values: Values | None = None,
     ) -> Self:
-        """Take over curves and smooth lines of standardised columns, and values of those as they are."""
+        """Store curves and smooth lines of the standardised columns, and single values of the raw ones."""
         ends = curves or lines
         p = len(centre)
         low, high = (ends.low, ends.high) if ends else (np.zeros(p), np.zeros(p))
@@ -183,7 +183,7 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> FloatArray:
-        """Return standardised columns and their curves."""
+        """Return standardised columns, curves, smooth lines and 0/1 columns, side by side."""
         check_is_fitted(self, "columns_")
         X = validate_data(self, X, dtype=float, reset=False)
         knots = [None if np.isnan(knot) else float(knot) for knot in self.knots_]

@@ -1,4 +1,4 @@
-"""A model that is somewhere else: a hub knows that a site has one, and never sees it."""
+"""A model kept at its site: the hub knows that there is one, and never sees it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from fedrelax.typing import AnyArray
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Stands for the model of a site: its name there, and the site's."""
+    """A placeholder for the model of a site: the model's name and the site's."""
 
     model: str
     site: str
 
 
 class ElsewhereModel(LocalModel):
-    """A local model that can neither be fitted nor asked here."""
+    """A local model that can neither be fitted nor predict here."""
 
     def __init__(self, estimator: Elsewhere, task: Task) -> None:
         self.task, self._estimator = task, estimator
 
     @property
     def estimator(self) -> Elsewhere:
-        """What stands for the model."""
+        """The placeholder."""
         return self._estimator
 
     @property
@@ -37,11 +37,11 @@ class ElsewhereModel(LocalModel):
         return self._estimator.model
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> Never:
-        """Refuse."""
+        """Raise an error: the model is at its site."""
         raise self._refusal()
 
     def predict(self, X: AnyArray) -> Never:
-        """Refuse."""
+        """Raise an error: the model is at its site."""
         raise self._refusal()
 
     def _refusal(self) -> FedRelaxError:
@@ -52,17 +52,17 @@ class ElsewhereModel(LocalModel):
 
 
 def is_elsewhere(estimator: Any) -> bool:
-    """Tell whether this stands for a model of a site."""
+    """Tell whether this is a placeholder for the model of a site."""
     return isinstance(estimator, Elsewhere)
 
 
 def to_bytes(estimator: Elsewhere) -> bytes:
-    """Return what stands for a model as JSON."""
+    """Return a placeholder as JSON."""
     return json.dumps({"model": estimator.model, "site": estimator.site}).encode()
 
 
 def from_bytes(data: bytes, trust: Sequence[str] = ()) -> Elsewhere:
-    """Return what stands for a model from JSON."""
+    """Return the placeholder in a JSON file; it runs no code, so ``trust`` is not needed."""
     try:
         found = json.loads(data)
         return Elsewhere(str(found["model"]), str(found["site"]))

@@ -1,4 +1,4 @@
-"""Classic models, made to stand nodes that hold only a handful of rows."""
+"""Classic models, adapted to nodes that hold only a handful of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedrelax.typing import AnyArray, FloatArray
 
 
 class _AsManyAsThereAre:
-    """Asks for no more neighbours than there are rows; scikit-learn refuses that."""
+    """Asks for no more neighbours than there are rows, where scikit-learn would raise an error."""
 
     n_neighbors: int
     n_samples_fit_: int
@@ -45,14 +45,14 @@ class SupportVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     """A support vector machine with class probabilities.
 
     The scores of ``SVC`` go through a logistic regression on the same rows. Calibrating on held-out
-    folds would be less sure of itself, but needs several rows of every class.
+    folds would give less overconfident probabilities, but needs several rows of every class.
     """
 
     def __init__(self, C: float = 1.0) -> None:
         self.C = C
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> Self:
-        """Fit the machine, then the probabilities of its scores."""
+        """Fit the machine, then a logistic regression on its scores."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.svm import SVC
 

@@ -1,4 +1,4 @@
-"""Gaussian process regression: a row's weight is its noise level, which is exact."""
+"""Gaussian process regression: row weights become noise levels, which is exact."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ from sklearn.linear_model import LogisticRegression
 from fedrelax.typing import AnyArray, FloatArray
 
 MANY_NUMBERS = 2_000_000
-"""Copies times classes, the size of what scikit-learn computes in every step, from which on this pays."""
+"""Copies times classes (the size of what scikit-learn computes in every step) above which this pays."""
 
 
 def is_served(template: Any, share: FloatArray) -> bool:
-    """Tell whether soft labels ``share`` (rows, classes) are many, and the model is one that we know."""
+    """Tell whether ``fit_soft`` pays for soft labels ``share`` (rows, classes) and supports the model."""
     if type(template) is not LogisticRegression:
         return False
     copies = np.count_nonzero(share)
@@ -41,8 +41,8 @@ def fit_soft(
     """Fit to rows whose label is c with weight ``share[:, c]``, as K copies of each row would.
 
     The objective is scikit-learn's, ``(sum_rc share_rc (-log p_c(x_r)) + |coef|^2 / 2C) / sum share``,
-    and so are start, method and tolerances: only the sum over a row's copies is taken first. The
-    steps are the same but for rounding.
+    and so are start, method and tolerances; only the sum over a row's copies is taken first. The
+    steps are the same up to rounding.
     """
     seen = share.any(axis=0)
     X, share = np.asarray(X, dtype=float), share[:, seen]

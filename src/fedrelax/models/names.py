@@ -1,4 +1,4 @@
-"""Models by name: what the command line calls ``ridge``, ``forest`` or ``package.module:Class``."""
+"""Models by name: ``ridge``, ``forest`` and so on, as on the command line, or ``package.module:Class``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULTS = {"regression": "ridge", "classification": "logistic"}
 
 
 def _scaled(model: Any) -> Any:
-    """Put a model that minds the units of its inputs behind a scaler; weights reach the model."""
+    """Put a scaler before a model that depends on the units of its inputs; row weights reach the model."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -22,7 +22,7 @@ def _scaled(model: Any) -> Any:
 
 
 def _scaled_target(model: Any) -> Any:
-    """Scale the target too, for models whose settings speak of its units."""
+    """Scale the target too, for models whose settings are in its units."""
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.preprocessing import StandardScaler
 
@@ -63,7 +63,7 @@ def _forest(classify: bool) -> Any:
 
 
 def _boosting(classify: bool) -> Any:
-    """Few shallow trees with small leaves: the usual settings find no split in 20 rows."""
+    """Few shallow trees with small leaves: scikit-learn's defaults find no split in 20 rows."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
@@ -95,18 +95,18 @@ def _knn(classify: bool) -> Any:
 
 
 def _framework(module: str, factory: str) -> Callable[[bool], Any]:
-    """Return how to make a model of another framework, or to say which extra is missing."""
+    """Return a function that makes a model of another framework, or says which extra is missing."""
 
     def make(classify: bool) -> Any:
         if module == "torch":
-            need("torch", "torch")  # the others ask for themselves
+            need("torch", "torch")  # the other packages check for themselves
         return getattr(importlib.import_module(f"fedrelax.models.{module}"), factory)(classify)
 
     return make
 
 
 def _auto(classify: bool) -> Any:
-    """Begin with the usual model; where all nodes say auto, what it becomes is found from the rows."""
+    """Start from the default model; where all nodes say auto, the kind is chosen from the rows later."""
     return NAMES[DEFAULTS["classification" if classify else "regression"]](classify)
 
 
@@ -131,14 +131,14 @@ NAMES: dict[str, Callable[[bool], Any]] = {
 
 
 TORCH_MODULE = "torch.nn.modules.module"
-"""Where the class of all PyTorch modules is."""
+"""Where the base class of all PyTorch modules is defined."""
 
 
 def model_by_name(name: str, task: str) -> Any:
     """Return the unfitted model that a name stands for.
 
     ``package.module:name`` is a class, or a function that returns a model; both are called without
-    arguments. A class of PyTorch modules becomes a ``TorchModel``.
+    arguments. A subclass of ``torch.nn.Module`` becomes a ``TorchModel``.
 
     >>> model_by_name("tree", "regression")
     DecisionTreeRegressor(max_depth=8, min_samples_leaf=2)
@@ -161,7 +161,7 @@ def model_by_name(name: str, task: str) -> Any:
 
 
 def _imported(name: str, task: str) -> Any:
-    """Import ``package.module:name``, a class or a function, and let it make a model."""
+    """Import ``package.module:name``, a class or a function, and make a model with it."""
     from sklearn.base import is_classifier, is_regressor
 
     module_name, _, own_name = name.partition(":")
@@ -178,7 +178,7 @@ def _imported(name: str, task: str) -> Any:
         raise FedRelaxError(f"model {name!r}: {module_name} has no class {own_name!r}{hint}")
     model = _made(name, maker)
     if not hasattr(model, "__sklearn_tags__"):
-        return model  # whether it predicts numbers or classes is asked where nodes are made
+        return model  # whether it predicts numbers or classes is checked where nodes are made
     if task == "regression" and is_classifier(model):
         raise FedRelaxError(f"model {name!r} predicts classes, and the target holds numbers")
     if task == "classification" and is_regressor(model):
@@ -187,7 +187,7 @@ def _imported(name: str, task: str) -> Any:
 
 
 def _made(name: str, maker: Any) -> Any:
-    """Return what a class or a function makes: any model that a node can have."""
+    """Return the model that a class or a function makes, if a node can use it."""
     from fedrelax.models.registry import is_model
 
     refusal = FedRelaxError(
@@ -213,7 +213,7 @@ def _made(name: str, maker: Any) -> Any:
 
 
 def short_name(name: str) -> str:
-    """Return how tables call a model: its name, or the class of ``package.module:Class``.
+    """Return what tables call a model: its name, or the class of ``package.module:Class``.
 
     >>> short_name("sklearn.linear_model:Lasso"), short_name("tree")
     ('Lasso', 'tree')

@@ -14,7 +14,7 @@ MOST_WEIGHTS = 600
 STEPS = 100
 HALVINGS = 40
 BUFFER_NUMBERS = 1 << 21
-"""Numbers that the Hessians and products of the nodes at work may take: 16 MB."""
+"""Numbers that the Hessians and products of one group of nodes may take: 16 MB."""
 
 
 def softmax(scores: FloatArray) -> FloatArray:
@@ -31,7 +31,7 @@ class SoftmaxNodes:
     ``sum_r weights_r CE(labels_r, p(rows_r)) + strength sum_x CE(taught_x, p(x)) + ridge |W|^2``:
     rows (c, m, d), labels (c, m, K), weights (c, m), public (M, d), taught (c, M, K),
     strength (c,), ridge (c, d). Every row of labels sums to 1. ``squares`` (c, m, pairs of features)
-    are products of rows, kept from step to step where they are few.
+    are the products of each row's features, kept from step to step where they fit the buffer.
     """
 
     rows: FloatArray
@@ -47,7 +47,7 @@ class SoftmaxNodes:
     def of_one(
         cls, X: FloatArray, target: FloatArray, weight: FloatArray, penalty: FloatArray
     ) -> SoftmaxNodes:
-        """Return one node with weighted rows and nobody to hear; targets may have any sum."""
+        """Return one node with weighted rows and no neighbours; rows of ``target`` may have any sum."""
         total = target.sum(axis=1)
         labels = target / np.where(total > 0, total, 1.0)[:, None]
         nobody = np.empty((0, X.shape[1])), np.empty((1, 0, target.shape[1])), np.zeros(1)
@@ -77,7 +77,7 @@ class SoftmaxNodes:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the distinct entries of a Hessian go: pairs of classes times pairs of features."""
+    """Where the distinct entries of a Hessian go: pairs of classes by pairs of features."""
 
     classes: tuple[AnyArray, AnyArray]
     features: tuple[AnyArray, AnyArray]
@@ -85,7 +85,7 @@ class Layout:
 
     @classmethod
     def of(cls, d: int, K: int) -> Layout:
-        """Return the layout for weights (d, K); the Hessian's rows are class by class."""
+        """Return the layout for weights (d, K); the Hessian's rows are ordered by class."""
         classes, features = np.tril_indices(K), np.tril_indices(d)
         pair, cell = np.empty((K, K), dtype=np.intp), np.empty((d, d), dtype=np.intp)
         pair[classes] = pair.T[classes] = np.arange(len(classes[0]))
@@ -94,7 +94,7 @@ class Layout:
         return cls(classes, features, place.reshape(-1))
 
     def squares(self, rows: FloatArray) -> FloatArray | None:
-        """Return ``x_f x_g`` for every row and pair of features, or None if these are too many."""
+        """Return ``x_f x_g`` for every row and pair of features, or None if they exceed the buffer."""
         f, g = self.features
         if rows[..., 0].size * len(f) > BUFFER_NUMBERS:
             return None
@@ -114,7 +114,7 @@ class Layout:
     ) -> FloatArray:
         """Return ``sum_r c_r x_f x_g`` as (nodes, pairs of classes, pairs of features).
 
-        ``rows`` are (nodes, rows, d), or (rows, d) for all nodes alike.
+        ``rows`` are (nodes, rows, d), or (rows, d) if all nodes share them.
         """
         c, pairs, m = curvatures.shape
         if squares is not None and rows.ndim == 2:
@@ -135,7 +135,7 @@ class Layout:
 
 
 def nodes_at_once(d: int, K: int, rows: int) -> int:
-    """Return how many Hessians (K d)^2 with ``rows`` rows each fit the buffer, at least one."""
+    """Return how many nodes, with Hessians (K d)^2 and ``rows`` rows each, fit the buffer; at least 1."""
     pairs, cells = K * (K + 1) // 2, d * (d + 1) // 2
     return max(1, BUFFER_NUMBERS // (2 * (K * d) ** 2 + pairs * (rows + cells) + rows * cells))
 
@@ -143,9 +143,9 @@ def nodes_at_once(d: int, K: int, rows: int) -> int:
 def minimise(data: SoftmaxNodes, start: FloatArray) -> FloatArray:
     """Return the minimisers of all nodes' objectives from ``start`` (c, d, K).
 
-    ``W <- W - t (H + tiny I)^-1 g`` with t halved until the objective falls, so it also moves on from
-    the flat directions of softmax; a node is done after the first full step that promises less than
-    1e-12 of its objective.
+    ``W <- W - t (H + tiny I)^-1 g``, with t halved until the objective falls. The tiny term handles the
+    flat directions of softmax. A node is done after the first full step that promises a decrease of
+    less than 1e-12 of its objective.
     """
     layout = Layout.of(start.shape[1], start.shape[2])
     far_squares = layout.squares(data.public)
@@ -196,7 +196,7 @@ def _direction(
 
 
 def _solve(H: FloatArray, g: FloatArray) -> FloatArray:
-    """Return ``H^-1 g`` by Cholesky."""
+    """Return ``H^-1 g`` by Cholesky, or by LU where that fails."""
     _, solution, failed = dposv(H.T, g, lower=0)
     return np.asarray(np.linalg.solve(H, g) if failed else solution, dtype=np.float64)
 
@@ -204,7 +204,7 @@ def _solve(H: FloatArray, g: FloatArray) -> FloatArray:
 def _search(
     data: SoftmaxNodes, W: FloatArray, now: FloatArray, slope: FloatArray, direction: FloatArray
 ) -> tuple[FloatArray, FloatArray, AnyArray]:
-    """Halve each node's step until its objective falls; return weights, values and who found one."""
+    """Halve each node's step until its objective falls; return weights, values and who succeeded."""
     reached, value = W.copy(), now.copy()
     open_, size = np.arange(len(W)), 1.0
     for _ in range(HALVINGS):

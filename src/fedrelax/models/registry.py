@@ -1,4 +1,4 @@
-"""From a user's object to a local model: the adapters, ours and other people's."""
+"""From a user's object to a local model: the adapters, built-in and registered."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _adapters: list[tuple[Matches, Builds]] = []
 
 
 def register_adapter(matches: Matches, builds: Builds) -> None:
-    """Let ``builds(estimator, task)`` make the local model wherever ``matches(estimator)``.
+    """Let ``builds(estimator, task)`` make the local model wherever ``matches(estimator)`` is true.
 
-    The last registration is asked first. A package does the same without a call at run time
-    through an entry point in the group ``fedrelax.models`` that names a pair (matches, builds).
+    The last adapter registered is asked first. A package can do the same without a call, through an
+    entry point in the group ``fedrelax.models`` that names a pair (matches, builds).
     """
     _adapters.append((matches, builds))
 
@@ -85,19 +85,19 @@ OURS: tuple[tuple[Matches, Builds], ...] = (
 
 
 def _known_adapters() -> tuple[tuple[Matches, Builds], ...]:
-    """Return all pairs in the order in which they are asked."""
+    """Return all pairs (matches, builds) in the order in which they are asked."""
     return (*reversed(_adapters), *_installed_adapters(), *OURS)
 
 
 def is_model(given: Any) -> bool:
-    """Tell whether an object, or what a class makes, can be a node's model."""
+    """Tell whether an object, or an instance of a given class, can be a node's model."""
     if hasattr(given, "fit") and hasattr(given, "predict"):
         return True
     return any(matches(given) for matches, _ in _known_adapters())
 
 
 def adapt(estimator: Any, task: Task) -> LocalModel:
-    """Return the local model for what the user gave."""
+    """Return the local model for an estimator or another object of the user's."""
     if isinstance(estimator, LocalModel):
         return estimator
     if isinstance(estimator, type):
@@ -106,8 +106,8 @@ def adapt(estimator: Any, task: Task) -> LocalModel:
         )
     if isinstance(estimator, str):
         raise FedRelaxError(
-            f"the model is the text {estimator!r}; fedrelax.models.names.model_by_name("
-            f"{estimator!r}, {task.kind!r}) makes the model that the command line calls by a name"
+            f"the model is the string {estimator!r}; pass an estimator, or for a model of the command "
+            f"line fedrelax.models.names.model_by_name({estimator!r}, {task.kind!r})"
         )
     for matches, builds in _known_adapters():
         if matches(estimator):

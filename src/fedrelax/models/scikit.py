@@ -17,8 +17,8 @@ from fedrelax.models.many_classes import fit_soft, is_served
 from fedrelax.models.weights import resample, weight_argument
 from fedrelax.typing import AnyArray, FloatArray
 
-# Warm start means "start the optimiser at the last solution" for these parameters' owners; for
-# ensembles it means "add members to those of the last data", which is not what a round needs.
+# For estimators with these attributes, warm_start means "start the optimiser at the last solution";
+# for ensembles it means "keep the members fitted to the last data and add more", which no round wants.
 OPTIMISER_STATE = ("coef_", "coefs_")
 MARGIN_LEARNERS = (
     "SVC",
@@ -29,7 +29,7 @@ MARGIN_LEARNERS = (
     "SupportVectorClassifier",
 )
 PLAIN = (type(None), bool, int, float, str)
-"""Settings that a copy may share with its original."""
+"""Types of settings that a copy may share with its original."""
 RELEASING_MODULES = ("sklearn.tree", "sklearn.ensemble")
 
 
@@ -38,7 +38,7 @@ class ScikitModel(LocalModel):
 
     Regression fits the stacked rows. Classification against soft labels fits K copies of a row,
     copy c labelled c with the row's weight times the probability of c: exactly the cross-entropy.
-    ``LogisticRegression`` with many classes takes them without copies, to the same result.
+    ``LogisticRegression`` with many classes is fitted without copies, with the same result.
     """
 
     def __init__(self, estimator: Any, task: Task) -> None:
@@ -70,10 +70,10 @@ class ScikitModel(LocalModel):
 
     @property
     def takes_soft_labels(self) -> bool:
-        """Whether copies of one row under several labels teach what their weights say.
+        """Whether the model can learn from weighted copies of a row under several labels.
 
-        They do for a learner of probabilities. A margin or a vote among neighbours is only confused
-        by them: such a model gets the most likely label, with the row's weight.
+        A model that learns probabilities can. One that learns a margin, or takes no weights (as a vote
+        among neighbours), is only confused by them: it gets the most likely label, with the row's weight.
         """
         if self._weight_argument is None:
             return False
@@ -87,11 +87,11 @@ class ScikitModel(LocalModel):
 
     @property
     def releases_gil(self) -> bool:
-        """Trees and their ensembles spend their time outside the interpreter's lock."""
+        """Whether it is a tree or ensemble of scikit-learn, which trains without the interpreter's lock."""
         return type(last_step(self._template)).__module__.startswith(RELEASING_MODULES)
 
     def forgets(self, continued: bool) -> bool:
-        """Every fit starts from a new copy, unless training is to go on."""
+        """Whether every fit starts from a new copy: always, unless training is ``continued``."""
         return not continued
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> ScikitModel:
@@ -120,7 +120,7 @@ class ScikitModel(LocalModel):
         return fitted
 
     def _fresh(self, seed: int) -> Any:
-        """Return what ``fresh`` does; parameters are inspected once, as every round has the same."""
+        """Return what ``fresh`` does, but inspect the parameters only once: every round has the same."""
         if self._unfitted is None or self._unfitted[0] != seed:
             self._unfitted = seed, fresh(self._template, seed)
         ready = self._unfitted[1]
@@ -133,7 +133,7 @@ class ScikitModel(LocalModel):
     def _fit_estimator(
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
     ) -> Any:
-        # Weights are passed by name; an outer search may have turned metadata routing on.
+        # Weights are passed by name, even if an outer search has turned metadata routing on.
         with unrouted():
             if continued and learns_on(self._template):
                 return self._learn_on(X, y, weight, seed)
@@ -153,7 +153,7 @@ class ScikitModel(LocalModel):
         return estimator.fit(some(X, rows), y[rows])
 
     def _restart(self, y: AnyArray) -> Any | None:
-        """Return a copy of the fitted estimator that starts where it ended, or None if it can't."""
+        """Return a copy of the fitted estimator that goes on from its solution, or None if it cannot."""
         fitted = self._fitted
         if fitted is None or not any(hasattr(fitted, state) for state in OPTIMISER_STATE):
             return None
@@ -181,7 +181,7 @@ class ScikitModel(LocalModel):
         return estimator.partial_fit(X, y, **given)
 
     def predict(self, X: AnyArray) -> FloatArray:
-        """Return predictions; a classifier without probabilities answers with hard labels."""
+        """Return predictions; a classifier without ``predict_proba`` gives probabilities 0 and 1."""
         fitted, task = self.estimator, self.task
         if task.classes is None:
             return shaped(np.asarray(fitted.predict(X), dtype=float), len(X), task.n_outputs)
@@ -195,7 +195,7 @@ class ScikitModel(LocalModel):
 
 
 def learns_on(estimator: Any) -> bool:
-    """Whether ``partial_fit`` is the way to continue: warm start, where offered, is the better."""
+    """Whether to continue by ``partial_fit``; an estimator with ``warm_start`` continues by that."""
     if not (hasattr(estimator, "partial_fit") and hasattr(estimator, "get_params")):
         return False
     return "warm_start" not in estimator.get_params(deep=False)
@@ -207,7 +207,7 @@ def hardened(target: FloatArray) -> FloatArray:
 
 
 def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
-    """Return the prediction as (rows, outputs), or say what came instead."""
+    """Return the prediction as (rows, outputs); raise an error if its size or a value is wrong."""
     if prediction.size != rows * outputs:
         raise FedRelaxError(
             f"predicted an array of shape {prediction.shape} for {rows} rows and {outputs} outputs"
@@ -218,7 +218,7 @@ def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
 
 
 def unrouted() -> AbstractContextManager[None]:
-    """Return a context in which scikit-learn takes metadata as it is given."""
+    """Return a context without metadata routing, in which ``fit`` takes weights as they are passed."""
     import sklearn
 
     if sklearn.get_config()["enable_metadata_routing"]:
@@ -232,7 +232,7 @@ def fresh(template: Any, seed: int) -> Any:
     """Return an unfitted copy; every ``random_state`` left at None gets the node's seed."""
     from sklearn.base import clone
 
-    # "safe" is scikit-learn's word for refusing what has no get_params; such a model is copied instead.
+    # safe=True would refuse a model without get_params; with safe=False it is deep-copied.
     estimator = clone(template, safe=False)
     if hasattr(estimator, "get_params"):
         unset = {
@@ -246,7 +246,7 @@ def fresh(template: Any, seed: int) -> Any:
 
 
 def _constant_classifier(X: AnyArray, y: AnyArray) -> Any:
-    """Return what a node with one class can know: that class, always."""
+    """Return a classifier that always predicts the only class that the node has."""
     from sklearn.dummy import DummyClassifier
 
     return DummyClassifier(strategy="prior").fit(X, y)

@@ -1,4 +1,4 @@
-"""Newton's method for softmax regression with many classes: no Hessian over all of them is formed."""
+"""Newton's method for softmax regression with many classes, without forming the whole Hessian."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedrelax.models.newton import HALVINGS, STEPS
 from fedrelax.typing import FloatArray
 
 MANY_CLASSES, MOST_FEATURES = 50, 100
-"""So many classes of so few features go this way where a Hessian would be too large."""
+"""With so many classes or more, and so few features or fewer, this replaces a Hessian that is too large."""
 INNER = 200
 
 
@@ -18,8 +18,8 @@ def softmax_truncated_newton(
 ) -> FloatArray:
     """Minimise ``-sum_r weight_r sum_c t_rc log softmax(x_r W)_c + sum_f penalty_f |W_f|^2``.
 
-    Steps come from conjugate gradients on products with the Hessian, preconditioned by its blocks of
-    one class each: among many classes, the couplings ``-p_a p_b`` between two of them are weak.
+    Steps come from conjugate gradients on Hessian-vector products, preconditioned by the diagonal
+    block of each class: among many classes, the couplings ``-p_a p_b`` between two are weak.
     """
     d = len(start)
     total = weight * target.sum(axis=1)
@@ -64,7 +64,7 @@ def _conjugate_gradients(
     inverses: FloatArray,
     goal: FloatArray,
 ) -> FloatArray:
-    """Return nearly ``Hessian^-1 goal``, with ``inverses`` (classes, d, d) near its diagonal blocks."""
+    """Return about ``Hessian^-1 goal``; ``inverses`` (classes, d, d) invert its diagonal blocks."""
 
     def nearly(R: FloatArray) -> FloatArray:
         return np.asarray(np.einsum("kde,ek->dk", inverses, R))

@@ -1,4 +1,4 @@
-"""A model with a view of its own on the rows that all nodes share: some columns, in some form."""
+"""A model with its own view of the rows that all nodes share: some of the columns, in some form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedrelax.schema.view import View
 from fedrelax.typing import AnyArray, FloatArray
 
 NATIVE = ("HistGradientBoosting",)
-"""Models of scikit-learn that take gaps and categories as they are, by the start of their names."""
+"""How the names of scikit-learn's models begin that take gaps and categories as they are."""
 LIBRARIES = ("xgboost", "lightgbm")
 CHOOSERS = ("ColumnTransformer", "FunctionTransformer", "OneHotEncoder", "OrdinalEncoder")
 """First steps of a pipeline that take a table's columns as they are."""
@@ -24,7 +24,7 @@ CHOOSERS = ("ColumnTransformer", "FunctionTransformer", "OneHotEncoder", "Ordina
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """An unfitted model and its view, for the registry to make a ``Viewed`` of."""
+    """An unfitted model and its view, which the registry turns into a ``Viewed``."""
 
     estimator: Any
     view: View
@@ -36,8 +36,9 @@ class Seen:
 def form_of(estimator: Any) -> str:
     """Return the form in which a model takes rows of a table that holds more than numbers.
 
-    A pipeline that begins by choosing columns gets a DataFrame, a model that takes gaps and categories
-    by itself gets one number per column, everything else gets numbers without gaps.
+    A pipeline whose first step selects or encodes columns, or is from another package, gets a DataFrame;
+    a model that handles gaps and categories itself gets one number per column; everything else gets
+    numbers without gaps.
 
     >>> from sklearn.ensemble import HistGradientBoostingRegressor
     >>> from sklearn.linear_model import Ridge
@@ -54,7 +55,7 @@ def form_of(estimator: Any) -> str:
 
 
 def seen(estimator: Any, view: View) -> Seen:
-    """Return a model with its view; one that takes categories is told which columns they are."""
+    """Return a model with its view; one that takes categories is told which columns hold them."""
     if view.form == CODED and any(view.categories):
         name, package = type(estimator).__name__, package_of(estimator)
         known: dict[str, Any] = {}
@@ -66,13 +67,13 @@ def seen(estimator: Any, view: View) -> Seen:
         elif package == "lightgbm":
             places = [str(k) for k, yes in enumerate(view.categories) if yes]
             known["categorical_feature"] = ",".join(places)
-        # A copy in memory; "safe" is scikit-learn's word for refusing what has no get_params.
+        # safe=True would refuse a model without get_params; with safe=False it is deep-copied.
         estimator = clone(estimator, safe=False).set_params(**known)
     return Seen(estimator, view)
 
 
 class Viewed(LocalModel):
-    """A local model that sees coded rows through its node's view."""
+    """A local model that gets coded rows through its node's view."""
 
     def __init__(self, inner: LocalModel, view: View) -> None:
         self.task = inner.task
@@ -80,17 +81,17 @@ class Viewed(LocalModel):
 
     @property
     def estimator(self) -> Any:
-        """The plain object, which takes rows as the view shows them."""
+        """The inner estimator, which takes rows in the form of the view."""
         return self.inner.estimator
 
     @property
     def name(self) -> str:
-        """How messages call the model."""
+        """What messages call the model."""
         return self.inner.name
 
     @property
     def fits(self) -> frozenset[str] | None:
-        """The losses that the model minimises."""
+        """The losses that ``fit`` minimises."""
         return self.inner.fits
 
     @property
@@ -100,30 +101,30 @@ class Viewed(LocalModel):
 
     @property
     def weights(self) -> str:
-        """How weights reach it."""
+        """How row weights reach the model: "exact" or "resampled"."""
         return self.inner.weights
 
     @property
     def settles(self) -> bool:
-        """Whether rounds lead to the same model from everywhere."""
+        """Whether rounds lead to the same model from any start."""
         return self.inner.settles
 
     @property
     def releases_gil(self) -> bool:
-        """Whether threads make it faster."""
+        """Whether several of these train faster in threads than in processes."""
         return self.inner.releases_gil
 
     def forgets(self, continued: bool) -> bool:
-        """Whether fits do not depend on those before."""
+        """Whether a fit is independent of the fits before it."""
         return self.inner.forgets(continued)
 
     @property
     def recalls(self) -> bool:
-        """Whether it says what it remembers."""
+        """Whether the inner model has ``memory`` and ``remembering``."""
         return self.inner.recalls
 
     def memory(self) -> Any:
-        """Return what it remembers."""
+        """Return what predictions and later fits depend on."""
         return self.inner.memory()
 
     def remembering(self, memory: Any) -> LocalModel:
@@ -135,7 +136,7 @@ class Viewed(LocalModel):
         self.inner.check(self.view(X))
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
-        """Return a model fitted to the terms as the view shows them."""
+        """Return a model fitted to the terms in the form of the view."""
         fitted = copy.copy(self)
         own = [replace(term, X=self.view(term.X)) for term in terms]
         fitted.inner = self.inner.fit(own, seed=seed, continued=continued)

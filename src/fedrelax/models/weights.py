@@ -59,10 +59,10 @@ def _inner_estimators(estimator: Any) -> list[Any]:
 
 
 def resample(weight: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Return ``size`` row numbers so that row r comes about size * weight_r / sum(weight) times.
+    """Return ``size`` row numbers, in which row r occurs about size * weight_r / sum(weight) times.
 
-    Systematic resampling: the count of a row differs by less than one from that number, which keeps
-    the noise far below that of independent draws.
+    Systematic resampling: a row's count differs from that number by less than one, so the noise is far
+    below that of independent draws.
 
     >>> resample(np.array([1.0, 1.0, 2.0]), 4, np.random.default_rng(0)).tolist()
     [0, 1, 2, 2]
