@@ -99,7 +99,7 @@ def test_classes_go_the_same_way() -> None:
     est.plug_in(N, X[~old], kind[~old], neighbours=[0, 3], tol=1e-8)
     full = FedRelaxClassifier(model, est.whole_graph_, **settings).fit(X, kind, nodes)
     assert largest_difference(est, full) < 1e-4
-    with pytest.raises(FedRelaxError, match="class 'sideways', which nobody had in training"):
+    with pytest.raises(FedRelaxError, match="class 'sideways', which no node had in training"):
         est.plug_in("new", X[:2], ["up", "sideways"])
 
 
@@ -240,7 +240,7 @@ def test_a_pickle_takes_nobodys_rows_along() -> None:
     assert np.array_equal(copy.predict(X, nodes), est.predict(X, nodes))
     assert "new" in copy.models_
     assert X[:M].tobytes() not in pickle.dumps(est)
-    with pytest.raises(FedRelaxError, match="cannot go on"):
+    with pytest.raises(FedRelaxError, match="cannot change after fit"):
         copy.unplug("new")
 
 
@@ -249,7 +249,7 @@ def test_a_pickle_takes_nobodys_rows_along() -> None:
     [
         ({"label": 3}, "node 3 is in the network already"),
         ({"X": None, "y": None}, "neither rows nor neighbours"),
-        ({"y": None}, "X is given and y is not"),
+        ({"y": None}, "X is given but y is not"),
         ({"neighbours": [99]}, "neighbours of node 'new': 99 has no model"),
         ({"neighbours": {0: -1.0}}, "the weight of 0 is -1.0"),
         ({"position": (1.0, 2.0)}, "the graph of the network has none"),
@@ -269,5 +269,5 @@ def test_networks_that_cannot_go_on_say_why() -> None:
     X, y, nodes = rows(5)
     public = {i: PUBLIC for i in range(5)}
     est = FedRelaxRegressor(Ridge(), ring(5), alpha=0.3, public=public).fit(X, y, nodes)
-    with pytest.raises(FedRelaxError, match="cannot go on"):
+    with pytest.raises(FedRelaxError, match="cannot change after fit"):
         est.plug_in("new", X[:6], y[:6])

@@ -91,7 +91,7 @@ def test_the_past_is_what_all_updates_say() -> None:
         ({"nodes": ["strange"] * 6}, "node 'strange' has no model in this network"),
         ({"keep": 0}, "keep=0 must be a whole number"),
         ({"y": [1.0]}, "nodes has shape|X has 6 rows but y has 1"),
-        ({"nodes": None}, "the node of every row is needed"),
+        ({"nodes": None}, "every row needs a node; pass nodes="),
     ],
 )
 def test_what_cannot_be_learned(asked: dict[str, Any], words: str) -> None:

@@ -173,7 +173,7 @@ def test_results_without_answers_still_predict(first: Path) -> None:
     est = load_result(first)
     X, _, nodes = rows()
     assert np.isfinite(est.predict(X, nodes)).all()
-    with pytest.raises(FedRelaxError, match="cannot go on"):
+    with pytest.raises(FedRelaxError, match="cannot change after fit"):
         est.unplug("s0")
 
 

@@ -1,4 +1,4 @@
-"""The estimators: FedRelax in scikit-learn's grammar."""
+"""The estimators: FedRelax with scikit-learn's interface."""
 
 from fedrelax.estimators.arguments import one_of
 from fedrelax.estimators.base import FOLD_STREAM

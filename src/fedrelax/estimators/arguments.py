@@ -1,4 +1,4 @@
-"""What ``fit`` and ``predict`` are given beside the rows: nodes, groups, times."""
+"""The arguments of ``fit`` and ``predict`` besides the rows: nodes, groups, times."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedrelax.typing import AnyArray
 
 
 def one_of(groups: Any, times: Any, rows: int) -> dict[str, AnyArray]:
-    """Return the one that was given, checked, by its name; else none."""
+    """Check ``groups`` and ``times`` and return whichever was given under its name, else an empty dict."""
     import pandas as pd
 
     if groups is not None and times is not None:
-        raise FedRelaxError("groups and times are both given; folds can follow one of them")
+        raise FedRelaxError("groups and times are both given; folds can follow only one of them")
     for name, values in (("groups", groups), ("times", times)):
         if values is None:
             continue
@@ -35,7 +35,7 @@ def one_of(groups: Any, times: Any, rows: int) -> dict[str, AnyArray]:
 
 
 def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
-    """Return features, one label per row (or None) and the name of the node column, if any."""
+    """Return the features, one label per row (or None) and the name of the node column, if any."""
     if is_frame(X):
         X = as_frame(X)
     if not isinstance(nodes, str):

@@ -1,4 +1,4 @@
-"""What regressor and classifier share: fit, predict, and what was learned."""
+"""What the regressor and the classifier share: fit, predict, and the fitted attributes."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from fedrelax.wiring import Discover, Wiring
 from fedrelax.wiring.discover import SMALL
 
 PUBLIC_STREAM, FOLD_STREAM = 1, 3
-"""Keep the draws of public rows and of folds apart from that of validation rows under one seed."""
+"""Keep the draws of public rows, folds and validation rows independent under one seed."""
 
 OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
-"""Settings of a solver that the estimators have arguments of their own for."""
+"""Solver settings for which the estimators have their own arguments."""
 
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
 
 class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: ignore[misc]
-    """What regressor and classifier share; see ``FedRelaxRegressor`` for the parameters."""
+    """What the regressor and the classifier share; see ``FedRelaxRegressor`` for the parameters."""
 
     _kind: str
 
@@ -105,11 +105,11 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         """Train one model per node.
 
         ``nodes`` is one label per row, or the name of a column of the DataFrame ``X`` (which is
-        then not a feature). Without it all rows belong to one node, which learns alone.
+        then not a feature). Without it, all rows belong to one node, which learns alone.
 
-        Where something is chosen, rows are held out at random. ``groups``, one value per row, holds out
-        the rows of one value together, at all nodes: days, patients, batches that several nodes have
-        in common. ``times``, one value per row, holds out what comes later.
+        Settings left open are chosen on folds, which hold out rows at random. ``groups``, one value per
+        row, holds out rows with the same value together, at all nodes: days, patients or batches that
+        several nodes share. ``times``, one value per row, trains on earlier rows and holds out later ones.
         """
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
         check_callbacks(self.callbacks)
@@ -140,9 +140,9 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
             return self._follow(plan, network, rows, seed)
 
     def refitted(self, X: Any, y: Any, nodes: Any = None) -> Self:
-        """Return an estimator trained on other rows with the settings that were chosen here.
+        """Return a new estimator trained on other rows with the settings chosen here.
 
-        As a search does that refits on all rows once its best settings are measured.
+        Like scikit-learn's searches, which refit on all rows once the best settings are known.
         """
         check_is_fitted(self, "result_")
         made: Self = clone(self)
@@ -156,44 +156,43 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
     def _follow(
         self, plan: Plan, network: Network, rows: Mapping[Label, AnyArray], seed: int
     ) -> Self:
-        """Train as was decided."""
+        """Train according to the plan and keep the result."""
         self.plan_ = plan
         result = plan.solve(network, tuple(self.callbacks))
         chosen = given(self.alpha, self.wirings, self.level)
         if plan.choice is not None:
             chosen = plan.choice.chosen
         self._adopt(result, self._graph_for(list(rows)), plan.choice, chosen)
-        if network.public.common is not None and not result.around:
-            self._origin = Origin.of(plan.solver, network, self.level_, seed)
+        self._origin = Origin.of(plan.solver, network, self.level_, seed)
         return self
 
     @property
     def whole_(self) -> Whole | None:
-        """What was found where settings and models were found together, else None."""
+        """What was found if settings and models were found together, else None."""
         whole: Whole | None = self.plan_.whole
         return whole
 
     @property
     def wirings(self) -> Wirings:
-        """The wiring or wirings; by default they are open where alpha is."""
+        """The wiring or wirings; by default "auto" if alpha is and ``quick`` is not set, else fixed."""
         if self.wiring is not None:
             return self.wiring
         return "auto" if self.alpha == "auto" and not self.quick else "fixed"
 
     @property
     def finds_all(self) -> bool:
-        """Whether penalty, coupling, level and curves are to be found, where the network allows it."""
+        """Whether to find penalty, coupling, level and curves from the rows where the network allows."""
         models = isinstance(self.estimator, str) and self.estimator == "auto"
         fixed = self.wirings in ("fixed", "auto") and self.rounds is None and self.level == "auto"
         return models and fixed and self.solver is None and self.alpha == "auto"
 
     def _keeper(self) -> Keeper | None:
-        """Return what keeps the run, if something does; a seed must then be given."""
+        """Return the callback that writes checkpoints, if there is one; it needs a fixed seed."""
         keeper = keeper_in(self.callbacks)
         if keeper is not None and self.random_state is None:
             raise FedRelaxError(
-                "random_state=None draws a new seed every time, so that no checkpoint can be kept of this "
-                "run; give a number"
+                "random_state=None draws a new seed every time, so this run cannot be checkpointed; give a "
+                "number"
             )
         return keeper
 
@@ -202,7 +201,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         return next((answer for answer in told if answer), None)
 
     def search(self, apart: bool = False) -> Search:
-        """Return what is open; ``apart`` tells whether folds keep rows of several nodes together."""
+        """Return what is to be chosen; ``apart``: folds hold out rows of several nodes together."""
         return Search(
             self.alpha,
             self.wirings,
@@ -216,22 +215,22 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The shares of the level that are tried besides 1."""
+        """The values of ``level`` that are tried besides 1."""
         return LEVELS if self.level == "auto" and self.alpha == "auto" and not self.quick else ()
 
     def settings(self, seed: int = 0) -> FedRelax:
-        """Return the solver's settings; where alpha or wiring is open, they stand as 0 and fixed."""
+        """Return the solver's settings; alpha and wiring are 0 and fixed if they are yet to be chosen."""
         solver, usual = FedRelax() if self.solver is None else self.solver, FedRelax()
         if not isinstance(solver, FedRelax):
             raise FedRelaxError(
-                f"solver={solver!r} must be a fedrelax.FedRelax with the settings that the estimator "
-                "has no argument for, such as FedRelax(objective='gtvmin')"
+                f"solver={solver!r} must be a fedrelax.FedRelax with settings that the estimator has no "
+                "argument for, such as FedRelax(objective='gtvmin')"
             )
         for name in OWN:
             if getattr(solver, name) != getattr(usual, name):
                 raise FedRelaxError(
                     f"solver={type(solver).__name__}({name}={getattr(solver, name)!r}): the estimator "
-                    f"has its own {name}; give it there"
+                    f"has its own {name}; pass it there"
                 )
         fixed = given(self.alpha, self.wirings, self.level)
         return replace(
@@ -252,7 +251,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         held: Mapping[Label, AnyArray],
         seed: int = 0,
     ) -> Network:
-        """Return the network to train: row numbers by node, held-out ones beside."""
+        """Return the network to train; ``rows`` and ``held`` are each node's row numbers."""
         graph, groups = self._graph_for(list(rows)), RowGroups.of(rows)
         return Network.from_rows(
             graph,
@@ -267,7 +266,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         )
 
     def _public_for(self, X: FloatArray, labels: list[Label], seed: int) -> Any:
-        """Return the public rows: drawn from nodes' rows, or as they were given."""
+        """Return the public rows: drawn from the nodes' rows, or as given."""
         public, ready = self.public, self.preparation_
         if isinstance(public, str):
             rng = np.random.default_rng([seed, PUBLIC_STREAM])
@@ -285,7 +284,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         return self._public_rows_of(public)
 
     def _public_rows_of(self, given: Any) -> Any:
-        """Return public rows that were given as nodes share rows."""
+        """Return the given public rows in the form in which nodes share rows."""
         if self.preparation_ is None:
             return given
         return self.preparation_.rows(self._coded_later(given, ()), {})
@@ -311,7 +310,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         raise NotImplementedError
 
     def _one_node(self, rows: int) -> list[Label]:
-        """Return one and the same node for all rows."""
+        """Return the label of the only node, once for every row."""
         if self.graph is not None and len(self.graph) > 1:
             raise FedRelaxError(
                 f"the graph has {len(self.graph)} nodes, but fit got no nodes; pass one label "
@@ -346,7 +345,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
     def _adopt(
         self, result: Result, graph: Graph, choice: Choice | None, chosen: Candidate
     ) -> Self:
-        """Take over a result: the one place that sets what ``fit`` has learned."""
+        """Adopt a result: the one place that sets the fitted attributes."""
         self._result, self._whole_graph, self.choice_ = result, graph, choice
         self._origin = self._living = self._seen = None
         self.alpha_, self.wiring_ = float(chosen.alpha), chosen.wiring or "fixed"
@@ -356,7 +355,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
 
     @property
     def models_(self) -> Mapping[Label, Any]:
-        """The fitted models; of a table that is not plain numbers, each takes a DataFrame of its rows."""
+        """The fitted models by node; after a table with text, dates or gaps, each takes a DataFrame."""
         check_is_fitted(self, "result_")
         models, ready = self.result_.models, self.preparation_
         if ready is None or ready.is_plain:
@@ -386,9 +385,9 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         preparation: Preparation | None = None,
         origin: Origin | None = None,
     ) -> Self:
-        """Return an estimator that predicts by a result, as if it had been fitted here.
+        """Return an estimator that predicts from a result, as if it had been fitted here.
 
-        With ``origin`` the network can go on: see ``plug_in``.
+        With ``origin``, nodes can still join, learn and leave: see ``plug_in``.
         """
         made = cls(graph=graph, alpha=alpha, wiring=wiring or "fixed", rounds=result.n_rounds)
         made.n_features_in_ = n_features
@@ -403,7 +402,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
     # Predict
 
     def answers(self, X: Any, nodes: Any = None) -> FloatArray:
-        """Return what each row's node says: (rows, outputs) numbers, or class probabilities."""
+        """Return the predictions of each row's node, (rows, outputs): numbers, or class probabilities."""
         check_is_fitted(self, "_result")
         if nodes is None:
             nodes = self.node_column_
@@ -426,7 +425,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         return answer
 
     def _said_by(self, label: Label, coded: FloatArray) -> FloatArray:
-        """Return what a node's model says of coded rows."""
+        """Return the predictions of a node's model for coded rows."""
         ready = self.preparation_
         X = coded if ready is None else ready.of_node(label, coded)
         return self._local_models[label].predict(X)

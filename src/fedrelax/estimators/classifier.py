@@ -15,10 +15,11 @@ from fedrelax.typing import AnyArray, FloatArray
 
 
 class FedRelaxClassifier(ClassifierMixin, FedRelaxEstimator):  # type: ignore[misc]
-    """One classifier per node, trained together over a graph; see ``FedRelaxRegressor``.
+    """One classifier per node, trained together over a graph.
 
-    A node may lack classes that others have seen: the labels are the union over all nodes.
-    Where "auto" does not serve, the model is ``LogisticRegression()``.
+    Parameters and attributes are those of ``FedRelaxRegressor``, and ``classes_``. A node may lack classes
+    that others have: ``classes_`` is the union over all nodes. Where the regressor falls back on
+    ``Ridge()``, the model is ``LogisticRegression(max_iter=1000)``.
     """
 
     _kind = "classification"
@@ -39,11 +40,11 @@ class FedRelaxClassifier(ClassifierMixin, FedRelaxEstimator):  # type: ignore[mi
         return classes
 
     def predict_proba(self, X: Any, nodes: Any = None) -> FloatArray:
-        """Return class probabilities (0 and 1 from a model that only gives labels)."""
+        """Return class probabilities in the order of ``classes_``; 0 or 1 if a model only gives labels."""
         return self.answers(X, nodes)
 
     def predict(self, X: Any, nodes: Any = None) -> AnyArray:
-        """Return the most likely class of each row at its node."""
+        """Return the most likely class of each row by the model of its node; ``nodes`` as in ``fit``."""
         answers = self.answers(X, nodes)
         return self._result.task.decode(answers)
 

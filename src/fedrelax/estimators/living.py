@@ -1,4 +1,4 @@
-"""A fitted estimator goes on: newcomers, new rows, and nodes that leave."""
+"""What happens after ``fit``: nodes join, learn new rows, and leave."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 CLOSED = (
-    "this network cannot go on: its public rows and answers are not known (it was saved by an earlier "
-    "version, trained elsewhere, or with something around the exchange); fit it again"
+    "this network cannot change after fit: its common public rows and answers are not known (it was "
+    "pickled, saved by an earlier version, trained elsewhere, or trained with public rows per node, a layer "
+    "around the exchange or a discrepancy that depends on x); fit it again"
 )
 
 
@@ -52,21 +53,22 @@ class LivesOn:
         ripple: int | None = None,
         tol: float | None = None,
     ) -> Change:
-        """Let a newcomer join: it finds its neighbours, fits, and the others follow where it matters.
+        """Add a node: it finds its neighbours and fits its model; others are refitted where it matters.
 
-        neighbours : labels, or a dict label -> weight. Without it, the nearest nodes to ``position`` if
-            that is given (the graph must have been made from coordinates); the neighbours in the graph, if
-            the newcomer is in it already; else those whose answers on the public rows fit its rows, and
-            then its model: see ``fedrelax.living.circles``.
-        model : an unfitted model; without it, one of the kind of the nearest neighbour.
-        ripple : how many edges away from the newcomer others are fitted again, 0 for nobody; by default
-            as far as answers move by more than ``tol``, relative to their size (1e-4, and 1e-2 for models
-            such as trees, which never quite rest). Nodes whose rows are not at hand stay as they are.
+        neighbours : labels, or a dict label -> weight. By default, the nodes nearest to ``position`` if
+            that is given (the graph must have been made from coordinates); the neighbours in the graph if
+            the newcomer is already in it; otherwise those whose answers on the public rows fit its rows,
+            and then its model: see ``fedrelax.living.circles``.
+        model : an unfitted model; by default, one of the same kind as the nearest neighbour's.
+        ripple : how many edges away from the newcomer others are refitted, 0 for none. By default, as far
+            as answers move by more than ``tol`` relative to their size (1e-4, or 1e-2 for models such as
+            trees, which never quite settle). Nodes whose rows are not available stay as they are.
 
-        Without rows, the newcomer is answered for by its neighbours. The newcomer listens with the
-        coupling of the network. Where models were found for all nodes together (``alpha="auto"`` with
-        ``estimator="auto"``) there is none for a single node: it then chooses its own, between alone and
-        its neighbours' answers, by leaving out its rows, and the others stay as they are.
+        A newcomer without rows is predicted by the mean of its neighbours. One with rows is fitted with
+        the network's alpha. If models were found for all nodes together (``alpha="auto"`` with
+        ``estimator="auto"``), there is no alpha for a single node: the newcomer then chooses its own
+        balance between its rows and its neighbours' answers by cross-validation, and the others stay
+        as they are.
         """
         network = self.living_
         rows = None if X is None else self._new_rows(label, X, y)
@@ -83,12 +85,12 @@ class LivesOn:
         ripple: int | None = None,
         tol: float | None = None,
     ) -> Change:
-        """Predict new rows, then learn them: their nodes are fitted again, and the others follow.
+        """Predict new rows, then learn from them: their nodes are refitted, and others where it matters.
 
-        ``nodes`` as in ``fit``. ``keep`` is how many of the newest rows a node goes on with; ``ripple``
-        and ``tol`` are those of ``plug_in``. The error before learning is in what is returned, and so are
-        nodes whose circle no longer fits them. Where nodes have found their neighbours by themselves
-        (wiring), such a node looks for another circle, and goes on with its new rows only.
+        ``nodes`` as in ``fit``. ``keep`` is how many of its newest rows a node keeps; ``ripple`` and
+        ``tol`` are those of ``plug_in``. What is returned has the error before learning, and names nodes
+        whose neighbours no longer suit them. If a wiring found the neighbours, such a node looks for new
+        ones and keeps only its new rows.
         """
         new = self._by_node(X, y, nodes)
         return updating.update(self.living_, new, keep, ripple, tol)
@@ -96,47 +98,47 @@ class LivesOn:
     def unplug(
         self, label: Label, *, ripple: int | None = None, tol: float | None = None
     ) -> Change:
-        """Let a node leave: its model, answers, rows and edges are forgotten, and its neighbours relax."""
+        """Remove a node: forget its model, answers, rows and edges, and refit its neighbours without it."""
         return joining.unplug(self.living_, label, ripple, tol)
 
     def know_rows(self, X: Any, y: Any, nodes: Any) -> None:
-        """Bring the rows that nodes were trained on, so that a loaded network can refit them.
+        """Supply the rows that nodes were trained on, so that a loaded network can refit these nodes.
 
-        A result does not hold rows. Nodes of which none are brought stay as they are when others change.
+        A saved result holds no rows. Nodes without rows here stay as they are when others change.
         """
         check_is_fitted(self, "_result")
         if self._living is not None or self._origin is None:
             raise FedRelaxError(
-                CLOSED if self._origin is None else "know_rows comes before the first change"
+                CLOSED if self._origin is None else "call know_rows before the first change"
             )
         rows = {i: own for i, own in self._by_node(X, y, nodes).items() if i in self._local_models}
         self._origin = replace(self._origin, rows=rows)
 
     @property
     def story_(self) -> tuple[Change, ...]:
-        """What has happened since ``fit``."""
+        """The changes since ``fit``, in order."""
         return () if self._living is None else tuple(self._living.story)
 
-    # What is learned, as it is now
+    # Fitted attributes, up to date
 
     @property
     def result_(self) -> Result:
-        """The trained network as it is now."""
+        """The trained network, up to date."""
         return self._present()[0] if self.story_ else self._result
 
     @property
     def whole_graph_(self) -> Graph:
-        """The graph with the nodes that have no rows."""
+        """The graph, including the nodes without rows."""
         return self._present()[1] if self.story_ else self._whole_graph
 
     @property
     def graph_(self) -> Graph:
-        """The graph among nodes with a model."""
+        """The graph among the nodes with a model."""
         return self.result_.graph
 
     @property
     def _local_models(self) -> Mapping[Label, LocalModel]:
-        """The models as they are now, without making a result of them."""
+        """The up-to-date models, without building a result."""
         return self._result.local_models if self._living is None else self._living.models
 
     def _present(self) -> tuple[Result, Graph]:
@@ -148,7 +150,7 @@ class LivesOn:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether nodes can join, learn new rows and leave: public rows and answers are known."""
+        """Whether nodes can join, learn new rows and leave: the public rows and answers must be known."""
         return self._living is not None or self._origin is not None
 
     @property
@@ -162,14 +164,14 @@ class LivesOn:
         return self._living
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle takes along: the network as it is now, and nobody's rows."""
+        """Return what is pickled: the up-to-date network, without anybody's rows."""
         state: Any = super().__getstate__()
         if "_result" in state:
             state = {**state, "_result": self.result_, "_whole_graph": self.whole_graph_}
         left_out = ("_origin", "_living", "_seen")
         return {name: value for name, value in state.items() if name not in left_out}
 
-    # From whatever was given to rows of one node
+    # From user input to the rows of one node
 
     def _coded_later(self, X: Any, labels: Any) -> Any:
         raise NotImplementedError
@@ -181,9 +183,9 @@ class LivesOn:
         raise NotImplementedError
 
     def _new_rows(self, label: Label, X: Any, y: Any) -> OwnRows:
-        """Return rows of one node as the network shares them, checked."""
+        """Return a node's rows in the shared form, and its targets, both checked."""
         if y is None:
-            raise FedRelaxError(f"node {label!r}: X is given and y is not; give both")
+            raise FedRelaxError(f"node {label!r}: X is given but y is not; give both")
         coded, target = self._coded_later(X, [label]), self._new_target(f"node {label!r}: y", y)
         if len(coded) != len(target):
             raise FedRelaxError(f"node {label!r}: X has {len(coded)} rows but y has {len(target)}")
@@ -196,29 +198,29 @@ class LivesOn:
         return coded if ready is None else ready.of_node(label, coded)
 
     def _new_target(self, what: str, y: Any) -> AnyArray:
-        """Return targets that the network knows how to predict."""
+        """Return targets of the kind that the network predicts, checked."""
         task, target = self._result.task, np.asarray(y)
         if task.classes is None:
             target = numbers_of(target, what)
             if target.size != len(target) * task.n_outputs:
                 raise FedRelaxError(
-                    f"{what} has shape {target.shape}, and the network has {task.n_outputs} outputs"
+                    f"{what} has shape {target.shape}, but the network has {task.n_outputs} outputs"
                 )
             return target
         target = np.asarray(self._check_target(target))
         strange = sorted(set(target.tolist()) - set(task.classes.tolist()), key=str)
         if strange:
             raise FedRelaxError(
-                f"{what} holds the class {listing(strange)}, which nobody had in training; fit again to "
+                f"{what} has the class {listing(strange)}, which no node had in training; fit again to "
                 "learn it"
             )
         return target
 
     def _by_node(self, X: Any, y: Any, nodes: Any) -> dict[Label, OwnRows]:
-        """Return the rows of every node that is named."""
+        """Return rows and targets by node."""
         X, nodes, _ = split_off_nodes(X, self.node_column_ if nodes is None else nodes)
         if nodes is None:
-            raise FedRelaxError("the node of every row is needed: nodes=...")
+            raise FedRelaxError("every row needs a node; pass nodes=...")
         target, groups = self._new_target("y", y), group_rows(nodes, len(X))
         coded = self._coded_later(X, groups)
         if len(target) != len(coded):

@@ -14,59 +14,67 @@ from fedrelax.typing import FloatArray
 class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc]
     """One regression model per node, trained together over a graph.
 
-    By default everything is found from the rows: model, penalty, coupling, level, wiring. With an
-    ``alpha`` of your own it is the paper's method, with your models and your graph.
+    By default everything is chosen from the training rows: model, penalty, coupling, level and wiring.
+    With an ``alpha`` of your own it is the paper's method, with your models and your graph.
 
     Parameters
     ----------
-    estimator : "auto" (default), a scikit-learn regressor or a ``TorchModel`` for every node, a dict
-        node -> model, or a function of the node's label. "auto" with ``alpha="auto"`` finds linear models
-        with or without curves, and forests or boosting at nodes that have the rows to tell: see
-        ``solvers.WholeNetwork`` and ``selection.kinds``. Classes on a graph, and very large networks on
-        one, get a linear model with the penalty found, and exchange predictions. Where that does not serve
-        either (several outputs, public rows of each node's own, rounds or a solver that is given), and
-        with an alpha that is given, "auto" is ``Ridge()``, and so is None.
+    estimator : "auto" (default), one scikit-learn regressor or ``TorchModel`` for every node, a dict
+        node -> model, or a function from a node's label to its model. "auto" with ``alpha="auto"`` finds
+        linear models, with or without curves, and forests or boosting at nodes with enough rows to show
+        that these do better: see ``solvers.WholeNetwork`` and ``selection.kinds``. On a graph other than
+        the default, classifiers and very large networks get a linear model with a penalty found from the
+        rows, and exchange predictions. Where neither is possible (several outputs, separate public rows
+        for each node, ``rounds`` or ``solver`` given), and whenever alpha is given, "auto" means
+        ``Ridge()``, and so does None.
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
-    alpha : how much neighbours count, from 0 (each alone) upwards; several numbers, or "auto" (default)
-        for the usual ones, are chosen among, together with the rounds, on folds of the training rows.
-    level : the share of that which also holds for the level, from 0 (only the shape is learned from
-        others) to 1, the paper's form. "auto" (default) chooses it with alpha, and is 1 if alpha is given.
-    wiring : "fixed" keeps the graph. "rewire" lets every node keep those neighbours whose predictions
+    alpha : how much neighbours count, from 0 (each node alone) upwards. Given several numbers, or "auto"
+        (default) for the usual ones, the best is chosen on folds of the training rows, together with the
+        number of rounds.
+    level : the share of alpha that also applies to the level, a node's average prediction: from 0 (only
+        the shape is learned from others) to 1, the paper's form. "auto" (default) chooses it together with
+        alpha, and means 1 if alpha is given.
+    wiring : "fixed" keeps the graph. "rewire" lets every node keep only the neighbours whose predictions
         agree with its own; "reweight" lets the others count for less; "discover" finds neighbours where
-        no graph is given. Or a ``fedrelax.wiring`` object; several, or "auto", are chosen among. Default:
-        "auto" where alpha is, else "fixed".
-    public : how public rows are drawn ("blend", "gaussian", "marginals", "uniform", "standard",
+        no graph is given. Or a ``fedrelax.wiring`` object. Given several, or "auto", the best is chosen.
+        Default: "auto" if alpha is "auto", else "fixed".
+    public : how to draw the public rows ("blend", "gaussian", "marginals", "uniform", "standard",
         "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one
-        array for all, or a dict node -> array.
-    public_rows : how many are drawn.
-    rounds : the most of them. Default: 20, and 200 for linear least squares, where a round costs next
-        to nothing.
-    folds : how many folds every node's rows are split into where something is to be chosen; three of them
-        are held out in turn.
-    validation_share : hold out a share of each node's rows; with ``solver=FedRelax(patience=...)`` the
-        models of the round with the least validation loss are kept.
-    alone : nodes that keep the model trained on their own rows; others still learn from them. "auto"
-        adds nodes that have enough rows to tell that they do better so.
+        array for all nodes, or a dict node -> array.
+    public_rows : how many public rows to draw.
+    rounds : the maximum number of rounds. Default: 20, or 200 for linear least squares, where a round
+        costs next to nothing; with alpha given and a fixed graph, these go straight to the fixed point.
+    folds : how many folds to split every node's rows into when a setting is chosen. Three of them are
+        held out in turn; with ``groups``, all.
+    validation_share : the share of each node's rows to hold out for validation. With
+        ``solver=FedRelax(patience=...)``, the models of the round with the lowest validation loss are kept.
+    alone : nodes that keep the model trained on their own rows; others still learn from them. Where alpha
+        is chosen on folds, nodes that clearly do better alone are added.
     solver : a ``FedRelax`` with the settings that are rarely changed: losses, objective, order, damping,
         weighting, distillation, tolerance, patience, engine.
-    quick : try less where something is chosen: no wiring, no level, no curves, no other kinds of models.
+    schema : what the columns mean: a ``fedrelax.schema.Schema``, or the path of its JSON file. Default:
+        inferred from the training rows.
+    quick : try fewer settings: no wiring, no level, no curves, no other kinds of model.
     callbacks : ``fedrelax.runtime.Callback`` objects; a ``fedrelax.storage.Checkpoint`` is one.
-    n_jobs, random_state : the number of workers never changes a result, the seed does.
-    backend : where nodes are fitted that are not computed all at once: "threads", "processes", "dask" or
+    n_jobs : the number of workers; it never changes the result.
+    random_state : the seed; the same seed gives the same result.
+    backend : where to fit nodes that are not computed all at once: "threads", "processes", "dask" or
         "ray" (extras of these names). Default: what ``joblib.parallel_config`` says, else threads or
-        processes, as suits the models. The result is the same.
-    address : the cluster of Dask or Ray to join. Default: the one that this process has, else one that
-        is started here with ``n_jobs`` workers, and ended.
+        processes, whichever suits the models. The result is the same.
+    address : the Dask or Ray cluster to join. Default: the one this process is connected to, else a local
+        one with ``n_jobs`` workers, started for the run and shut down after it.
 
     Attributes
     ----------
     models_ : dict node -> plain fitted estimator.
-    graph_, history_, n_rounds_ : the graph among nodes with data, the numbers of each round, and
-        the round whose models are kept. ``whole_graph_`` has the nodes without data, too.
-    alpha_, level_, wiring_ : the values that were used; ``choice_`` : how they were chosen, None if
-        given; ``choice_.reason`` says why, ``choice_.better`` what would be better in one place.
-    result_ : all of it, with the discrepancy of each edge, and the edges that were kept.
-    plot : pictures of it, such as ``model.plot.graph()``; see ``fedrelax.report.plots``.
+    graph_ : the graph among the nodes with data; ``whole_graph_`` includes the nodes without.
+    history_ : loss, disagreement and objective of every round.
+    n_rounds_ : the round whose models are kept.
+    alpha_, level_, wiring_ : the values used.
+    choice_ : how they were chosen, or None if they were given. ``choice_.reason`` says why,
+        ``choice_.better`` what would do better if all rows were in one place.
+    result_ : the whole result, including the discrepancy of every edge and the edges that were kept.
+    plot : plots of the result, such as ``model.plot.graph()``; see ``fedrelax.report.plots``.
 
     >>> import numpy as np
     >>> from fedrelax import Graph
@@ -92,16 +100,15 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
         return Ridge()
 
     def predict(self, X: Any, nodes: Any = None) -> FloatArray:
-        """Predict each row by the model of its node.
+        """Predict each row with the model of its node; ``nodes`` as in ``fit``.
 
-        A node without a model that is in the graph gets the weighted mean of its neighbours'
-        predictions. ``nodes`` as in ``fit``.
+        A node of the graph that has no model gets the weighted mean of its neighbours' predictions.
         """
         answers = self.answers(X, nodes)
         return self._result.task.decode(answers)
 
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
-        """Return R^2 over all rows."""
+        """Return R^2 over all rows, each predicted by the model of its node."""
         from sklearn.metrics import r2_score
 
         return float(r2_score(y, self.predict(X, nodes=nodes), sample_weight=sample_weight))

@@ -1,4 +1,4 @@
-"""The door of the estimators: tables and arrays become the rows that all nodes share."""
+"""The input side of the estimators: tables and arrays become rows in a form that all nodes share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedrelax.typing import AnyArray, FloatArray, Label
 
 
 class TableRows:
-    """What the estimators know of a table's columns; ``preparation_`` is None for plain arrays."""
+    """What the estimators know about a table's columns; ``preparation_`` is None for plain arrays."""
 
     schema: Schema | str | Path | None
     estimator: Any
@@ -43,7 +43,7 @@ class TableRows:
         raise NotImplementedError
 
     def _checked(self, X: Any, y: Any, nodes: Any) -> tuple[FloatArray, AnyArray, RowGroups]:
-        """Return the rows that nodes share, targets, and the row numbers of every node."""
+        """Return rows in the shared form, checked targets, and the row numbers of every node."""
         X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         coded, y = self._coded_with_target(X, y)
         y = self._check_target(y)
@@ -51,9 +51,9 @@ class TableRows:
         return self._agree(coded, rows), y, rows
 
     def prepare(self, X: Any, nodes: Any, train: AnyArray | None = None) -> FloatArray:
-        """Agree on the columns of a table and return its rows as nodes share them.
+        """Settle what the columns of a table mean and return its rows in the shared form.
 
-        ``train`` marks the rows whose values may be looked at.
+        ``train`` marks the rows whose values may be looked at; by default, all.
         """
         X, nodes, _ = split_off_nodes(X, nodes)
         coded = self._coded_at_first(X)
@@ -64,7 +64,7 @@ class TableRows:
         return coded if self.preparation_ is None else self.preparation_.rows(coded, rows)
 
     def common_rows(self, X: Any, nodes: Any) -> FloatArray:
-        """Return rows of a table as the nodes share them, once ``fit`` or ``prepare`` have agreed."""
+        """Return rows of a table in the shared form that ``fit`` or ``prepare`` has settled."""
         if self.preparation_ is None:
             return np.asarray(X, dtype=float)
         X, nodes, _ = split_off_nodes(X, nodes)
@@ -84,14 +84,14 @@ class TableRows:
             return X, y
         coded = self._coded_at_first(X)
         if y is None:
-            validate_data(self, coded, y)  # scikit-learn's own sentence
+            validate_data(self, coded, y)  # scikit-learn's own message
         coded, y = check_X_y(
             coded, y, dtype=float, ensure_all_finite="allow-nan", estimator=self, **numeric
         )
         return coded, y
 
     def _coded_at_first(self, X: Any) -> FloatArray:
-        """Return coded rows by the schema that was given, or by one made from them."""
+        """Return rows coded by the given schema, or by one inferred from them."""
         if is_frame(X):
             X = as_frame(X)
             validate_data(self, X, skip_check_array=True)
@@ -106,14 +106,14 @@ class TableRows:
         self._schema = self._given_schema() or _schema_of_array(coded)
         if self._schema is not None and coded.shape[1:] != (len(self._schema.columns),):
             raise FedRelaxError(
-                f"X has {coded.shape[1:]} columns and the schema {len(self._schema.columns)}; give a "
-                "DataFrame with its columns"
+                f"X has shape {coded.shape}, but the schema has {len(self._schema.columns)} columns; give "
+                "a DataFrame with these columns"
             )
         self.n_features_in_ = coded.shape[1]
         return coded
 
     def _coded_later(self, X: Any, labels: Any) -> FloatArray:
-        """Return coded rows for prediction, of a table or of the array that was trained with."""
+        """Return coded rows for prediction, from a table or from an array like that of training."""
         ready = self.preparation_
         if ready is None or (ready.is_plain and not (is_frame(X) and self._reads_text(X))):
             plain = validate_data(
@@ -147,7 +147,7 @@ class TableRows:
     # What nodes share
 
     def _agree(self, coded: FloatArray, rows: Mapping[Label, AnyArray]) -> FloatArray:
-        """Settle how rows are shared, and return them so."""
+        """Settle the form in which rows are shared, and return the rows in it."""
         if self._schema is None:
             self.preparation_ = None
             return coded
@@ -161,7 +161,7 @@ class TableRows:
         return ready.rows(coded, rows)
 
     def _views(self, models: dict[Label, Any]) -> dict[Label, Any]:
-        """Return the models, each with its own view of the rows where rows are not plain numbers."""
+        """Return the models, each wrapped in its own view of the rows if these are not plain numbers."""
         ready = self.preparation_
         if ready is None or ready.encoded:
             return models
@@ -181,7 +181,7 @@ def _distinct(models: Mapping[Label, Any]) -> list[Any]:
 
 
 def _schema_of_array(X: AnyArray) -> Schema | None:
-    """Return a schema where an array has gaps or extreme columns, else None: it is taken as it is."""
+    """Return a schema for an array with gaps or extreme columns, else None: it is used as it is."""
     if X.ndim != 2 or not len(X):
         return None
     schema = Schema(tuple(Column(f"x{k}", "number") for k in range(X.shape[1])))
@@ -193,5 +193,5 @@ def _schema_of_array(X: AnyArray) -> Schema | None:
 def _refuse_gaps(X: AnyArray) -> None:
     row = int(np.argwhere(np.isnan(X))[0][0])
     raise FedRelaxError(
-        f"X has a missing value (NaN) in row {row}, and there was none in training; fill it in"
+        f"X has a missing value (NaN) in row {row}, but training had none; fill it in"
     )
