@@ -57,17 +57,17 @@ def test_text_in_a_column_of_numbers(federation: Federation) -> None:
 
 def test_another_task(federation: Federation) -> None:
     federation.change("cedar", task="classification", model="tree")
-    refused(federation, "site 'cedar' says that column 'y' is for classification")
+    refused(federation, "site 'cedar' uses column 'y' for classification")
 
 
 def test_weights_that_differ(federation: Federation) -> None:
     federation.change("ash", neighbours={"birch": 2.0, "cedar": 1.0})
-    refused(federation, "'ash' hears 'birch' with the weight 2, and 'birch' gives 1")
+    refused(federation, "'ash' hears 'birch' with weight 2, but 'birch' gives 1")
 
 
 def test_an_edge_that_one_end_does_not_know(federation: Federation) -> None:
     federation.change("birch", neighbours={"cedar": 1.0})
-    refused(federation, "'ash' hears 'birch' with the weight 1, and 'birch' does not name it")
+    refused(federation, "'ash' hears 'birch' with weight 1, but 'birch' does not name it")
 
 
 def test_the_hub_cannot_make_a_sealed_site_open(federation: Federation) -> None:
@@ -90,7 +90,7 @@ def test_a_name_that_is_not_known_and_a_second_claim_are_refused(federation: Fed
     hub = Hub(hub_settings(federation), WithinProcess(sites))
     found = hub.run()
     assert any("'elm' is not in this federation" in note for note in found.notes)
-    assert any("a second site called 'ash' came" in note for note in found.notes)
+    assert any("a second site called 'ash' tried to join" in note for note in found.notes)
     assert hub.addresses["ash"] == "ash"
 
 
@@ -103,8 +103,8 @@ def test_a_model_that_cannot_do_what_is_asked(federation: Federation) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"continued": True}, "continued=True is not served"),
-        ({"order": "sequential"}, "order='sequential' is not served"),
+        ({"continued": True}, "continued=True is not supported"),
+        ({"order": "sequential"}, "order='sequential' is not supported"),
     ],
 )
 def test_settings_that_a_federation_does_not_serve(
@@ -120,8 +120,11 @@ def test_settings_that_a_federation_does_not_serve(
         ({"name": "a/b"}, "name = 'a/b' must be"),
         ({"task": "ranking"}, "task = 'ranking' must be"),
         ({"keys": {"birch": "abc"}}, "the key of site 'birch'"),
-        ({"keys": {}}, "no key of the neighbour 'birch' is pinned"),
-        ({"neighbours": {"birch": -1.0}}, "the weight -1.0 of 'birch' must be above 0"),
+        ({"keys": {}}, "no key of neighbour 'birch' is pinned"),
+        (
+            {"neighbours": {"birch": -1.0}},
+            "the weight -1.0 of 'birch' must be above 0 and below 1e12",
+        ),
         ({"public_rows": 0}, "public_rows = 0 must be at least 1"),
     ],
 )

@@ -3,19 +3,20 @@
 ==============  ===============================================================================
 codec           arrays and envelopes as bytes, checked before use
 sealing         keys of sites, and boxes that only the receiver can open
-sitefile        a site's own settings (TOML) and its rows
-state           what a site remembers between two messages, in a folder
-agreement       the handshake: who is there, and whether all speak of the same columns
+sitefile        a site's own settings (TOML)
+table, rows     a site's rows, and how they are split
+state           what a site remembers between messages, in a folder
+agreement       the handshake: who takes part, and whether all agree on columns and task
 participant     the site's side of every message
 lanes           the hub's engine: one run whose nodes are elsewhere
 search          ``alpha="auto"``: all candidates and folds side by side
 hub             the hub's side: handshake, rounds, choice, end
 correspondence  the hub's letters: what is asked, what comes back, who is silent
-memory          what the hub keeps after every round, to go on after a restart
-transport       how letters travel; one within a process
+memory          what the hub keeps after every round, to resume after a restart
+transport       how letters travel, and a transport within one process
 flower          how they travel over Flower
-writing         what the hub writes at the end: numbers and the report, no model
-files, keys     a ready Flower app, folders of sites, certificates and keys
+writing         what the hub writes at the end: numbers and the report, but no model
+files, keys     a ready-made Flower app, the sites' folders, certificates and keys
 looking         the live page of a federation
 processes       Flower's processes on this machine
 trial           a whole federation on this machine

@@ -1,4 +1,4 @@
-"""The handshake: who is there, and whether all speak of the same columns, task and neighbours."""
+"""The handshake: who takes part, and whether all agree on columns, task and neighbours."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from fedrelax.schema.preparation import CODED, ENCODED, FRAME
 
 FORMS = (ENCODED, CODED, FRAME)
 TEXTS = ("name", "target", "task", "nonce", "model", "form", "public")
-"""What a greeting says in words."""
+"""The text fields of a greeting."""
 MOST_NAMES = 100_000
-"""Columns, classes or neighbours that a site may name."""
+"""The most columns, or classes, that a site may name."""
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What a site says of itself before a run: names and counts, no row and no number of one.
+    """What a site says about itself before a run: names, counts and summaries of columns, but no row.
 
     ``rows`` is the number of rows that it trains on.
-    ``columns`` is what it tells of its columns, nothing where the hub has given a schema; ``named`` says
-    that its file names them.
+    ``columns`` summarises its columns, and is empty where the hub provides a schema; ``named`` tells
+    whether its file lists them.
     ``form`` is how its model takes rows of a table: numbers only, or with gaps and categories.
-    ``common`` is the fingerprint of the file of public rows, None where a site draws its own.
+    ``common`` is the fingerprint of the file of public rows; None if the site draws its own.
     """
 
     name: str
@@ -54,19 +54,19 @@ class Hello:
     public_rows: int
     common: str | None
     latest: int | None = None
-    """The last round that the site knows of this very run; None if it is new."""
+    """The last round of this run that the site has kept; None if the run is new to it."""
 
     def letter(self) -> Envelope:
-        """Return it as a letter."""
+        """Return the greeting as a letter."""
         said = {name: getattr(self, name) for name in self.__dataclass_fields__}
         said["columns"] = [told.to_dict() for told in self.columns]
         return Envelope("hello", {**said, "neighbours": dict(self.neighbours)})
 
     @classmethod
     def of(cls, letter: Envelope) -> Hello:
-        """Return what a letter says, or refuse it."""
+        """Return the greeting in a letter, or refuse it."""
         if letter.kind != "hello":
-            raise Refused(f"a letter {letter.kind!r} came in answer to a greeting")
+            raise Refused(f"a greeting was answered with a letter {letter.kind!r}")
         names, classes = letter.value("features", list), letter.head.get("classes")
         near = letter.value("neighbours", dict)
         latest, common = letter.head.get("latest"), letter.head.get("common")
@@ -82,7 +82,7 @@ class Hello:
         )
         columns = _columns_of(letter)
         if not fits or (columns and [told.name for told in columns] != names):
-            raise Refused("a greeting holds something of another kind than it must")
+            raise Refused("a greeting has a field that is missing or not valid")
         return cls(
             **{
                 key: letter.value(key, kind)
@@ -124,7 +124,7 @@ def _plain(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all sites of a run have in common."""
+    """What all sites of a run have agreed on."""
 
     hellos: Mapping[str, Hello]
     graph: Graph
@@ -136,7 +136,7 @@ class Agreement:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The columns that are learned from."""
+        """The columns to learn from."""
         return tuple(self.ready.schema.column_names)
 
     @property
@@ -148,9 +148,9 @@ class Agreement:
 def agree(
     hellos: Mapping[str, Hello], sites: Sequence[str], open_: bool, schema: Schema | None = None
 ) -> Agreement:
-    """Return what all sites agree on; one that does not fit is refused with what does not fit.
+    """Return what all sites agree on, or raise an error that names a site and what does not fit.
 
-    Without a ``schema`` it is made of what all sites tell of their columns.
+    Without a ``schema``, one is made from what the sites say about their columns.
     """
     ordered = {name: hellos[name] for name in sites}
     first = ordered[sites[0]]
@@ -159,12 +159,12 @@ def agree(
         if hello.open != open_:
             here, there = ("open", "sealed") if open_ else ("sealed", "open")
             raise FedRelaxError(
-                f"site {hello.name!r} is set to {there} and the hub to {here}; give both the same"
+                f"site {hello.name!r} is set to {there} and the hub to {here}; set both to the same"
             )
         if (hello.common is None) != (first.common is None) or hello.common != first.common:
             raise FedRelaxError(
                 f"site {hello.name!r} has other public rows than site {first.name!r}; give all sites "
-                "one file, or let all draw their own"
+                "the same file, or let all draw their own"
             )
     notes: list[str] = []
     if schema is None:
@@ -182,9 +182,9 @@ def _shared_rows(hellos: Mapping[str, Hello], schema: Schema) -> Preparation:
     texts = [column.name for column in schema.columns if column.kind == "text"]
     if texts:
         raise FedRelaxError(
-            f"site {strange[0].name!r}: its model {strange[0].model!r} takes columns as they are, and "
-            f"texts such as those of column {texts[0]!r} do not leave a site; leave the column out, or "
-            "choose a model of numbers"
+            f"site {strange[0].name!r}: its model {strange[0].model!r} takes columns as they are, but "
+            f"texts such as those in column {texts[0]!r} never leave a site; leave the column out, or "
+            "choose a model that takes numbers only"
         )
     return Preparation(schema, encoded=False)
 
@@ -193,25 +193,25 @@ def _check_columns(hello: Hello, first: Hello) -> None:
     who = f"site {hello.name!r}"
     if hello.task != first.task:
         raise FedRelaxError(
-            f"{who} says that column {hello.target!r} is for {hello.task} and site {first.name!r} "
+            f"{who} uses column {hello.target!r} for {hello.task} and site {first.name!r} "
             f"for {first.task}; give both the same task"
         )
     missing = [name for name in first.features if name not in hello.features]
     if missing:
         raise FedRelaxError(
-            f"{who} has no column {missing[0]!r}, which site {first.name!r} has; add it, or name the "
-            "features of all sites alike"
+            f"{who} has no column {missing[0]!r}, which site {first.name!r} has; add it, or give all "
+            "sites the same list of features"
         )
     extra = [name for name in hello.features if name not in first.features]
     if extra:
         raise FedRelaxError(
-            f"{who} has a column {extra[0]!r}, which site {first.name!r} has not; leave it out, or name "
-            "the features of all sites alike"
+            f"{who} has a column {extra[0]!r}, which site {first.name!r} does not have; leave it out, "
+            "or give all sites the same list of features"
         )
     kinds = {type(label) for one in (hello, first) for label in one.classes or ()}
     if len({str if kind is str else float for kind in kinds}) > 1:
         raise FedRelaxError(
-            f"{who} has other kinds of classes in column {hello.target!r} than site {first.name!r}: "
+            f"{who} has another kind of classes in column {hello.target!r} than site {first.name!r}: "
             "one has text, the other numbers"
         )
 
@@ -229,8 +229,8 @@ def _graph(hellos: Mapping[str, Hello]) -> Graph:
             if back != weight:
                 said = "does not name it" if back is None else f"gives {back:g}"
                 raise FedRelaxError(
-                    f"site {name!r} hears {other!r} with the weight {weight:g}, and {other!r} {said}; "
-                    "both ends of an edge must say the same"
+                    f"site {name!r} hears {other!r} with weight {weight:g}, but {other!r} {said}; "
+                    "both ends of an edge must give the same weight"
                 )
             if name < other:
                 edges.append((name, other, weight))

@@ -42,22 +42,22 @@ def write_predictions(predictions: Predictions) -> bytes:
 def read_predictions(
     content: bytes, rows: Mapping[int, int], outputs: int, lanes: Collection[int]
 ) -> Predictions:
-    """Return the predictions in a box; ``rows`` tells how many there are on whose public rows.
+    """Return the predictions in a box; ``rows`` gives the number of public rows of each owner.
 
-    Whatever is not of the lanes, or of another shape, or not finite, makes all of it refused.
+    The whole box is refused if anything in it is of an unknown lane or another shape, or not finite.
     """
     place, found = 0, Predictions()
     while place < len(content):
         if place + ENTRY.size > len(content):
-            raise Refused("predictions are cut off")
+            raise Refused("predictions are truncated")
         lane, whose = ENTRY.unpack_from(content, place)
         if lane not in lanes or whose not in rows or whose in found.get(lane, {}):
-            raise Refused(f"predictions of lane {lane} are not asked for, or there twice")
+            raise Refused(f"predictions of lane {lane} were not asked for, or came twice")
         shape = (rows[whose], outputs)
         start, place = place + ENTRY.size, place + ENTRY.size + npy_bytes(*shape)
         if place > len(content):
             raise Refused(
-                f"predictions of lane {lane} are cut off or have another shape than {shape}"
+                f"predictions of lane {lane} are truncated or have another shape than {shape}"
             )
         array = from_npy(content[start:place], shape, f"predictions of lane {lane}")
         found.setdefault(lane, {})[whose] = array

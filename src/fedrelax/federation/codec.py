@@ -15,32 +15,32 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray
 
 MAGIC = b"FRLX\x01"
-"""How an envelope begins; the last byte is the version of the form."""
+"""How an envelope begins; the last byte is the version of the format."""
 MOST_HEAD = 1 << 24
-"""Bytes of JSON that are read at most."""
+"""The most bytes of JSON that are read."""
 MOST_PART = 1 << 30
-"""Bytes of one part that are read at most."""
+"""The most bytes of one part that are read."""
 MOST_PARTS = 1 << 20
 NPY = b"\x93NUMPY\x01\x00"
-"""Only the first version of the ``.npy`` form is read."""
+"""Only version 1 of the ``.npy`` format is read."""
 NPY_HEADER = 128
-"""Bytes before the numbers of an array of few dimensions, as numpy writes it."""
+"""Bytes that numpy writes before the numbers of an array of few dimensions."""
 
 
 class Refused(FedRelaxError):  # noqa: N818 - what happened to it
-    """Something that came from elsewhere is not what it must be, and was not used."""
+    """Something that came from elsewhere is not valid, and was not used."""
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """One letter: what it is, plain values, and named parts that are bytes."""
+    """One letter: its kind, a head of plain values, and named parts of bytes."""
 
     kind: str
     head: dict[str, Any] = field(default_factory=dict)
     parts: dict[str, bytes] = field(default_factory=dict)
 
     def value(self, name: str, kind: type | tuple[type, ...]) -> Any:
-        """Return a plain value of the head, of the kind that it must have."""
+        """Return a plain value from the head, or refuse one that is missing or of the wrong type."""
         found = self.head.get(name)
         wrong = isinstance(found, bool) and kind is int
         if wrong or not isinstance(found, kind):
@@ -56,7 +56,7 @@ class Envelope:
 
     @property
     def size(self) -> int:
-        """The number of bytes that it takes."""
+        """Its length in bytes."""
         return len(pack(self))
 
 
@@ -78,20 +78,20 @@ def unpack(data: bytes) -> Envelope:
     """Return the envelope in these bytes, or refuse them."""
     start = len(MAGIC) + 4
     if not data.startswith(MAGIC) or len(data) < start:
-        raise Refused("a letter does not begin as letters of this version of fedrelax do")
+        raise Refused("a letter does not begin like one of this version of fedrelax")
     (length,) = struct.unpack("<I", data[len(MAGIC) : start])
     if length > MOST_HEAD or start + length > len(data):
-        raise Refused(f"a letter's head would take {length} bytes and ends before")
+        raise Refused(f"a letter's head of {length} bytes is too long or truncated")
     try:
         kind, head, names, lengths = json.loads(data[start : start + length])
     except (TypeError, ValueError, RecursionError) as error:
-        raise Refused("a letter's head is not JSON of the form that is known") from error
+        raise Refused("a letter's head is not JSON of the expected form") from error
     _check_head(kind, head, names, lengths)
     place, parts = start + length, {}
     if sum(lengths) != len(data) - place:
         raise Refused(
-            f"a letter {kind!r} says that its parts take {sum(lengths)} bytes, and "
-            f"{len(data) - place} follow: it is cut off or was changed"
+            f"a letter {kind!r} says that its parts take {sum(lengths)} bytes, but "
+            f"{len(data) - place} follow: it is truncated or was changed"
         )
     for name, size in zip(names, lengths, strict=True):
         parts[name] = data[place : place + size]
@@ -106,14 +106,14 @@ def _check_head(kind: Any, head: Any, names: Any, lengths: Any) -> None:
     )
     fits = texts and whole and len(names) == len(lengths) == len(set(names)) <= MOST_PARTS
     if not (isinstance(kind, str) and isinstance(head, dict) and fits):
-        raise Refused("a letter's head is not of the form that is known")
+        raise Refused("a letter's head is not of the expected form")
 
 
 # Arrays
 
 
 def to_npy(array: AnyArray) -> bytes:
-    """Return numbers as ``.npy`` in doubles, row after row.
+    """Return numbers as ``.npy`` bytes: doubles, row by row.
 
     >>> len(to_npy(np.zeros((5, 2)))) == npy_bytes(5, 2)
     True
@@ -130,27 +130,26 @@ def npy_bytes(*shape: int) -> int:
 
 
 def from_npy(data: bytes, shape: tuple[int, ...], what: str, finite: bool = True) -> AnyArray:
-    """Return the array in these bytes if it has this shape, doubles, and (if asked for) no NaN.
+    """Return the array in these bytes; refuse another shape or type and, if ``finite``, NaN and infinity.
 
-    The header is compared with what must be there before any number is read, so that a false one
-    costs no memory.
+    The header is checked before any number is read, so that a forged one costs no memory.
     """
     if data[: len(NPY)] != NPY:
-        raise Refused(f"{what} is no .npy array of version 1")
+        raise Refused(f"{what} is not a .npy array of version 1")
     stream = BytesIO(data)
     np.lib.format.read_magic(stream)
     try:
         found, fortran, dtype = np.lib.format.read_array_header_1_0(stream, max_header_size=4096)
-    except Exception as error:  # numpy parses the header with Python's own reader of literals
+    except Exception as error:  # numpy parses it as a Python literal, which fails in many ways
         raise Refused(f"{what} has a header that is not that of an array") from error
     if dtype != np.dtype("<f8"):
-        raise Refused(f"{what} holds {dtype} and 64-bit floats are needed")
+        raise Refused(f"{what} holds {dtype}, but 64-bit floats are needed")
     if found != shape or fortran:
-        raise Refused(f"{what} has the shape {found} and {shape} is needed")
+        raise Refused(f"{what} has shape {found}, but {shape} is needed")
     body = memoryview(data)[stream.tell() :]
     if len(body) != 8 * math.prod(shape):
         raise Refused(
-            f"{what} has {len(body)} bytes of numbers and {8 * math.prod(shape)} are needed"
+            f"{what} has {len(body)} bytes of numbers, but {8 * math.prod(shape)} are needed"
         )
     array = np.frombuffer(body, dtype="<f8").reshape(shape).astype(float)
     if finite and not np.isfinite(array).all():

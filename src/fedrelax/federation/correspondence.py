@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Correspondence:
-    """Writes to all sites at once and takes the answers that are sound."""
+    """Writes to all sites at once and accepts the answers that are sound."""
 
     def __init__(self, hub: Hub, agreement: Agreement, lanes: Sequence[Lane]) -> None:
         self._hub, self._agreement, self._lanes = hub, agreement, lanes
@@ -46,7 +46,7 @@ class Correspondence:
         self._memory.save()
 
     def recall(self, hellos: Mapping[str, Hello]) -> None:
-        """Give the lanes what is known of earlier rounds; the sites that came must know the run, too."""
+        """Give the lanes the reports of earlier rounds; sites that joined must know this run, too."""
         self._welcome(hellos)
         for round, reports in enumerate(self._memory.reports):
             self._record(round, reports)
@@ -63,8 +63,8 @@ class Correspondence:
         sound = self._relaxed(round, lanes, refit=not last, look=rewired)
         if not sound:
             raise FedRelaxError(
-                f"no site has answered in round {round} within {hub.settings.wait:g} seconds; start "
-                "the hub again when they are back, and the run goes on"
+                f"no site answered in round {round} within {hub.settings.wait:g} seconds; start the hub "
+                "again when they are back to resume the run"
             )
         self._note_missing(round, sound)
         if not last:
@@ -90,7 +90,7 @@ class Correspondence:
         self._memory.heard.update(dict.fromkeys(answers, round))
 
     def _heeded(self, name: str, lanes: Sequence[int], more: dict[str, Any]) -> dict[str, Any]:
-        """Add whom a site heeds, where a wiring decides that."""
+        """Add the neighbours that a site heeds, where a wiring decides that."""
         if self._lanes[0].wiring is None:
             return more
         return {**more, "heeded": {str(n): self._lanes[n].heeded(name) for n in lanes}}
@@ -104,7 +104,7 @@ class Correspondence:
         look: bool = False,
         anew: bool = False,
     ) -> dict[str, Envelope]:
-        """Return the sound answers of the sites to the predictions of a round."""
+        """Return the sites' sound answers to the predictions of a round."""
         hub = self._hub
         silent = [
             name
@@ -131,7 +131,7 @@ class Correspondence:
         return sound
 
     def _welcome(self, back: Mapping[str, Hello]) -> None:
-        """Let sites take part again that came back to another place, if they know the run."""
+        """Readmit sites that came back at another address, if they know this run."""
         for name, hello in back.items():
             if hello.nonce != self._memory.hellos[name]["nonce"]:
                 self._hub.note(
@@ -140,7 +140,7 @@ class Correspondence:
                 del self._hub.addresses[name]
 
     def finish(self, federated: Federated) -> None:
-        """Tell every site which round is kept; it saves its model and says its errors."""
+        """Tell every site which round is kept; it saves its model and reports its errors."""
         from fedrelax.federation.hub import own_history
 
         letters = {}
@@ -158,10 +158,12 @@ class Correspondence:
             try:
                 self.reports[name] = _errors(letter)
             except Refused as error:
-                self._hub.note(f"site {name!r}: what it says at the end is refused: {error}")
+                self._hub.note(f"site {name!r}: its final report is refused: {error}")
         for name in letters:
             if name not in self.reports:
-                self._hub.note(f"site {name!r} was not there at the end and has saved no model")
+                self._hub.note(
+                    f"site {name!r} did not answer at the end; it may have saved no model"
+                )
 
     # Letters
 
@@ -179,7 +181,7 @@ class Correspondence:
     def _ask(
         self, letters: Mapping[str, Envelope], kind: str, round: int | None = None
     ) -> dict[str, Envelope]:
-        """Send letters and return the answers of the kind that is due, of this run and round."""
+        """Send letters and return the answers that are of the expected kind, run and round."""
         hub = self._hub
         places = {hub.addresses[name]: name for name in letters if name in hub.addresses}
         late = [hub.addresses[name] for name in self._absent if name in hub.addresses]
@@ -194,7 +196,7 @@ class Correspondence:
                 reason = letter.head.get("reason", f"it answered with a letter {letter.kind!r}")
                 hub.note(str(reason) if name in str(reason) else f"site {name!r}: {reason}")
             elif round is not None and letter.head.get("round") != round:
-                hub.note(f"site {name!r}: an answer of another round than {round} is refused")
+                hub.note(f"site {name!r}: an answer for another round than {round} is refused")
             else:
                 found[name] = letter
         return found
@@ -217,7 +219,7 @@ class Correspondence:
 
     def _check_report(self, letter: Envelope, name: str, lanes: Sequence[int]) -> None:
         if letter.head.get("lanes") != list(lanes):
-            raise Refused("it is of other lanes than those asked for")
+            raise Refused("it covers other lanes than those asked for")
         self._measures(letter, name)
         self._looks(letter, name)
         refused = letter.value("refused", dict)
@@ -233,7 +235,7 @@ class Correspondence:
         return read_looks(letter, letter.value("lanes", list), near)
 
     def _record(self, round: int, letters: Mapping[str, Envelope]) -> None:
-        """Hand the reports of a round to the lanes that they are of."""
+        """Hand the reports of a round to their lanes."""
         found: dict[int, dict[str, SiteMeasure]] = {}
         for name, letter in letters.items():
             for lane, measure in self._measures(letter, name).items():

@@ -21,7 +21,7 @@ from fedrelax.solvers import Result
 from fedrelax.storage import save_result
 
 RECORD = ("local_loss", "gtv", "validation_loss", "change")
-"""What the hub hands back to a site of each of its own rounds."""
+"""A site's own numbers that the hub returns to it, round by round."""
 
 
 def end_of_run(
@@ -30,7 +30,7 @@ def end_of_run(
     """Save the model of the round that is kept; return the site's errors on its test rows."""
     lane, kept = letter.value("lane", int), letter.value("round", int)
     if not 0 <= lane < len(sites.plan.lanes):
-        raise Refused(f"lane {lane} is not in the plan of this run")
+        raise Refused(f"lane {lane} is not in this run's plan")
     alone, _ = rebuilt(sites, lane, -1, folder)
     model = alone if letter.value("alone", bool) else rebuilt(sites, lane, kept, folder)[0]
     history = _history(site.name, letter)
@@ -44,7 +44,7 @@ def end_of_run(
 
 
 def _errors(sites: LaneSites, model: LocalModel) -> float | None:
-    """Return the sum over test rows of what the usual measure counts; None without any."""
+    """Return the default measure's sum over the test rows; None if there are none."""
     test, task = sites.parts.test, sites.plan.task
     if not len(test):
         return None
@@ -56,7 +56,7 @@ def _history(name: str, letter: Envelope) -> History:
     records = []
     for round, line in enumerate(letter.value("history", list)):
         if not isinstance(line, list) or len(line) != len(RECORD):
-            raise Refused("the hub's record of the rounds is not of the form that is known")
+            raise Refused("the hub's history of the rounds is malformed")
         told = [math.nan if value is None else float(value) for value in line]
         own = dict(zip(RECORD, told, strict=True))
         records.append(

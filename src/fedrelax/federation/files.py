@@ -1,9 +1,9 @@
-"""The files of a new federation: a ready Flower app, the hub's settings, and a folder for every site.
+"""The files of a new federation: a ready-made Flower app, the hub's settings, and a folder for every site.
 
 app/            the Flower app, which `flwr run` hands to the hub
 hub/hub.toml    the sites, the method, how long to wait
 sites/NAME/     one folder per site, to be moved to its machine: site.toml, its keys, its rows
-certificates/   of the hub; ca.crt goes to every site
+certificates/   the hub's; ca.crt goes to every site
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ app = client_app()
 '''
 HUB_COMMENT = """\
 The hub of a federation; see docs/federation.md.
-alpha: a number, a list to choose among, or "auto". wait: seconds for the answers of a round.
-staleness: rounds for which the others go on with the last predictions of a silent site."""
+alpha: a number, a list to choose among, or "auto". wait: seconds to wait for the answers of a round.
+staleness: rounds for which the others keep using the last predictions of a silent site."""
 SITE_COMMENT = """\
 A site of a federation. This file and the rows stay on the site's machine.
 data, target, features: the table and its columns. model: see fedrelax fit --help.
-neighbours: whom this site hears, with a weight. keys: their public keys; nobody else can speak for them."""
+neighbours: the sites it hears, with weights. keys: their public keys; nobody else can speak for them."""
 
 
 def write_federation(
@@ -80,7 +80,7 @@ def write_federation(
     """Write all files but keys and rows; all sites are neighbours with weight 1."""
     if len(names) < 2:
         raise FedRelaxError(
-            f"a federation of {len(names)} has no neighbours; name at least two sites"
+            f"a federation needs at least two sites, found {len(names)}; name more of them"
         )
     for name in names:
         check_name(name, "sites")
@@ -115,7 +115,7 @@ def write_federation(
 
 
 def write_keys(home: Path, hosts: Sequence[str]) -> list[str]:
-    """Make certificates and the keys of all sites in their folders, and pin each other's; return names."""
+    """Make certificates and the keys of all sites, pin every neighbour's key, and return the names."""
     files = sorted((home / "sites").glob("*/site.toml"))
     if not files:
         raise FedRelaxError(f"{home} holds no sites; fedrelax federate init {home} makes them")
@@ -134,6 +134,6 @@ def _text(path: Path) -> str:
 
 
 def flower_config(address: str, ca: Path | None) -> str:
-    """Return the file that tells ``flwr`` where the hub is; without an authority, in the clear."""
+    """Return the file that tells ``flwr`` where the hub is; without ``ca``, it connects without TLS."""
     trust = "insecure = true" if ca is None else f"root-certificates = {_text(ca)}"
     return f'[superlink]\ndefault = "hub"\n\n[superlink.hub]\naddress = "{address}"\n{trust}\n'

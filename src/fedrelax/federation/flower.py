@@ -1,6 +1,6 @@
 """Letters over Flower: the hub is a ServerApp that pushes messages, a site a ClientApp that answers them.
 
-Flower brings the connections: sites only dial out, over TLS, with keys that the hub has registered. It
+Flower provides the connections: sites only dial out, over TLS, with keys registered at the hub. It
 starts a new process for every message to a site, so a site's state lives in its folder.
 """
 
@@ -25,13 +25,13 @@ ACTIONS = {
     "settle": "train.settle",
     "finish": "train.finish",
 }
-"""What Flower calls a letter of each kind."""
+"""Flower's message type for each kind of letter."""
 PAUSE = 0.1
 """Seconds between two looks for answers."""
 GRACE, LEAST_GRACE = 0.5, 1.0
-"""Who is late gets this share of the time that the others needed, and at least so many seconds."""
+"""Late sites get this share of the others' time on top of it, and at least so many seconds."""
 KEPT = 60.0
-"""Seconds for which a letter is kept beyond the time that its answer is waited for."""
+"""Seconds for which a letter is kept beyond the wait for its answer."""
 
 log = logging.getLogger("fedrelax.federation")
 
@@ -43,13 +43,13 @@ class OverFlower:
         self._grid = grid
 
     def addresses(self) -> Collection[Address]:
-        """Return the nodes that Flower says are there."""
+        """Return the nodes that Flower is connected to."""
         return list(self._grid.get_node_ids())
 
     def send(
         self, letters: Mapping[Address, Envelope], wait: float, late: Collection[Address] = ()
     ) -> dict[Address, Envelope]:
-        """Push all letters, then look for answers until all are there, or time is up."""
+        """Push all letters, then look for answers until all are there or time is up."""
         from flwr.app import Message
 
         begun = time.monotonic()
@@ -108,10 +108,10 @@ def from_record(content: Any) -> Envelope:
 
 
 def client_app() -> Any:
-    """Return the ClientApp of a site; its file is named by ``--node-config 'site="..."'``.
+    """Return the ClientApp of a site; ``--node-config 'site="..."'`` names its file.
 
-    In a simulation there is no node configuration: the run's ``sites`` names a folder in which the sites
-    have theirs, one folder each, and a node takes the one of its number.
+    In a simulation nodes have a number only: the run's ``sites`` names a folder with one folder per site,
+    and node k takes the k-th of them.
     """
     need("flwr", "flower")
     from flwr.app import Message
@@ -149,7 +149,7 @@ def _site_of(context: Any) -> Path:
 
 
 def server_app() -> Any:
-    """Return the ServerApp of the hub; its file is named by the run's ``hub``."""
+    """Return the ServerApp of the hub; the run's ``hub`` names its file."""
     need("flwr", "flower")
     from flwr.serverapp import ServerApp
 

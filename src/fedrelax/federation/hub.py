@@ -1,4 +1,4 @@
-"""The hub's side of a run: greet, agree, rounds side by side, choose, end. It never sees a row."""
+"""The hub's side of a run: greet, agree, run rounds, choose, end. It never sees a row."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from fedrelax.selection.search import PATIENCE
 from fedrelax.typing import Label
 
 PAUSE = 0.5
-"""Seconds between two looks for sites that have still to come."""
+"""Seconds between two looks for sites that have yet to join."""
 
 FIRST = 120.0
-"""Seconds that a first greeting may take at least: the site's programs have never run before."""
+"""Seconds that a first greeting gets at least: the site's programs start for the first time."""
 
 AGAIN = 5.0
 """Seconds after which a site that could not answer a greeting is greeted again."""
@@ -42,7 +42,7 @@ log = logging.getLogger("fedrelax.federation")
 
 @dataclass(frozen=True)
 class Federated:
-    """How a run over sites elsewhere has ended: numbers only; the models are at the sites."""
+    """How a run over sites elsewhere ended: numbers only; the models are at the sites."""
 
     agreement: Agreement
     outcome: Outcome
@@ -51,9 +51,9 @@ class Federated:
     """The number of that lane in the plan."""
     choice: Choice | None
     alone: tuple[Label, ...]
-    """The sites that keep the model of their own rows."""
+    """The sites that keep the model trained alone."""
     reports: dict[str, dict[str, Any]]
-    """What every site has said at the end: rows and errors on test rows."""
+    """What every site said at the end: rows and errors on test rows."""
     missed: dict[str, list[int]]
     notes: tuple[str, ...]
 
@@ -64,7 +64,7 @@ class Federated:
 
 
 class Hub:
-    """Drives a run. ``where`` is a folder for its memory; a hub that is started there again goes on."""
+    """Drives a run. ``where`` is a folder for its memory; a hub started there again resumes the run."""
 
     def __init__(
         self, settings: HubSettings, transport: Transport, where: Path | None = None
@@ -77,7 +77,7 @@ class Hub:
         self.memory = Memory(uuid.uuid4().hex, where) if kept is None else kept
         self.addresses: dict[str, Address] = {}
         self._met: dict[Address, float] = {}
-        """When a place that has answered may be greeted again."""
+        """When an address that has answered may be greeted again."""
 
     def run(self, callbacks: Sequence[Callback] = ()) -> Federated:
         """Run the rounds and return how they ended."""
@@ -107,9 +107,9 @@ class Hub:
     # Who is there
 
     def _meet(self) -> dict[str, Hello]:
-        """Greet whoever can be reached until all sites are there; each name has one place.
+        """Greet whoever can be reached until all sites have joined; each name has one address.
 
-        A run that goes on after a restart goes on without those who do not come back.
+        A run resumed after a restart goes on without sites that do not come back.
         """
         found: dict[str, Hello] = {}
         end = time.monotonic() + self.settings.join
@@ -123,13 +123,13 @@ class Hub:
                 return found | {n: Hello.of(Envelope("hello", known[n])) for n in missing}
             if time.monotonic() > end:
                 raise FedRelaxError(
-                    f"site {listing(missing)} has not come within {self.settings.join:g} seconds; "
+                    f"site {listing(missing)} has not joined within {self.settings.join:g} seconds; "
                     "start it, or leave it out of sites"
                 )
             time.sleep(PAUSE)
 
     def _agree(self, hellos: dict[str, Hello]) -> Agreement:
-        """Return what the sites agree on; a run that goes on keeps what it has begun with."""
+        """Return what the sites agree on; a resumed run keeps what it began with."""
         if self.memory.begun:
             known = self.memory.hellos.items()
             hellos = {name: Hello.of(Envelope("hello", head)) for name, head in known}
@@ -140,7 +140,7 @@ class Hub:
         return agreement
 
     def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, Hello]:
-        """Greet places that were not met before; unknown names and second claims are refused."""
+        """Greet addresses not met before; unknown names and second claims to a name are refused."""
         found: dict[str, Hello] = {}
         now = time.monotonic()
         new = [place for place in self.transport.addresses() if self._met.get(place, 0.0) <= now]
@@ -163,7 +163,7 @@ class Hub:
             if hello.name not in self.settings.sites:
                 self.note(f"a site called {hello.name!r} is not in this federation and was refused")
             elif hello.name in claimed or hello.name in found:
-                self.note(f"a second site called {hello.name!r} came and was refused")
+                self.note(f"a second site called {hello.name!r} tried to join and was refused")
             else:
                 found[hello.name] = hello
                 self.addresses[hello.name] = place
@@ -178,7 +178,7 @@ class Hub:
     # The rounds
 
     def _plans(self, agreement: Agreement, lanes: Sequence[Lane]) -> dict[str, Plan]:
-        """Return what every site is told at the beginning."""
+        """Return each site's plan."""
         given = self.settings
         settings = replace(given.settings, rounds=given.rounds)
         seeds = seeds_of(settings.random_state, len(agreement.labels)).tolist()
@@ -202,10 +202,10 @@ class Hub:
     def _rounds(
         self, lanes: Sequence[Lane], letters: Correspondence, callbacks: Sequence[Callback]
     ) -> tuple[list[Outcome], int]:
-        """Run all lanes side by side: whenever each has shared, one exchange serves them all.
+        """Run all lanes side by side: once each has shared, one exchange serves them all.
 
-        Return how they ended, and the most rounds that they could have: fewer if a callback has said
-        to end the search.
+        Return how they ended, and the most rounds that they could have run: fewer if a callback ended
+        the search.
         """
         many = len(lanes) > 1
         going = {
@@ -240,7 +240,7 @@ class Hub:
         return None if self.wiring is None else self.wiring.due(round)
 
     def _starts_anew(self, round: int) -> bool:
-        """Tell whether the graph is final after this round, and models keep what they took from others."""
+        """Tell whether the graph is final after this round and models would carry earlier rounds over."""
         assert self.wiring is not None
         return self._stage(round) == self.wiring.stages - 1 and not self.memory.settles
 
@@ -259,7 +259,7 @@ class Hub:
         reached: int,
         callbacks: Sequence[Callback],
     ) -> Federated:
-        """Return the one run, or choose among many and tell the chosen one again up to its end."""
+        """Return the one run, or choose among many and replay the chosen one up to its end."""
         choice, alone, number = None, tuple[Label, ...](), 0
         lane, outcome = lanes[0], outcomes[0]
         if len(lanes) > 1:

@@ -1,4 +1,4 @@
-"""What the hub is told: the sites, the method, and how long to wait."""
+"""The hub's settings: the sites, the method, and how long to wait."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from fedrelax.solvers import FedRelax
 from fedrelax.solvers.base import USUAL_TOL
 
 USUAL_ROUNDS = 20
-"""The most rounds where none are given."""
+"""The most rounds if none are given."""
 
 
 @dataclass(frozen=True)
 class HubSettings:
-    """What the hub is told.
+    """The hub's settings.
 
     sites : the names of all sites; the order does not matter to them.
     alpha : a number, several to choose among, or "auto".
-    settings : all else that ``FedRelax`` can be told; alpha there is not used.
-    folds : parts into which sites deal their rows where alpha is open.
+    settings : all other settings of ``FedRelax``; its alpha is ignored.
+    folds : how many folds sites split their rows into where alpha is chosen.
     validation_share : share of the rows that sites hold out for ``patience``, where alpha is given.
-    open : whether the hub may read what sites share; every site must say the same.
-    wait : seconds to wait for the answers of a round; who is later is left out of it.
-    join : seconds to wait for all sites to come.
-    schema : what the columns mean; without one it is made of what the sites tell of theirs.
-    staleness : rounds for which the others go on with the last predictions of a silent site.
+    open : whether the hub may read what sites share; every site must have the same setting.
+    wait : seconds to wait for the answers of a round; later ones are left out of it.
+    join : seconds to wait for all sites to join.
+    schema : what the columns mean; if None, made from what the sites say about theirs.
+    staleness : rounds for which the others keep using the last predictions of a silent site.
     """
 
     sites: tuple[str, ...]
@@ -50,16 +50,16 @@ class HubSettings:
 
     @property
     def tol(self) -> float:
-        """The change that counts as rest."""
+        """The change below which a run has converged."""
         return USUAL_TOL if self.settings.tol is None else self.settings.tol
 
     def check(self) -> None:
-        """Refuse what makes no sense, before anybody is written to."""
+        """Refuse settings that make no sense, before any letter is sent."""
         if len(set(self.sites)) != len(self.sites) or not self.sites:
             raise FedRelaxError(f"sites={self.sites!r} must name every site once")
         plain_settings(self.settings)
         given = isinstance(self.alpha, int | float)
         if self.settings.patience is not None and not given:
             raise FedRelaxError(
-                "patience cannot be given with an alpha that is chosen: the round is chosen with it"
+                "patience needs a given alpha: where alpha is chosen, so is the number of rounds"
             )

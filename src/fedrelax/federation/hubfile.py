@@ -19,7 +19,7 @@ from fedrelax.wiring import as_wiring
 
 HUB = ("alpha", "folds", "validation_share", "open", "wait", "join", "staleness")
 METHOD = tuple(f.name for f in fields(FedRelax) if f.name not in (*LEFT_OUT, "distillation"))
-"""Settings of the solver that the file may have."""
+"""Settings of the solver that the file may contain."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class HubFile:
     folder: Path
     """Where the hub keeps the state of a run."""
     out: Path
-    """Where the result is written: numbers, history, edges and the report, and no model."""
+    """Where the result is written: numbers, history, edges and the report, but no model."""
     target: str = "the target"
     live: bool = False
-    """Whether the run is shown on a page of the hub's machine."""
+    """Whether the hub's machine serves a live page of the run."""
 
 
 def read_hub(path: str | Path) -> HubFile:
@@ -49,7 +49,7 @@ def read_hub(path: str | Path) -> HubFile:
 
 
 def hub_of(said: Mapping[str, Any], home: Path, source: str) -> HubFile:
-    """Return a hub's settings from plain values; ``source`` says where they stand."""
+    """Return a hub's settings from plain values; ``source`` says where they come from."""
     known = ("sites", "folder", "out", "target", "live", "schema", "wiring", *HUB, *METHOD)
     for name in said:
         if name not in known:

@@ -1,7 +1,7 @@
-"""Keys and certificates: a small authority for TLS, the keys by which Flower knows sites, and their own.
+"""Keys and certificates: an authority for TLS, the keys by which Flower knows sites, and the sites' own.
 
 =====================  ===================================================================
-certificates/ca.crt    goes to every site: it tells the true hub
+certificates/ca.crt    goes to every site, which knows the true hub by it
 certificates/ca.key    stays with whoever runs the hub; signs new certificates
 certificates/hub.*     the hub's own certificate and key
 sites/NAME/auth.key    proves to the hub that a machine is this site; auth.pub is registered there
@@ -25,18 +25,20 @@ from fedrelax.extras import need
 from fedrelax.federation.sealing import new_key, public_of
 
 YEARS = 2
-"""How long certificates hold."""
+"""How long certificates are valid."""
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
-    """Make an authority, and a certificate for the hub under these names and addresses."""
+    """Make an authority, and a certificate for the hub with these host names and addresses."""
     need("cryptography", "flower")
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "ca.key").exists():
-        raise FedRelaxError(f"{folder} has certificates already; move them elsewhere for new ones")
+        raise FedRelaxError(
+            f"{folder} already has certificates; move them elsewhere to make new ones"
+        )
     authority = ec.generate_private_key(ec.SECP384R1())
     name = _name("fedrelax federation")
     extensions: list[tuple[Any, bool]] = [
@@ -62,7 +64,7 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
 
 def make_site_keys(folder: Path) -> str:
-    """Make a site's two keys, unless they are there; return the public key that others pin."""
+    """Make a site's two keys, unless they exist; return the public key that others pin."""
     need("cryptography", "flower")
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric import ec

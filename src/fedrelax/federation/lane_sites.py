@@ -47,7 +47,7 @@ class LaneSites:
         if strange:
             raise FedRelaxError(
                 f"site {self.site.name!r} has the class {strange[0]!r} in column "
-                f"{self.site.target!r}, which the hub's plan has not; begin a new run"
+                f"{self.site.target!r}, which the hub's plan does not have; begin a new run"
             )
 
     @cached_property
@@ -103,12 +103,12 @@ class LaneSites:
         return self.plan.lanes[lane].alpha > 0 or self.plan.settings.distillation is not None
 
     def drawn(self) -> FloatArray:
-        """Return public rows that are drawn from this site's training rows."""
+        """Return public rows drawn from this site's training rows."""
         X = self.X[self.parts.train]
         return draw_own(self.site, X, self.plan.ready, self.plan.seed)
 
     def network(self) -> Network:
-        """Return a network of this site alone, on which settings and model can be checked."""
+        """Return a network of this site alone, to check settings and model against."""
         name = self.site.name
         train, held = self.rows_of(len(self.plan.lanes) - 1)
         return Network.from_rows(

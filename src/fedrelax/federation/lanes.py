@@ -25,8 +25,8 @@ class Lane:
     """One run over sites elsewhere; several go side by side, and their letters travel together.
 
     A site measures round r and refits for round r + 1 in one go, so ``share`` asks for both and
-    ``update`` has nothing left to do. A round that is known already is not asked for again: that is how a
-    restarted hub comes back to where it was, and how a run is told again with other reasons to stop.
+    ``update`` has nothing left to do. A round that is already recorded is not asked for again: that is how
+    a restarted hub gets back to where it was, and how a run is replayed with another stopping rule.
     """
 
     at_rest = False
@@ -41,18 +41,18 @@ class Lane:
         self.given = self.edges = graph.adjacency
         self.symmetric = symmetric
         self.recorded: list[dict[str, SiteMeasure]] = []
-        """What the sites have reported, round by round."""
+        """What the sites reported, round by round."""
         self.looks: dict[int, dict[str, dict[Label, float]]] = {}
         """By round and site: how well each neighbour's answers fit the site's own rows, where asked for."""
         self.round = 0
 
     @property
     def waits(self) -> bool:
-        """Whether the present round has still to be asked for."""
+        """Whether the current round has yet to be asked for."""
         return self.round >= len(self.recorded)
 
     def record(self, reports: Mapping[str, SiteMeasure]) -> None:
-        """Take what the sites report of the next round; who is silent keeps the numbers it had."""
+        """Record the sites' reports of the next round; a silent site keeps its last numbers."""
         before = self.recorded[-1] if self.recorded else {}
         self.recorded.append(
             {
@@ -62,11 +62,11 @@ class Lane:
         )
 
     def told_again(self, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
-        """Return how the rounds that are recorded end with these reasons to stop."""
+        """Replay the recorded rounds with this stopping rule and return how they end."""
         return run(self, stopping, callbacks, self.wiring)
 
     def weighed(self, alpha: float) -> Lane:
-        """Return the same reports as those of a run with another alpha; of round 0 they are the same."""
+        """Return a copy that takes the reports for those of another alpha; in round 0 they are the same."""
         lane = copy.copy(self)
         lane.spec = LaneSpec(alpha, self.spec.fold)
         return lane
@@ -74,7 +74,7 @@ class Lane:
     # What the loop asks
 
     def start(self) -> None:
-        """Begin with the given graph; the sites have trained alone when they were told to begin."""
+        """Begin with the given graph; the sites trained alone when they were told to start."""
         self.edges = self.given
 
     def share(self, round: int) -> None:
@@ -82,16 +82,16 @@ class Lane:
         self.round = round
 
     def measure(self) -> NodeMeasures:
-        """Return the numbers of the present round."""
+        """Return the numbers of the current round."""
         factor = self.spec.alpha * (1.0 if self.symmetric else 0.5)
         return gathered(list(self.recorded[self.round].values()), factor)
 
     def update(self, round: int) -> int:
-        """Do nothing: the sites have refitted when they were asked for the round."""
+        """Do nothing: the sites refitted when they were asked for the round."""
         return 1
 
     def snapshot(self) -> tuple[int, Any]:
-        """Return the present round and graph; the sites can go back to it."""
+        """Return the current round and graph; the sites can go back to it."""
         return self.round, self.edges
 
     def restore(self, state: tuple[int, Any]) -> None:
@@ -101,14 +101,14 @@ class Lane:
     # What a wiring asks
 
     def discrepancies(self, edges: Any) -> FloatArray:
-        """Return d(i, j) for every stored entry, as site i has reported it; infinite if it has not."""
+        """Return d(i, j) for every stored entry, as site i reported it; infinite if it did not."""
         reports = self.recorded[self.round]
         return self._per_edge(
             edges, {str(name): report.discrepancies for name, report in reports.items()}
         )
 
     def own_losses(self, edges: Any) -> FloatArray:
-        """Return how well j's answers fit i's own rows, as site i has reported it; or infinite."""
+        """Return how well j's answers fit i's own rows, as site i reported it; infinite if it did not."""
         return self._per_edge(edges, self.looks.get(self.round, {}))
 
     def _per_edge(self, edges: Any, told: Mapping[str, Mapping[Any, float]]) -> FloatArray:
@@ -124,14 +124,14 @@ class Lane:
         raise _elsewhere("embedding")
 
     def rewire(self, edges: Any) -> None:
-        """Go on with another graph; the sites are told with the letter that lets them refit."""
+        """Go on with another graph; the sites learn of it in the letter that asks them to refit."""
         self.edges = edges
 
     def settle(self, round: int) -> None:
-        """Do nothing: whoever writes the letters knows the last stage, and lets sites start anew."""
+        """Do nothing: the hub's letters tell the sites to start anew after the last stage."""
 
     def heeded(self, label: Label) -> dict[str, float]:
-        """Return whom a site heeds on the present graph, with the weights."""
+        """Return the neighbours that a site heeds on the current graph, with their weights."""
         i = self.labels.index(label)
         part = slice(self.edges.indptr[i], self.edges.indptr[i + 1])
         names = [str(self.labels[j]) for j in self.edges.indices[part]]
@@ -140,6 +140,6 @@ class Lane:
 
 def _elsewhere(what: str) -> FedRelaxError:
     return FedRelaxError(
-        f"{what} needs predictions of all sites in one place, which a federation does not have; leave "
-        "the graph as the sites give it"
+        f"{what} needs the predictions of all sites in one place, which a federation does not have; keep "
+        "the graph that the sites give"
     )

@@ -1,4 +1,4 @@
-"""The live page of a federation: that of ``fit --live``, and who is missing."""
+"""The live page of a federation: that of ``fit --live``, and which sites are missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedrelax.runtime import Record
 
 
 class FederationView(LiveView):
-    """Shows a run on a page of the hub's machine; its address is in the hub's status."""
+    """Shows a run on a page that the hub's machine serves; its address is in the hub's status."""
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(say=self._tell_address)

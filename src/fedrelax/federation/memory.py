@@ -1,4 +1,4 @@
-"""What the hub keeps after every round, so that a restarted one goes on: numbers, and sealed boxes."""
+"""What the hub keeps after every round, to resume after a restart: numbers, and sealed boxes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FILE, STATUS = "hub.bin", "status.json"
 
 @dataclass
 class Memory:
-    """The state of a run at the hub; ``where`` None keeps it in memory only.
+    """The state of a run at the hub; without ``where`` it is not written to disk.
 
-    reports : by round, what every site has reported, as it came.
-    boxes : (sender, receiver) -> the round of the box, and the box, which the hub cannot read.
-    heard : by site, the last round of which it has sent predictions.
+    reports : by round, what every site reported, as received.
+    boxes : (sender, receiver) -> the round of the box, and the box, which the hub cannot read if sealed.
+    heard : by site, the last round for which it sent predictions.
     missed : by site, the rounds in which it did not answer.
     notes : what was refused, and who was lost or came back, in sentences.
     """
@@ -34,14 +34,14 @@ class Memory:
     missed: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     live: str = ""
-    """The address of the live page while there is one; it is not kept."""
+    """The address of the live page while there is one; it is not saved."""
     hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What every site has said of itself at the beginning."""
+    """What every site said about itself at the beginning."""
     settles: bool = True
-    """Whether rounds lead the models of all sites to the same end from everywhere."""
+    """Whether the models of all sites reach the same fixed point from any start."""
 
     def save(self) -> None:
-        """Write it all as one file."""
+        """Write everything to one file."""
         if self.where is None:
             return
         parts: dict[str, bytes] = {}
@@ -58,7 +58,7 @@ class Memory:
 
     @classmethod
     def load(cls, where: Path) -> Memory | None:
-        """Return what a hub has left there, or None."""
+        """Return the memory that a hub left there, or None."""
         path = where / FILE
         if not path.is_file():
             return None
@@ -88,7 +88,7 @@ class Memory:
             (self.where / FILE).unlink(missing_ok=True)
 
     def tell(self, state: str, rounds: int, **more: Any) -> None:
-        """Write for people, and for ``fedrelax federate status``, where the run is."""
+        """Write down where the run is, for people and for ``fedrelax federate status``."""
         if self.where is None:
             return
         said = {

@@ -1,4 +1,4 @@
-"""What a site reports of a round: a few numbers per lane, and one per lane and neighbour."""
+"""What a site reports about a round: a few numbers per lane, and one per lane and neighbour."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MAY_BE_MISSING = ("validation_loss", "change")
 
 
 Looks = dict[int, dict[Label, float]]
-"""By lane and neighbour: the loss on own rows if the neighbour's answers were taken for them."""
+"""By lane and neighbour: the loss on the site's own rows if the neighbour predicted them."""
 
 
 def write_numbers(
     measures: Mapping[int, SiteMeasure], neighbours: Sequence[str], looks: Looks
 ) -> dict[str, bytes]:
-    """Return the numbers of lanes as the parts of a letter; ``looks`` only where asked for."""
+    """Return the lanes' numbers as parts of a letter; ``looks`` only if there are any."""
     numbers = [[float(getattr(one, name)) for name in NAMES] for one in measures.values()]
     edges = [
         [one.discrepancies.get(name, np.nan) for name in neighbours] for one in measures.values()
@@ -43,7 +43,7 @@ def write_numbers(
 def read_numbers(
     letter: Envelope, lanes: Sequence[int], neighbours: Sequence[str]
 ) -> dict[int, SiteMeasure]:
-    """Return what a letter reports of these lanes, or refuse it."""
+    """Return what a letter reports about these lanes, or refuse it."""
     shape = len(lanes), len(NAMES)
     numbers = from_npy(letter.part("numbers"), shape, "a report", finite=False)
     edges = from_npy(letter.part("edges"), (len(lanes), len(neighbours)), "a report", finite=False)
@@ -64,7 +64,7 @@ def read_numbers(
 
 
 def read_looks(letter: Envelope, lanes: Sequence[int], neighbours: Sequence[str]) -> Looks:
-    """Return how well neighbours' answers fit a site's rows, where a letter tells it, or refuse it."""
+    """Return how well neighbours' answers fit a site's rows, if a letter says so, or refuse it."""
     if "looks" not in letter.parts:
         return {}
     shape = len(lanes), len(neighbours)

@@ -1,12 +1,12 @@
-"""The site's side: one answer to every letter of the hub. Only this code sees the site's rows.
+"""The site's side: one answer to every letter from the hub. Only this code sees the site's rows.
 
 ========  ===================================================================================
-hello     who I am: names and counts                           (no row, no number of a row)
+hello     who I am: names, counts and summaries of columns, but no row
 begin     the plan of a run  ->  my public rows, in a box for each neighbour
 start     neighbours' public rows  ->  train alone; predictions of round 0, in boxes
 relax     neighbours' predictions of round r  ->  measure, refit; my numbers of round r, and
           predictions of round r + 1 in boxes
-settle    the graph is final  ->  back to the model of my own rows; its predictions, in boxes
+settle    the graph is final  ->  back to the model trained alone; its predictions, in boxes
 finish    which round is kept  ->  the model of that round, saved here; errors on test rows
 ========  ===================================================================================
 """
@@ -54,7 +54,7 @@ log = logging.getLogger("fedrelax.federation")
 
 
 class Participant:
-    """A site that answers letters. It keeps nothing in memory that it could not read again."""
+    """A site that answers letters. It keeps nothing in memory that it cannot read from its files."""
 
     def __init__(self, site: SiteFile) -> None:
         self.site = site
@@ -66,7 +66,7 @@ class Participant:
         return read_site_table(self.site)
 
     def answer(self, letter: Envelope) -> Envelope:
-        """Return the answer to a letter; what cannot be done is answered with a sentence."""
+        """Return the answer to a letter; what cannot be done is answered with a refusal that says why."""
         steps = {
             "hello": self._hello,
             "begin": self._begin,
@@ -77,7 +77,7 @@ class Participant:
         }
         try:
             if letter.kind not in steps:
-                raise Refused(f"a letter {letter.kind!r} is not known here")
+                raise Refused(f"a letter {letter.kind!r} is unknown here")
             with one_thread():
                 return steps[letter.kind](letter)
         except FedRelaxError as error:
@@ -185,7 +185,7 @@ class Participant:
             states[number].restore(site)
             if (
                 plan.settings.distillation is not None and latest < round
-            ):  # its echo is of another round
+            ):  # its echo is from another round
                 site.adopt(*rebuilt(sites, number, latest, self.folder, round))
             site.received = {
                 pair: told for pair, told in site.received.items() if pair[0] not in silent
@@ -228,7 +228,7 @@ class Participant:
         return self._reply("settled", plan, round, boxes)
 
     def _heed(self, site: Site, lane: int, letter: Envelope) -> None:
-        """Weigh neighbours as the hub's wiring says; it cannot add any to those of the site's file."""
+        """Weight neighbours as the hub's wiring says; it cannot add any to those in the site's file."""
         said = letter.head.get("heeded")
         if said is None:
             return
@@ -242,7 +242,7 @@ class Participant:
         site.neighbours = {**dict.fromkeys(self.site.neighbours, 0.0), **weights}
 
     def _finish(self, letter: Envelope) -> Envelope:
-        from fedrelax.federation.ending import end_of_run  # it needs much more than a round
+        from fedrelax.federation.ending import end_of_run  # imports much that a round does not need
 
         plan, known = self._plan(letter), self._known(letter)
         said = end_of_run(self.site, self._sites(known), self.folder, letter)
@@ -252,7 +252,7 @@ class Participant:
     # What several steps need
 
     def _known(self, letter: Envelope) -> Envelope:
-        """Return what is kept of the run that a letter speaks of."""
+        """Return what is kept about the run that a letter belongs to."""
         known, run = self.folder.run(), letter.value("run", str)
         if known is None or known.head.get("run") != run:
             raise Refused(f"the run {run!r} is not the one that this site takes part in")
@@ -282,9 +282,9 @@ class Participant:
         return Post(self.site, plan, known.value("nonce", str))
 
     def _check(self, plan: Plan) -> bool:
-        """Refuse settings that this site's model cannot serve, before the first round.
+        """Refuse settings that this site's model does not support, before the first round.
 
-        Return whether rounds lead its model to the same end from everywhere.
+        Return whether its model reaches the same fixed point from any start.
         """
         own = public_rows(plan.ready, common=self._own_public(plan))
         sites = LaneSites(self.site, self.table, plan, own)
@@ -305,7 +305,7 @@ class Participant:
 
 
 def _shared_as(letter: Envelope) -> int:
-    """Return the round that the predictions in a letter were sealed for: its own, or shared anew."""
+    """Return the round that a letter's predictions are sealed for: its own, or its own shared anew."""
     round = letter.value("round", int)
     return again(round) if letter.value("anew", bool) else round
 
@@ -321,7 +321,7 @@ def _messages(heard: dict[str, Predictions], lane: int, me: str, round: int) -> 
 
 
 def _public_of(name: str, content: bytes, plan: Plan) -> FloatArray:
-    """Return a neighbour's public rows; only where models see gaps may there be any."""
+    """Return a neighbour's public rows; they may have gaps only where sites share rows with gaps."""
     shape = (plan.public.get(name, 0), plan.ready.width)
     what = f"the public rows of site {name!r}"
     return from_npy(content, shape, what, finite=plan.ready.encoded)

@@ -18,12 +18,12 @@ from fedrelax.solvers import FedRelax
 
 MOST_LANES, MOST_ROUNDS = 2000, 100_000
 LEFT_OUT = ("wiring", "engine", "n_jobs", "alpha", "order", "continued", "exchange")
-"""Settings of the solver that mean nothing at a single site, or that a federation does not serve."""
+"""Settings of the solver that mean nothing at a single site, or that a federation does not support."""
 
 
 @dataclass(frozen=True)
 class LaneSpec:
-    """One run among those that go side by side: its strength, and its fold; None is all rows."""
+    """One of the runs that go side by side: its alpha, and its fold; None is all rows."""
 
     alpha: float
     fold: int | None
@@ -48,7 +48,7 @@ class Plan:
     """How many public rows each neighbour has."""
 
     def letter(self, kind: str = "begin") -> Envelope:
-        """Return it as a letter."""
+        """Return the plan as a letter."""
         classes = None if self.task.classes is None else self.task.classes.tolist()
         return Envelope(
             kind,
@@ -68,7 +68,7 @@ class Plan:
 
     @classmethod
     def of(cls, letter: Envelope) -> Plan:
-        """Return what a letter says, or refuse it."""
+        """Return the plan in a letter, or refuse it."""
         try:
             lanes = tuple(
                 LaneSpec(float(alpha), None if fold is None else int(fold))
@@ -82,9 +82,12 @@ class Plan:
             ready = Preparation.from_dict(letter.value("columns", dict))
             public = {str(k): int(v) for k, v in letter.value("public", dict).items()}
         except (TypeError, ValueError) as error:
-            raise Refused(f"the hub's plan is not of the form that is known ({error})") from error
+            raise Refused(f"the hub's plan is malformed ({error})") from error
         if not 0 < len(lanes) <= MOST_LANES or not 0 <= (settings.rounds or 0) <= MOST_ROUNDS:
-            raise Refused(f"the hub's plan has {len(lanes)} lanes and {settings.rounds} rounds")
+            raise Refused(
+                f"the hub's plan has {len(lanes)} lanes and {settings.rounds} rounds; at most "
+                f"{MOST_LANES} and {MOST_ROUNDS} are allowed"
+            )
         return cls(
             run=letter.value("run", str),
             settings=settings,
@@ -100,30 +103,30 @@ class Plan:
 
 
 def plain_settings(settings: FedRelax) -> dict[str, Any]:
-    """Return the settings that sites need, as plain values; refuse what a federation does not serve."""
+    """Return the settings that sites need, as plain values; refuse what a federation does not support."""
     if settings.wiring is not None and settings.wiring.needs_common:
         raise FedRelaxError(
             f"wiring={settings.wiring.name!r} compares predictions of all sites in one place, which a "
-            "federation does not do; let the sites name everybody as neighbours and take 'rewire'"
+            "federation does not do; let every site name all others as neighbours and use 'rewire'"
         )
     if settings.order != "simultaneous":
         raise FedRelaxError(
-            f"order={settings.order!r} is not served by a federation: all sites work at once"
+            f"order={settings.order!r} is not supported in a federation: all sites work at once"
         )
     if settings.exchange is not None:
         raise FedRelaxError(
-            "exchange: noise, faults and attacks are not served by a federation yet, whose sites send "
+            "exchange: noise, faults and attacks are not supported in a federation yet, whose sites send "
             "predictions as they are; leave exchange=None"
         )
     combine = as_combine(settings.combine)
     if combine != as_combine(combine.name):
         raise FedRelaxError(
-            f"combine={combine!r}: a federation tells its sites a name and no settings; give "
+            f"combine={combine!r}: a federation tells its sites only a name, without settings; give "
             f"combine={combine.name!r}"
         )
     if settings.continued:
         raise FedRelaxError(
-            "continued=True is not served by a federation: sites keep no models between rounds"
+            "continued=True is not supported in a federation: sites keep no models between rounds"
         )
     values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in LEFT_OUT}
     values["combine"] = combine.name
@@ -136,11 +139,11 @@ def plain_settings(settings: FedRelax) -> dict[str, Any]:
 
 
 def settings_of(values: Mapping[str, Any]) -> FedRelax:
-    """Return the solver's settings of plain values."""
+    """Return the solver's settings from plain values."""
     known = {f.name for f in fields(FedRelax)} - set(LEFT_OUT)
     strange = [name for name in values if name not in known]
     if strange:
-        raise Refused(f"the hub's plan has a setting {strange[0]!r}, which is not known here")
+        raise Refused(f"the hub's plan has a setting {strange[0]!r}, which is unknown here")
     given = dict(values)
     if given.get("distillation") is not None:
         given["distillation"] = Distillation(**given["distillation"])

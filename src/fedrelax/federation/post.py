@@ -14,7 +14,7 @@ from fedrelax.runtime import Message
 
 
 def again(round: int) -> int:
-    """Return what stands for a round whose predictions are shared anew: no box is sealed twice alike."""
+    """Return the number of a round whose predictions are shared anew, so that no address repeats."""
     return -2 - round
 
 
@@ -38,7 +38,7 @@ class Post:
         }
 
     def open(self, sender: str, letter: Envelope, round: int) -> bytes:
-        """Return what a neighbour has put into its box for this site."""
+        """Return the content of a neighbour's box for this site."""
         address = Address(self.plan.run, sender, self.site.name, round)
         try:
             return self._boxes.open(letter.part(f"from {sender}"), address)
@@ -46,7 +46,7 @@ class Post:
             raise Refused(f"what came from site {sender!r} is refused: {error}") from error
 
     def close_predictions(self, shared: dict[int, list[Message]], round: int) -> dict[str, bytes]:
-        """Return boxes with the predictions of all lanes, on own rows and on the receiver's."""
+        """Return boxes with the predictions of all lanes, on the site's public rows and the receiver's."""
         contents = {}
         for name in self.site.neighbours:
             whose = {self.site.name: OWN, name: THEIRS}

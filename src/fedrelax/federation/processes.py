@@ -28,13 +28,13 @@ ENVIRONMENT = {
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
     "OMP_NUM_THREADS": "1",
 }
-"""Nothing is told to anybody, tasks are looked for often, and sites do not fight for the cores."""
+"""No telemetry and no update checks, frequent polling for tasks, and one thread per process."""
 SOON = 20.0
-"""Seconds for a process to end by itself."""
+"""Seconds that a process gets to end by itself."""
 
 
 class Deployment:
-    """A federation whose machines are all this one. Leaving it ends every process that it started."""
+    """A federation on this machine alone. Leaving its context ends every process that it started."""
 
     def __init__(self, home: Path) -> None:
         need("flwr", "flower")
@@ -82,11 +82,11 @@ class Deployment:
             time.sleep(0.1)
 
     def register(self, name: str) -> None:
-        """Let the hub know a site's key."""
+        """Register a site's key with the hub."""
         self.flwr("supernode", "register", str(self.home / "sites" / name / "auth.pub"), "hub")
 
     def submit(self, *more: str) -> str:
-        """Hand the app to the hub and return the number of the run."""
+        """Hand the app to the hub and return the run's id."""
         said = self.flwr("run", str(self.home / "app"), "hub", *more)
         return str(said["run-id"])
 
@@ -96,7 +96,7 @@ class Deployment:
         return str(said["runs"][0]["status"])
 
     def flwr(self, *arguments: str) -> Any:
-        """Run a command of Flower and return its JSON; the exit code alone does not tell."""
+        """Run a Flower command and return its JSON, as its exit code does not tell all failures."""
         done = subprocess.run(
             [_program("flwr"), *arguments, "--format", "json"],
             env=self._environment("client"),
@@ -126,13 +126,13 @@ class Deployment:
         self._start(name, command)
 
     def revive(self) -> None:
-        """Start sites again that have ended by themselves, as a service manager would.
+        """Restart sites that have ended by themselves, as a service manager would.
 
         A site that comes back too soon after a power cut is refused until Flower counts it as gone.
         """
         for name, process in list(self.running.items()):
             if name != "hub" and process.poll() is not None:
-                _signal(process, signal.SIGKILL)  # its children may have stayed
+                _signal(process, signal.SIGKILL)  # its children may still be running
                 self._start(name, self._commands[name])
 
     def kill(self, name: str) -> None:
@@ -157,7 +157,7 @@ class Deployment:
             process.wait()
 
     def tail(self, name: str, lines: int = 3) -> str:
-        """Return the last lines that a process has written."""
+        """Return the last lines that a process wrote."""
         path = self._folder(name) / "log.txt"
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         return " / ".join(text.strip().splitlines()[-lines:])
@@ -195,7 +195,7 @@ class Deployment:
 
 
 def free_port() -> int:
-    """Return a port that nobody uses now."""
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""A model that was not kept, made again: the same rows, seed and answers give the same fit."""
+"""A model that was not kept, fitted again: the same rows, seed and answers give the same fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def rebuilt(
 ) -> tuple[LocalModel, Answers]:
     """Return the model of a round, fitted once more to what the site knew then, and its answers.
 
-    ``kept`` of -1 is the model of the site's own rows; ``coming`` is the round that the answers are for.
+    ``kept=-1`` is the model trained alone; ``coming`` is the round that the answers are for.
     """
     site = sites.of(lane)
     terms = site.local_problem()

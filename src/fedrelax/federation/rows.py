@@ -1,4 +1,4 @@
-"""A site's own rows parted into those to train on and those held out, and what is made from them."""
+"""A site's own rows, split into those to train on and those held out, and what is made from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PUBLIC_STREAM, FOLD_STREAM, VALIDATION_STREAM = 1, 3, 4
 
 @dataclass(frozen=True)
 class Parts:
-    """The numbers of the rows of a site: to train on, and to test on."""
+    """The indices of a site's rows: to train on, and to test on."""
 
     train: IntArray
     test: IntArray
@@ -43,7 +43,7 @@ def named_model(site: SiteFile) -> Any:
 def model_of(site: SiteFile, rows: FloatArray, ready: Preparation) -> Any:
     """Return the unfitted model of a site: our linear models are told the spread of its columns.
 
-    Where sites share rows with gaps and categories in them, each model has its own view of these.
+    Where sites share rows with gaps and categories in them, each model has its own view of them.
     """
     model = named_model(site)
     if not ready.encoded:
@@ -78,6 +78,6 @@ def validation_of(train: IntArray, share: float, seed: int) -> tuple[IntArray, I
 
 
 def draw_own(site: SiteFile, X: FloatArray, ready: Preparation, seed: int) -> FloatArray:
-    """Return public rows that are drawn from a site's own training rows."""
+    """Return public rows drawn from a site's own training rows."""
     rng = np.random.default_rng([seed, PUBLIC_STREAM])
     return draw_like(site.public, X, site.public_rows, rng, ready.pieces)

@@ -1,14 +1,14 @@
 """Boxes from site to site: sealed, so that the hub relays what it cannot read, or open.
 
-Every site has an X25519 key pair for its lifetime, and its file pins the public keys of the sites that
-it hears. For a run and a direction, sender -> receiver, the key of the cipher is
+Every site has a long-lived X25519 key pair, and its file pins the public keys of the sites that it
+hears. For a run and a direction, sender -> receiver, the cipher's key is
 
     HKDF-SHA256(X25519(own private, their public), salt = run id,
                 info = sender, receiver, sender's nonce, receiver's nonce)
 
-with nonces that both have drawn afresh for this run: a box of another run cannot be opened. The box is
-ChaCha20-Poly1305 with run, sender, receiver, and round as associated data: a box of another round, or
-one that was meant for somebody else, cannot be opened either.
+with nonces that both draw afresh for every run: a box from another run cannot be opened. The box is
+ChaCha20-Poly1305 with run, sender, receiver and round as associated data: a box from another round, or
+one meant for somebody else, cannot be opened either.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedrelax.extras import need
 from fedrelax.federation.codec import Refused
 
 NONCE, TAG = 12, 16
-"""Bytes that sealing adds: the cipher's own nonce and the proof."""
+"""Bytes that sealing adds: the cipher's own nonce and its authentication tag."""
 FRESH = 16
 """Bytes of the nonce that a site draws for a run."""
 OPEN, SEALED = b"O", b"S"
@@ -42,7 +42,7 @@ class Address:
 
     @property
     def bound(self) -> bytes:
-        """The address as bytes that have one reading only."""
+        """The address as unambiguous bytes."""
         return json.dumps([self.run, self.sender, self.receiver, self.round]).encode()
 
 
@@ -55,7 +55,7 @@ def new_key() -> str:
 
 
 def public_of(private: str) -> str:
-    """Return the public key of a private one as text."""
+    """Return the public key that belongs to a private one, as text."""
     return _text(_private(private).public_key().public_bytes_raw())
 
 
@@ -78,7 +78,7 @@ def read_key(path: Path, name: str) -> str:
 
 @dataclass(frozen=True)
 class OpenBoxes:
-    """Boxes that everybody on the way can read; the address is written on them and checked."""
+    """Boxes that anyone on the way can read; the address is written on them and checked."""
 
     def close(self, content: bytes, address: Address) -> bytes:
         """Return a box with this content."""
@@ -86,12 +86,12 @@ class OpenBoxes:
         return OPEN + len(bound).to_bytes(4, "big") + bound + content
 
     def open(self, box: bytes, address: Address) -> bytes:
-        """Return what is in a box, if it has this address."""
+        """Return the content of a box, or refuse one with another address."""
         if box[:1] != OPEN:
-            raise Refused("the box is sealed, and this federation is open")
+            raise Refused("the box is sealed, but this federation is open")
         length = int.from_bytes(box[1:5], "big")
         if box[5 : 5 + length] != address.bound:
-            raise Refused("the box is of another run, round, sender or receiver")
+            raise Refused("the box belongs to another run, round, sender or receiver")
         return box[5 + length :]
 
 
@@ -99,7 +99,7 @@ class OpenBoxes:
 class SealedBoxes:
     """Boxes that only their receiver can open.
 
-    ``keys`` are the pinned public keys of other sites, ``nonces`` what every site has drawn for this run.
+    ``keys`` are the pinned public keys of other sites, ``nonces`` those that sites drew for this run.
     """
 
     private: str
@@ -114,20 +114,20 @@ class SealedBoxes:
         return SEALED + nonce + sealed
 
     def open(self, box: bytes, address: Address) -> bytes:
-        """Return what is in a box, if its sender has sealed it for this address."""
+        """Return the content of a box, or refuse one that its sender did not seal for this address."""
         from cryptography.exceptions import InvalidTag
 
         if box[:1] != SEALED:
-            raise Refused("the box is open, and this federation is sealed")
+            raise Refused("the box is open, but this federation is sealed")
         if len(box) < 1 + NONCE + TAG:
-            raise Refused("the box is cut off")
+            raise Refused("the box is truncated")
         cipher = self._cipher(address, address.sender)
         try:
             content: bytes = cipher.decrypt(box[1 : 1 + NONCE], box[1 + NONCE :], address.bound)
         except InvalidTag as error:
             raise Refused(
-                "the seal does not fit: the box is of another run or round, was changed, or was sealed "
-                "with a key that is not the pinned one"
+                "the seal does not fit: the box is from another run or round, was changed, or was sealed "
+                "with a key other than the pinned one"
             ) from error
         return content
 
@@ -143,7 +143,7 @@ class SealedBoxes:
         try:
             secret = _private(self.private).exchange(public)
         except ValueError as error:
-            raise Refused(f"the key of site {other!r} is not one that can be used") from error
+            raise Refused(f"the key of site {other!r} is not usable") from error
         info = ["fedrelax", address.sender, address.receiver]
         info += [self.nonces.get(name, "") for name in (address.sender, address.receiver)]
         kdf = HKDF(SHA256(), 32, address.run.encode(), json.dumps(info).encode())
@@ -154,7 +154,7 @@ Boxes = OpenBoxes | SealedBoxes
 
 
 def check_public_key(text: str, what: str) -> None:
-    """Refuse what is not a public key."""
+    """Refuse text that is not a public key; ``what`` names it in the message."""
     _bytes(text, what)
 
 
@@ -177,6 +177,6 @@ def _bytes(text: Any, what: str) -> bytes:
     if len(raw) != 32:
         raise FedRelaxError(
             f"the key {what} is not 32 bytes in base64; copy it from the file that fedrelax federate "
-            "keys has written"
+            "keys wrote"
         )
     return raw

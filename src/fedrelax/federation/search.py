@@ -1,8 +1,8 @@
 """``alpha="auto"`` in a federation: all candidates and folds side by side, in the same letters.
 
-Every candidate also runs on all rows, so that what is chosen is there already: the search costs no round
-more than a single run. The rule is that of ``selection.search.decide``; it needs sums of losses on rows
-that the sites hold out, which they report with every round anyway.
+Every candidate also runs on all rows, so that the chosen run is already there: the search takes no more
+rounds than a single run. The rule is that of ``selection.search.decide``; it needs sums of losses on
+rows that the sites hold out, which they report with every round anyway.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from fedrelax.wiring import Wiring
 
 
 def lanes_for(graph: Graph, alpha: Alphas, folds: int, rows: Mapping[str, int]) -> list[LaneSpec]:
-    """Return the lanes of a run: one for an alpha that is given, else one per candidate and fold.
+    """Return the lanes of a run: one for a given alpha, else one per candidate and fold.
 
-    ``rows`` are the numbers of training rows of the sites. Lanes of all rows come last.
+    After these comes one lane on all rows per candidate. ``rows`` gives every site's number of training
+    rows.
     """
     check_alpha(alpha)
     if isinstance(alpha, int | float | np.number):
@@ -36,7 +37,7 @@ def lanes_for(graph: Graph, alpha: Alphas, folds: int, rows: Mapping[str, int]) 
     used = [fold for fold in range(min(folds, TRIES)) if held_out(rows, folds, fold).any()]
     if not used:
         raise FedRelaxError(
-            "every site has a single row, so none can be held out to choose alpha; give alpha itself"
+            "every site has a single row, so none can be held out to choose alpha; give a number for alpha"
         )
     whole = [LaneSpec(strength, None) for strength in alphas]
     return [LaneSpec(strength, fold) for strength in alphas for fold in used] + whole
@@ -57,7 +58,7 @@ def choose_lane(
     folds: int,
     rows: Mapping[str, int],
 ) -> tuple[Choice, int]:
-    """Return the choice among the candidates, and the number of the lane that has it on all rows."""
+    """Return the choice among the candidates, and the number of its lane on all rows."""
     alphas = list(dict.fromkeys(lane.spec.alpha for lane in lanes))
     used = sorted({lane.spec.fold for lane in lanes if lane.spec.fold is not None})
     counts = np.array([held_out(rows, folds, fold) for fold in used])

@@ -14,26 +14,26 @@ from fedrelax.federation.sealing import check_public_key
 from fedrelax.public import DRAWS
 
 NAME = re.compile(r"[\w][\w .@+-]{0,99}")
-"""What a site may be called: the name becomes part of messages and files."""
+"""What a site may be called: the name becomes part of messages and paths."""
 
 
 @dataclass(frozen=True)
 class SiteFile:
-    """What a site says of itself.
+    """A site's settings.
 
-    name : how the others call it.
+    name : what the others call it.
     data : the table with its rows, relative to the file.
-    target, features : columns; without features all other columns of numbers.
+    target, features : columns; without features, all columns but the target.
     task : "regression" or "classification".
     model : a name of ``fedrelax.models.names``, or ``package.module:Class``.
-    neighbours : the sites that it hears, each with a weight; both ends must say the same.
+    neighbours : the sites that it hears, each with a weight; both ends must give the same.
     keys : the public keys of these sites, pinned: nobody else can speak in their name.
     key : the file with the site's own private key, relative to the file.
     open : whether the hub may read what the site shares; the hub must have the same setting.
-    public : how public rows are drawn from the site's own rows (see ``fedrelax.public``), or a file with
-        public rows that all sites have alike.
+    public : how public rows are drawn from the site's own rows (see ``fedrelax.public``), or a file of
+        public rows that is the same at all sites.
     public_rows : how many are drawn.
-    test_share : the share of the rows that is kept for testing.
+    test_share : the share of the rows that is held out for testing.
     folder : where the site keeps the state of a run and, in ``model``, its own model.
     """
 
@@ -55,7 +55,7 @@ class SiteFile:
     """The directory of the file, to which paths are relative."""
 
     def path(self, name: str) -> Path:
-        """Return a path that the file names."""
+        """Return the full path of something that the file names."""
         return self.home / name
 
     @property
@@ -65,7 +65,7 @@ class SiteFile:
 
     @property
     def drawn(self) -> bool:
-        """Whether public rows are drawn, and not given as a file."""
+        """Whether public rows are drawn rather than read from a file."""
         return self.public in DRAWS
 
 
@@ -82,7 +82,7 @@ def read_site(path: str | Path) -> SiteFile:
 
 
 def site_of(said: Mapping[str, Any], home: Path, source: str) -> SiteFile:
-    """Return a site's settings from plain values; ``source`` says where they stand."""
+    """Return a site's settings from plain values; ``source`` says where they come from."""
     known = {f.name: f for f in fields(SiteFile) if f.name != "home"}
     for name in said:
         if name not in known:
@@ -113,11 +113,11 @@ KINDS: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
     ("public_rows", int, "a whole number"),
     ("test_share", (int, float), "a number"),
 )
-"""What the settings must be."""
+"""The types of settings, and what messages call them."""
 
 
 def check_name(name: str, source: str) -> None:
-    """Refuse a name that cannot stand in messages and files."""
+    """Refuse a name that cannot be part of messages and paths."""
     if not NAME.fullmatch(name):
         raise FedRelaxError(
             f"{source}: name = {name!r} must be up to 100 letters, digits, spaces and . @ + - _"
@@ -137,7 +137,9 @@ def _check(site: SiteFile, source: str) -> None:
     for name, weight in site.neighbours.items():
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not number or not 0 < weight < 1e12:
-            raise FedRelaxError(f"{source}: the weight {weight!r} of {name!r} must be above 0")
+            raise FedRelaxError(
+                f"{source}: the weight {weight!r} of {name!r} must be above 0 and below 1e12"
+            )
     if site.name in site.neighbours:
         raise FedRelaxError(f"{source}: site {site.name!r} is named as its own neighbour")
     for name, key in site.keys.items():
@@ -146,11 +148,11 @@ def _check(site: SiteFile, source: str) -> None:
         return
     if site.key is None:
         raise FedRelaxError(
-            f"{source}: key is missing; fedrelax federate keys makes one, or set open = true so that the "
-            "hub may read what is shared"
+            f"{source}: key is missing; fedrelax federate keys makes one, or set open = true to let the "
+            "hub read what is shared"
         )
     missing = [name for name in site.neighbours if name not in site.keys]
     if missing:
         raise FedRelaxError(
-            f"{source}: no key of the neighbour {missing[0]!r} is pinned; add its public key under [keys]"
+            f"{source}: no key of neighbour {missing[0]!r} is pinned; add its public key under [keys]"
         )

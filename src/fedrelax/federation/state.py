@@ -1,7 +1,7 @@
-"""What a site remembers between two messages, in a folder: every message may start a new process.
+"""What a site remembers between messages, in a folder: every message may start a new process.
 
 Of every round it keeps arrays only: its model's answers, what it has shared and what it has heard. The
-model itself is not kept: with the same rows, seed and neighbours' answers the same fit gives it again.
+model itself is not kept: the same rows, seed and neighbours' answers give the same fit again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedrelax.typing import AnyArray
 
 RUN = "run.bin"
 CHECKSUM = 32
-"""Bytes of the checksum before what is kept."""
+"""Bytes of the checksum at the beginning of a kept file."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class LaneState:
     """The state of one lane after a round.
 
     ``origin`` is the round whose problem the model was fitted to; -1 is the site's own rows alone.
-    ``neighbours`` are those that the site hears, with the weights of the present graph.
+    ``neighbours`` are those that the site hears, with the weights of the current graph.
     """
 
     answers: dict[str, AnyArray]
@@ -95,11 +95,11 @@ class Folder:
         self.where.mkdir(parents=True, exist_ok=True)
 
     def remember(self, about: Envelope) -> None:
-        """Keep what is known of the present run."""
+        """Keep what is known about the current run."""
         write_kept(self.where / RUN, about)
 
     def run(self) -> Envelope | None:
-        """Return what is known of the present run, or None."""
+        """Return what is known about the current run, or None."""
         path = self.where / RUN
         return read_kept(path) if path.is_file() else None
 
@@ -124,7 +124,7 @@ class Folder:
         return sorted(int(path.stem) for path in (self.where / "rounds").glob("?????.bin"))
 
     def load(self, round: int) -> tuple[int, dict[int, LaneState]]:
-        """Return the latest state up to a round, and of which round it is."""
+        """Return the round of the latest state up to this one, and the state."""
         known = [found for found in self.rounds() if found <= round]
         if not known:
             raise FedRelaxError(
@@ -136,7 +136,7 @@ class Folder:
             return known[-1], _lanes(read_kept(path))
         except Refused:
             raise
-        except Exception as error:  # values of another kind fail in many ways
+        except Exception as error:  # values of the wrong type fail in many ways
             raise Refused(f"{path} is damaged ({type(error).__name__}); begin a new run") from error
 
 
@@ -177,17 +177,17 @@ def write_kept(path: Path, envelope: Envelope) -> None:
 
 
 def read_kept(path: Path) -> Envelope:
-    """Return the envelope in a file, or refuse one that is not as it was written."""
+    """Return the envelope in a file, or refuse a file that is not as it was written."""
     data = path.read_bytes()
     if sha256(data[CHECKSUM:]).digest() != data[:CHECKSUM]:
         raise Refused(
-            f"{path} is damaged: its checksum does not fit; delete it and begin a new run"
+            f"{path} is damaged: its checksum does not match; delete it and begin a new run"
         )
     return unpack(data[CHECKSUM:])
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all, even if the machine stops."""
+    """Write a file so that it is there whole or not at all, even if the machine crashes."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         with open(draft, "xb") as file:
@@ -197,7 +197,7 @@ def write_whole(path: Path, data: bytes) -> None:
         os.replace(draft, path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)  # the new name, too, is to survive a power cut
+            os.fsync(folder)  # the new name, too, must survive a power cut
         finally:
             os.close(folder)
     finally:

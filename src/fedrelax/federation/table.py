@@ -1,4 +1,4 @@
-"""A site's own table: the columns that it learns from, told of in the handshake, and its target."""
+"""A site's own table: the columns to learn from, which the handshake describes, and its target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 @dataclass(frozen=True)
 class SiteTable:
-    """All rows of a site, as they stand in its file; ``source`` says where in messages."""
+    """All rows of a site, as they stand in its file, which messages call ``source``."""
 
     features: Any
     """The columns to learn from, a DataFrame."""
@@ -38,19 +38,19 @@ class SiteTable:
         return self.features.iloc[rows]
 
     def coded(self, schema: Schema) -> FloatArray:
-        """Return all rows by the schema that all sites have agreed on."""
+        """Return all rows as numbers, by the schema that all sites agreed on."""
         return schema.code(self.features, self.source)
 
 
 def read_site_table(site: SiteFile, names: tuple[str, ...] | None = None) -> SiteTable:
-    """Return the site's rows, of these columns or those that its file names or all that there are."""
+    """Return the site's rows, with these columns, else those that its file names, else all."""
     source = f"site {site.name!r}: {site.data}"
     frame = read_table(site.path(site.data))
     target = _column(frame, site.target, source)
     chosen = names or site.features or [c for c in frame.columns if c != target]
     columns = [_column(frame, name, source) for name in chosen]
     if not columns:
-        raise FedRelaxError(f"{source} has no column beside the target")
+        raise FedRelaxError(f"{source} has no column besides the target")
     if not len(frame):
         raise FedRelaxError(f"{source} has no rows")
     if site.task == "regression":
@@ -62,7 +62,7 @@ def read_site_table(site: SiteFile, names: tuple[str, ...] | None = None) -> Sit
 
 
 def read_public(site: SiteFile, ready: Preparation) -> FloatArray:
-    """Return the public rows of the file that all sites have, as sites share rows."""
+    """Return the public rows in the file that all sites have, in the form that sites share."""
     frame = read_table(site.path(site.public))
     source = f"site {site.name!r}: the public rows {site.public}"
     return ready.rows(ready.schema.code(frame, source), {})
@@ -88,7 +88,7 @@ def _numbers(frame: Any, name: str, source: str) -> FloatArray:
     if kind != "numbers":
         place, value = (0, "") if kind == "nothing" else first_text(column)[:2]
         such = f" such as {value!r} on {where(frame.index, place)}" if kind != "nothing" else ""
-        raise FedRelaxError(f"{source}: column {name!r} holds {kind}{such}, and numbers are needed")
+        raise FedRelaxError(f"{source}: column {name!r} holds {kind}{such}, but numbers are needed")
     values = to_numbers(column)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
@@ -113,6 +113,6 @@ def _classes(column: Any, source: str) -> AnyArray:
     if strange:
         raise FedRelaxError(
             f"{source}: column {column.name!r} mixes text with other values, such as "
-            f"{listing(strange, most=1)}; write all classes alike"
+            f"{listing(strange, most=1)}; write all classes as text or all as numbers"
         )
     return np.asarray(values, dtype=object)

@@ -1,4 +1,4 @@
-"""How letters travel: to several sites at once, and back. The hub knows no more of it than this."""
+"""How letters travel: to several sites at once, and back. The hub knows no more about it than this."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Transport(Protocol):
     ) -> dict[Address, Envelope]:
         """Send one letter each and return the answers that come within ``wait`` seconds.
 
-        Those who are ``late`` are not waited for once all others have answered. An answer that could
-        not be made is a letter "failure" with a reason.
+        Those that are ``late`` are not waited for much longer once all others have answered. Where no
+        answer could be made, a letter "failure" says why.
         """
 
 
@@ -33,7 +33,7 @@ class WithinProcess:
     def __init__(self, sites: Mapping[str, Participant]) -> None:
         self.sites = dict(sites)
         self.letters = self.bytes = 0
-        """How many were carried, there and back."""
+        """Letters and bytes carried, there and back."""
 
     def addresses(self) -> Collection[Address]:
         """Return the names of the sites."""

@@ -20,7 +20,7 @@ from fedrelax.schema.kinds import find_column, kind_of
 from fedrelax.typing import Label
 
 ROWS, FEATURES, SPREAD, NOISE = 40, 6, 0.2, 1.5
-"""Made-up rows and columns of each site, how far apart their lines are, and how noisy."""
+"""Of each made-up site: rows, columns, how far its line is from the common one, and the noise."""
 LOOK = 0.5
 """Seconds between two looks at the hub's status."""
 ASK = 15.0
@@ -28,7 +28,7 @@ ASK = 15.0
 
 
 def made_up(sites: int, seed: int = 0) -> dict[str, Any]:
-    """Return tables of sites whose rows follow lines that are alike and not the same."""
+    """Return tables of sites whose rows follow similar, but not the same, linear models."""
     import pandas as pd
 
     rng = np.random.default_rng(seed)
@@ -43,7 +43,7 @@ def made_up(sites: int, seed: int = 0) -> dict[str, Any]:
 
 
 def parted(path: Path, node: str | None, sites: int, seed: int = 0) -> dict[str, Any]:
-    """Return the tables of sites: of the nodes with most rows, or rows dealt at random without any."""
+    """Return one table per site: of the nodes with most rows, or of rows dealt at random."""
     frame = read_table(path)
     if node is None:
         place = np.random.default_rng(seed).permutation(np.arange(len(frame)) % sites)
@@ -91,7 +91,7 @@ def prepare(
 def run_deployed(
     home: Path, names: Sequence[Label], tell: Callable[[str], None], limit: float = 3600.0
 ) -> Path:
-    """Start hub and sites, run once, and return the hub's result; every process is ended."""
+    """Start hub and sites, run once, end every process, and return the folder of the hub's result."""
     file = read_hub(home / "hub" / "hub.toml")
     with Deployment(home) as machines:
         tell(f"starting the hub on {HOST}:{machines.port}, with TLS")
@@ -113,9 +113,9 @@ def follow(
     since: float,
     limit: float,
 ) -> None:
-    """Tell what the hub says until the run has ended; refuse a run that has failed.
+    """Pass on what the hub says until the run ends; a run that fails is an error.
 
-    What the hub has said before ``since`` is of another run.
+    What the hub said before ``since`` belongs to another run.
     """
     told: set[str] = set()
     end, asked = time.monotonic() + limit, time.monotonic()
@@ -135,7 +135,7 @@ def follow(
             if status == "finished:completed":
                 return
             if status.startswith("finished"):
-                raise FedRelaxError(f"the run has failed ({status}): {machines.tail('hub', 8)}")
+                raise FedRelaxError(f"the run failed ({status}): {machines.tail('hub', 8)}")
         time.sleep(LOOK)
     raise FedRelaxError(f"the run did not end within {limit:g} seconds: {machines.tail('hub')}")
 

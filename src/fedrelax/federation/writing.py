@@ -1,4 +1,4 @@
-"""What the hub writes at the end: numbers, history, edges and the report, and no model."""
+"""What the hub writes at the end: numbers, history, edges and the report, but no model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _report(draft: Path) -> None:
 
 
 def fitted_of(found: Federated, file: HubFile) -> Any:
-    """Return an estimator that knows the run and has its models elsewhere."""
+    """Return an estimator that holds the run's results; its models stay at the sites."""
     task, graph = found.agreement.task, found.agreement.graph
     models: dict[Any, Any] = {
         name: ElsewhereModel(Elsewhere(short_name(hello.model), name), task)
@@ -95,7 +95,7 @@ def _is_known(record: Any) -> bool:
 
 
 def lines_of(found: Federated) -> Any:
-    """Return a table with a line per site: rows, errors on its test rows, and rounds it missed."""
+    """Return a table with one line per site: rows, errors on its test rows, and rounds it missed."""
     import pandas as pd
 
     measure = get_measure(None, found.agreement.task.kind)
@@ -126,7 +126,7 @@ def lines_of(found: Federated) -> Any:
 
 
 def spans(rounds: Sequence[int]) -> str:
-    """Return round numbers for reading.
+    """Return round numbers as readable ranges.
 
     >>> spans([1, 2, 3, 7])
     '1-3, 7'
@@ -178,7 +178,7 @@ def metrics_of(found: Federated, file: HubFile, lines: Any) -> dict[str, Any]:
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """Return what a hub has last said of its run, or None."""
+    """Return the last status that a hub wrote, or None."""
     from fedrelax.federation.memory import STATUS
 
     try:
