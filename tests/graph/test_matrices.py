@@ -43,7 +43,9 @@ def test_dataframe_labels_its_rows_and_may_order_its_columns_otherwise():
     assert Graph.from_matrix(frame[["c", "a", "b"]]) == g
     assert Graph.from_matrix(frame, labels=list("abc")) == g
     assert Graph.from_matrix(pd.DataFrame(A), labels=list("abc")) == g
-    with pytest.raises(FedRelaxError, match="already labelled 'a', 'b', 'c' by the index"):
+    with pytest.raises(
+        FedRelaxError, match="the index of the DataFrame labels the rows 'a', 'b', 'c'"
+    ):
         Graph.from_matrix(frame, labels=list("cba"))
     with pytest.raises(FedRelaxError, match=r"rows and the columns .* different nodes"):
         Graph.from_matrix(frame.set_axis(list("xyz"), axis=1))

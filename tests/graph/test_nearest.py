@@ -135,7 +135,7 @@ def test_labels_beside_a_frame_that_only_counts():
     assert Graph.from_coordinates(frame, k=1, labels=list("abc")).labels == ("a", "b", "c")
     twice = frame.set_axis([0, 0, 1])
     assert Graph.from_coordinates(twice, k=1, labels=list("abc")).labels == ("a", "b", "c")
-    with pytest.raises(FedRelaxError, match="already labelled"):
+    with pytest.raises(FedRelaxError, match="the index of the DataFrame labels the rows"):
         Graph.from_coordinates(frame.set_axis(list("xyz")), labels=list("abc"))
 
 
@@ -221,7 +221,7 @@ def test_features_are_standardised_and_constant_ones_ignored():
 
 
 def test_features_that_say_nothing():
-    with pytest.raises(FedRelaxError, match="every feature is the same on all nodes"):
+    with pytest.raises(FedRelaxError, match="every feature is the same at all nodes"):
         Graph.from_features(np.full((4, 2), 0.1))
     assert Graph.from_features([[1.0, 2.0]]).n_edges == 0
     with pytest.raises(FedRelaxError, match="node 1 has the feature nan"):

@@ -1,4 +1,4 @@
-"""The graph over which nodes learn from each other: one sparse, symmetric matrix and its labels."""
+"""The graph over which nodes learn from each other: a sparse, symmetric matrix and its labels."""
 
 from __future__ import annotations
 

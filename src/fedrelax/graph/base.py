@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Graph:
     """An undirected, weighted graph with A_ij = A_ji >= 0 and A_ii = 0; zero weight is no edge.
 
-    A graph is one sparse matrix and a tuple of labels, and never changes: methods that alter
-    something return a new graph. ``Graph(matrix, labels)`` is the same as `from_matrix`.
+    A graph is one sparse matrix and a tuple of labels. It is immutable: methods that alter something
+    return a new graph. ``Graph(matrix, labels)`` does the same as `from_matrix`.
 
     >>> g = Graph.from_edges([("a", "b"), ("b", "c", 0.5)])
     >>> g
@@ -66,7 +66,7 @@ class Graph:
 
     @classmethod
     def from_matrix(cls, A: object, labels: Iterable[object] | None = None) -> Self:
-        """Make a graph of a symmetric matrix: dense, scipy sparse, or a DataFrame (index = labels).
+        """Make a graph from a symmetric matrix: dense, scipy sparse, or a DataFrame (index = labels).
 
         >>> Graph.from_matrix([[0, 2], [2, 0]], labels=["a", "b"]).degrees
         array([2., 2.])
@@ -75,10 +75,10 @@ class Graph:
 
     @classmethod
     def from_edges(cls, edges: object, labels: Iterable[object] | None = None) -> Self:
-        """Make a graph of (u, v) or (u, v, weight) rows or of a DataFrame; no weight means 1.
+        """Make a graph from (u, v) or (u, v, weight) rows or a DataFrame; the default weight is 1.
 
-        ``labels`` names all nodes, also those without an edge, and sets their order; without it
-        the nodes come in the order in which the edges name them.
+        ``labels`` names all nodes, including those without an edge, and sets their order; without it,
+        nodes come in the order in which the edges first name them.
 
         >>> Graph.from_edges([("a", "b")], labels=["b", "a", "alone"]).isolated
         ('alone',)
@@ -87,16 +87,16 @@ class Graph:
 
     @classmethod
     def from_csv(cls, path: str | PathLike[str], labels: Iterable[object] | None = None) -> Self:
-        """Read a CSV file with the columns source, target and, if wanted, weight.
+        """Read a CSV file with the columns source, target and, optionally, weight.
 
         Columns with other names are taken in this order. Labels are text, or integers if all of
-        them are whole numbers; with ``labels`` given, they are matched by their text.
+        them are whole numbers; if ``labels`` is given, the file's labels are matched to it as text.
         """
         return cls(*edge_lists.read_csv(path, labels))
 
     @classmethod
     def from_networkx(cls, g: nx.Graph, weight: str = "weight") -> Self:
-        """Make a graph of an undirected networkx graph; an edge without ``weight`` weighs 1."""
+        """Make a graph from an undirected networkx graph; an edge without ``weight`` weighs 1."""
         return cls(*networks.read_networkx(g, weight))
 
     @classmethod
@@ -108,16 +108,15 @@ class Graph:
         labels: Iterable[object] | None = None,
         weights: Literal["unit", "distance"] = "unit",
     ) -> Self:
-        """Join every node to its ``k`` nearest others; an edge needs only one end to choose it.
+        """Join every node to its ``k`` nearest others; two nodes are joined if either chooses the other.
 
-        ``coords`` is a DataFrame (index = labels), a dict from label to coordinates, or an array.
-        "auto" measures along the globe if a DataFrame has columns such as lat and lon (other
-        columns are then left alone), and straight otherwise; "haversine" takes arrays and dicts
-        as (latitude, longitude) in degrees. With ``k`` at or above the number of nodes, all are
-        joined.
+        ``coords`` is a DataFrame (index = labels), a dict label -> coordinates, or an array. "auto"
+        measures great-circle distances if a DataFrame has columns such as lat and lon (its other
+        columns are then ignored), and Euclidean ones otherwise; "haversine" reads arrays and dicts
+        as (latitude, longitude) in degrees. If there are no more than ``k`` other nodes, all are joined.
 
-        Weights are 1 ("unit"), or exp(-(d / s)^2) with the distance d along the edge and s the
-        median of these distances, zeros left out ("distance"; one far beyond s rounds to no edge).
+        Weights are 1 ("unit"), or exp(-(d / s)^2), where d is the length of the edge and s the
+        median length, not counting zeros ("distance"; if d is far above s, the weight rounds to no edge).
 
         >>> Graph.from_coordinates({"a": (0, 0), "b": (0, 1), "c": (0, 3)}, k=1).neighbours("b")
         {'a': 1.0, 'c': 1.0}
@@ -130,8 +129,8 @@ class Graph:
     ) -> Self:
         """Join every node to the ``k`` others with the most similar feature summaries.
 
-        ``summaries`` has a row per node (DataFrame, dict or array). Each column is centred and
-        divided by its standard deviation first; constant columns count for nothing.
+        ``summaries`` has a row per node (DataFrame, dict or array). Each column is first centred and
+        divided by its standard deviation; constant columns are ignored.
         """
         return cls(*nearest.nearest_by_features(summaries, k, labels))
 
@@ -156,7 +155,7 @@ class Graph:
     ) -> tuple[Self, IntArray]:
         """Join nodes at random: with probability ``p_in`` within a block, ``p_out`` across blocks.
 
-        Returns the graph and the number of every node's block.
+        Returns the graph and the block number of every node.
 
         >>> g, blocks = Graph.stochastic_block([2, 3], p_in=1, p_out=0)
         >>> g.n_edges, blocks.tolist()
@@ -168,17 +167,17 @@ class Graph:
 
     @classmethod
     def mixture_overlap(cls, shares: object, labels: Iterable[object] | None = None) -> Self:
-        """Weigh edges by the data that two nodes have in common: A_ij = sum_k min(rho_ik, rho_jk).
+        """Weight edges by the data that two nodes have in common: A_ij = sum_k min(rho_ik, rho_jk).
 
         ``shares`` has a row rho_i per node: the shares of its data that come from each of K
-        sources, summing to 1. These are the paper's weights for data that are not i.i.d.
+        sources, summing to 1. These are the paper's weights for non-i.i.d. data.
 
         >>> Graph.mixture_overlap([[0.5, 0.5], [0.25, 0.75]]).neighbours(0)
         {1: 0.75}
         """
         return cls(*families.mixture_overlap(shares, labels))
 
-    # --- What a graph knows -----------------------------------------------------------------
+    # --- Properties -------------------------------------------------------------------------
 
     @property
     def n_nodes(self) -> int:
@@ -192,7 +191,7 @@ class Graph:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every node is joined to every other by the same weight: it says who, not how near.
+        """Whether every node is joined to every other with the same weight, so that none is nearer.
 
         >>> Graph.complete(["a", "b"]).is_uniform, Graph.from_edges([("a", "b"), ("b", "c")]).is_uniform
         (True, False)
@@ -202,10 +201,10 @@ class Graph:
 
     @property
     def adjacency(self) -> sparse.csr_array:
-        """The weights A_ij as a CSR array, rows in the order of ``labels`` (read-only)."""
+        """The weights A_ij as a CSR array, in the order of ``labels`` (read-only)."""
         kept = self._matrix
         parts = (kept.data, kept.indices, kept.indptr)
-        return sparse.csr_array(parts, shape=kept.shape)  # own object, shared read-only arrays
+        return sparse.csr_array(parts, shape=kept.shape)  # a new object, the same arrays
 
     @cached_property
     def degrees(self) -> FloatArray:
@@ -220,23 +219,23 @@ class Graph:
 
     @cached_property
     def lambda_2(self) -> float:
-        """The second smallest eigenvalue of the Laplacian: 0 if the graph falls apart.
+        """The second smallest eigenvalue of the Laplacian: 0 if the graph is not connected.
 
-        The larger it is, the better the graph is knit and the faster news travels over it.
+        The larger it is, the better connected the graph is and the faster information spreads over it.
         """
         if self._component_of.max() > 0:
             return 0.0
         return spectrum.second_eigenvalue(self.laplacian())
 
     def index(self, label: object) -> int:
-        """Return the row of a node."""
+        """Return the position of a node in ``labels``."""
         try:
             return self._index[label]
         except (KeyError, TypeError):
             raise unknown_node(label, self.labels) from None
 
     def neighbours(self, label: object) -> dict[Label, float]:
-        """Return the neighbours of a node and the weights of the edges to them."""
+        """Return a node's neighbours, each with the weight of its edge."""
         i = self.index(label)
         row = slice(self._matrix.indptr[i], self._matrix.indptr[i + 1])
         found = self._matrix.indices[row].tolist()
@@ -244,7 +243,7 @@ class Graph:
         return {self.labels[j]: weight for j, weight in zip(found, weights, strict=True)}
 
     def edges(self) -> Iterator[tuple[Label, Label, float]]:
-        """Yield every edge once as (u, v, weight), u before v in the order of the labels."""
+        """Yield every edge once as (u, v, weight), u before v in ``labels``."""
         upper = sparse.triu(self._matrix, format="coo")
         ends = upper.row.tolist(), upper.col.tolist(), upper.data.tolist()
         for i, j, weight in zip(*ends, strict=True):
@@ -256,7 +255,7 @@ class Graph:
         return tuple(self.labels[i] for i in np.flatnonzero(np.diff(self._matrix.indptr) == 0))
 
     def components(self) -> list[list[Label]]:
-        """Return the connected parts, each in the order of the labels.
+        """Return the connected components, each in the order of ``labels``.
 
         >>> Graph.from_edges([("a", "c")], labels=["a", "b", "c"]).components()
         [['a', 'c'], ['b']]
@@ -267,7 +266,7 @@ class Graph:
         return parts
 
     def communities(self, random_state: int = 0) -> list[list[Label]]:
-        """Return groups of nodes with many edges among them, the largest first (Louvain's method).
+        """Return groups of densely connected nodes, the largest first (Louvain method).
 
         >>> Graph.from_edges([("a", "b"), ("c", "d"), ("d", "e"), ("e", "c")]).communities()
         [['c', 'd', 'e'], ['a', 'b']]
@@ -281,7 +280,7 @@ class Graph:
     # --- Graphs made from this one ----------------------------------------------------------
 
     def subgraph(self, labels: Iterable[object]) -> Self:
-        """Return the graph on some of the nodes, in the order given, with the edges among them."""
+        """Return the subgraph on these nodes, in the order given, with the edges among them."""
         rows = [self.index(label) for label in clean_labels(labels)]
         places = None if self.positions is None else self.positions[rows]
         names = [self.labels[row] for row in rows]
@@ -294,9 +293,9 @@ class Graph:
         return ordered
 
     def with_labels(self, labels: Iterable[object]) -> Self:
-        """Return the graph on ``labels``: all its nodes and new ones without edges, in this order.
+        """Return the graph with its nodes and new, isolated ones, in the order of ``labels``.
 
-        New nodes have the position NaN, if the graph has positions.
+        If the graph has positions, new nodes have the position NaN.
         """
         names = clean_labels(labels)
         self._refuse_missing(names)
@@ -321,13 +320,13 @@ class Graph:
         return networks.write_networkx(self.labels, self.edges())
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the edges as source,target,weight.
+        """Write the edges to a CSV file with the columns source, target and weight.
 
-        Nodes without an edge are not in the file: give their labels to `from_csv`.
+        Nodes without an edge are not in the file: pass all labels to `from_csv` to get them back.
         """
         edge_lists.write_csv(path, self.edges())
 
-    # --- Python's own -----------------------------------------------------------------------
+    # --- Python protocols -------------------------------------------------------------------
 
     def __len__(self) -> int:
         return self.n_nodes
@@ -339,7 +338,7 @@ class Graph:
             return False
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both have the same labels in the same order and exactly the same weights."""
+        """Tell whether both graphs have the same labels in the same order and exactly the same weights."""
         if not isinstance(other, Graph):
             return NotImplemented
         a, b = self._matrix, other._matrix
@@ -365,12 +364,12 @@ class Graph:
         return text
 
     def __setattr__(self, name: str, value: object) -> Never:
-        raise AttributeError(f"a Graph never changes, so {name} cannot be set; make a new one")
+        raise AttributeError(f"a Graph is immutable, so {name} cannot be set; make a new one")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.adjacency, self.labels, self.positions, self.geographic)
 
-    # --- Kept once computed -----------------------------------------------------------------
+    # --- Cached -----------------------------------------------------------------------------
 
     @cached_property
     def _index(self) -> dict[object, int]:
@@ -378,7 +377,7 @@ class Graph:
 
     @cached_property
     def _component_of(self) -> IntArray:
-        """The component of every node, numbered in the order of the labels."""
+        """The component of every node, numbered in the order of ``labels``."""
         from scipy.sparse.csgraph import connected_components
 
         _, part = connected_components(self._matrix, directed=False)

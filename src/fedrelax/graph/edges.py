@@ -22,7 +22,7 @@ Read = tuple[sparse.csr_array, tuple[Label, ...]]
 
 
 def read_edges(edges: object, labels: Iterable[object] | None) -> Read:
-    """Return the adjacency of (u, v) and (u, v, weight) rows; a weight left out is 1."""
+    """Return the adjacency of (u, v) and (u, v, weight) rows; the default weight is 1."""
     if is_frame(edges):
         frame: Any = edges
         source, target, weight = edge_columns(
@@ -47,9 +47,9 @@ def read_edges(edges: object, labels: Iterable[object] | None) -> Read:
 
 
 def edge_columns(names: Sequence[str], what: str) -> tuple[int, int, int | None]:
-    """Return which columns hold the source, the target and the weight (``None``: all are 1).
+    """Return the positions of the source, target and weight columns (weight ``None``: all are 1).
 
-    Columns called source, target and weight, in any case, count first; then the order decides.
+    Columns named source, target and weight, in upper or lower case, come first; then the order decides.
 
     >>> edge_columns(["weight", "Source", "Target"], "the table")
     (1, 2, 0)
@@ -98,8 +98,8 @@ def join(
 def read_csv(path: str | PathLike[str], labels: Iterable[object] | None) -> Read:
     """Return the adjacency of a CSV file with a header line and one edge per line.
 
-    Labels are text; if all of them are whole numbers written plainly, they become integers. With
-    ``labels`` given, the text is matched against the text of these labels.
+    Labels are text; if all of them are plain whole numbers, they become integers. If ``labels`` is
+    given, the file's labels are matched to it as text.
     """
     header, rows, lines = _read_lines(path)
     source, target, weight = edge_columns(header, f"{path}, line 1")
@@ -131,7 +131,7 @@ def read_csv(path: str | PathLike[str], labels: Iterable[object] | None) -> Read
 
 
 def write_csv(path: str | PathLike[str], edges: Iterable[tuple[Label, Label, float]]) -> None:
-    """Write source,target,weight lines; weights are written so that they read back exactly."""
+    """Write source,target,weight lines; weights round-trip exactly."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["source", "target", "weight"])
@@ -166,7 +166,7 @@ def _read_lines(path: str | PathLike[str]) -> tuple[list[str], list[list[str]], 
 def _clean_ends(ends: Sequence[object], where: Where) -> list[Label]:
     try:
         return clean_all(ends)
-    except FedRelaxError:  # once more, to say which edge
+    except FedRelaxError:  # again, to name the edge
         return [clean_label(label, where(edge)) for edge, label in enumerate(ends)]
 
 

@@ -1,4 +1,4 @@
-"""Graphs made from a formula: complete, random blocks, and the overlap of mixtures."""
+"""Graphs from a formula: complete graphs, stochastic blocks, and the overlap of mixtures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fedrelax.graph.tables import read_table
 from fedrelax.typing import FloatArray, IntArray, Label
 
 RandomState = int | np.random.Generator | None
-"""A seed, a generator, or ``None`` for fresh randomness."""
+"""A seed, a generator, or ``None`` for a new seed each time."""
 
 SUM_ROUNDING = 1e-6
-"""How far the shares of a node may sum from 1."""
+"""How far the sum of a node's shares may be from 1."""
 
 
 def complete(n_nodes: int, weight: float) -> FloatArray:
@@ -36,8 +36,8 @@ def stochastic_block(
 ) -> tuple[sparse.csr_array, IntArray]:
     """Return a random adjacency and every node's block.
 
-    For each pair of blocks the number of edges is drawn first (binomial), then which ones: the
-    work grows with the edges and not with the pairs of nodes.
+    For each pair of blocks, the number of edges is drawn first (binomial), then which ones: the
+    work grows with the number of edges, not with the number of pairs of nodes.
     """
     counts = _check_sizes(sizes)
     for name, p in (("p_in", p_in), ("p_out", p_out)):
@@ -88,7 +88,7 @@ def mixture_overlap(
 
 
 def block_labels(sizes: Sequence[int], labels: Iterable[object] | None) -> tuple[Label, ...]:
-    """Return one label for each node of all blocks."""
+    """Return one label for every node, block by block."""
     return clean_labels(labels, sum(_check_sizes(sizes)))
 
 

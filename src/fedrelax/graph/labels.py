@@ -14,7 +14,7 @@ _PLAIN = {str, int, bool}  # types that need no cleaning
 
 
 def clean_label(label: object, where: str = "") -> Label:
-    """Return one label as a plain Python value; refuse a missing or unhashable one.
+    """Return a label as a plain Python value; refuse a missing or unhashable one.
 
     >>> clean_label(np.int64(3))
     3
@@ -34,7 +34,7 @@ def clean_label(label: object, where: str = "") -> Label:
 
 
 def clean_all(labels: Iterable[object]) -> list[Label]:
-    """Return every label cleaned; quick when all are plain text or whole numbers already."""
+    """Return all labels cleaned; quick if all are already plain text or whole numbers."""
     found = list(labels)
     if set(map(type, found)) <= _PLAIN:
         return found
@@ -51,7 +51,7 @@ def clean_labels(labels: Iterable[object] | None, n_nodes: int | None = None) ->
         labels = range(n_nodes or 0)
     if isinstance(labels, str | bytes | set | frozenset):
         raise FedRelaxError(
-            f"labels is a {type(labels).__name__}, which gives no order of nodes; "
+            f"labels is a {type(labels).__name__}, which gives the nodes no order; "
             "give a list with one label per node"
         )
     if not isinstance(labels, Iterable):
@@ -72,7 +72,7 @@ def clean_labels(labels: Iterable[object] | None, n_nodes: int | None = None) ->
 
 
 def unknown_node(label: object, known: Sequence[Label], where: str = "") -> FedRelaxError:
-    """Return the error for a label that is not a node, with the nearest known label if any.
+    """Return the error for a label that is not a node, suggesting the nearest known label if any.
 
     >>> print(unknown_node("3", [1, 2, 3]))
     unknown node '3'; did you mean 3 (of type int, not str)?
@@ -91,5 +91,5 @@ def _is_missing(label: object) -> bool:
         return True
     try:
         return bool(label != label)  # NaN and NaT differ from themselves
-    except (TypeError, ValueError):  # pandas.NA refuses to be true or false
+    except (TypeError, ValueError):  # pandas.NA has no truth value
         return type(label).__name__ == "NAType"

@@ -1,4 +1,4 @@
-"""The adjacency matrix: what is accepted, what is refused, and the form in which it is kept."""
+"""The adjacency matrix: what is accepted, what is refused, and how it is stored."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fedrelax.graph.tables import as_array, frame_labels, is_frame, is_number
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 ROUNDING = 1e-12
-"""Relative difference of A_ij and A_ji that counts as rounding and is averaged away."""
+"""Relative difference between A_ij and A_ji that counts as rounding and is averaged out."""
 
 Where = Callable[[int], str]
-"""Says where edge number e was read, for messages: "roads.csv, line 7: ", or nothing."""
+"""Says in messages where edge number e was read: "roads.csv, line 7: ", or nothing."""
 
 
 def nowhere(edge: int) -> str:
-    """Name no place: the edges were not read from a file or table."""
+    """Return no location: the edges were not read from a file or table."""
     return ""
 
 
@@ -53,9 +53,9 @@ def read_matrix(
 
 
 def clean_adjacency(matrix: Any, labels: Sequence[Label]) -> sparse.csr_array:
-    """Return a read-only CSR copy with A_ij = A_ji > 0 and A_ii = 0, or say which edge is wrong.
+    """Return a read-only CSR copy with A_ij = A_ji > 0 and A_ii = 0; refuse a wrong edge by name.
 
-    Zero weights are no edges. Differences within `ROUNDING` between A_ij and A_ji are averaged.
+    A zero weight is no edge. Differences within `ROUNDING` between A_ij and A_ji are averaged.
     """
     kept = sparse.csr_array(matrix, dtype=np.float64, copy=True)
     kept.sum_duplicates()
@@ -79,7 +79,7 @@ def check_weights(
     labels: Sequence[Label],
     where: Where = nowhere,
 ) -> None:
-    """Refuse weights that are not finite or are negative, and self-loops; name the first one."""
+    """Refuse infinite, NaN and negative weights and self-loops; name the first one."""
 
     def first(wrong: AnyArray) -> tuple[str, str, float] | None:
         if not wrong.any():
@@ -106,7 +106,7 @@ def check_weights(
 
 
 def from_pairs(n_nodes: int, i: IntArray, j: IntArray, weights: FloatArray) -> sparse.csr_array:
-    """Return the symmetric matrix whose edges (i, j) are each given once."""
+    """Return the symmetric matrix of edges (i, j), each of which is given once."""
     rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
     both = np.concatenate([weights, weights])
     return sparse.csr_array((both, (rows, columns)), shape=(n_nodes, n_nodes))
@@ -136,4 +136,4 @@ def _as_numbers(entries: Any, labels: Sequence[Label]) -> Any:
                     "give a real number"
                 )
         return entries.astype(np.float64)
-    raise FedRelaxError(f"the matrix holds entries of type {entries.dtype}; give real numbers")
+    raise FedRelaxError(f"the matrix has entries of type {entries.dtype}; give real numbers")

@@ -1,4 +1,4 @@
-"""Nearest-neighbour graphs, on the plane, on the globe, or between feature summaries."""
+"""Nearest-neighbour graphs: in the plane, on the globe, or between feature summaries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGITUDE = ("longitude", "lon", "lng", "long")
 def nearest_by_coordinates(
     coordinates: object, k: int, metric: str, labels: Iterable[object] | None, weights: str
 ) -> tuple[sparse.csr_array, tuple[Label, ...], FloatArray, bool]:
-    """Return the adjacency, labels, positions and whether these are latitudes and longitudes."""
+    """Return the adjacency, labels, positions, and whether these are latitudes and longitudes."""
     if metric not in ("auto", "haversine", "euclidean"):
         raise FedRelaxError(
             f"metric is {metric!r}; choose 'auto', 'haversine' (latitude, longitude) or 'euclidean'"
@@ -50,16 +50,16 @@ def nearest_by_coordinates(
 def nearest_by_features(
     summaries: object, k: int, labels: Iterable[object] | None
 ) -> tuple[sparse.csr_array, tuple[Label, ...]]:
-    """Return the adjacency of the k nearest by columns that are centred and of unit spread."""
+    """Return the adjacency of the k nearest, by columns that are centred and scaled to unit spread."""
     table, names = read_table(summaries, labels, "feature")
     varies = table.min(axis=0) < table.max(axis=0)
     if len(names) > 1 and not varies.any():
         raise FedRelaxError(
-            "every feature is the same on all nodes, so none is nearer than another; "
+            "every feature is the same at all nodes, so none is nearer than another; "
             "give a feature that differs"
         )
     columns = [_to_unit_size(column) for column in table.T[varies]]
-    # Moments of the sorted column: they do not depend on the order of the nodes, to the last bit.
+    # Moments of the sorted column are bitwise independent of the order of the nodes.
     scaled = [(c - np.sort(c).mean()) / np.sort(c).std() for c in columns]
     points = np.column_stack(scaled) if scaled else np.zeros((len(names), 1))
     i, j = neighbour_pairs(points, k, names)
@@ -71,14 +71,14 @@ def neighbour_pairs(
 ) -> tuple[IntArray, IntArray]:
     """Return every pair (i, j), i < j, in which one end is among the k nearest of the other.
 
-    Equally near nodes are chosen by their place among the sorted points and, where points
-    coincide, in turn by label, so that the result does not depend on the order of the nodes.
+    Ties are broken by the position of the points in sorted order and, where points coincide, by
+    label in turn, so the result does not depend on the order of the nodes.
     """
     from scipy.spatial import cKDTree
 
     n = len(points)
     k = min(_check_k(k), n - 1)
-    points = points + 0.0  # makes -0.0 and 0.0 one value
+    points = points + 0.0  # turns -0.0 into 0.0
     place, group, size = np.unique(points, axis=0, return_inverse=True, return_counts=True)
     group = group.reshape(-1)
     m = len(place)
@@ -89,7 +89,7 @@ def neighbour_pairs(
         order = np.argsort(group)
     start = np.cumsum(size) - size
 
-    # Per place: the own place first, then the nearest others; how many members to take from each.
+    # Per place: the place itself first, then the nearest others; how many members to take from each.
     near = cKDTree(place).query(place, k=min(k + 1, m))[1].reshape(m, -1)
     own = np.arange(m)[:, None]
     groups = np.hstack([own, near])
@@ -140,7 +140,7 @@ def _latitude_longitude(coordinates: object) -> list[Any] | None:
 
 
 def _on_the_sphere(positions: FloatArray, names: Sequence[Label]) -> FloatArray:
-    """Return unit vectors: the chord between them grows with the great-circle distance."""
+    """Return unit vectors; the chord between two of them grows with the great-circle distance."""
     if positions.shape[1] != 2:
         raise FedRelaxError(
             f"metric 'haversine' needs two columns, latitude and longitude in degrees; "
@@ -155,7 +155,7 @@ def _on_the_sphere(positions: FloatArray, names: Sequence[Label]) -> FloatArray:
             )
     pole = np.abs(positions[:, 0]) == 90
     latitude = np.radians(positions[:, 0])
-    # One name for each place: no longitude at a pole, and -180 is 180.
+    # One representation for each place: no longitude at a pole, and -180 is 180.
     longitude = np.radians(np.where(pole, 0.0, np.mod(positions[:, 1], 360)))
     across = np.where(pole, 0.0, np.cos(latitude))
     return np.column_stack(

@@ -1,4 +1,4 @@
-"""To and from networkx."""
+"""Conversion to and from networkx."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def read_networkx(g: nx.Graph, weight: str) -> Read:
         raise FedRelaxError(f"expected a networkx graph, found {type(g).__name__}")
     if g.is_directed():
         raise FedRelaxError(
-            "the networkx graph is directed, and learning over an edge goes both ways; "
-            "turn it into an undirected one first, for instance with g.to_undirected()"
+            "the networkx graph is directed, but learning over an edge goes both ways; "
+            "make it undirected first, for instance with g.to_undirected()"
         )
     attributes = {name for _, _, data in g.edges(data=True) for name in data}
     if weight != "weight" and g.number_of_edges() and weight not in attributes:

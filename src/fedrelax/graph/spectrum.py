@@ -10,7 +10,7 @@ from scipy import sparse
 from fedrelax.typing import FloatArray
 
 DENSE = 500
-"""Up to this many nodes all eigenvalues are computed."""
+"""Up to this many nodes, all eigenvalues are computed."""
 
 
 def laplacian(adjacency: Any) -> sparse.csr_array:
@@ -21,8 +21,8 @@ def laplacian(adjacency: Any) -> sparse.csr_array:
 def second_eigenvalue(matrix: Any) -> float:
     """Return the second smallest eigenvalue of the Laplacian of a *connected* graph.
 
-    Large graphs: Lanczos on L itself is quick when the graph is well knit. If it does not settle,
-    the graph is stretched (a road, a map), and a sparse factorisation is cheap: Lanczos on the
+    Large graphs: Lanczos on L itself is quick if the graph is well connected. If it does not converge,
+    the graph is elongated (a road, a map), and a sparse factorisation is cheap: Lanczos on the
     pseudo-inverse of L then finds 1 / lambda_2 as the largest eigenvalue.
     """
     n = matrix.shape[0]
@@ -42,7 +42,7 @@ def _direct(matrix: Any) -> float:
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     n = matrix.shape[0]
-    top = 2 * matrix.diagonal().max()  # no eigenvalue is larger: the constant vector moves there
+    top = 2 * matrix.diagonal().max()  # bounds all eigenvalues; the constant vector goes there
 
     def apply(v: FloatArray) -> FloatArray:
         moved: FloatArray = matrix @ v.ravel() + top * v.mean()

@@ -1,4 +1,4 @@
-"""Tables with one row per node (coordinates, summaries, shares): DataFrame, dict or array."""
+"""Tables with one row per node (coordinates, summaries, shares): a DataFrame, dict or array."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_frame(data: object) -> bool:
 
 
 def is_number(entry: object) -> bool:
-    """Tell whether an entry is a real number of Python, numpy or the decimal module; text is not.
+    """Tell whether an entry is a real number of Python, numpy or the decimal module, and not text.
 
     >>> [is_number(entry) for entry in (1, np.float32(0.5), True, "1", None, 1j)]
     [True, True, True, False, False, False]
@@ -29,21 +29,21 @@ def is_number(entry: object) -> bool:
 
 
 def as_array(rows: Any) -> AnyArray:
-    """Return an array that keeps numbers apart from text: one word must not turn all into text."""
+    """Return an array in which numbers stay numbers: one word must not turn all entries into text."""
     found: AnyArray = np.asarray(rows)
     return found if found.dtype.kind not in "US" else np.asarray(rows, dtype=object)
 
 
 def frame_labels(frame: Any, labels: Iterable[object] | None) -> tuple[Label, ...]:
-    """Return the labels of a DataFrame's rows: its index, or ``labels`` if that only counts."""
+    """Return the labels of a DataFrame's rows: its index, or ``labels`` if the index only counts rows."""
     if labels is None:
         return clean_labels(frame.index)
     given = clean_labels(labels, len(frame))
     index = tuple(frame.index)
     if frame.index.is_unique and given != index and index != tuple(range(len(frame))):
         raise FedRelaxError(
-            f"the rows are already labelled {listing(index)} by the index of the DataFrame and "
-            f"labels says {listing(given)}; leave labels out, or reset the index"
+            f"the index of the DataFrame labels the rows {listing(index)}, but labels says "
+            f"{listing(given)}; leave labels out, or reset the index"
         )
     return given
 
@@ -53,7 +53,7 @@ def read_table(
 ) -> tuple[FloatArray, tuple[Label, ...]]:
     """Return ``data`` as an array with one row per node, all finite, and the nodes' labels.
 
-    ``what`` names one entry in messages, for instance "coordinate".
+    ``what`` is what messages call an entry, for instance "coordinate".
     """
     columns: list[object] | None = None
     rows: Any
