@@ -76,16 +76,16 @@ def test_nan_and_infinity():
     refused("infinity", fit={"X": spoiled})
     network = Network(PAIR, public=PUBLIC)
     with pytest.raises(
-        FedRelaxError, match="node 'b': X holds 1 NaN or infinite value, the first in row 1"
+        FedRelaxError, match="node 'b': X has 1 NaN or infinite value, the first in row 1"
     ):
         network.add("b", spoiled[3:], Y[3:], Ridge())
-    with pytest.raises(FedRelaxError, match="node 'a': y holds 1 NaN"):
+    with pytest.raises(FedRelaxError, match="node 'a': y has 1 NaN"):
         network.add("a", X[:3], [0.0, np.nan, 1.0], Ridge())
 
 
 def test_text_features():
     refused("could not convert string to float", fit={"X": np.array([["x", "y"]] * 6)})
-    with pytest.raises(FedRelaxError, match="node 'a': X holds something that is not a number"):
+    with pytest.raises(FedRelaxError, match="node 'a': X has an entry that is not a number"):
         Network(PAIR, public=PUBLIC).add("a", [["x", "y"]], [1.0], Ridge())
 
 
@@ -106,7 +106,7 @@ def test_a_constant_target_at_a_node_is_legal():
 
 
 def test_one_class_everywhere():
-    with pytest.raises(FedRelaxError, match="all rows of all nodes have one class, 'x'"):
+    with pytest.raises(FedRelaxError, match="all rows of all nodes have the same class, 'x'"):
         FedRelaxClassifier(graph=PAIR, alpha=0.1).fit(X, ["x"] * 6, nodes=NODES)
 
 
@@ -129,7 +129,7 @@ def test_public_rows_of_the_wrong_shape_or_none():
 
 def test_duplicate_and_unknown_nodes():
     network = Network(PAIR, public=PUBLIC).add("a", X[:3], Y[:3], Ridge())
-    with pytest.raises(FedRelaxError, match="node 'a' was added before"):
+    with pytest.raises(FedRelaxError, match="node 'a' was already added"):
         network.add("a", X[:3], Y[:3], Ridge())
     with pytest.raises(FedRelaxError, match="node 'c' is not in the graph"):
         network.add("c", X[:3], Y[:3], Ridge())

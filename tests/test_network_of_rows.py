@@ -89,7 +89,7 @@ def test_rows_that_cannot_be_used_are_named_with_their_node():
     graph, rows = Graph.complete(LABELS), group_rows(nodes, len(X))
     bad = rows["c"][4]
     X[bad, 1] = np.nan
-    with pytest.raises(FedRelaxError, match="node 'c': X holds a NaN or infinite value in row 4"):
+    with pytest.raises(FedRelaxError, match="node 'c': X has a NaN or infinite value in row 4"):
         Network.from_rows(graph, "regression", X, y, rows, Ridge(), public=COMMON)
     X, y, nodes = table()
     with pytest.raises(FedRelaxError, match="node 'a' is not in the graph"):
@@ -105,7 +105,7 @@ def test_rows_that_cannot_be_used_are_named_with_their_node():
     network = Network.from_rows(graph, "regression", X, y, rows, Ridge(), public=COMMON[:, :1])
     with pytest.raises(FedRelaxError, match="public rows of node .* have 1 features"):
         FedRelax().solve(network)
-    with pytest.raises(FedRelaxError, match="takes no further nodes"):
+    with pytest.raises(FedRelaxError, match="takes no more nodes"):
         network.add("d", X, y, Ridge())
 
 

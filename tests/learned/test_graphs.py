@@ -172,7 +172,7 @@ class TestPooling:
         crowd = Network(Graph.complete(range(301)))
         for i in range(301):
             crowd.add(i, np.zeros((2, 1)), np.zeros(2), LinearRegression())
-        with pytest.raises(FedRelaxError, match="301 nodes; beyond 300, pass candidates="):
+        with pytest.raises(FedRelaxError, match="301 nodes; above 300, pass candidates="):
             pooling_graph(crowd)
         some = Graph.from_edges([(0, 1)], labels=range(301))
         assert pooling_graph(crowd, candidates=some).n_edges == 0  # Nobody has a loss to save.
@@ -383,7 +383,7 @@ class TestFromModels:
         X = np.random.default_rng(0).normal(size=(9, 2))
         one = LinearRegression().fit(X, X[:, 0])
         two = LinearRegression().fit(X, X)
-        with pytest.raises(FedRelaxError, match=r"node 'b' answers with shape \(9, 2\)"):
+        with pytest.raises(FedRelaxError, match=r"node 'b' predicts shape \(9, 2\)"):
             graph_from_models({"a": one, "b": two}, X)
         with pytest.raises(NodeFitError, match="node 'b': predict of LinearRegression failed"):
             graph_from_models({"a": one, "b": LinearRegression()}, X)

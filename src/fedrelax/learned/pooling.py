@@ -1,4 +1,4 @@
-"""The pooling test: two nodes are joined if their rows together train better models than apart.
+"""The pooling test: two nodes are joined if pooling their rows trains better models.
 
 The paper: "the presence of an edge between two local datasets can also be tested by the effect of
 pooling them for the training of local models". It cites Ghosh, Chung, Yin and Ramchandran, "An
@@ -25,7 +25,7 @@ from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 MOST = 300
-"""So many nodes at most without ``candidates``: all pairs of them are 45,000."""
+"""The most nodes without ``candidates``: about 45,000 pairs."""
 
 
 def pooling_graph(
@@ -36,26 +36,26 @@ def pooling_graph(
     candidates: Graph | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Graph:
-    """Return the graph of the pairs of nodes that gain by pooling their rows.
+    """Return the graph that joins the pairs of nodes which gain by pooling their rows.
 
-    It needs the rows of two nodes in one place. That is for a trusted place that holds all rows, or
-    for a simulation; it is **not for a federation**, whose nodes do not show their rows.
+    The test needs the rows of two nodes in one place: a trusted place that holds all rows, or a
+    simulation. It is **not for a federation**, whose nodes do not show their rows.
 
-    Every node's rows are dealt into ``folds`` parts. L_i is node i's mean loss on its held-out parts
-    (squared, or log loss for classes) when its kind of model learns from its own other rows, and
-    L_ij when it learns from those and from the same folds' rows of j. With
+    Every node's rows are split into ``folds`` folds. L_i is node i's mean loss on held-out rows
+    (squared, or log loss for classes) when its model learns from the node's other folds only, and
+    L_ij when it also learns from the same folds of node j. With
     gain_ij = (L_i - L_ij) + (L_j - L_ji), the nodes are joined with the weight
 
         A_ij = gain_ij / (L_i + L_j)  if  gain_ij > its standard error over the held-out rows
 
     and not at all otherwise, so a weight is the share of their loss that two nodes save, at most 1.
     One node may lose if the other gains more: an edge is one decision for both ends. Nodes that do
-    well alone have little to gain: light edges or none, even among twins.
+    well alone have little to gain, so they get light edges or none, even between identical nodes.
 
-    Costs ``folds`` fits per node and per pair; twice as many for pairs whose nodes were not given
-    one and the same model object. ``candidates`` restricts the pairs to the edges of a graph, and
-    more than 300 nodes need it. ``progress(done, total)`` is called after every pair. The network
-    needs no public rows, and its own graph plays no part.
+    This takes ``folds`` fits per node and per pair, and twice as many for a pair that was not given
+    the same model object. ``candidates`` restricts the pairs to the edges of a graph, and is required
+    above 300 nodes. ``progress(done, total)`` is called after every pair. The network needs no public
+    rows, and its own graph is not used.
 
     >>> from sklearn.linear_model import LinearRegression
     >>> rng, model = np.random.default_rng(0), LinearRegression()
@@ -72,7 +72,7 @@ def pooling_graph(
     if candidates is None:
         if len(labels) > MOST:
             raise FedRelaxError(
-                f"the pooling test tries all pairs and the network has {len(labels)} nodes; beyond "
+                f"the pooling test tries all pairs, and the network has {len(labels)} nodes; above "
                 f"{MOST}, pass candidates=, a graph of the pairs to try"
             )
         i, j = np.triu_indices(len(labels), 1)
@@ -81,7 +81,7 @@ def pooling_graph(
         once = pairs.row < pairs.col
         i, j = pairs.row[once], pairs.col[once]
     sites, task, weights = _sites(network, folds, seed), network.task, np.zeros(len(i))
-    with one_thread():  # As in the rounds: small fits only lose by more threads.
+    with one_thread():  # As in the rounds: more threads only slow down small fits.
         alone = [_losses(site, [site], [site], task, seed)[0] for site in sites]
         for pair, (a, b) in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
             together = _pooled(sites[a], sites[b], task, seed)
@@ -93,7 +93,7 @@ def pooling_graph(
 
 @dataclass(frozen=True)
 class _Site:
-    """A node's rows, encoded, and the numbers of those to train on and to hold out in every fold."""
+    """A node's encoded rows, and which of them each fold trains on and holds out."""
 
     label: Label
     given: object
@@ -115,7 +115,7 @@ def _sites(network: Network, folds: int, seed: int) -> list[_Site]:
 
 
 def _pooled(a: _Site, b: _Site, task: Task, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Return both nodes' held-out losses if they learn from the rows of both."""
+    """Return both nodes' held-out losses when they learn from the rows of both."""
     if a.given is b.given:
         of_a, of_b = _losses(a, [a, b], [a, b], task, seed)
     else:
@@ -126,7 +126,7 @@ def _pooled(a: _Site, b: _Site, task: Task, seed: int) -> tuple[FloatArray, Floa
 def _losses(
     learner: _Site, sources: Sequence[_Site], asked: Sequence[_Site], task: Task, seed: int
 ) -> list[FloatArray]:
-    """Return the losses of every row of the asked nodes, each by a model that never saw its fold."""
+    """Return the loss of every row of the ``asked`` nodes under a model that never saw the row's fold."""
     loss = usual_loss(task.kind)
     losses = [np.zeros(len(site.X)) for site in asked]
     for fold in range(len(learner.folds)):
@@ -144,7 +144,7 @@ def _losses(
 
 
 def _weight(alone: Sequence[FloatArray], together: Sequence[FloatArray]) -> float:
-    """Return the share of the loss that pooling saves, or 0 where that is not clear."""
+    """Return the share of the loss that pooling saves, or 0 if the gain is within its standard error."""
     falls = [apart - pooled for apart, pooled in zip(alone, together, strict=True)]
     gain = sum(float(fall.mean()) for fall in falls)
     error = np.sqrt(sum(fall.var(ddof=1) / len(fall) for fall in falls))
@@ -152,7 +152,7 @@ def _weight(alone: Sequence[FloatArray], together: Sequence[FloatArray]) -> floa
 
 
 def _check_network(network: Network) -> None:
-    """Refuse what cannot be tested. ``Network.check`` would ask for public rows, too."""
+    """Refuse what cannot be tested; unlike ``Network.check``, without asking for public rows."""
     if not len(network):
         raise FedRelaxError("the network has no nodes; call add() for each")
     first = next(iter(network))

@@ -1,16 +1,16 @@
-"""A graph from trained models: nodes are joined whose models say the same of the same rows.
+"""A graph from trained models: nodes whose models predict alike on the same rows are joined.
 
 Node i's signal is what its model predicts on public rows, and Z_ij is the mean squared difference of
-two signals. Among all graphs, the one is taken over which the signals are smooth (sum_ij W_ij Z_ij
-is small) while no node is left alone (the logarithm) and no edge outweighs the others (the square):
+two signals. The graph is the one over which the signals are smooth (sum_ij W_ij Z_ij is small) while
+no node is isolated (the logarithm) and no edge outweighs the others (the square):
 
     minimise over symmetric W >= 0   sum_ij W_ij Z_ij - a sum_i log(sum_j W_ij) + b |W|_F^2
 
 V. Kalofolias, "How to learn a graph from smooth signals", AISTATS 2016. Apart from a common factor
 of all weights, a and b act only through theta = 1 / sqrt(2 a b): the minimiser is that of
 theta sum_ij W_ij Z_ij - sum_i log(sum_j W_ij) + |W|_F^2 / 2. The larger theta, the fewer edges.
-V. Kalofolias and N. Perraudin, "Large scale graph learning from smooth signals", ICLR 2019, tell
-which theta gives how many, and restrict W to the nearest neighbours.
+V. Kalofolias and N. Perraudin, "Large scale graph learning from smooth signals", ICLR 2019, derive
+which theta gives how many edges, and restrict W to the nearest neighbours.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from fedrelax.solvers.checks import check_count
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 CANDIDATES = 3
-"""A node may be joined to so many times as many others as it shall have neighbours on average."""
+"""Candidate neighbours of a node, as a multiple of the wanted mean number of neighbours."""
 EXACT, DIRECTIONS = 2000, 12
-"""Beyond so many nodes, the nearest are searched for along so many principal directions only."""
+"""Above ``EXACT`` nodes, the nearest are searched for in the first ``DIRECTIONS`` principal components."""
 TIED = 1e-9
-"""Distances are equal if they differ by less than this share."""
+"""Relative difference below which distances count as equal."""
 NEGLIGIBLE = 1e-4
-"""An edge with less than this share of the degree of both its ends is no edge."""
+"""An edge that has less than this share of the degree of both its ends is dropped."""
 STEPS, TOLERANCE = 3000, 1e-6
 
 
 def graph_from_models(models: Mapping[Label, Any], public: Any, *, neighbours: int = 10) -> Graph:
-    """Return a graph on the labels of ``models``, in which nodes have about ``neighbours`` others.
+    """Return a graph on the labels of ``models`` with about ``neighbours`` neighbours per node.
 
-    ``models`` are trained already: objects with ``predict``, or ``predict_proba``, which is preferred.
-    Only their answers on ``public``, one common set of unlabelled rows, are used: a node shows no
-    more than in a round of training, but to one place that sees all. The weights have the mean 1.
+    ``models`` are already trained: objects with ``predict_proba`` (preferred) or ``predict``. Only
+    their predictions on ``public``, one common set of unlabelled rows, are used: a node shows no more
+    than in a round of training, but shows it to one place that sees all. The mean weight is 1.
 
     >>> from sklearn.linear_model import LinearRegression
     >>> X, models = np.array([[-1.0], [0.0], [1.0]]), {}
@@ -60,8 +60,8 @@ def graph_from_models(models: Mapping[Label, Any], public: Any, *, neighbours: i
         first = next(iter(answers))
         if answer.shape != answers[first].shape:
             raise FedRelaxError(
-                f"the model of node {label!r} answers with shape {answer.shape} but that of node "
-                f"{first!r} with {answers[first].shape}; all models need the same outputs"
+                f"the model of node {label!r} predicts shape {answer.shape} but that of node "
+                f"{first!r} predicts {answers[first].shape}; all models need the same outputs"
             )
         if not np.isfinite(answer).all():
             raise FedRelaxError(f"node {label!r}: the model predicts NaN or infinity; leave it out")
@@ -72,8 +72,8 @@ def graph_from_models(models: Mapping[Label, Any], public: Any, *, neighbours: i
 def smooth_graph(signals: Any, neighbours: int = 10) -> sparse.csr_array:
     """Return the weights of the graph over which ``signals``, one row per node, are smooth.
 
-    It is symmetric with about ``neighbours`` entries per row, at least one, whose mean is 1. Only
-    the nearest nodes are compared: beyond 2,000, this takes less than n^2 time.
+    The matrix is symmetric, with about ``neighbours`` entries per row and at least one; their mean is 1.
+    Only the nearest nodes are compared: above 2,000 nodes, this takes less than n^2 time.
     """
     check_count("neighbours", neighbours, least=1)
     points = np.asarray(signals, dtype=float)
@@ -97,11 +97,11 @@ def smooth_graph(signals: Any, neighbours: int = 10) -> sparse.csr_array:
 def scale(i: IntArray, j: IntArray, z: FloatArray, n: int, neighbours: int) -> float:
     """Return the theta for which nodes have ``neighbours`` neighbours on average.
 
-    If node i chose its weights alone, it would take its k nearest or more if and only if
+    If node i chose its weights alone, it would take at least its k nearest if and only if
     theta^2 (k z_k^2 - b_k z_k) < 1, with z_k its k-th smallest distance and b_k the sum of the first
-    k (Kalofolias and Perraudin, 2019). So theta is chosen such that n * neighbours of these
-    bounds hold, those of all nodes together: the geometric mean of the two values between which
-    this is so. Bounds of zero (ties) always hold; if there are no others, theta is 0.
+    k (Kalofolias and Perraudin, 2019). So theta is chosen such that n * neighbours of these bounds
+    hold, counted over all nodes: the geometric mean of the two values between which this is so.
+    Bounds of zero (ties) always hold; if there are no others, theta is 0.
     """
     bounds = np.sort(_by_node(i, j, z, n)[2])
     between = bounds[min(n * neighbours, len(bounds)) - 1 :]
@@ -114,9 +114,9 @@ def smoothest(i: IntArray, j: IntArray, z: FloatArray, n: int) -> FloatArray:
         2 sum_e w_e z_e - sum_i log(d_i) + sum_e w_e^2,   d = S w the degrees.
 
     This is the forward-backward-forward primal-dual method of Kalofolias (2016), with v = -1/d as
-    the dual variable. Its variables are w / s and v * r here, with r_i the degree that node i would
-    choose alone and s_e = 1 / (1/r_i + 1/r_j): then all are of size 1 even if a node is far from all
-    others, where the plain method would hardly move. The logarithm does not mind.
+    the dual variable. Here it runs on w / s and v * r, with r_i the degree that node i would choose
+    alone and s_e = 1 / (1/r_i + 1/r_j): these are of size 1 even if a node is far from all others,
+    where the unscaled method would hardly move. The logarithm is not affected by the scaling.
     """
     row, value, bound = _by_node(i, j, z, n)
     count = np.bincount(row, bound < 1, n)
@@ -143,7 +143,7 @@ def smoothest(i: IntArray, j: IntArray, z: FloatArray, n: int) -> FloatArray:
 def _by_node(
     i: IntArray, j: IntArray, z: FloatArray, n: int
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return every node's distances in ascending order: node, z_k and k z_k^2 - b_k z_k."""
+    """Return every node's distances in ascending order, as node, z_k and k z_k^2 - b_k z_k."""
     row, value = np.concatenate([i, j]), np.concatenate([z, z])
     order = np.lexsort((value, row))
     row, value = row[order], value[order]

@@ -25,7 +25,7 @@ TASKS = ("regression", "classification")
 
 @dataclass(frozen=True)
 class Node:
-    """What one place holds: rows that never leave it, and a model of its own kind."""
+    """What one node holds: its own rows, which never leave it, and its own model."""
 
     label: Label
     X: AnyArray
@@ -36,11 +36,11 @@ class Node:
 
 
 class Network:
-    """Nodes over a graph, for people who bring nodes one by one.
+    """Nodes over a graph, added one by one.
 
-    ``public`` is the common set of public rows; without it every node brings its own. If it is a
-    DataFrame, or ``columns`` names its columns, nodes may bring DataFrames, and each may lack some of
-    the columns: its model then learns and answers from those that it has.
+    ``public`` is the common set of public rows; without it, every node needs its own. If it is a
+    DataFrame, or ``columns`` names its columns, nodes may have DataFrames as well, and each may lack
+    some of the columns: its model then learns and predicts from those it has.
 
     >>> from sklearn.linear_model import Ridge
     >>> from sklearn.tree import DecisionTreeRegressor
@@ -66,7 +66,7 @@ class Network:
         self.kind = task
         self._given_graph = graph
         self.preparation: Preparation | None = None
-        """What the columns of rows mean, where they have names."""
+        """What the columns mean, if they have names."""
         if columns is not None or is_frame(public):
             self.preparation, public = named_rows(public, columns)
         self._common = None
@@ -75,8 +75,8 @@ class Network:
         self._nodes: dict[Label, Node] = {}
         self._graph: Graph | None = None
         self.memory: dict[Hashable, Any] | None = None
-        """Where engines keep what all runs on these rows have in common, while a search has many such
-        runs; None where rows or models may change between two runs."""
+        """A cache for what all runs on these rows share, used by engines during a search with many runs;
+        None where rows or models may change between two runs."""
 
     def add(
         self,
@@ -91,10 +91,10 @@ class Network:
     ) -> Network:
         """Add a node and return the network, so that calls can be chained.
 
-        ``columns`` names the columns of X, if the network has named columns; a DataFrame has names.
+        ``columns`` names the columns of X if the network has named columns and X is not a DataFrame.
         """
         if label in self._nodes:
-            raise FedRelaxError(f"node {label!r} was added before; every node is added once")
+            raise FedRelaxError(f"node {label!r} was already added; add every node once")
         if label not in self._given_graph:
             hint = did_you_mean(label, self._given_graph.labels)
             raise FedRelaxError(
@@ -114,7 +114,7 @@ class Network:
                 validation = held, validation[1]
         elif columns is not None:
             raise FedRelaxError(
-                f"node {label!r}: columns= names columns, and the network has none; give the public "
+                f"node {label!r}: columns= is given, but the network has no named columns; give the public "
                 "rows as a DataFrame: Network(graph, public=frame)"
             )
         X, y = self._own_rows(label, X, y, "")
@@ -126,7 +126,7 @@ class Network:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether rows may have gaps, as every model has a view of its own on them."""
+        """Whether rows may have gaps, because every model has its own view of them."""
         return self.preparation is not None and not self.preparation.encoded
 
     def _own_rows(self, label: Label, X: Any, y: Any, which: str) -> tuple[AnyArray, AnyArray]:
@@ -134,7 +134,7 @@ class Network:
         rows = numbers_of(X, f"node {label!r}: {which}X", self.has_gaps)
         if rows.ndim < 2:
             raise FedRelaxError(
-                f"node {label!r}: {which}X has shape {rows.shape}; rows x features is needed"
+                f"node {label!r}: {which}X has shape {rows.shape}; give rows x features"
             )
         target = np.asarray(y)
         if self.kind == "regression":
@@ -150,7 +150,7 @@ class Network:
             )
         if self.kind == "classification" and target.ndim != 1:
             raise FedRelaxError(
-                f"node {label!r}: y has shape {target.shape}; one label per row is needed"
+                f"node {label!r}: y has shape {target.shape}; give one label per row"
             )
         return rows, target
 
@@ -168,12 +168,12 @@ class Network:
         held: RowGroups | None = None,
         preparation: Preparation | None = None,
     ) -> Network:
-        """Make a network of one table: node i has the rows numbered ``rows[i]`` of X and y.
+        """Make a network from one table: node i has the rows of X and y with the numbers ``rows[i]``.
 
-        ``models`` is one for all nodes, or a dict node -> model; ``public`` one array, or a dict node
-        -> array; ``held`` are the numbers of validation rows. The rows are kept as one array, which
-        makes a million nodes a matter of seconds; nothing can be added to such a network.
-        ``preparation`` tells what the columns mean, if they are more than numbers.
+        ``models`` is one model for all nodes, or a dict node -> model; ``public`` is one array, or a dict
+        node -> array; ``held`` are the numbers of the validation rows. The rows are stored as one array,
+        so a million nodes take seconds; no nodes can be added to such a network. ``preparation`` says
+        what the columns mean if they are more than plain numbers.
         """
         from fedrelax.network.stacked import StackedNetwork
 
@@ -181,27 +181,27 @@ class Network:
 
     @property
     def nodes(self) -> Mapping[Label, Node]:
-        """The nodes in the order in which they were added."""
+        """The nodes by label, in the order in which they were added."""
         return self._nodes
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The nodes' names, in their order."""
+        """The labels of the nodes, in order."""
         return tuple(self._nodes)
 
     @property
     def models(self) -> list[Any]:
-        """The nodes' unfitted models, in their order."""
+        """The unfitted models of the nodes, in order."""
         return [node.model for node in self]
 
     @property
     def own_rows(self) -> StackedRows:
-        """The nodes' own rows, one node after the other."""
+        """The nodes' own rows, stacked."""
         return StackedRows.of([node.X for node in self], [node.y for node in self])
 
     @property
     def validation_rows(self) -> StackedRows | None:
-        """The nodes' validation rows, one node after the other; None if no node has any."""
+        """The nodes' validation rows, stacked; None if no node has any."""
         held = [node.validation for node in self]
         if not any(held):
             return None
@@ -211,7 +211,7 @@ class Network:
         return StackedRows.of([X for X, _ in pairs], [y for _, y in pairs])
 
     def with_models(self, models: Any) -> Network:
-        """Return a network of the same rows with another model, one for all, or a dict node -> model."""
+        """Return a network of the same rows with other models: one for all, or a dict node -> model."""
         made = Network(self._given_graph, self.kind, self._common)
         given = models if isinstance(models, Mapping) else dict.fromkeys(self._nodes, models)
         made._nodes = {
@@ -221,7 +221,7 @@ class Network:
 
     @property
     def distinct_models(self) -> dict[Label, Any]:
-        """The model objects, each once, under the first node that has it."""
+        """The distinct model objects, each under the first node that has it."""
         first: dict[int, tuple[Label, Any]] = {}
         for label, model in zip(self.labels, self.models, strict=True):
             first.setdefault(id(model), (label, model))
@@ -229,7 +229,7 @@ class Network:
 
     @property
     def graph(self) -> Graph:
-        """The graph among the nodes that hold data, in the order of the nodes."""
+        """The graph among the nodes with data, in the order of the nodes."""
         if self._graph is None or len(self._graph) != len(self):
             same = self._given_graph.labels == self.labels
             self._graph = self._given_graph
@@ -252,7 +252,7 @@ class Network:
         return self.public_rows(per_node={k: rows for k, rows in sets.items() if rows is not None})
 
     def public_rows(self, **sets: Any) -> PublicRows:
-        """Return public rows that know what their columns mean."""
+        """Return public rows that carry what their columns mean."""
         return public_rows(self.preparation, **sets)
 
     @property
@@ -267,13 +267,13 @@ class Network:
             classes = np.unique(np.concatenate(targets))
             if len(classes) < 2:
                 raise FedRelaxError(
-                    f"all rows of all nodes have one class, {classes.tolist()[0]!r}: nothing to learn"
+                    f"all rows of all nodes have the same class, {classes.tolist()[0]!r}: nothing to learn"
                 )
             return Task("classification", len(classes), classes)
         return Task("regression", 1 if targets[0].ndim == 1 else targets[0].shape[1])
 
     def check(self) -> None:
-        """Refuse what cannot be trained, before any work starts."""
+        """Refuse a network that cannot be trained, before any work starts."""
         if not self._nodes:
             raise FedRelaxError("the network has no nodes; call add() for each")
         first, public = next(iter(self._nodes.values())), self.public

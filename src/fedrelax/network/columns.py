@@ -1,4 +1,4 @@
-"""Named columns of a network that is brought node by node: each node may have some of them."""
+"""Named columns of a network built node by node: each node may have only some of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fedrelax.typing import FloatArray
 
 
 def named_rows(public: Any, columns: Sequence[str] | None) -> tuple[Preparation, FloatArray]:
-    """Return what the columns of the public rows mean, and these rows, one number per column."""
+    """Return what the columns of the public rows mean, and the rows coded as one number per column."""
     if public is None:
         raise FedRelaxError(
-            "columns= names the columns of the common public rows; give public=, too"
+            "columns= names the columns of the common public rows; pass public= too"
         )
     frame = as_frame(public) if is_frame(public) else _named(public, columns, "the public rows")
     schema, _ = schema_of(frame, named=True)
@@ -31,7 +31,7 @@ def named_rows(public: Any, columns: Sequence[str] | None) -> tuple[Preparation,
 def coded_rows(
     ready: Preparation, X: Any, columns: Sequence[str] | None, what: str
 ) -> tuple[FloatArray, tuple[int, ...]]:
-    """Return a node's rows in the network's columns, empty where it has none, and which it has."""
+    """Return a node's rows in the network's columns, NaN in those it lacks, and the columns it has."""
     schema = ready.schema
     if is_frame(X):
         frame = as_frame(X)
@@ -50,14 +50,14 @@ def coded_rows(
 
 
 def seen_by(ready: Preparation, model: Any, has: tuple[int, ...]) -> Any:
-    """Return the model with its view of these columns; all of plain numbers need none."""
+    """Return the model with a view of these columns; a full set of plain numbers needs no view."""
     if ready.schema.is_plain and len(has) == len(ready.schema.columns):
         return model
     return seen(model, View(ready.schema, has, form_of(model)))
 
 
 def public_rows(ready: Preparation | None, **sets: Any) -> PublicRows:
-    """Return public rows that know what their columns mean."""
+    """Return public rows that carry what their columns mean."""
     if ready is None or ready.is_plain:
         return PublicRows(**sets)
     numbers = None if ready.encoded else ready.schema.encode
@@ -70,10 +70,10 @@ def _named(X: Any, columns: Sequence[str] | None, what: str) -> Any:
     try:
         rows = np.asarray(X, dtype=float)
     except (TypeError, ValueError) as error:
-        raise FedRelaxError(f"{what} holds something that is not a number ({error})") from error
+        raise FedRelaxError(f"{what} has an entry that is not a number ({error})") from error
     names = [] if columns is None else list(columns)
     if rows.ndim != 2 or rows.shape[1] != len(names):
         raise FedRelaxError(
-            f"{what} has the shape {rows.shape}, and {len(names)} columns are named; name each once"
+            f"{what} has shape {rows.shape}, but {len(names)} columns are named; name each column once"
         )
     return pd.DataFrame(rows, columns=names)

@@ -1,4 +1,4 @@
-"""Rows of one node, and of all nodes one after the other."""
+"""The rows of one node, and of all nodes stacked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedrelax.typing import AnyArray, IntArray
 
 @dataclass(frozen=True)
 class StackedRows:
-    """Rows of all nodes, one node after the other: node i owns offsets[i]:offsets[i + 1]."""
+    """The rows of all nodes, stacked: node i owns rows offsets[i]:offsets[i + 1]."""
 
     X: AnyArray
     y: AnyArray
@@ -21,7 +21,7 @@ class StackedRows:
 
     @classmethod
     def of(cls, X: list[AnyArray], y: list[AnyArray]) -> StackedRows:
-        """Stack the nodes' own arrays."""
+        """Stack the arrays of all nodes."""
         offsets = np.cumsum([0, *map(len, X)], dtype=np.int64)
         return cls(np.concatenate(X), np.concatenate(y), offsets)
 
@@ -37,32 +37,32 @@ class StackedRows:
 
 
 def width_of(X: AnyArray) -> str:
-    """Return the number of features as messages tell it."""
+    """Return the number of features, or the shape of a row, for messages."""
     return str(X.shape[1]) if X.ndim == 2 else f"shape {X.shape[1:]}"
 
 
 def numbers_of(values: Any, what: str, gaps: bool = False) -> AnyArray:
-    """Return a float array without NaN or infinity; with ``gaps``, NaN may be."""
+    """Return a float array; refuse infinity and, unless ``gaps``, NaN."""
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
-        raise FedRelaxError(f"{what} holds something that is not a number ({error})") from error
+        raise FedRelaxError(f"{what} has an entry that is not a number ({error})") from error
     bad = np.argwhere(np.isinf(array) if gaps else ~np.isfinite(array))
     if len(bad):
         row = int(bad[0][0]) if array.ndim else 0
         raise FedRelaxError(
-            f"{what} holds {len(bad)} NaN or infinite value{'s' * (len(bad) != 1)}, the first in "
+            f"{what} has {len(bad)} NaN or infinite value{'s' * (len(bad) != 1)}, the first in "
             f"row {row}; fill them in or leave out the rows"
         )
     return array
 
 
 def public_rows_of(values: Any, what: str, gaps: bool = False) -> AnyArray:
-    """Return public rows as numbers, at least one."""
+    """Return public rows as a float array with at least one row."""
     rows = numbers_of(values, f"public rows of {what}", gaps)
     if rows.ndim < 2 or len(rows) == 0:
         raise FedRelaxError(
-            f"the public rows of {what} have shape {rows.shape}; at least one row is needed "
+            f"the public rows of {what} have shape {rows.shape}; give at least one row "
             "(rows x features)"
         )
     return rows

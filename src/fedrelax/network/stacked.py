@@ -1,4 +1,4 @@
-"""A network of one table: all nodes' rows as one array, and nodes made when asked for."""
+"""A network from one table: all nodes' rows in one array, and nodes made on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedrelax.typing import AnyArray, Label
 
 
 class StackedNetwork(Network):
-    """What ``Network.from_rows`` makes."""
+    """A network whose rows are one array; made by ``Network.from_rows``."""
 
     def __init__(
         self,
@@ -54,43 +54,43 @@ class StackedNetwork(Network):
                 raise FedRelaxError(f"node {listing(strangers)} is not in the graph; add it")
 
     def add(self, label: Label, *rest: Any, **more: Any) -> Never:
-        """Refuse: the rows are one table."""
+        """Refuse: the rows are one fixed table."""
         raise FedRelaxError(
-            f"node {label!r}: a network of one table takes no further nodes; use Network() and add()"
+            f"node {label!r}: a network from one table takes no more nodes; use Network() and add()"
         )
 
     @property
     def nodes(self) -> Mapping[Label, Node]:
-        """The nodes, made when asked for."""
+        """The nodes by label, made on demand."""
         return Nodes(self)
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The nodes' names."""
+        """The labels of the nodes."""
         return self._rows.labels
 
     @property
     def models(self) -> list[Any]:
-        """The nodes' unfitted models."""
+        """The unfitted models of the nodes."""
         if isinstance(self._models, Mapping):
             return [self._models[label] for label in self.labels]
         return [self._models] * len(self)
 
     def with_models(self, models: Any) -> StackedNetwork:
-        """Return a network of the same rows with another model, one for all, or a dict node -> model."""
+        """Return a network of the same rows with other models: one for all, or a dict node -> model."""
         made = copy.copy(self)
         made._models, made.memory = _one_if_same(models, self.labels), None
         return made
 
     def masks_of(self, fold: StackedNetwork) -> tuple[AnyArray, AnyArray]:
-        """Tell which of this network's own rows a fold of the same table trains on, and holds out."""
+        """Return masks of this network's own rows that a fold of the same table trains on and holds out."""
         held = fold._held_rows
         trained = np.isin(self._rows.order, fold._rows.order)
         return trained, np.isin(self._rows.order, [] if held is None else held.order)
 
     @property
     def distinct_models(self) -> dict[Label, Any]:
-        """The model objects, each once, under the first node that has it."""
+        """The distinct model objects, each under the first node that has it."""
         if isinstance(self._models, Mapping):
             return super().distinct_models
         return {self.labels[0]: self._models}
@@ -119,7 +119,7 @@ class StackedNetwork(Network):
         return self._task
 
     def check(self) -> None:
-        """Refuse public rows of other features."""
+        """Refuse public rows whose features differ from the nodes'."""
         features, public = self._own.X.shape[1:], self.public
         shared = self.labels[:1] if public.common is not None else self.labels
         for label in shared:
@@ -148,7 +148,7 @@ class StackedNetwork(Network):
 
 
 class Nodes(Mapping[Label, Node]):
-    """The nodes of a network of one table."""
+    """The nodes of a stacked network by label, made on demand."""
 
     def __init__(self, network: StackedNetwork) -> None:
         self._network = network
@@ -169,7 +169,7 @@ class Nodes(Mapping[Label, Node]):
 def _taken(
     X: AnyArray, y: AnyArray, rows: RowGroups, task: str, which: str, gaps: bool
 ) -> StackedRows:
-    """Return the nodes' rows as one array, checked."""
+    """Return the nodes' rows stacked, and checked."""
     stacked = StackedRows(rows.take(X), rows.take(y), rows.offsets)
     numeric = [] if gaps else [("X", stacked.X)]
     numeric += [("y", stacked.y)] if task == "regression" else []
@@ -179,7 +179,7 @@ def _taken(
             row = int(np.argmin(sound))
             node = int(np.searchsorted(rows.offsets, row, side="right")) - 1
             raise FedRelaxError(
-                f"node {rows.labels[node]!r}: {which}{name} holds a NaN or infinite value in row "
+                f"node {rows.labels[node]!r}: {which}{name} has a NaN or infinite value in row "
                 f"{row - int(rows.offsets[node])}; fill it in or leave out the row"
             )
     if not which and (stacked.counts == 0).any():
@@ -201,7 +201,7 @@ def _apart(
 
 
 def _one_if_same(models: Any, labels: tuple[Label, ...]) -> Any:
-    """Return the one model that all nodes have, or the dict as it is."""
+    """Return the model that all nodes share, or the dict as it is."""
     if not isinstance(models, Mapping):
         return models
     first = models[labels[0]]
