@@ -71,7 +71,7 @@ def test_a_cluster_of_ours_is_ended_after_an_error(name):
 @pytest.mark.parametrize("name", ["dask", "ray"])
 def test_a_worker_that_ends_is_told_in_one_sentence(name):
     pytest.importorskip(PACKAGES[name])
-    with pytest.raises(ClusterError, match=f"the {name} cluster lost a part of the nodes"):
+    with pytest.raises(ClusterError, match=f"the {name} cluster lost some of the nodes"):
         fit(Deadly(), name)
 
 

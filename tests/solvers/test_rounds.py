@@ -62,7 +62,7 @@ def test_stops_after_the_rounds_asked_for():
 
 def test_stops_when_predictions_rest():
     result = FedRelax(engine="sites", rounds=1000, tol=1e-6).solve(validated_network(Ridge()))
-    assert result.reason == "predictions at rest"
+    assert result.reason == "predictions converged"
     assert result.history["change"][-1] <= 1e-6 < result.history["change"][-2]
 
 
@@ -112,7 +112,7 @@ def test_a_run_may_end_when_the_local_loss_rests():
     result = solver.solve(network, [StopOnLocalLoss(tol=1e-2, rounds=2)])
     moved = np.abs(np.diff(whole)) <= 1e-2 * np.abs(whole[1:])
     expected = next(k for k in range(2, len(whole)) if moved[k - 2 : k].all())
-    assert result.reason == "local loss at rest"
+    assert result.reason == "local loss converged"
     assert result.n_rounds == expected < 60
     with pytest.raises(FedRelaxError, match="rounds=0 at least 1"):
         StopOnLocalLoss(rounds=0)

@@ -28,7 +28,7 @@ def test_all_updates_lead_to_one_fixed_point(objective, common):
     steps = GradientFedRelax(**settings, step="plain", rate=0.02, rounds=20_000, tol=1e-13)
     fast = FedRelax(**settings, rounds=None, tol=1e-13).solve(network)
     usual = FedRelax(**settings, rounds=None).solve(network)
-    assert fast.reason == usual.reason == "predictions at rest"
+    assert fast.reason == usual.reason == "predictions converged"
     assert usual.n_rounds <= fast.n_rounds < exact.n_rounds / 2
     for other in (steps.solve(network), fast, usual):
         assert largest_gap(other, exact) < (1e-7 if other is usual else 1e-8)
@@ -97,6 +97,6 @@ def test_what_concerns_the_rounds_on_the_way_runs_them_one_by_one(settings):
 def test_without_coupling_nothing_moves():
     network = regression_network(np.random.default_rng(3), LinearRegression())
     result = FedRelax(alpha=0.0, rounds=None).solve(network)
-    assert result.n_rounds == 1 and result.reason == "predictions at rest"
+    assert result.n_rounds == 1 and result.reason == "predictions converged"
     for label, model in result.models.items():
         assert np.array_equal(model.coef_, result.alone[label].estimator.coef_)

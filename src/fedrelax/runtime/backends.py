@@ -1,4 +1,4 @@
-"""Where runs are to take place: said by the user once, for everything inside."""
+"""Where runs take place: set by the user once, for everything inside a ``with`` block."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fedrelax.runtime.clusters import Cluster, cluster_for, reachable
 
 BACKENDS = ("threads", "processes", "dask", "ray")
 PACKAGES = {"dask": "distributed", "ray": "ray"}
-"""What the clusters need, by the extra that brings it."""
+"""The package that each cluster backend needs; the backend is also the name of the extra."""
 
 
 class Place:
-    """A backend that was asked for, and its cluster once somebody needs it."""
+    """A backend that was asked for, and its cluster once it is needed."""
 
     def __init__(self, backend: str, address: str | None) -> None:
         self.backend, self.address = backend, address
@@ -26,12 +26,12 @@ class Place:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether work leaves this machine's own processes."""
+        """Whether work goes to a cluster, not to joblib's threads or processes."""
         return self.backend in PACKAGES
 
     @property
     def used(self) -> bool:
-        """Whether anybody needed the cluster."""
+        """Whether the cluster was needed."""
         return self._cluster is not None
 
     def cluster(self, n_jobs: int | None) -> Cluster:
@@ -41,7 +41,7 @@ class Place:
         return self._cluster
 
     def close(self) -> None:
-        """End what was started."""
+        """Shut down what was started."""
         if self._cluster is not None:
             self._cluster.close()
 
@@ -50,7 +50,7 @@ _present: ContextVar[Place | None] = ContextVar("place", default=None)
 
 
 def present_place() -> Place | None:
-    """Return what the user has asked for, if anything."""
+    """Return the backend that the user has asked for, if any."""
     return _present.get()
 
 
@@ -58,9 +58,9 @@ def present_place() -> Place | None:
 def running_on(backend: str | None, address: str | None = None) -> Iterator[None]:
     """Run everything inside on "threads", "processes", "dask" or "ray"; None changes nothing.
 
-    A cluster is joined at ``address``, or is the one that this process has, or is started here with
-    ``n_jobs`` workers; one that was started is ended here, also after an error. The result is the
-    same everywhere.
+    A cluster is joined at ``address``, or is the one that this process already uses, or is started on
+    this machine with ``n_jobs`` workers; one that was started is shut down in the end, even after an
+    error. The result is the same everywhere.
     """
     check_backend(backend, address)
     place = present_place()
@@ -86,17 +86,17 @@ def running_on(backend: str | None, address: str | None = None) -> Iterator[None
 
 
 def check_backend(backend: Any, address: Any) -> None:
-    """Refuse backends that nobody knows or that are not installed, and addresses of nothing."""
+    """Refuse backends that are unknown or not installed, and addresses without a cluster backend."""
     if backend is not None and backend not in BACKENDS:
         raise FedRelaxError(
             f"backend={backend!r} must be None or one of {', '.join(BACKENDS)}"
             f"{did_you_mean(backend, BACKENDS)}"
         )
     if address is not None and not isinstance(address, str):
-        raise FedRelaxError(f"address={address!r} must be a text such as 'tcp://10.0.0.1:8786'")
+        raise FedRelaxError(f"address={address!r} must be a string such as 'tcp://10.0.0.1:8786'")
     if address is not None and backend not in PACKAGES:
         raise FedRelaxError(
-            f"address={address!r} is that of a cluster; give backend='dask' or backend='ray' with it"
+            f"address={address!r} is for clusters only; give backend='dask' or backend='ray' with it"
         )
     if backend in PACKAGES and find_spec(PACKAGES[backend]) is None:
         raise FedRelaxError(

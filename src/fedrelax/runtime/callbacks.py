@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Callback:
     """Override what you need: each run has one ``begin`` and one ``end``.
 
-    Copies of an estimator share its callbacks: someone is listening to these.
+    Callbacks are never copied: copies of an estimator share them, so the user's own objects are called.
     """
 
     def __deepcopy__(self, memo: Any) -> Self:
@@ -25,31 +25,31 @@ class Callback:
     def choosing(self, done: int, total: int) -> bool | str | None:
         """Run while "auto" tries candidates, after each of ``total`` trials; before ``begin``.
 
-        Return True, or why, to end the search and go on with the best so far. ``total`` may shrink, as
-        candidates that are clearly behind are given up.
+        Return True, or a reason, to end the search and go on with the best so far. ``total`` may shrink,
+        as candidates that are clearly behind are dropped.
         """
 
     def begin(self, rounds: int, n_nodes: int) -> None:
-        """Run before the first models are trained; ``rounds`` is the most that will be run."""
+        """Run before the first models are trained; at most ``rounds`` rounds will follow."""
 
     def wired(self, labels: tuple[Label, ...], edges: Any) -> None:
         """Run before round 0 and whenever the graph has changed.
 
-        ``edges`` is the graph in use, a symmetric CSR matrix in the order of ``labels``; read it only.
+        ``edges`` is the graph in use, a symmetric CSR matrix in the order of ``labels``; do not modify it.
         """
 
     def after_round(self, record: Record) -> bool | str | None:
-        """Run after every round (round 0: the models that start); return True, or why, to stop."""
+        """Run after every round (round 0: the starting models); return True, or a reason, to stop."""
 
     def end(self, outcome: Outcome) -> None:
         """Run after the last round."""
 
 
 class StopOnLocalLoss(Callback):
-    """Stop when the loss on own rows has moved by less than ``tol`` of itself in ``rounds`` rounds running.
+    """Stop once the local loss has changed by at most ``tol`` of itself in ``rounds`` consecutive rounds.
 
-    A rule that the paper names beside a number of rounds. Predictions may still move: ``FedRelax(tol=)``
-    looks at these. Over a graph that changes, counting begins anew with every change.
+    The paper names this rule besides a fixed number of rounds. Predictions may still be changing:
+    ``FedRelax(tol=)`` looks at those. Whenever the graph changes, counting starts again.
     """
 
     def __init__(self, tol: float = 1e-3, rounds: int = 2) -> None:
@@ -63,12 +63,12 @@ class StopOnLocalLoss(Callback):
         self._last, self._still = math.nan, 0
 
     def wired(self, labels: tuple[Label, ...], edges: Any) -> None:
-        """Count anew."""
+        """Start counting again."""
         self._still = 0
 
     def after_round(self, record: Record) -> str | None:
-        """Stop after enough rounds of rest."""
+        """Stop after enough rounds without change."""
         moved = abs(record.local_loss - self._last)
         self._still = self._still + 1 if moved <= self.tol * abs(record.local_loss) else 0
         self._last = record.local_loss
-        return "local loss at rest" if self._still >= self.rounds else None
+        return "local loss converged" if self._still >= self.rounds else None

@@ -1,4 +1,4 @@
-"""What is known of a run: numbers per round, in total and per node."""
+"""The history of a run: measures per round, in total and per node."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from fedrelax.typing import AnyArray, FloatArray, Label
 
 @dataclass(frozen=True)
 class NodeMeasures:
-    """What an engine reports after a round: one number per node each."""
+    """What an engine reports after a round: arrays with one number per node."""
 
     local_loss: FloatArray
     gtv: FloatArray
     pull: FloatArray
-    """The coupling term of the node's own objective, with alpha (halved for the paper's)."""
+    """The coupling term of the node's own objective, including alpha (halved for the paper's objective)."""
     validation_loss: FloatArray
     """NaN where a node has no validation rows."""
     validation_rows: AnyArray
     change: FloatArray
-    """The mean squared change of what the node shares; infinite at first."""
+    """The mean squared change of what the node shares; infinite in round 0."""
     size: FloatArray
     """The mean square of what the node shares."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """The state after ``round`` updates; round 0 is the models that start.
+    """The state after ``round`` updates; round 0 is the starting models.
 
     ``objective`` is what the updates really minimise: sum_i L_i + alpha GTV for the symmetric
     objective, and sum_i L_i + alpha GTV / 2 for the paper's (exactly so with one common public
-    set and a symmetric discrepancy; with unlike public sets no such function exists, and this is
-    the nearest). A penalty inside a model is not part of it.
+    set and a symmetric discrepancy; with different public sets no such function exists, and this is
+    the closest one). A model's own penalty is not part of it.
     """
 
     round: int
@@ -49,7 +49,10 @@ class Record:
 
     @classmethod
     def of(cls, round: int, nodes: NodeMeasures) -> Record:
-        """Return the totals over all nodes; of validation losses, the mean over all rows."""
+        """Aggregate over nodes: GTV and objective are summed, losses averaged.
+
+        ``local_loss`` is the mean over nodes, ``validation_loss`` the mean over all validation rows.
+        """
         has, validation = nodes.validation_rows > 0, float("nan")
         if has.any():
             weights = nodes.validation_rows[has]
@@ -73,7 +76,7 @@ TOTALS = ("round", "local_loss", "gtv", "objective", "validation_loss", "change"
 
 @dataclass
 class History:
-    """All records of a run. ``local_loss`` and ``validation_loss`` are means over the nodes."""
+    """All records of a run, in the order of the rounds; ``labels`` is the order of the nodes."""
 
     labels: tuple[Label, ...]
     records: list[Record] = field(default_factory=list)
@@ -86,13 +89,13 @@ class History:
         return np.array([getattr(record, name) for record in self.records])
 
     def to_frame(self) -> Any:
-        """Return a DataFrame with one line per round."""
+        """Return a DataFrame with one row per round."""
         import pandas as pd
 
         return pd.DataFrame({name: self[name] for name in TOTALS})
 
     def nodes_to_frame(self) -> Any:
-        """Return a DataFrame with one line per round and node."""
+        """Return a DataFrame with one row per round and node."""
         import pandas as pd
 
         rounds, n = len(self.records), len(self.labels)

@@ -1,4 +1,4 @@
-"""What a run needs to go on after it was stopped: where it stands, and who keeps that."""
+"""What a run needs to resume after it was stopped: its position, and a callback that saves it."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from fedrelax.runtime.callbacks import Callback
 from fedrelax.runtime.history import TOTALS, History, Record
 
 ROUNDS = "rounds"
-"""The name under which the state of a run's rounds is kept."""
+"""The name under which the state of a run's rounds is saved."""
 
 Identity = Mapping[str, str]
-"""What a run is known by: checksums of rows, graph and public rows, models and settings in words."""
+"""What identifies a run: checksums of rows, graph and public rows; models and settings in words."""
 
 
 class Keeper(Callback):
-    """A callback that also keeps what a run needs to go on: see ``fedrelax.storage.Checkpoint``.
+    """A callback that also saves what a run needs to resume: see ``fedrelax.storage.Checkpoint``.
 
-    States are plain: numbers, texts, lists, tuples, dicts, arrays, sparse matrices and messages.
+    States are plain values: numbers, strings, lists, tuples, dicts, arrays, sparse matrices and messages.
     """
 
     @abstractmethod
     def recall(self, what: str, identity: Identity) -> Any | None:
-        """Return the state that was kept under a name, or None; refuse that of another run."""
+        """Return the state saved under a name, or None; refuse the state of another run."""
 
     @abstractmethod
     def keep(
         self, what: str, identity: Identity, state: Callable[[], Any], round: int, ends: bool
     ) -> None:
-        """Keep a state, if it is time; ``ends`` says that no round follows this one."""
+        """Save a state if one is due; ``ends`` says that no round follows this one."""
 
     @abstractmethod
     def using(self, what: str) -> AbstractContextManager[None]:
-        """Return a context in which a state is put to use: what fails there is said of its file."""
+        """Return a context in which a state is used: errors inside are reported as faults of its file."""
 
 
 def keeper_in(callbacks: Sequence[Any]) -> Keeper | None:
-    """Return the callback that keeps states, if there is one."""
+    """Return the callback that saves states, if there is one."""
     found = [callback for callback in callbacks if isinstance(callback, Keeper)]
     if len(found) > 1:
-        raise FedRelaxError(f"callbacks holds {len(found)} checkpoints; one run can have one")
+        raise FedRelaxError(f"callbacks holds {len(found)} checkpoints; a run can have only one")
     return found[0] if found else None
 
 
 @dataclass
 class Position:
-    """Where the loop stands once a round is measured.
+    """Where the loop stands once a round has been measured.
 
-    ``best`` holds the least validation loss, its round and its models; ``first`` is the first round on
+    ``best`` holds the lowest validation loss, its round and its models; ``first`` is the first round on
     the final graph; ``reason`` says why no round follows, if none does.
     """
 
@@ -65,7 +65,7 @@ class Position:
     reason: str = ""
 
     def state(self, engine: Any) -> dict[str, Any]:
-        """Return all of it as plain values, with what the engine needs."""
+        """Return the position as plain values, with the engine's state."""
         loss, round, models = self.best
         return {
             "round": self.round,
@@ -78,12 +78,12 @@ class Position:
 
     @classmethod
     def of(cls, state: Any, engine: Any) -> Position:
-        """Put the engine back to where it was and return where the loop was."""
+        """Restore the engine and return the position of the loop."""
         history = History(engine.labels, records_of(state["records"], len(engine.labels)))
         round, first, reason = state["round"], state["first"], state["reason"]
         whole = type(round) is int and (first is None or type(first) is int)
         if not (whole and isinstance(reason, str) and history.records[-1].round == round):
-            raise FedRelaxError("its rounds do not follow each other")
+            raise FedRelaxError("its rounds are inconsistent")
         engine.resume(state["engine"], round)
         loss, when, models = state["best"]
         best = (float(loss), int(when), None if models is None else engine.unpacked(models, when))
@@ -91,12 +91,12 @@ class Position:
 
 
 def columns_of(history: History) -> dict[str, Any]:
-    """Return the numbers of all rounds, one array each."""
+    """Return the measures of all rounds, one array per field of a record."""
     return {field.name: history[field.name] for field in fields(Record)}
 
 
 def records_of(columns: Mapping[str, Any], nodes: int) -> list[Record]:
-    """Return the records of these numbers, or refuse numbers that are not those of so many nodes."""
+    """Return the records in these arrays; refuse arrays that do not fit this number of nodes."""
     names = [field.name for field in fields(Record)]
     rounds = columns["round"]
     if rounds.ndim != 1 or rounds.dtype.kind != "i" or not len(rounds) or (rounds < 0).any():

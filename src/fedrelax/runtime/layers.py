@@ -1,4 +1,4 @@
-"""Layers around the exchange: noise, faults and attacks, unknown to solver and sites."""
+"""Layers around the exchange: noise, faults and attacks, invisible to the solver and the sites."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from fedrelax.typing import Label
 
 @dataclass(frozen=True)
 class Promise:
-    """What a layer promises every node: (epsilon, delta) differential privacy of what is protected."""
+    """A layer's promise to every node: (epsilon, delta) differential privacy of what ``protects`` names."""
 
     epsilon: float
     delta: float
     protects: str
     says: str
-    """The promise in a sentence, with noise and sensitivity."""
+    """The promise in one sentence, with noise and sensitivity."""
 
 
 class Layer(ABC):
-    """Something that stands between the nodes in a run: ``FedRelax(exchange=[one, another])``.
+    """Something between the nodes in a run: ``FedRelax(exchange=[one, another])``.
 
-    The first of several is nearest to the sender. A layer is a description; ``around`` makes the exchange
-    of one run from it.
+    The first of several is nearest to the sender. A layer is only a description; ``around`` builds the
+    exchange of one run from it.
     """
 
     interrupts: ClassVar[bool] = False
-    """Whether nodes may miss messages, so that a round without change is no sign of rest."""
+    """Whether nodes may miss messages, so that a round without change does not mean convergence."""
 
-    def check(self, network: Network, settings: Any) -> None:  # noqa: B027 - most serve any run
-        """Refuse a network or settings of ``solvers.FedRelax`` with which the layer makes no sense."""
+    def check(self, network: Network, settings: Any) -> None:  # noqa: B027 - most suit any run
+        """Refuse a network, or settings of ``solvers.FedRelax``, that the layer cannot work with."""
 
     @abstractmethod
     def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
-        """Return an exchange that does its part and leaves the rest to ``inner``."""
+        """Return an exchange that does the layer's part and leaves the rest to ``inner``."""
 
     def describe(self, network: Network, settings: Any) -> str:
-        """Return what a result says of the layer."""
+        """Return how a result describes the layer."""
         return repr(self)
 
     def promise(self, network: Network, settings: Any) -> Promise | None:
@@ -51,21 +51,21 @@ class Layer(ABC):
 
 
 class Wrapped:
-    """An exchange that hands everything on; a layer's own overrides what it changes."""
+    """An exchange that passes everything on; a layer's own subclass overrides what it changes."""
 
     changing: ClassVar[tuple[str, ...] | None] = None
-    """The attributes that change while a run goes on, so that a stopped run can take them up again. None:
-    nobody has said so, and a run with this layer has no checkpoint."""
+    """The attributes that change during a run, which a checkpoint must save. None means not declared: a run
+    with this layer cannot have a checkpoint."""
 
     def __init__(self, inner: Exchange) -> None:
         self.inner = inner
 
     def post(self, messages: Iterable[Message]) -> None:
-        """Hand messages on."""
+        """Pass messages on."""
         self.inner.post(messages)
 
     def collect(self, receiver: Label, senders: Iterable[Label]) -> list[Message]:
-        """Return what is there."""
+        """Return what ``inner`` holds for a node."""
         return self.inner.collect(receiver, senders)
 
     def state(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Wrapped:
         return {name: getattr(self, name) for name in self.changing or ()}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Take them back."""
+        """Restore the attributes that ``state`` returned."""
         for name in self.changing or ():
             setattr(self, name, state[name])
 
@@ -87,13 +87,13 @@ def as_layers(given: Any) -> tuple[Layer, ...]:
         if not isinstance(layer, Layer):
             raise FedRelaxError(
                 f"exchange={given!r} must be None, a layer of fedrelax.privacy, fedrelax.faults or "
-                f"fedrelax.attacks, or a list of layers; {layer!r} is none"
+                f"fedrelax.attacks, or a list of layers; {layer!r} is not a layer"
             )
     return tuple(layers)
 
 
 def layered(inner: Exchange, layers: Sequence[Layer], network: Network, settings: Any) -> Exchange:
-    """Return the exchange inside all layers: what is posted meets the first of them first."""
+    """Return the exchange wrapped in all layers; posted messages pass through the first layer first."""
     for layer in reversed(layers):
         inner = layer.around(inner, network, settings)
     return inner
@@ -108,23 +108,23 @@ def _parts(exchange: Any) -> list[Any]:
 
 
 def why_not_kept(exchange: Exchange) -> str | None:
-    """Return which part of an exchange does not say what it remembers, or None."""
+    """Return why an exchange cannot be saved in a checkpoint, or None if it can."""
     for part in _parts(exchange):
         known = part.changing is not None if isinstance(part, Wrapped) else hasattr(part, "resume")
         if not known:
             return (
-                f"{type(part).__name__}, which stands around the exchange, does not say what changes in "
-                "it while a run goes on; name its attributes in changing"
+                f"{type(part).__name__}, which wraps the exchange, does not declare what changes during "
+                "a run; name those attributes in changing"
             )
     return None
 
 
 def exchange_state(exchange: Exchange) -> list[Any]:
-    """Return what an exchange and its layers remember, as plain values."""
+    """Return the state of an exchange and its layers as plain values."""
     return [part.state() for part in _parts(exchange)]
 
 
 def resume_exchange(exchange: Exchange, states: Sequence[Any]) -> None:
-    """Let an exchange and its layers remember it again."""
+    """Restore the state of an exchange and its layers."""
     for part, state in zip(_parts(exchange), states, strict=True):
         part.resume(state)

@@ -1,4 +1,4 @@
-"""What passes between nodes, and how: nothing but public rows and predictions on them."""
+"""What passes between nodes, and how: nothing but predictions on public rows."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Exchange(Protocol):
         """Take messages that a node sends in this round."""
 
     def collect(self, receiver: Label, senders: Iterable[Label]) -> list[Message]:
-        """Return the messages that are there for a node."""
+        """Return the messages waiting for a node."""
 
 
 class LocalExchange:
-    """An exchange inside one process: the latest message of every sender lies ready."""
+    """An exchange within one process, which holds each sender's latest messages."""
 
     def __init__(self) -> None:
         self._latest: dict[Label, dict[Label, Message]] = {}
 
     def post(self, messages: Iterable[Message]) -> None:
-        """Keep the messages until newer ones come."""
+        """Keep the messages until newer ones replace them."""
         for message in messages:
             self._latest.setdefault(message.sender, {})[message.owner] = message
 
@@ -53,10 +53,10 @@ class LocalExchange:
         return found
 
     def state(self) -> list[Message]:
-        """Return the messages that lie ready."""
+        """Return all messages held."""
         return [message for posted in self._latest.values() for message in posted.values()]
 
     def resume(self, state: Iterable[Message]) -> None:
-        """Let them lie ready again."""
+        """Hold the messages that ``state`` returned."""
         self._latest = {}
         self.post(state)

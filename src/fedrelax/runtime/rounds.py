@@ -16,13 +16,13 @@ from fedrelax.wiring.base import View
 
 
 class Steps(View, Protocol):
-    """What the loop needs of whatever holds the nodes, beside what a wiring may see."""
+    """What the loop needs from an engine, besides what a wiring may see."""
 
     labels: tuple[Label, ...]
     at_rest: bool
-    """Whether the models are known to be at the fixed point, so that further rounds do nothing."""
+    """Whether the models are known to be at the fixed point, so that further rounds change nothing."""
     may_rest: bool
-    """Whether a round without change means rest; not where messages may be lost or late."""
+    """Whether a round without change means convergence; it does not where messages may be lost or late."""
 
     def start(self) -> None:
         """Train the first models."""
@@ -31,31 +31,31 @@ class Steps(View, Protocol):
         """Let every node send its predictions and hear its neighbours'."""
 
     def measure(self) -> NodeMeasures:
-        """Return the numbers of the present models."""
+        """Return the measures of the current models."""
 
     def update(self, round: int) -> int:
-        """Let every node refit; return how many rounds that was."""
+        """Let every node refit; return how many rounds that counts for."""
 
     def snapshot(self) -> Any:
-        """Return the present models, to go back to."""
+        """Return the current models, to be restored later."""
 
     def restore(self, state: Any) -> None:
-        """Go back to earlier models."""
+        """Go back to the models of a snapshot."""
 
     def rewire(self, edges: Any) -> None:
-        """Go on with another graph."""
+        """Continue on another graph."""
 
     def settle(self, round: int) -> None:
-        """Make ready for the rounds on the final graph."""
+        """Prepare for the rounds on the final graph."""
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop: after ``rounds``, or when predictions rest, or when validation gets worse.
+    """When to stop: after ``rounds``, or when predictions converge, or when validation no longer improves.
 
     ``tol`` is the root mean square change of the shared predictions relative to their size.
-    With ``patience``, the models of the round with the best validation loss are kept, and that many
-    rounds without a better one end the run. They count from the first round on the final graph on.
+    With ``patience``, the models of the round with the best validation loss are kept, and the run ends
+    after that many rounds without a better one; rounds before the final graph do not count.
     """
 
     rounds: int
@@ -79,9 +79,9 @@ def run(
     wiring: Wiring | None = None,
     identity: Identity | None = None,
 ) -> Outcome:
-    """Run rounds until one of the reasons to stop holds; rewire between them if asked for.
+    """Run rounds until there is a reason to stop; rewire between them if asked.
 
-    ``identity`` is what the run is known by to a callback that keeps its state; one that was kept goes on.
+    ``identity`` identifies the run to a callback that saves its state; a run that was saved is resumed.
     """
     rounds = stepwise(engine, stopping, callbacks, wiring, identity)
     while True:
@@ -99,9 +99,9 @@ def stepwise(
     wiring: Wiring | None = None,
     identity: Identity | None = None,
 ) -> Generator[None, None, Outcome]:
-    """Do what ``run`` does, pausing whenever the nodes have shared and before they are measured.
+    """Do what ``run`` does, pausing in every round once the nodes have shared, before they are measured.
 
-    Several runs can so go side by side, and what they share be carried together.
+    So several runs can proceed side by side, with their messages carried together.
     """
     wiring = None if wiring is None else wiring.paced(stopping.rounds)
     for callback in callbacks:
@@ -148,7 +148,7 @@ def _look(
     wiring: Wiring | None,
     at: Position,
 ) -> None:
-    """Measure a round, remember the best models so far, and find out whether it was the last."""
+    """Measure a round, remember the best models so far, and decide whether it was the last."""
     record = Record.of(at.round, engine.measure())
     at.history.records.append(record)
     if stopping.patience is not None and record.validation_loss < at.best[0]:
@@ -161,9 +161,9 @@ def _look(
 
 
 def _earlier(engine: Steps, callbacks: Sequence[Callback], identity: Identity) -> Position | None:
-    """Return where a run stood that was kept, the engine being put back there; None for a new one.
+    """Return the position of a saved run, with the engine restored to it; None for a new run.
 
-    Callbacks hear of all rounds so far again, so that they, too, are where they were.
+    Callbacks are told of all rounds so far again, so that their state is restored too.
     """
     keeper = keeper_in(callbacks)
     if keeper is None:
@@ -194,9 +194,12 @@ def _reason_to_stop(
     engine: Steps,
     since: int | None,
 ) -> str:
-    """``since``: rounds since the best one on the final graph, or None before there is one."""
+    """Return why to stop, or an empty string to go on.
+
+    ``since`` is the number of rounds since the best one on the final graph; None before there is one.
+    """
     if engine.at_rest:
-        return "predictions at rest"
+        return "predictions converged"
     for answer in told:
         if answer:
             return answer if isinstance(answer, str) else "stopped by a callback"
@@ -205,7 +208,7 @@ def _reason_to_stop(
     if since is None:
         return ""
     if engine.may_rest and record.round > 0 and record.change <= stopping.tol:
-        return "predictions at rest"
+        return "predictions converged"
     if stopping.patience is not None and since >= stopping.patience:
-        return "validation loss no longer better"
+        return "validation loss no longer improving"
     return ""

@@ -1,4 +1,4 @@
-"""What travels between this process and its workers, in bytes."""
+"""Counting the bytes that travel between this process and its workers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 @dataclass
 class Trip:
-    """One call on the workers; round 0, in which nodes train alone, is the first."""
+    """One call to the workers; the first is round 0, in which nodes train alone."""
 
     placed: int = 0
-    """Bytes of what is to stay there: rows and untrained models."""
+    """Bytes that stay on the workers: rows and untrained models."""
     sent: int = 0
-    """Bytes of what goes there for this call only."""
+    """Bytes sent for this call only."""
     received: int = 0
-    """Bytes that come back."""
+    """Bytes returned by the workers."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Traffic:
     """Called with "placed", "sent" or "received" and the thing itself."""
 
     def tell(self, what: str, thing: Any) -> None:
-        """Count something that travels in the present call."""
+        """Count something that travels in the current call."""
         if self.watch is not None:
             self.watch(what, thing)
         trip = self.trips[-1]
@@ -44,7 +44,7 @@ _present: ContextVar[Traffic | None] = ContextVar("traffic", default=None)
 
 @contextmanager
 def counting(watch: Callable[[str, Any], None] | None = None) -> Iterator[Traffic]:
-    """Count the bytes of all runs inside."""
+    """Count the bytes of all runs inside the ``with`` block."""
     traffic = Traffic(watch=watch)
     token = _present.set(traffic)
     try:
@@ -54,19 +54,19 @@ def counting(watch: Callable[[str, Any], None] | None = None) -> Iterator[Traffi
 
 
 def traffic() -> Traffic | None:
-    """Return who is counting, if anybody is."""
+    """Return the counter of the current ``counting`` block, if any."""
     return _present.get()
 
 
 def size_of(thing: Any) -> int:
-    """Return how many bytes something takes on its way: arrays as they are, the rest pickled."""
+    """Return how many bytes something takes in transit: arrays as raw buffers, the rest pickled."""
     buffers: list[pickle.PickleBuffer] = []
     text = _cloudpickle().dumps(thing, protocol=5, buffer_callback=buffers.append)
     return len(text) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
 def _cloudpickle() -> Any:
-    """Return what joblib, Dask and Ray pickle with; older versions of joblib bring it inside."""
+    """Return cloudpickle, with which joblib, Dask and Ray pickle; joblib bundles a copy."""
     try:
         return import_module("cloudpickle")
     except ModuleNotFoundError:

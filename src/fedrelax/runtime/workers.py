@@ -18,11 +18,11 @@ from fedrelax.runtime.traffic import Trip, traffic
 from fedrelax.threads import one_thread
 
 JOBLIB = {"threads": "threading", "processes": "loky"}
-"""What joblib calls them."""
+"""joblib's names for these backends."""
 
 
 def check_jobs(n_jobs: Any) -> None:
-    """Refuse what is no number of workers."""
+    """Refuse anything that is not a number of workers."""
     whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
     if n_jobs is not None and not (whole and n_jobs != 0 and abs(n_jobs) < 2**31):
         raise FedRelaxError(
@@ -32,9 +32,9 @@ def check_jobs(n_jobs: Any) -> None:
 
 @dataclass(frozen=True)
 class Crew:
-    """Workers that are ready: ``run(function, argument_tuples)`` returns results in that order.
+    """Workers ready for use: ``run(function, argument_tuples)`` returns results in that order.
 
-    With a ``cluster``, what is large and stays the same can be placed there instead.
+    With a ``cluster``, data that is large and does not change can be placed there instead.
     """
 
     run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
@@ -44,10 +44,10 @@ class Crew:
 class Workers:
     """Maps a function over tasks with ``n_jobs`` workers.
 
-    They are what ``running_on`` asks for; else what the user has told joblib with ``parallel_config``;
-    else threads or processes, as suits the models. Every task computes with one thread, on any number
-    of workers: sums in another order would change the last digits, and small fits gain nothing from
-    more.
+    The backend is the one that ``running_on`` sets; else the one set with joblib's ``parallel_config``;
+    else threads or processes, whichever suits the models. Every task uses one thread, whatever the
+    number of workers: summing in another order would change the last digits, and small fits gain
+    nothing from more threads.
     """
 
     def __init__(self, n_jobs: int | None, threads: bool) -> None:
@@ -57,7 +57,7 @@ class Workers:
 
     @contextmanager
     def open(self) -> Iterator[Crew]:
-        """Have the workers at hand."""
+        """Yield the workers, ready for use within the ``with`` block."""
         with one_thread():
             cluster = self._cluster()
             if cluster is not None:
@@ -75,12 +75,12 @@ class Workers:
         return None if self.n_jobs == 1 else cluster_of_joblib(self._backend())
 
     def _backend(self) -> Any:
-        """Return the backend of joblib: the user's, or the one that suits the models."""
+        """Return joblib's backend: the user's, or the one that suits the models."""
         return get_active_backend(prefer="threads" if self._threads else "processes")[0]
 
     @property
     def backend(self) -> str:
-        """What joblib calls the backend, or the name of its class."""
+        """joblib's name for the backend, or the name of the backend's class."""
         place = present_place()
         if place is not None and not place.is_cluster:
             return JOBLIB[place.backend]
@@ -108,7 +108,7 @@ class Workers:
     def _in_parts(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
     ) -> list[Any]:
-        """Run on a backend that we know nothing of: in few parts, each told to use one thread."""
+        """Run on an unknown backend: in a few parts, each limited to one thread."""
         many = min(len(tasks), 4 * self.n_jobs)
         parts = [tasks[k::many] for k in range(many)]
         found = Parallel()(delayed(_part)(function, part) for part in parts)
@@ -125,7 +125,7 @@ def _part(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> lis
 
 
 def _count(tasks: Sequence[tuple[Any, ...]], found: list[Any]) -> None:
-    """Count what joblib has pickled for its processes: rows and all, every time."""
+    """Count what joblib has pickled for its processes: everything, rows included, on every call."""
     seen = traffic()
     if seen is not None:
         seen.trips.append(Trip())

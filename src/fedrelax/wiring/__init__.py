@@ -23,7 +23,7 @@ WIRINGS: dict[str, type[Wiring]] = members(__name__, Wiring)
 
 
 def as_wiring(given: str | Wiring | None) -> Wiring | None:
-    """Return the wiring of a name, or the object itself; None, too, for "fixed".
+    """Return the wiring of this name, or the object itself; None for "fixed" and None.
 
     >>> as_wiring("fixed"), as_wiring("rewire").name
     (None, 'rewire')
@@ -42,6 +42,6 @@ def as_wiring(given: str | Wiring | None) -> Wiring | None:
 
 
 def wiring_name(given: str | Wiring | None) -> str:
-    """Return how tables call a wiring."""
+    """Return the name of a wiring in tables."""
     wiring = as_wiring(given)
     return "fixed" if wiring is None else wiring.name

@@ -1,4 +1,4 @@
-"""Wiring: which neighbours a node goes on listening to, decided anew between rounds."""
+"""Wiring: which neighbours a node keeps listening to, decided again between rounds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fedrelax.typing import FloatArray, IntArray
 REST = 0.4
 """Share of the rounds that is left for the final graph when ``every`` is not given."""
 PADDING = 4
-"""Rows are sorted as one table if that is at most so many times larger than what it holds."""
+"""Rows are sorted as one padded table if it has at most this many times as many cells as entries."""
 USUAL = 2
-"""Rounds between two stages: models that settle on a wrong graph first agree with wrong neighbours."""
+"""Rounds between two stages: with more, models settle on a wrong graph and agree with wrong neighbours."""
 
 
 class View(Protocol):
-    """What a wiring may see: the graph as given, and how far predictions are apart."""
+    """What a wiring may see: the graph as given, and how far apart predictions are."""
 
     given: Any
     """The graph that the user gave, a symmetric CSR matrix."""
@@ -33,19 +33,19 @@ class View(Protocol):
     def own_losses(self, edges: Any) -> FloatArray:
         """Return, per stored entry, node i's loss on its own rows if it took neighbour j's answers.
 
-        Neighbours answer for public rows only: what they would say of i's rows is i's own guess.
+        Neighbours answer on public rows only: what they would predict on i's rows is i's own guess.
         """
 
     def embedding(self) -> FloatArray:
-        """Return one row per node, near rows meaning near predictions on the common public set."""
+        """Return one row per node; rows are close if predictions on the common public set are close."""
 
 
 @dataclass(frozen=True)
 class Wiring(ABC):
-    """A way to rewire. ``wire`` is called ``stages`` times, every ``every`` rounds; then the graph rests.
+    """A rule that changes the graph: ``wire`` is called ``stages`` times, every ``every`` rounds.
 
     Every node decides by its own discrepancies, from predictions that it has received anyway.
-    ``every=None`` takes two rounds, or one where all stages would not fit into 60 % of the rounds.
+    ``every=None`` means two rounds, or one if the stages would otherwise not fit into 60 % of the rounds.
     """
 
     name: ClassVar[str]
@@ -58,7 +58,7 @@ class Wiring(ABC):
 
     @abstractmethod
     def wire(self, stage: int, view: View) -> Any:
-        """Return the graph of the next rounds: symmetric CSR with the weights of what is kept."""
+        """Return the graph for the next rounds: symmetric CSR with the weights of the edges kept."""
 
     @property
     def needs_common(self) -> bool:
@@ -66,7 +66,7 @@ class Wiring(ABC):
         return False
 
     def paced(self, rounds: int) -> Self:
-        """Return this wiring with a definite ``every`` for so many rounds."""
+        """Return this wiring with ``every`` set for a run of this many rounds."""
         if self.every is not None:
             return self
         room = int((1 - REST) * rounds / max(self.stages, 1))
@@ -79,7 +79,7 @@ class Wiring(ABC):
         return stage if round % self.every == 0 and 0 <= stage < self.stages else None
 
     def settled(self, round: int) -> bool:
-        """Tell whether the graph changes no more after this round."""
+        """Tell whether this round is on the final graph."""
         assert self.every is not None
         return round > self.stages * self.every
 
@@ -90,7 +90,7 @@ class Wiring(ABC):
 
 
 class Ranked:
-    """The entries of a CSR matrix, row by row from the smallest to the largest value."""
+    """The entries of a CSR matrix, sorted within each row from the smallest to the largest value."""
 
     def __init__(self, edges: Any, values: FloatArray) -> None:
         self.n = edges.shape[0]
@@ -102,7 +102,7 @@ class Ranked:
         self.rank: IntArray = np.arange(len(values)) - np.repeat(self.starts[:-1], self.degree)
 
     def _sorted_rows(self, values: FloatArray) -> IntArray:
-        """Return the entries' places, sorted within rows; rows of like length as one table."""
+        """Return the positions of the entries, sorted within rows; rows of similar length as one table."""
         most = int(self.degree.max(initial=0))
         if self.n * most > PADDING * len(values):
             return np.asarray(np.lexsort((values, self.row)))
@@ -120,7 +120,7 @@ class Ranked:
 
 
 def marked(edges: Any, mark: FloatArray, mutual: bool = False) -> Any:
-    """Return the edges that at least one end has marked, or both have, with their weights."""
+    """Return the edges that at least one end has marked, or if ``mutual`` both ends, with their weights."""
     from scipy import sparse
 
     one = sparse.csr_array((mark, edges.indices, edges.indptr), shape=edges.shape)

@@ -13,20 +13,20 @@ from fedrelax.wiring.base import View, Wiring
 from fedrelax.wiring.rewire import Rewire
 
 SMALL = 2000
-"""Up to so many nodes everybody is everybody's candidate."""
+"""Up to this many nodes, every node is a candidate for every other."""
 DIRECTIONS = 12
-"""Predictions are compared in so many random directions when candidates are searched for."""
+"""Number of random projections of the predictions in which candidates are searched for."""
 
 
 @dataclass(frozen=True)
 class Discover(Wiring):
-    """Candidates, then ``rewire`` among them; candidates are searched anew as models improve.
+    """Find candidates, then ``rewire`` among them; the search is repeated as models improve.
 
     With at most 2,000 nodes everybody is a candidate. With more, a node's candidates are the
     ``candidates`` nearest nodes by predictions on the common public rows (a search tree over
-    random projections: n log n, never all pairs) and a tenth as many strangers at random, so that a
-    bad start does not stay. All edges have weight 1. Friends of friends are taken in more carefully
-    than on a given graph: here anybody may be one.
+    random projections: n log n, never all pairs) and a tenth as many random strangers, so that a bad
+    start can be corrected. All edges have weight 1. Friends of friends are taken in more cautiously
+    than on a given graph, since here anybody may be one.
     """
 
     name = "discover"
@@ -37,12 +37,12 @@ class Discover(Wiring):
 
     @property
     def stages(self) -> int:
-        """The stages of the rewiring, and one more to begin with the first candidates."""
+        """The stages of the rewiring."""
         return self.rewire.stages
 
     @property
     def needs_common(self) -> bool:
-        """Any two nodes may become neighbours, so they must speak of the same rows."""
+        """Any two nodes may become neighbours, so all must answer on the same rows."""
         return True
 
     def check(self) -> None:
@@ -51,14 +51,14 @@ class Discover(Wiring):
         self.rewire.check()
 
     def wire(self, stage: int, view: View) -> Any:
-        """Return the kept edges among the present candidates."""
+        """Return the edges kept among the current candidates."""
         edges = view.given
         if edges.shape[0] > SMALL:
             edges = self.nearest(view.embedding(), stage)
         return self.rewire.keep(stage, edges, view)
 
     def nearest(self, points: FloatArray, stage: int = 0) -> Any:
-        """Return a symmetric CSR matrix that joins every point to its nearest and to some strangers."""
+        """Return a symmetric CSR matrix that joins every point to its nearest and to some random others."""
         from scipy.spatial import cKDTree
 
         rng = np.random.default_rng([self.seed, stage])
@@ -75,7 +75,7 @@ class Discover(Wiring):
 
 
 def symmetric(rows: IntArray, columns: IntArray, n: int) -> Any:
-    """Return the symmetric 0/1 matrix of these pairs, without loops."""
+    """Return the symmetric 0/1 matrix of these pairs, without self-loops."""
     other = rows != columns
     rows, columns = rows[other], columns[other]
     matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))

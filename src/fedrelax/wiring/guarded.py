@@ -1,4 +1,4 @@
-"""Guarded: rewiring among neighbours of whom some may lie."""
+"""Guarded: rewiring when some of the neighbours may lie."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from fedrelax.wiring.base import Ranked, View, marked
 from fedrelax.wiring.rewire import Rewire
 
 UNLIKELY = 4.0
-"""Who is further away than so many times the median neighbour is no neighbour at all."""
+"""A neighbour further away than this many times the median neighbour is ignored."""
 
 
 @dataclass(frozen=True)
 class Guarded(Rewire):
-    """``rewire``, made so that liars find it hard to be heard. Meant for ``combine=Nearest(times=4)``.
+    """``rewire``, hardened against liars. Meant for ``combine=Nearest(times=4)``.
 
-    - The first look comes before the first round. Who has sent nothing usable, or is four times as far as
-      the median neighbour, counts for nothing: not even as one of those of whom a share is kept.
-    - Neighbours are ranked by two things in every stage with a share: how far they are from the node's
-      answers, and how badly theirs fit the node's own rows, of which a liar knows nothing. Both are
-      taken relative to the node's median neighbour, so neither outweighs the other.
-    - An edge lives if one end keeps it and the other consents: it has it among the nearest ``consent``
-      times the share. A liar that marks its victims is not heard by those who find it far off.
+    - The first stage comes before the first round. A neighbour that has sent nothing usable, or is more
+      than four times as far away as the median neighbour, is ignored: shares are taken of the others.
+    - In every stage with a share, neighbours are ranked by two things: how far their answers are from the
+      node's, and how badly they fit the node's own rows, of which a liar knows nothing. Both are taken
+      relative to the node's median neighbour, so that neither outweighs the other.
+    - An edge is kept if one end keeps it and the other consents, by having it among the nearest
+      ``consent`` times the share. A liar that marks its victims is not heard by those who find it far off.
 
-    The shares end at 20 %, not at 10 %: who loses a fifth of its neighbours needs the others.
+    The shares end at 20 %, not at 10 %: a node that loses a fifth of its neighbours needs the others.
     """
 
     name = "guarded"
@@ -37,18 +37,18 @@ class Guarded(Rewire):
     consent: float = 1.2
 
     def check(self) -> None:
-        """Refuse a consent that would take less than what is kept."""
+        """Refuse a consent below 1, with which fewer edges are accepted than kept."""
         super().check()
         if not self.consent >= 1:
             raise FedRelaxError(f"guarded: consent={self.consent!r} must be at least 1")
 
     def due(self, round: int) -> int | None:
-        """Return the stage after this round; the first one comes before anything is learned."""
+        """Return the stage that begins after this round, or None; the first one comes after round 0."""
         assert self.every is not None
         return super().due(round + self.every)
 
     def settled(self, round: int) -> bool:
-        """Tell whether the graph changes no more after this round."""
+        """Tell whether this round is on the final graph."""
         assert self.every is not None
         return super().settled(round + self.every)
 

@@ -13,7 +13,7 @@ from fedrelax.wiring.base import View, Wiring
 
 KINDS = ("inverse", "heat", "root")
 LEAST = 1e-6
-"""A discrepancy of nothing counts as this share of the median."""
+"""Discrepancies below this share of the median are raised to it."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Reweight(Wiring):
 
     kind : "inverse" f(d) = 1/d; "heat" f(d) = exp(-d); "root" f(d) = 1/sqrt(d), which makes the
         squared coupling behave like the unsquared one of the network Lasso. Weights are scaled so that
-        the graph's mean degree stays as it was given.
+        the mean degree stays that of the given graph.
+    times : how often weights are set.
     """
 
     name = "reweight"

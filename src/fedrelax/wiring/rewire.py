@@ -12,9 +12,9 @@ from fedrelax.typing import FloatArray, IntArray
 from fedrelax.wiring.base import Ranked, View, Wiring, marked
 
 FLOOR = 1e-3
-"""Discrepancies below this share of the mean are as good as none: ratios of them mean nothing."""
+"""Discrepancies below this share of the mean are raised to it: ratios of smaller ones mean nothing."""
 FAR = 1.5
-"""A better fit by less than this may be chance: the best of many neighbours fits few rows well."""
+"""A fit better by less than this factor may be chance: the best of many neighbours fits a few rows well."""
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,20 @@ class Rewire(Wiring):
     """Keep the share of the given neighbours with the smallest discrepancy; shrink it step by step.
 
     shares : at stage s every node marks the ``shares[s]`` of its given neighbours with the smallest
-        d(i, j); an edge lives if either end marks it. Early models are poor, so early shares are
+        d(i, j); an edge is kept if either end marks it. Early models are poor, so early shares are
         large; an edge that was dropped comes back when its ends agree again.
-    after : then come stages, ``after[0]`` before and ``after[1]`` after a second look, in which a node
-        keeps everybody who is at most ``times`` as far as its nearest ones (the last share) are on
-        average. So nodes of large clusters keep many neighbours and nodes of small clusters few.
+    after : then come ``after[0]`` stages before and ``after[1]`` stages after a second look, in which a
+        node keeps every neighbour at most ``times`` as far away as its nearest ones (the last share)
+        on average. So nodes of large clusters keep many neighbours and nodes of small clusters few.
 
-    The second look is for nodes that went along with the wrong crowd, and agree with it by now. It asks
-    what no crowd can change: how well neighbours' answers, carried over from public rows to the node's
-    own, fit the node's own labels. A node whose best neighbours in this sense fit ``FAR`` times better
-    than those it agrees with changes sides.
+    The second look is for nodes that followed the wrong crowd and by now agree with it. It tests what no
+    crowd can change: how well neighbours' answers, carried over from public rows to the node's own, fit
+    the node's own labels. A node whose best-fitting neighbours fit ``FAR`` times better than those it
+    agrees with switches to them.
 
     friends : the last stage takes back the given neighbours with whom a node has at least this share of
-        kept neighbours in common (of the fewer that one of them keeps). Small circles that agree among
-        themselves are one cluster if they overlap, and more teachers teach better. 1.0 leaves it out.
+        kept neighbours in common (relative to the end that keeps fewer). Small groups that agree among
+        themselves are one cluster if they overlap, and more teachers teach better. 1.0 skips this stage.
     """
 
     name = "rewire"
@@ -47,11 +47,11 @@ class Rewire(Wiring):
 
     @property
     def stages(self) -> int:
-        """One for every share, those after them, the second look, and friends of friends."""
+        """One for every share, those in ``after``, the second look, and friends of friends."""
         return len(self.shares) + sum(self.after) + 1 + (self.friends < 1)
 
     def check(self) -> None:
-        """Refuse shares that are not shares."""
+        """Refuse shares, times and friends that are out of range."""
         super().check()
         if not self.shares or not all(0 < share <= 1 for share in self.shares):
             raise FedRelaxError(
@@ -63,7 +63,7 @@ class Rewire(Wiring):
             raise FedRelaxError(f"rewire: friends={self.friends!r} must be above 0 and at most 1")
 
     def wire(self, stage: int, view: View) -> Any:
-        """Return the edges that one of their ends keeps."""
+        """Return the given edges that at least one end keeps."""
         return self.keep(stage, view.given, view)
 
     def keep(self, stage: int, edges: Any, view: View) -> Any:
@@ -81,7 +81,7 @@ class Rewire(Wiring):
 
 
 def _as_near(ranked: Ranked, least: IntArray, times: float) -> IntArray:
-    """Return how many neighbours are at most ``times`` as far as the ``least`` nearest on average."""
+    """Return how many neighbours are at most ``times`` as far away as the ``least`` nearest on average."""
     if not len(ranked.sorted):
         return least
     values = np.maximum(ranked.sorted, FLOOR * float(ranked.sorted.mean()))
@@ -92,7 +92,7 @@ def _as_near(ranked: Ranked, least: IntArray, times: float) -> IntArray:
 
 
 def _second_look(edges: Any, ranked: Ranked, counts: IntArray, view: View) -> FloatArray:
-    """Mark the neighbours that agree, or those that fit the own rows, where these are far better."""
+    """Mark each node's agreeing neighbours, or those that best fit its own rows if they fit far better."""
     losses = view.own_losses(edges)
     agreeing = ranked.first(counts)
     fitting = Ranked(edges, losses).first(counts)
@@ -106,7 +106,7 @@ def _second_look(edges: Any, ranked: Ranked, counts: IntArray, view: View) -> Fl
 
 
 def _with_friends(edges: Any, kept: Any, share: float) -> Any:
-    """Return what is kept, and the edges whose ends have that share of kept neighbours in common."""
+    """Return the kept edges, and those whose ends have at least this share of kept neighbours in common."""
     edges = edges.maximum(kept).tocsr()
     known = kept.copy()
     known.data = np.ones_like(known.data)

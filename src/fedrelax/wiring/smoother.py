@@ -1,4 +1,4 @@
-"""What would a neighbour say of my rows? A guess from what it said of public rows."""
+"""What would a neighbour predict on my rows? A guess from what it predicts on public rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from scipy.linalg import cho_factor, cho_solve
 from fedrelax.typing import AnyArray, FloatArray
 
 RIDGE = 1e-3
-"""Penalty against the mean of the kernel's diagonal: keeps the guess steady between public rows."""
+"""Penalty relative to the mean of the kernel's diagonal: keeps the guess stable between public rows."""
 
 
 class Smoother:
     """Kernel ridge regression on public rows: k(x, z) = 1 + x'z/d + exp(-|x - z|^2 / (2 h^2)).
 
     Features are standardised by the public rows, and h is the root mean square distance between them.
-    The linear part carries linear models to any row; the other part bends it.
+    The linear part extends linear models to any row; the Gaussian part adds curvature.
     """
 
     def __init__(self, public: AnyArray) -> None:
@@ -30,16 +30,16 @@ class Smoother:
         self._factor = cho_factor(kernel)
 
     def coefficients(self, answers: FloatArray) -> FloatArray:
-        """Return what stands for the answers (rows, outputs) on the public rows."""
+        """Return the kernel coefficients of answers (rows, outputs) on the public rows."""
         return np.asarray(cho_solve(self._factor, answers))
 
     def weights(self, X: AnyArray) -> FloatArray:
-        """Return K with ``K @ coefficients`` the guesses on rows X."""
+        """Return K such that ``K @ coefficients`` is the guess on rows X."""
         rows = np.asarray(X, dtype=float).reshape(len(X), -1)
         return self._kernel(self._standard(rows))
 
     def carrying(self, X: AnyArray) -> FloatArray:
-        """Return W with ``W @ answers`` the guesses on rows X: for few rows and the answers of many."""
+        """Return W such that ``W @ answers`` is the guess on rows X: for few rows, many nodes."""
         return np.asarray(cho_solve(self._factor, self.weights(X).T).T)
 
     def _standard(self, rows: FloatArray) -> FloatArray:

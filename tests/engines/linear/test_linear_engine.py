@@ -132,7 +132,7 @@ def well_posed(seed: int = 0, **options) -> Network:
 def test_stops_at_the_same_round_when_predictions_rest(common, weighting):
     network = well_posed(3, common=common)
     general, linear = both(network, alpha=0.3, rounds=500, tol=1e-6, weighting=weighting)
-    assert general.reason == "predictions at rest" and general.n_rounds > 3
+    assert general.reason == "predictions converged" and general.n_rounds > 3
     assert_same(general, linear)
 
 

@@ -124,7 +124,7 @@ def test_patience_keeps_the_best_round():
     network = softmax_network(3, validation=True)
     chosen = FedRelax(alpha=2.0, rounds=12, tol=0.0, patience=2)
     slow, fast = (replace(chosen, engine=engine).solve(network) for engine in ("sites", "auto"))
-    assert fast.engine == "softmax" and slow.reason == "validation loss no longer better"
+    assert fast.engine == "softmax" and slow.reason == "validation loss no longer improving"
     assert (fast.n_rounds, fast.reason) == (slow.n_rounds, slow.reason)
     X = np.random.default_rng(1).normal(size=(9, 2))
     assert (

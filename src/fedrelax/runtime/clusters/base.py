@@ -1,4 +1,4 @@
-"""What a round needs of a cluster: to keep something there, to run where it lies, to ask for it."""
+"""What a round needs from a cluster: to place data, to run tasks where the data is, to fetch results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PARTS_PER_WORKER = 4
 
 
 class ClusterError(FedRelaxError):
-    """A cluster cannot be reached, or has lost what it was doing."""
+    """A cluster cannot be reached, or has lost work."""
 
 
 class Cluster(ABC):
     """Workers in other processes or on other machines.
 
-    References are the cluster's own (futures of Dask, object references of Ray): what nobody refers
-    to any more is forgotten there.
+    References are the cluster's own (Dask futures, Ray object references): what is no longer referred
+    to is freed there.
     """
 
     name: ClassVar[str]
@@ -28,36 +28,36 @@ class Cluster(ABC):
     @property
     @abstractmethod
     def workers(self) -> int:
-        """How many tasks run at a time."""
+        """How many tasks run at the same time."""
 
     @abstractmethod
     def place(self, thing: Any, part: int) -> Any:
-        """Put something on a worker to stay there, and return a reference to it."""
+        """Put something on a worker, where it stays, and return a reference to it."""
 
     @abstractmethod
     def submit(self, function: Callable[..., Any], part: int, *arguments: Any) -> tuple[Any, Any]:
-        """Run a function that returns a pair; return references to its two halves at once.
+        """Start a function that returns a pair; return references to its two items immediately.
 
-        References among the arguments become what they refer to. Work on one part runs where that
-        part was placed.
+        References among the arguments are replaced by what they refer to. Work on a part runs where
+        that part was placed.
         """
 
     @abstractmethod
     def fetch(self, references: Sequence[Any]) -> list[Any]:
-        """Return what is referred to; an error of a task is raised as it was there."""
+        """Return what is referred to; an error in a task is raised here as it was there."""
 
     @abstractmethod
     def close(self) -> None:
-        """End what was started for this run, and leave alone what was there before."""
+        """Shut down what was started for this run, and leave alone what was running before."""
 
     def parts(self, nodes: int) -> int:
-        """Return in how many parts so many nodes are sent."""
+        """Return the number of parts in which this many nodes are sent."""
         return max(1, min(nodes, PARTS_PER_WORKER * self.workers))
 
     def lost(self, error: BaseException) -> ClusterError:
-        """Return in one sentence that work was lost."""
+        """Return the error that says that work was lost."""
         text = " ".join(str(error).split())[:200]
         return ClusterError(
-            f"the {self.name} cluster lost a part of the nodes ({type(error).__name__}: {text}); see its "
-            "logs for workers that ended, often for lack of memory, and run again"
+            f"the {self.name} cluster lost some of the nodes ({type(error).__name__}: {text}); check its "
+            "logs for workers that died, often for lack of memory, and run again"
         )

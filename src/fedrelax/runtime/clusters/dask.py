@@ -1,4 +1,4 @@
-"""Dask: parts of the nodes are scattered to workers once, and tasks run where their part lies."""
+"""Dask: parts of the nodes are scattered to workers once, and tasks run where their part is."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fedrelax.runtime.clusters.quiet import importing_no_script, leaving_ctrl_c
 from fedrelax.runtime.traffic import size_of
 
 LARGE = 1_000_000
-"""Bytes from which arguments go to the worker directly, not through the scheduler."""
+"""Arguments of at least this many bytes go to the worker directly, not through the scheduler."""
 ANY_PORT = "127.0.0.1:0"
-"""For pages of Dask's own: seen from this machine only, and in nobody's way."""
+"""For Dask's dashboards: on a free port, and visible from this machine only."""
 SECONDS = 15.0
 """How long to wait for a scheduler, and for its first worker."""
 
@@ -55,7 +55,7 @@ class DaskCluster(Cluster):
         """Join the scheduler at an address."""
         distributed = need("distributed", "dask")
         try:
-            with ThreadPoolExecutor(1) as apart:  # a notebook has a loop of its own
+            with ThreadPoolExecutor(1) as apart:  # a notebook has an event loop of its own
                 apart.submit(asyncio.run, _greet(address)).result()
             client = distributed.Client(address, timeout=SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -77,11 +77,11 @@ class DaskCluster(Cluster):
 
     @property
     def workers(self) -> int:
-        """The threads of all workers."""
+        """The number of threads of all workers."""
         return max(1, int(sum(self.client.nthreads().values())))
 
     def place(self, thing: Any, part: int) -> Any:
-        """Scatter to the worker of this part."""
+        """Scatter something to the worker of this part."""
         return self.client.scatter(thing, workers=[self._home(part)], hash=False)
 
     def submit(self, function: Callable[..., Any], part: int, *arguments: Any) -> tuple[Any, Any]:
@@ -102,7 +102,7 @@ class DaskCluster(Cluster):
         return str(self._addresses[part % len(self._addresses)])
 
     def fetch(self, references: Sequence[Any]) -> list[Any]:
-        """Gather from the workers."""
+        """Gather results from the workers."""
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker
@@ -114,13 +114,13 @@ class DaskCluster(Cluster):
             raise self.lost(error) from error
 
     def close(self) -> None:
-        """Close client and workers if they are ours."""
+        """Close client and workers if this run started them."""
         for each in self._own:
             each.close()
 
 
 async def _greet(address: str) -> None:
-    """Speak to a scheduler once; a client would wait for ever where something else listens."""
+    """Connect to a scheduler once; a client would wait for ever if something else listens there."""
     from distributed.core import connect
 
     comm = await asyncio.wait_for(connect(address, timeout=SECONDS), SECONDS)

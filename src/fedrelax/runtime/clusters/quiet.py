@@ -1,4 +1,4 @@
-"""Workers on this machine are started so that they disturb nobody."""
+"""Starting workers on this machine without side effects on the terminal or the user's script."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from types import ModuleType
 
 @contextmanager
 def leaving_ctrl_c() -> Iterator[None]:
-    """Start processes that leave Ctrl-C to this one.
+    """Let processes started inside ignore Ctrl-C, so that only this one handles it.
 
-    A terminal sends it to all processes of a command; those that are started while it is ignored go
-    on ignoring it.
+    A terminal sends it to all processes of a command; those started while it is ignored keep ignoring it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -29,10 +28,10 @@ def leaving_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def importing_no_script() -> Iterator[None]:
-    """Start processes that do not run the user's script again to find its names.
+    """Let processes started inside not run the user's script again to find its names.
 
-    Python's own way of starting a process does, and asks scripts for ``if __name__ == "__main__"``.
-    Here nothing is needed of the script: what it defines travels by value.
+    Python's ``multiprocessing`` does run it, which is why scripts need ``if __name__ == "__main__"``.
+    Here nothing of the script is needed: what it defines is pickled by value.
     """
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")

@@ -1,4 +1,4 @@
-"""Ray: parts of the nodes lie in the object store once, and tasks refer to them."""
+"""Ray: parts of the nodes are put into the object store once, and tasks refer to them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fedrelax.runtime.clusters.base import Cluster, ClusterError
 from fedrelax.runtime.clusters.quiet import leaving_ctrl_c
 
 SECONDS = 30.0
-"""How long a cluster may take to say that it is well."""
+"""How long a cluster's health check may take."""
 
 
 class RayCluster(Cluster):
-    """The workers of the Ray that this process has joined."""
+    """The workers of the Ray cluster that this process has joined."""
 
     name = "ray"
 
@@ -28,7 +28,7 @@ class RayCluster(Cluster):
 
     @classmethod
     def local(cls, workers: int) -> RayCluster:
-        """Start Ray on this machine; it sends no statistics of its use."""
+        """Start Ray on this machine, without its usage statistics."""
         with leaving_ctrl_c():
             return cls._joined(num_cpus=workers, include_dashboard=False)
 
@@ -59,22 +59,22 @@ class RayCluster(Cluster):
 
     @property
     def workers(self) -> int:
-        """The processors of all machines."""
+        """The number of CPUs of all machines."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def place(self, thing: Any, part: int) -> Any:
-        """Put into the object store."""
+        """Put something into the object store."""
         return self._ray.put(thing)
 
     def submit(self, function: Callable[..., Any], part: int, *arguments: Any) -> tuple[Any, Any]:
-        """Run where Ray sees fit: tasks go to machines that have their arguments."""
+        """Run where Ray sees fit: it prefers machines that hold the arguments."""
         if function not in self._remote:
             self._remote[function] = self._ray.remote(num_cpus=1, num_returns=2)(function)
         first, second = self._remote[function].remote(*arguments)
         return first, second
 
     def fetch(self, references: Sequence[Any]) -> list[Any]:
-        """Get from the object store."""
+        """Get results from the object store."""
         exceptions = self._ray.exceptions
         try:
             return list(self._ray.get(list(references)))
@@ -84,15 +84,15 @@ class RayCluster(Cluster):
             raise self.lost(error) from error
 
     def close(self) -> None:
-        """Leave or end Ray if this run has joined or started it."""
+        """Leave Ray or shut it down, if this run joined or started it."""
         if self._own:
             self._ray.shutdown()
 
 
 def _greet(address: str) -> None:
-    """Ask a cluster whether it is well; to join would wait for minutes where something else listens."""
+    """Run a cluster's health check; joining would wait for minutes if something else listens there."""
     if address == "auto" or "://" in address:
-        return  # Ray finds the first itself, and gives up on the second by itself
+        return  # Ray resolves "auto" itself, and does not hang on URLs
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
         well = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)

@@ -1,4 +1,4 @@
-"""Find a cluster: one that is there, one at an address, or a new one on this machine."""
+"""Find a cluster: the one in use, one at an address, or a new one on this machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from fedrelax.extras import need
 from fedrelax.runtime.clusters.base import Cluster, ClusterError
 
 SECONDS = 5.0
-"""How long an address may take to answer at all."""
+"""How long an address may take to accept a connection."""
 
 
 def cluster_for(backend: str, address: str | None, n_jobs: int | None) -> Cluster:
-    """Return the cluster at an address; else the one this process has; else a new one, here."""
+    """Return the cluster at an address; else the one in use; else a new one on this machine.
+
+    A process can be in one Ray cluster only: one that it has joined already is used whatever the address.
+    """
     workers = cpu_count() if n_jobs is None else int(n_jobs)
     workers = workers if workers > 0 else max(1, cpu_count() + 1 + workers)
     if backend == "ray":
@@ -35,7 +38,7 @@ def cluster_for(backend: str, address: str | None, n_jobs: int | None) -> Cluste
 
 
 def _present_client() -> Any:
-    """Return the Dask client that this process has made, if any."""
+    """Return the default Dask client of this process, if any."""
     distributed = need("distributed", "dask")
     try:
         return distributed.default_client()
@@ -44,7 +47,7 @@ def _present_client() -> Any:
 
 
 def cluster_of_joblib(backend: Any) -> Cluster | None:
-    """Return the cluster behind a backend of joblib that the user has set, if there is one."""
+    """Return the cluster behind a joblib backend that the user has set, if there is one."""
     kind = type(backend).__name__
     if kind == "DaskDistributedBackend":
         from fedrelax.runtime.clusters.dask import DaskCluster
@@ -58,7 +61,7 @@ def cluster_of_joblib(backend: Any) -> Cluster | None:
 
 
 def reachable(backend: str, address: str) -> None:
-    """Refuse an address where nobody listens, within seconds and before any work."""
+    """Refuse an address where nothing listens, within seconds and before any work is done."""
     if address in ("auto", "local"):
         return
     try:
@@ -68,12 +71,12 @@ def reachable(backend: str, address: str) -> None:
         host = port = None
     if host is None or port is None:
         raise ClusterError(
-            f"address={address!r} is not HOST:PORT; give the address that the cluster of {backend} has"
+            f"address={address!r} is not HOST:PORT; give the address of the {backend} cluster"
         )
     try:
         socket.create_connection((host, port), timeout=SECONDS).close()
     except OSError as error:
         raise ClusterError(
-            f"address={address!r}: nobody answers there ({error}); start the cluster of {backend} or "
+            f"address={address!r}: nothing answers there ({error}); start the {backend} cluster or "
             "check host and port"
         ) from error
