@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrelax import FedRelaxError
-from fedrelax.losses import Absolute, Huber, Log, Squared, get_loss, requirement
+from fedrelax.losses import Absolute, Huber, Log, Squared, Weighted, get_loss, requirement
 
 ALL = [Squared(), Absolute(), Huber(0.7), Log()]
 seeds = st.integers(0, 2**32 - 1)
@@ -85,6 +85,44 @@ def test_what_a_pair_asks_for():
     assert requirement(Squared(), Squared()) == "weighted rows"
     assert requirement(Huber(1.0), Huber(2.0)) == "gradients"
     assert requirement(Absolute(), Squared()) == "gradients"
+
+
+def test_a_weight_of_rows_leaves_the_loss_what_it_is():
+    weighted = Weighted(Huber(0.7), lambda X: X[:, 0])
+    assert weighted.plain == Huber(0.7)
+    assert (weighted.name, weighted.symmetric, weighted.collapses) == (
+        "weighted huber",
+        True,
+        False,
+    )
+    assert requirement(Huber(0.7), weighted) == "weighted rows"
+    assert requirement(Squared(), weighted) == "gradients"
+    with pytest.raises(FedRelaxError, match="depends on the rows"):
+        weighted.mean(np.zeros((1, 1)), np.ones((1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("by", "sentence"),
+    [
+        (lambda X: X, r"must return 3 finite weights.*shape \(3, 2\)"),
+        (lambda X: X[:, 0], "from -1 to 1"),
+        (lambda X: np.full(3, np.nan), "finite weights"),
+        (lambda X: np.zeros(3), "every public row a weight of 0"),
+    ],
+)
+def test_weights_that_are_none(by, sentence):
+    X = np.column_stack([[-1.0, 0.0, 1.0], np.zeros(3)])
+    with pytest.raises(FedRelaxError, match=sentence):
+        Weighted(Squared(), by).weights(X)
+
+
+def test_weighted_of_what_is_no_loss():
+    with pytest.raises(FedRelaxError, match="loss must be a"):
+        Weighted("squared", len)
+    with pytest.raises(FedRelaxError, match="by must be a function"):
+        Weighted(Squared(), 2.0)
+    with pytest.raises(FedRelaxError, match="pass it as discrepancy="):
+        get_loss(Weighted(Squared(), len), "regression")
 
 
 def test_names():

@@ -9,8 +9,14 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, QuantileRegressor, Ridge
 
 from fedrelax import FedRelax, LinearModel, SoftmaxModel
-from fedrelax.losses import Huber, get_loss
+from fedrelax.losses import Huber, Squared, Weighted, get_loss
 from tests.conftest import classification_network, regression_network
+
+
+def where_it_matters(X):
+    """A weight that falls off with the first feature, and is 0 for some rows."""
+    return np.maximum(1.0 - X[:, 0], 0.0)
+
 
 REGRESSION = [
     (LinearRegression(), "squared", None),
@@ -22,6 +28,8 @@ REGRESSION = [
     (QuantileRegressor(quantile=0.5, alpha=0.0), "absolute", None),
     (LinearModel(), "squared", "huber"),
     (LinearModel(), Huber(2.0), "squared"),
+    (Ridge(alpha=0.5), "squared", Weighted(Squared(), where_it_matters)),
+    (LinearModel(), Huber(2.0), Weighted(Squared(), where_it_matters)),
 ]
 
 
@@ -42,7 +50,9 @@ def own_objective(network, result, label, model, predict, alpha, loss, discrepan
     for j, a in result.graph.neighbours(label).items():
         rows = network.public.of(j)
         theirs = result.local_models[j].predict(rows)
-        total += alpha * a * discrepancy.mean(theirs, predict(model, rows))
+        weights = discrepancy.weights(rows)
+        losses = discrepancy.plain.per_row(theirs, predict(model, rows))
+        total += alpha * a * float((losses if weights is None else weights * losses).mean())
     return len(node.X) * total + penalty(model)
 
 
@@ -76,7 +86,7 @@ def test_regression(model, loss, discrepancy, common):
         return np.asarray(m.predict(X)).reshape(len(X), 1)
 
     first = get_loss(loss, "regression")
-    second = first if discrepancy is None else get_loss(discrepancy, "regression")
+    second = first if discrepancy is None else get_loss(discrepancy, "regression", "discrepancy")
     check_no_better(network, result, predict, 0.3, first, second, slack=1e-6)
 
 

@@ -9,7 +9,7 @@ from fedrelax.engines.sites.checks import coupling_of
 from fedrelax.graph import Graph
 from fedrelax.living.network import LivingNetwork, OwnRows
 from fedrelax.living.past import Past
-from fedrelax.losses import usual_loss
+from fedrelax.losses import Weighted, usual_loss
 from fedrelax.network import Network
 from fedrelax.public import PublicRows
 from fedrelax.runtime import Coupling
@@ -49,11 +49,20 @@ class Origin:
     past: Mapping[Label, Past] | None = None
 
     @classmethod
-    def of(cls, solver: Solver, network: Network, level: float, seed: int) -> Origin:
-        """Return that of a network which a solver has trained."""
+    def of(cls, solver: Solver, network: Network, level: float, seed: int) -> Origin | None:
+        """Return that of a network which a solver has trained; None where it cannot go on.
+
+        A newcomer compares what others have said of one set of public rows, as they sent it, by their
+        predictions alone: so there must be such a set, nothing around the exchange, and no discrepancy that
+        depends on x.
+        """
+        if network.public.common is None or solver.around(network):
+            return None
         together = not isinstance(solver, FedRelax)
         if isinstance(solver, FedRelax):
             coupling = coupling_of(solver, network.kind)
+            if isinstance(coupling.discrepancy, Weighted):
+                return None
         else:
             loss = usual_loss(network.kind)
             coupling = Coupling(alpha=0.0, loss=loss, discrepancy=loss, level=level)

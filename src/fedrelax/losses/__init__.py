@@ -6,9 +6,20 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.losses.base import Loss
 from fedrelax.losses.classification import Log
 from fedrelax.losses.regression import Absolute, Huber, Squared
+from fedrelax.losses.weighted import Weighted
 from fedrelax.members import members
 
-__all__ = ["Absolute", "Huber", "Log", "Loss", "Squared", "get_loss", "requirement", "usual_loss"]
+__all__ = [
+    "Absolute",
+    "Huber",
+    "Log",
+    "Loss",
+    "Squared",
+    "Weighted",
+    "get_loss",
+    "requirement",
+    "usual_loss",
+]
 
 LOSSES: dict[str, type[Loss]] = members(__name__, Loss)
 
@@ -35,6 +46,11 @@ def get_loss(loss: str | Loss | None, task: str, argument: str = "loss") -> Loss
         loss = LOSSES[loss]()
     if not isinstance(loss, Loss):
         raise FedRelaxError(f"{argument}={loss!r} must be a loss name or a fedrelax.losses.Loss")
+    if argument == "loss" and isinstance(loss, Weighted):
+        raise FedRelaxError(
+            f"loss={loss!r} weighs public rows and applies between neighbours only; pass it as "
+            f"discrepancy=, and loss={loss.plain.name!r}"
+        )
     if task not in loss.tasks:
         fitting = ", ".join(sorted(name for name, kind in LOSSES.items() if task in kind.tasks))
         raise FedRelaxError(f"{argument}={loss.name!r} does not apply to {task}; use {fitting}")
@@ -47,4 +63,4 @@ def requirement(loss: Loss, discrepancy: Loss) -> str:
     With one loss for both, the update is ordinary training on stacked weighted rows, which any
     model does. With two, the model must minimise a sum of different losses.
     """
-    return "weighted rows" if loss == discrepancy else "gradients"
+    return "weighted rows" if loss == discrepancy.plain else "gradients"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from fedrelax.typing import FloatArray
+from fedrelax.typing import AnyArray, FloatArray
 
 
 class Loss(ABC):
@@ -24,6 +24,15 @@ class Loss(ABC):
 
     Then the neighbours' answers on one common public set become one pseudo-row per public point.
     """
+
+    @property
+    def plain(self) -> Loss:
+        """The loss as a function of target and prediction alone; see ``Weighted``."""
+        return self
+
+    def weights(self, X: AnyArray) -> FloatArray | None:
+        """Return w(x) of each row of a loss that depends on x; None: it depends on the predictions only."""
+        return None
 
     @abstractmethod
     def per_row(self, target: FloatArray, prediction: FloatArray) -> FloatArray:

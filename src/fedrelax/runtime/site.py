@@ -83,6 +83,7 @@ class Site:
 
     def __post_init__(self) -> None:
         self._echo: tuple[int, AnyArray] | None = None
+        self._weights: dict[Label, FloatArray] = {}
         self.target = self.task.encode(self.node.y)
         self.validation_target = (
             None if self.node.validation is None else self.task.encode(self.node.validation[1])
@@ -193,15 +194,15 @@ class Site:
         """Return pseudo-rows for several answers on one set of public rows, collapsed if possible."""
         if not answers:
             return []
-        X, loss = self.public.of(owner), self.coupling.discrepancy
-        scale = self.coupling.alpha * self._scale(len(X))
+        X, loss = self.public.of(owner), self.coupling.discrepancy.plain
+        scale = self.coupling.alpha * self._scale(len(X)) * self._relevance(owner)
         if not isinstance(self.coupling.combine, Mean):
             target, weight = self._combined(owner, answers, weights)
             return [Rows(X, target, scale * weight, loss)]
         if self.coupling.collapse and loss.collapses and len(answers) > 1:
             answers, weights = [_mean(answers, weights)], [float(np.sum(weights))]
         return [
-            Rows(X, self._levelled(answer, owner), np.full(len(X), scale * a), loss)
+            Rows(X, self._levelled(answer, owner), scale * a, loss)
             for answer, a in zip(answers, weights, strict=True)
         ]
 
@@ -224,6 +225,15 @@ class Site:
         """Return answers on someone's public rows with a share of this node's own level."""
         own = self.answer(owner)
         return levelled(answer, own, self.coupling.level, self.task.is_classification)
+
+    def _relevance(self, owner: Label) -> FloatArray:
+        """Return the weight w(x) of each of someone's public rows; 1 unless the discrepancy has others."""
+        key = self.label if self.public.common is not None else owner
+        if key not in self._weights:
+            X = self.public.of(key)
+            found = self.coupling.discrepancy.weights(X)
+            self._weights[key] = np.ones(len(X)) if found is None else found
+        return self._weights[key]
 
     def _scale(self, m_pub: int) -> float:
         return len(self.target) / m_pub if self.coupling.weighting == "mean" else 1.0
@@ -271,16 +281,23 @@ class Site:
 
     def discrepancies(self, others: Iterable[Label]) -> dict[Label, float]:
         """Return d(i, j) for each j that the node has heard: on j's public rows, against j's answers."""
-        loss = self.coupling.discrepancy
+        loss = self.coupling.discrepancy.plain
         heard = [j for j in others if (j, j) in self.received]
         if self.coupling.level < 1.0:
             return {j: self._shape_discrepancy(self.received[j, j], j) for j in heard}
         if self.public.common is not None and heard:
             theirs = np.array([self.received[j, j] for j in heard])
             losses = loss.per_row(theirs, self.answer(self.label)[None])
+            losses = losses * self._relevance(self.label)
             values = losses.sum(axis=1) / losses.shape[1]
             return dict(zip(heard, values.tolist(), strict=True))
-        return {j: loss.mean(self.received[j, j], self.answer(j)) for j in heard}
+        return {j: self._distance(self.received[j, j], j) for j in heard}
+
+    def _distance(self, answer: FloatArray, owner: Label) -> float:
+        """Return the mean of w(x) L(answer, own answer) over someone's public rows."""
+        losses = self.coupling.discrepancy.plain.per_row(answer, self.answer(owner))
+        losses = losses * self._relevance(owner)
+        return float(losses.sum() / losses.size)
 
     def _shape_discrepancy(self, answer: FloatArray, owner: Label) -> float:
         """Return d_l: of numbers under the squared loss ``l s^2 + v``, else the loss once levelled."""

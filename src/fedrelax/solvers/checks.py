@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.losses import Weighted
 from fedrelax.network import Network
 from fedrelax.runtime import Distillation
 from fedrelax.runtime.workers import check_jobs
@@ -89,6 +90,19 @@ def check_running(settings: Any) -> None:
         )
     if settings.random_state is not None:
         check_count("random_state", settings.random_state, least=0)
+
+
+def check_weights(discrepancy: Weighted, network: Network) -> None:
+    """Ask for the weights of all public rows, so that those that are none are refused beforehand."""
+    public = network.public
+    if public.common is not None:
+        discrepancy.weights(public.common)
+        return
+    for label in network.nodes:
+        try:
+            discrepancy.weights(public.of(label))
+        except FedRelaxError as error:
+            raise FedRelaxError(f"public rows of node {label!r}: {error}") from None
 
 
 def check_rounds(settings: Any, network: Network) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedrelax.combining import Combine, as_combine
 from fedrelax.engines import NAMES, Engine, engine_for, losses_of, prepare
 from fedrelax.errors import FedRelaxError
-from fedrelax.losses import Loss
+from fedrelax.losses import Loss, Weighted
 from fedrelax.network import Network
 from fedrelax.public import DRAWS
 from fedrelax.runtime import Distillation, Layer
@@ -21,6 +21,7 @@ from fedrelax.solvers.checks import (
     check_number,
     check_rounds,
     check_running,
+    check_weights,
 )
 from fedrelax.wiring import Wiring
 
@@ -32,6 +33,9 @@ class FedRelax(Solver):
     Node i minimises  L_i(h) + alpha sum_j A_ij d(i, j),  with L_i the mean loss over its own rows
     and d(i, j) the mean discrepancy to the predictions of neighbour j on j's public rows.
 
+    loss, discrepancy : the loss on own rows and the one between neighbours' predictions, by name or as an
+        object of ``fedrelax.losses``; the same for both unless given. ``losses.Weighted`` makes the latter
+        depend on x.
     objective : "paper" (default) as above. Its fixed point is not the minimiser of GTVMin; with one
         common public set it is GTVMin at alpha / 2. "gtvmin" adds the terms d(j, i), in which node
         i is the neighbour, and so minimises  sum_i L_i + alpha sum_ij A_ij d(i, j)  itself.
@@ -108,6 +112,13 @@ class FedRelax(Solver):
             check_count("distillation.rows", self.distillation.rows, least=1)
             check_choice("distillation.draw", self.distillation.draw, tuple(DRAWS))
         _, discrepancy = self.losses(network)
+        if isinstance(discrepancy, Weighted):
+            check_weights(discrepancy, network)
+            if self.level != 1:
+                raise FedRelaxError(
+                    f"level={self.level!r} separates level and shape over all public rows alike, and "
+                    f"discrepancy={discrepancy!r} weighs them; use level=1"
+                )
         if self.objective == "gtvmin" and not discrepancy.symmetric:
             raise FedRelaxError(
                 f"objective='gtvmin' needs a symmetric discrepancy, and {discrepancy.name!r} is not "

@@ -46,7 +46,11 @@ def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
         "damping": coupling.damping,
         "combine": coupling.combine.name,
     }
-    if _coupling(plain, task) != coupling:  # a loss or a way to combine with settings of its own
+    try:
+        known = _coupling(plain, task) == coupling
+    except FedRelaxError:  # a loss of the user's own
+        known = False
+    if not known:  # a loss or a way to combine with settings of its own
         return None
     return {
         "coupling": plain,

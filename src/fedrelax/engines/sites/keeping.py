@@ -105,7 +105,7 @@ def _term_from(site: Site, rows: Any, target: Any, weight: Any, own_loss: bool) 
         raise FedRelaxError(f"the rows of node {site.label!r} do not fit together")
     if not (np.isfinite(y).all() and np.isfinite(w).all() and (w >= 0).all()):
         raise FedRelaxError(f"targets or weights of node {site.label!r} are no numbers")
-    return Rows(X, y, w, site.coupling.loss if own_loss else site.coupling.discrepancy)
+    return Rows(X, y, w, site.coupling.loss if own_loss else site.coupling.discrepancy.plain)
 
 
 def _rows_from(site: Site, rows: Any) -> AnyArray:
