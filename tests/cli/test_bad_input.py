@@ -87,7 +87,7 @@ def test_a_node_without_a_complete_row_is_named(run, table):
     table.loc[len(table)] = {**table.iloc[0], "town": "Vardø", "wind": np.nan}
     table.to_csv("towns.csv", index=False)
     text = run(*FIT, *QUICK, "--drop-missing")
-    assert run.code == 0 and "note: Node 'Vardø' has no complete row and no model." in text
+    assert run.code == 0 and "note: No complete row, so no model: 'Vardø'." in text
 
 
 def test_constant_target(run, table):

@@ -153,18 +153,21 @@ def test_edges_from_a_file_with_nodes_that_have_no_rows(run, table):
     Path("road.csv").write_text("from;to\nOslo;Hamar\nHamar;Otta\nHamar;Dombås\n")
     text = run(*FIT, *QUICK, "--graph", "edges:road.csv")
     assert run.code == 0
-    assert "'Otta' of road.csv without rows" in text
+    assert (
+        "road.csv names nodes without rows, predicted by the mean of their neighbours: 'Otta'"
+        in text
+    )
     assert "no edge for 'Bodø': learning alone" in text
     Path("new.csv").write_text("town,wind,sun\nOtta,1,2\nHamar,1,2\n")
     text = run("predict", "out", "new.csv", "--out", "p.csv")
-    assert "'Otta' without a model" in text
+    assert "No model, so predicted by the mean of the neighbours: 'Otta'" in text
     assert pd.read_csv("p.csv")["prediction"].nunique() == 1  # Hamar is its only neighbour
 
 
 def test_coordinates_are_no_features_unless_named(run, table):
     words = ("--node", "town", "--target", "power", *QUICK)
     text = run("fit", "towns.csv", *words, "--graph", "knn:lat,lon:2")
-    assert run.code == 0 and "'lat', 'lon' place the nodes and are no features" in text
+    assert run.code == 0 and "'lat', 'lon' are coordinates, not features" in text
     saved = read_result("out")
     assert saved.about["feature_names"] == ["wind", "sun", "alarm"]
     assert saved.graph.geographic and saved.graph.positions is not None

@@ -32,7 +32,7 @@ def result(run: Run, table: pd.DataFrame) -> Path:
 def test_join_update_leave(run: Run, result: Path) -> None:
     text = run("join", result, "alta.csv", "--out", "second", "--table", "towns.csv")
     assert run.code == 0, run.output
-    assert "Node 'Alta' joined: it listens to 'Bodø'" in text
+    assert "Node 'Alta' joined: it learns from 'Bodø'" in text
     assert "first stays as it is" in text
     assert "Alta" in load_result("second").models_
 
@@ -67,7 +67,7 @@ def test_names_and_neighbours_can_be_given(run: Run, result: Path) -> None:
     )
     assert run.code == 0, run.output
     assert (
-        "Node 'Vadsø' joined: it listens to 'Oslo' and 'Bodø'" in text or "'Oslo', 'Bodø'" in text
+        "Node 'Vadsø' joined: it learns from 'Oslo' and 'Bodø'" in text or "'Oslo', 'Bodø'" in text
     )
 
 

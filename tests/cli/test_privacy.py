@@ -73,7 +73,7 @@ def test_what_would_tell_more_is_refused(run, table, flags, words):
 
 def test_flags_that_make_no_sense_are_refused(run, table):
     usual = (*NAMED, "--model", "ridge", "--alpha", "1")
-    assert "--range goes with --epsilon" in run.refused(*usual, "--range", "0,1")
+    assert "--range needs --epsilon" in run.refused(*usual, "--range", "0,1")
     assert "--leakage needs --model with a name" in run.refused(*NAMED, "--leakage")
     nothing = run.refused(*usual, "--leakage", "--test-share", "0")
     assert "give --test-share above 0" in nothing

@@ -19,7 +19,7 @@ def test_fit_writes_the_report_and_the_command_writes_the_same(plotly, run, tabl
     auto = ("--rounds", "2", "--model", "linear", "--wiring", "auto", "--out", "out")
     text = run(*FIT, *auto, "--graph", "knn:lat,lon:2")
     assert run.code == 0
-    assert "Look at out/report.html" in text
+    assert "Open out/report.html" in text
     first = Path("out/report.html").read_bytes()
     text = run("report", "out", "--out", "again.html")
     assert run.code == 0 and "Wrote again.html" in text
@@ -52,4 +52,4 @@ def test_without_plotly_fit_says_so_once_and_goes_on(run, table, monkeypatch):
     monkeypatch.setattr("fedrelax.cli.training.find_spec", lambda name: None)
     text = run(*FIT, *QUICK)
     assert run.code == 0 and text.count("pip install 'fedrelax[report]'") == 1
-    assert not Path("out/report.html").exists() and "Look at" not in text
+    assert not Path("out/report.html").exists() and "report.html in a browser" not in text

@@ -148,7 +148,7 @@ def test_a_signal_finishes_the_round_and_says_how_to_go_on(run, table, number, c
     found, text = signalled(number, *command)
     assert found == code, text
     assert "interrupted; round" in text and "Traceback" not in text
-    assert text.split("go on with: ")[1].split() == [
+    assert text.split("continue with: ")[1].split() == [
         *("fedrelax", "resume", str(KEPT.absolute()), "--trust", "slow:Slow"),
     ]
     assert resumed(run, SITES) == expected
@@ -158,7 +158,7 @@ def test_a_second_ctrl_c_stops_at_once_and_keeps_the_last_state(run, table):
     expected = whole(run, SITES)
     command = (*FIT, *SITES, "--out", "out", "--checkpoint-every", "1")
     code, text = signalled(signal.SIGINT, *command, times=2)
-    assert code == 130 and "go on with: fedrelax resume" in text
+    assert code == 130 and "continue with: fedrelax resume" in text
     assert resumed(run, SITES) == expected
 
 
@@ -166,7 +166,7 @@ def test_a_search_that_was_stopped_does_not_repeat_its_trials(run, table):
     expected = whole(run, CHOSEN)
     command = (*FIT, *CHOSEN, "--out", "out", "--checkpoint-every", "1")
     code, text = signalled(signal.SIGINT, *command, after="training/trial-0004.state")
-    assert code == 130 and "trials that are done" in text
+    assert code == 130 and "finished trials" in text
     before = {p.name: p.stat().st_mtime_ns for p in (KEPT / "training").iterdir()}
     assert len(before) >= 5
     code, _ = signalled(signal.SIGKILL, "resume", str(KEPT), *trusted(CHOSEN))
@@ -256,7 +256,7 @@ def test_a_disk_that_fills_up_loses_nothing(run, table, disk, monkeypatch):
     assert process.exitcode == 2, text
     assert "no checkpoint of round" in text and "make room there" in text
     assert "could not be written (No space left on device), and nothing of it was left" in text
-    assert f"go on with: fedrelax resume {out}.checkpoint --trust filling:Slow" in text
+    assert f"continue with: fedrelax resume {out}.checkpoint --trust filling:Slow" in text
     assert sorted(path.name for path in disk.path.iterdir()) == ["filler", "out.checkpoint"]
     assert (Path(f"{out}.checkpoint") / "training" / "rounds.state").exists()
     disk.empty()

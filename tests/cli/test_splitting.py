@@ -114,7 +114,7 @@ def test_compare_holds_out_whole_values_too(run, days):
         (("--test-from", "2024-01-05"), ["no column holds dates", "--split-by COLUMN"]),
         (("--split-by", "day", "--test-from", "99"), ["--test-from leaves no row from then on"]),
         (("--split-by", "day", "--test-from", "soon"), ["--test-from 'soon' is not one of"]),
-        (("--split-by", "none", "--test-from", "3"), ["exclude each other"]),
+        (("--split-by", "none", "--test-from", "3"), ["contradict each other"]),
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(run, days, words, parts):
@@ -128,4 +128,6 @@ def test_a_node_with_one_day_is_left_out_of_the_test(run, days):
     frame = frame[(frame["town"] != 3) | (frame["day"] == 19)]
     frame.to_csv("days.csv", index=False)
     run(*FIT, "--split-by", "day", "--test-from", "15", "--quick", "--out", "out")
-    assert run.code == 0 and "Node '3' has no row before --test-from in 'day'" in run.output
+    assert (
+        run.code == 0 and "No row before --test-from in 'day', so not measured: '3'" in run.output
+    )

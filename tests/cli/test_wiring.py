@@ -39,7 +39,7 @@ def test_fit_rewires_and_says_so(table, tmp_path, wiring):
     words = ("fit", "towns.csv", "--node", "town", "--target", "load", "--out", "result")
     text = run(*words, "--wiring", wiring, "--graph", "edges:edges.csv")
     assert run.code == 0, run.output
-    assert "edges, which make" in text
+    assert "edges, which form" in text
     edges = pd.read_csv("result/edges.csv")
     kept = edges[edges["used"] > 0]
     assert 0 < len(kept) < len(edges) == table.graph.n_edges

@@ -1,4 +1,4 @@
-"""The command line: ``fedrelax fit``, ``predict``, ``info`` and ``demo``."""
+"""The ``fedrelax`` command line."""
 
 from fedrelax.cli.app import main
 

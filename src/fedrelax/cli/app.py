@@ -1,4 +1,4 @@
-"""The commands and the way in."""
+"""The commands and the entry point."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def about(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """One model per node, trained together over a graph.
@@ -50,7 +50,7 @@ def about(
     Your table has a column that says where each row comes from: a station, a clinic, a shop. Each
     of these nodes gets a model of its own, which learns from the node's rows and from its
     neighbours' predictions on public rows. Labels, models and rows stay at their node; by default the
-    public rows are mixtures of two input rows, which neighbours see.
+    public rows, which neighbours see, are mixtures of two input rows each.
 
     Start with [bold]fedrelax demo[/bold], or with a table of your own:
 

@@ -1,4 +1,4 @@
-"""``fedrelax bench``: how fast, printed as ratios from one run."""
+"""``fedrelax bench``: speed, as ratios of times from one run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from fedrelax.cli.console import Talk, speaking
 
 bench = typer.Typer(
-    no_args_is_help=True, help="Measure the speed on this machine, as ratios from one run."
+    no_args_is_help=True, help="Measure speed on this machine, as ratios of times from one run."
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -26,20 +26,22 @@ def linear(
     degree: Annotated[float, typer.Option(min=1, help="Mean number of neighbours.")] = 10.0,
     public: Annotated[
         str,
-        typer.Option(help="[bold]common[/bold]: one public set; [bold]per-node[/bold]: one each."),
+        typer.Option(
+            help="[bold]common[/bold]: one public set; [bold]per-node[/bold]: one per node."
+        ),
     ] = "common",
     scaling: Annotated[
         str,
-        typer.Option(help="Sizes for the scaling table, e.g. 10000,100000,1000000; empty: none."),
+        typer.Option(help="Network sizes for a scaling table, e.g. 10000,100000; empty: no table."),
     ] = "",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Networks of linear models: FedRelaxRegressor.fit, and the bare engine beside it.
+    """Time networks of linear models: FedRelaxRegressor.fit, and the bare engine for comparison.
 
-    Prints time and memory of fit, how many times as long as the engine it takes, and of the engine
-    rounds and time to a relative residual of 1e-8 and the time of a round against a copy of the bytes
-    that it must move. Every node has 10 rows.
+    Prints the time and memory of fit, and its time as a multiple of the engine's; for the engine, the
+    rounds and time to a relative residual of 1e-8, and the time of a round against that of copying the
+    bytes it must move. Every node has 10 rows.
 
     [bold]fedrelax bench linear --nodes 200000 --features 10[/bold]
     """
@@ -94,7 +96,7 @@ def _print(talk: Talk, found: dict[str, Any], as_json: bool) -> None:
             for line in values["lines"]:
                 table.add_row(*(_text(value) for value in line.values()))
         else:
-            table = Table("what", "value", title=title)
+            table = Table("quantity", "value", title=title)
             for name, value in values.items():
                 table.add_row(name.replace("_", " "), _text(value))
         talk.say(table)
@@ -111,11 +113,11 @@ def wiring(
     nodes: Annotated[int, typer.Option(min=10, help="How many nodes.")] = 10_000,
     features: Annotated[int, typer.Option(min=1, help="Features per node.")] = 10,
     degree: Annotated[int, typer.Option(min=2, help="Nearest neighbours of a node.")] = 10,
-    rounds: Annotated[int, typer.Option(min=24, help="Rounds of either run.")] = 200,
+    rounds: Annotated[int, typer.Option(min=24, help="Rounds of each run.")] = 200,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """What rewiring adds to a run: the same rounds with a fixed and with a rewired graph."""
+    """Time what rewiring adds to a run: the same rounds with a fixed and with a rewired graph."""
     with speaking(debug, quiet=as_json) as talk:
         from fedrelax.bench.wiring import cost
 
@@ -125,15 +127,17 @@ def wiring(
 @bench.command("nets")
 def nets(
     nodes: Annotated[int, typer.Option(min=2, help="How many nodes.")] = 150,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of a round.")] = 10,
-    rounds: Annotated[int, typer.Option(min=2, help="Rounds of a run one by one.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps per round.")] = 10,
+    rounds: Annotated[
+        int, typer.Option(min=2, help="Rounds one by one; four times as many at once.")
+    ] = 5,
     scaling: Annotated[
-        str, typer.Option(help="Sizes for the scaling table, batched only; empty: none.")
+        str, typer.Option(help="Network sizes for a scaling table, all at once; empty: no table.")
     ] = "150,500,1000,2000",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Nets of one architecture: all nodes at once against one by one, in one run.
+    """Time nets of one architecture: all nodes trained at once against one by one, in one run.
 
     Every node has a perceptron 10-32-1 and 10 rows; all share 100 public rows.
     """
@@ -153,15 +157,15 @@ def nets(
 def trees(
     nodes: Annotated[int, typer.Option(min=2, help="How many nodes.")] = 300,
     scaling: Annotated[
-        str, typer.Option(help="Sizes for the scaling table, trees of depth 5; empty: none.")
+        str, typer.Option(help="Network sizes for a scaling table, depth 5; empty: no table.")
     ] = "300,3000,30000",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Rounds of FedRelaxRegressor.fit with trees and forests against a loop over scikit-learn's.
+    """Time rounds of FedRelaxRegressor.fit with trees and forests against a loop over scikit-learn's.
 
-    Every node has 20 rows of its own and 200 public ones, of 10 features. Last, how many times as long
-    as their bare fit and predict other models take.
+    Every node has 20 rows of its own and 200 public ones, with 10 features. The last table has the time
+    of a round with other models, as a multiple of their bare fit and predict.
     """
     with speaking(debug, quiet=as_json) as talk:
         from fedrelax.bench.trees import measure, overhead

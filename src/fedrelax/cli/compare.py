@@ -28,7 +28,7 @@ def names(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareConfig(LearningConfig):
-    """Everything that ``fedrelax compare`` can be told."""
+    """All settings of ``fedrelax compare``."""
 
     command: ClassVar[str] = "compare"
 
@@ -50,9 +50,9 @@ class CompareConfig(LearningConfig):
     test_share: Annotated[
         float,
         Check(gt=0, lt=1),
-        Flag(DATA, "Share of each node's rows that test in every split. Default: 0.2."),
+        Flag(DATA, "Share of each node's rows held out for testing in every split. Default: 0.2."),
     ] = 0.2
-    alpha: Annotated[  # no argument of the estimator: the way that is compared takes it
+    alpha: Annotated[  # not passed to the estimator: the compared way takes it
         Alpha,
         Flag(
             LEARNING,
@@ -64,8 +64,8 @@ class CompareConfig(LearningConfig):
         Rounds,
         Flag(
             LEARNING,
-            "The most rounds of FedRelax and FedMD; cross-validation on the training rows chooses "
-            "how many. Default: 20; 200 for linear models.",
+            "Maximum number of rounds of FedRelax and FedMD; cross-validation on the training rows "
+            "chooses how many to run. Default: 20; 200 for linear models.",
             argument="rounds",
         ),
     ] = None
@@ -73,8 +73,7 @@ class CompareConfig(LearningConfig):
         Path | None,
         Flag(
             OUTPUT,
-            "Directory to write; it appears whole or not at all. Default: none, only a table is "
-            "shown.",
+            "Directory to write, completely or not at all. Default: none; the table is only shown.",
             before="overwrite",
             saved=False,
         ),
@@ -83,12 +82,12 @@ class CompareConfig(LearningConfig):
 
 @command_with(CompareConfig)
 def compare(config: CompareConfig, talk: Talk) -> None:
-    """Say whether to federate, to pool or to stay alone, before you decide.
+    """Find out whether to federate, pool or stay alone, before you decide.
 
     On several random splits of each node's rows, every way of learning chooses its settings on
-    the training rows, trains, and is measured on the test rows: each node alone, one pooled model,
-    without and with a column per node, a mixed model, FedRelax over the graph, and other federated
-    methods. The table has 95 % intervals, and the advice says how sure it is.
+    the training rows, trains, and is measured on the test rows: each node alone, one pooled model
+    (without and with a column per node), a mixed model, FedRelax over the graph, and other federated
+    methods. The table has 95 % intervals, and the advice says how certain it is.
 
     [bold]Example:[/bold] fedrelax compare weather.csv --node station --target temp
     --graph knn:lat,lon:5 --splits 10
@@ -131,7 +130,7 @@ def ways_of(config: CompareConfig, estimator: Any) -> list[Any]:
 
 
 def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
-    """Run all ways on all splits, with a bar; Ctrl-C keeps the splits that are whole."""
+    """Run all ways on all splits, with a progress bar; Ctrl-C keeps the splits that are complete."""
     from fedrelax.cli.progress import start_workers
     from fedrelax.cli.training import estimator_of
     from fedrelax.comparison import compare_ways
@@ -140,7 +139,7 @@ def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
         return estimator_of(source.inputs(train), config)
 
     table, done = source.table, 0
-    everything = np.ones(len(table.nodes), dtype=bool)  # kinds of models and graph, no rows
+    everything = np.ones(len(table.nodes), dtype=bool)  # for the kinds of models and the graph only
     ways = ways_of(config, estimator(everything))
     start_workers(config.jobs, config.backend)
     with talk.progress() as progress:
@@ -166,23 +165,23 @@ def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
                 progress=show,
             )
         except KeyboardInterrupt:
-            talk.note(f"{done} of {config.splits} splits were whole; a table needs two.")
+            talk.note(f"{done} of {config.splits} splits were complete; a table needs two.")
             raise
     if found.splits < config.splits:
-        talk.note(f"stopped by Ctrl-C: the table is of {found.splits} of {config.splits} splits.")
+        talk.note(f"stopped by Ctrl-C: the table covers {found.splits} of {config.splits} splits.")
     return found
 
 
 def _warn_of_rough_intervals(test_rows: int, training_rows: int, talk: Talk) -> None:
     if test_rows < FEW_TEST_ROWS:
         talk.note(
-            f"every split has {test_rows} test rows in all; so few make the intervals rough, and a "
+            f"every split has only {test_rows} test rows in all, which makes the intervals rough; a "
             "larger --test-share helps."
         )
     elif test_rows > training_rows:
         talk.note(
-            "more rows test than train, which makes the intervals wider than they need to be; a "
-            "--test-share below 0.5 tells more."
+            "there are more test rows than training rows, which makes the intervals wider than they "
+            "need to be; a --test-share below 0.5 tells more."
         )
 
 
@@ -195,7 +194,7 @@ def _save(out: Path, found: Any, settings: dict[str, Any], overwrite: bool, talk
         found.to_frame().to_csv(draft / "comparison.csv", index=False)
         found.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
         write_json(draft / "comparison.json", found.to_dict())
-        comment = "made by fedrelax compare, which takes it again with --config"
+        comment = "written by fedrelax compare; run it again with --config"
         (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")
         try:
             from fedrelax.report.plots import save_comparison_picture

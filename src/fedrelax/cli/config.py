@@ -1,4 +1,4 @@
-"""The settings of ``fit`` and ``compare``: from flags and a TOML file, checked once."""
+"""The settings of ``fit``, ``compare`` and ``stress``: from flags and a TOML file, checked once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Config = TypeVar("Config", bound=LearningConfig)
 def command_with(
     kind: type[Config],
 ) -> Callable[[Callable[[Config, Talk], None]], Callable[..., None]]:
-    """Make a command of what runs with settings: its flags are the fields of ``kind``."""
+    """Turn a function of settings into a command whose flags are the fields of ``kind``."""
 
     def decorate(run: Callable[[Config, Talk], None]) -> Callable[..., None]:
         def command(**flags: Any) -> None:
@@ -41,7 +41,7 @@ def command_with(
 
 
 def _place_of(config: LearningConfig) -> AbstractContextManager[None]:
-    """Return where the command's fits run; a cluster that it starts ends with it."""
+    """Return the context in which the command's fits run; a cluster it starts is stopped at the end."""
     from fedrelax.runtime import running_on
 
     return running_on(config.backend, config.address)
@@ -50,8 +50,8 @@ def _place_of(config: LearningConfig) -> AbstractContextManager[None]:
 def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any]) -> Config:
     """Return the settings of a run: flags that were given (not None) win over the file.
 
-    ``flags["trust"]`` holds the models that the file may name by their code. A file may come from
-    anywhere, and so may a module that lies beside it; what is typed is the user's own word.
+    ``flags["trust"]`` holds the ``module:name`` models that the file may name. A file may come from
+    anywhere, and so may a module next to it; only what the user types is trusted.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -80,11 +80,11 @@ def check_trusted(
     flags: Mapping[str, Any],
     trust: Sequence[str],
 ) -> None:
-    """Refuse models of the file that run code by a name which nobody has typed."""
+    """Refuse ``module:name`` models of the file, which run code, unless the user has typed the name."""
     try:
         pairs = pairs_of(given.get("model_for", {}))
     except ValueError:
-        return  # said below, with the flag's name
+        return  # reported later, with the flag's name
     named = list(pairs.values()) if isinstance(pairs, dict) else []
     if flags.get("model") is None:
         named.append(given.get("model"))
@@ -129,7 +129,7 @@ def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:
 
 
 def sentence(kind: type[LearningConfig], error: Any) -> str:
-    """Turn one finding of pydantic into words: which flag, what was found, what is needed."""
+    """Turn one pydantic error into a sentence: which flag, what was found, what is needed."""
     name = str(error["loc"][0])
     flag = flags_of(kind)[name]
     typed = flag.named(name)

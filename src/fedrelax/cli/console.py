@@ -21,8 +21,8 @@ from fedrelax.errors import FedRelaxError, FedRelaxWarning
 BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
 
 
-class Stopped(Exception):  # noqa: N818 - what happened
-    """A run was stopped from outside; the text says how to go on, and ``code`` is the exit code."""
+class Stopped(Exception):  # noqa: N818 - not an error
+    """A run was stopped from outside; the text says how to resume it, and ``code`` is the exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ class Stopped(Exception):  # noqa: N818 - what happened
 
 
 class Talk:
-    """The voice of one command. ``quiet`` keeps stdout for a single JSON object."""
+    """The output of one command. ``quiet`` keeps stdout for a single JSON object."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.out = Console(highlight=False, quiet=quiet, soft_wrap=False)
@@ -38,18 +38,18 @@ class Talk:
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
-        """Tell something once."""
+        """Print a note on stderr, each text only once."""
         text = in_flags(text)
         if text not in self.notes:
             self.notes.append(text)
             self.err.print(f"note: {text}", markup=False, style="dim", soft_wrap=True)
 
     def say(self, *what: Any) -> None:
-        """Show a result."""
+        """Print a result."""
         self.out.print(*what)
 
     def plain(self, text: str) -> None:
-        """Show text as it is, on one line however long, so that it can be copied."""
+        """Print text as it is, on one line however long, so that it can be copied."""
         self.out.print(text, markup=False, soft_wrap=True)
 
     def progress(self) -> Progress:
@@ -69,7 +69,7 @@ class Talk:
 
 @contextmanager
 def speaking(debug: bool, quiet: bool = False) -> Iterator[Talk]:
-    """Run a command: every error becomes one sentence, every warning a note, unless ``debug``."""
+    """Run a command: errors become one sentence, with ``debug`` after a traceback, and warnings notes."""
     talk = Talk(quiet)
     try:
         with _warnings_as_notes(talk):
@@ -100,7 +100,7 @@ def _fail(talk: Talk, text: str, debug: bool, code: int) -> None:
 
 @contextmanager
 def _warnings_as_notes(talk: Talk) -> Iterator[None]:
-    """Show our own warnings once, and count those of the models' libraries to one note each."""
+    """Show our own warnings once, and sum up those of the models' libraries in one counted note each."""
     counted: Counter[tuple[str, str]] = Counter()
 
     def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -128,7 +128,7 @@ def _counted(kind: str, text: str, times: int) -> str:
     many = "once" if times == 1 else f"{times} times"
     if kind == "ConvergenceWarning":
         return (
-            f"{many}, a model stopped before it had converged (ConvergenceWarning of "
-            "scikit-learn); its predictions are used as they are."
+            f"{many}, a model stopped before it had converged (scikit-learn's "
+            "ConvergenceWarning); its predictions are used as they are."
         )
     return f"{kind}, {many}: {text}"

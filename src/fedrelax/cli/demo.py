@@ -18,7 +18,7 @@ STRENGTHS = (1.0, 3.0, 10.0)
 ROUNDS, FOLDS = 2, 2
 INTRODUCTION = (
     f"Fourteen people wrote digits. Each keeps {LABELLED} labelled images, trains a model of one of "
-    f"{len(KINDS)} kinds, and gives {PUBLIC} images without labels to the public.\n"
+    f"{len(KINDS)} kinds, and makes {PUBLIC} images public, without labels.\n"
     "The models exchange nothing but predictions on the public images: every writer learns from all "
     "the others, whatever their kind of model."
 )
@@ -31,7 +31,7 @@ def demo(
 ) -> None:
     """Show a mixed network at work: handwritten digits, a node per writer. Works offline.
 
-    A former result of fedrelax in --out is replaced; anything else is left alone.
+    An earlier result of fedrelax in --out is replaced; anything else is left alone.
 
     [bold]Example:[/bold] fedrelax demo --out demo-result
     """
@@ -40,7 +40,7 @@ def demo(
 
 
 def run_demo(out: Path, jobs: int, talk: Talk) -> None:
-    """Train the network of the digits' writers and show what each has gained."""
+    """Train the network of writers and show what each has gained."""
     from fedrelax.cli.training import save, train
     from fedrelax.report.terminal import evaluation_report, kind_table
     from fedrelax.solvers import FedRelax
@@ -51,7 +51,7 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
     inputs = digits_inputs()
     degree = len(inputs.model_names) - 1
     config = FitConfig(
-        data=Path("digits"),  # come with scikit-learn
+        data=Path("digits"),  # no file: the digits come with scikit-learn
         node="writer",
         target="digit",
         rounds=ROUNDS,
@@ -142,10 +142,10 @@ def _tell_next(out: Path, talk: Talk) -> None:
     from fedrelax.report.page import REPORT
 
     place = shlex.quote(str(out))
-    picture = " and a picture (result.png)" if (out / "result.png").exists() else ""
-    talk.plain(f"Saved in {out}: the models, the numbers{picture}.")
+    picture = ", and a picture (result.png)" if (out / "result.png").exists() else ""
+    talk.plain(f"Saved in {out}: the models and the numbers{picture}.")
     if (out / REPORT).exists():
-        talk.plain(f"Look at {out / REPORT}: one file, to open in a browser and to send on.")
+        talk.plain(f"Open {out / REPORT} in a browser: one file, which you can pass on.")
     talk.plain("Next:")
     talk.plain(f"  fedrelax info {place}")
     talk.plain(f"  fedrelax predict {place} {place}/example.csv --out predictions.csv")

@@ -15,7 +15,7 @@ def example(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """Write a small made-up table: the electricity of 24 sites on a map, 12 rows each.
+    """Write a small made-up table: the electricity load of 24 sites on a map, 12 rows each.
 
     [bold]Example:[/bold] fedrelax example my.csv
     """

@@ -14,7 +14,7 @@ from fedrelax.cli.console import Talk, speaking
 
 federate = typer.Typer(
     no_args_is_help=True,
-    help="Every site on its own machine: make the files, try it here, see how a run goes.",
+    help="Run every site on its own machine: make the files, try it here, follow a run.",
 )
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
@@ -22,7 +22,7 @@ Open = Annotated[
     bool, typer.Option("--open", help="Let the hub read predictions; by default they are sealed.")
 ]
 Models = Annotated[
-    str, typer.Option(help="Models, separated by commas, that the sites take in turn.")
+    str, typer.Option(help="Models, separated by commas, given to the sites in turn.")
 ]
 
 
@@ -36,7 +36,7 @@ def init(
     open_: Open = False,
     debug: Debug = False,
 ) -> None:
-    """Write a ready Flower app, the settings of the hub, and a folder for every site.
+    """Write a ready-made Flower app, the hub's settings, and a folder for every site.
 
     [bold]Example:[/bold] fedrelax federate init clinics --sites north,south,west --target days
     """
@@ -67,17 +67,18 @@ def init(
 @federate.command("keys", no_args_is_help=True)
 def keys(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="What init has written, or a site's own folder.")
+        Path,
+        typer.Argument(metavar="DIR", help="Directory that init wrote, or the folder of one site."),
     ],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address of the hub; may be given many times."),
+        typer.Option(help="A name or address of the hub; can be repeated."),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Make the hub's certificates and all sites' keys, or only the keys of one site in its folder.
+    """Make the hub's certificates and all sites' keys, or, in a site's folder, the keys of that site.
 
-    Keys that are there already are kept. Only public keys (auth.pub, site.pub) need ever leave a site.
+    Existing keys are kept. Only public keys (auth.pub, site.pub) ever need to leave a site.
 
     [bold]Example:[/bold] fedrelax federate keys clinics --host hub.example.org
     """
@@ -103,33 +104,35 @@ def keys(
 @federate.command("try")
 def try_(
     table: Annotated[
-        Path | None, typer.Argument(help="Rows to share out. Default: made-up rows.")
+        Path | None, typer.Argument(help="Rows to divide among the sites. Default: made-up rows.")
     ] = None,
-    sites: Annotated[int, typer.Option(min=2, max=50, help="How many sites.")] = 3,
+    sites: Annotated[
+        int, typer.Option(min=2, max=50, help="How many sites; with --node, those with most rows.")
+    ] = 3,
     node: Annotated[
         str | None,
         typer.Option(
-            help="The column that names the site of a row. Default: rows are dealt out at random."
+            help="The column that names each row's site. Default: rows are dealt out at random."
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     model: Models = "ridge,ridge,forest",
-    alpha: Annotated[str, typer.Option(help='A number, or "auto".')] = "auto",
-    rounds: Annotated[int, typer.Option(min=0, help="The most rounds.")] = 3,
+    alpha: Annotated[str, typer.Option(help='How much neighbours count, or "auto".')] = "auto",
+    rounds: Annotated[int, typer.Option(min=0, help="Maximum number of rounds.")] = 3,
     out: Annotated[
-        Path | None, typer.Option(help="Directory to keep. Default: a temporary one.")
+        Path | None, typer.Option(help="Directory for all files. Default: a temporary one.")
     ] = None,
     open_: Open = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Show the run on a page of this machine.")
+        bool, typer.Option("--live", help="Show the run on a web page of this machine.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     debug: Debug = False,
 ) -> None:
     """Run a whole federation on this machine, with throw-away keys, over TLS.
 
-    A hub and the sites are started as processes of their own, as on real machines; all are ended. A
-    round takes about ten seconds, most of which is starting Python and waiting for the next look.
+    The hub and the sites are started as separate processes, as on real machines, and stopped at the end.
+    A round takes about ten seconds, most of them spent starting Python and waiting for the next poll.
 
     [bold]Example:[/bold] fedrelax federate try visits.csv --node clinic --target days --sites 4
     """
@@ -140,7 +143,7 @@ def try_(
 
         need("flwr", "flower")
         if table is not None and target is None:
-            raise FedRelaxError("target is missing; name the column to predict")
+            raise FedRelaxError("--target is missing; name the column to predict")
         tables = made_up(sites) if table is None else parted(table, node, sites)
         home = out or Path(tempfile.mkdtemp(prefix="fedrelax-federation-")) / "federation"
         strength: Any = "auto" if alpha == "auto" else _number(alpha)
@@ -161,7 +164,7 @@ def _number(text: str) -> float:
 
 
 def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
-    """Say what came of a run."""
+    """Print the outcome of a run."""
     from fedrelax.storage import read_result
 
     saved = read_result(where)
@@ -181,14 +184,14 @@ def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
         f"({saved.metrics['reason']})."
     )
     size, kind = told["bytes_per_edge_and_round_of_one_run"], "sealed" if told["sealed"] else "open"
-    talk.plain(f"Along an edge went {size} bytes per round and candidate, {kind}.")
+    talk.plain(f"Each edge carried {size} bytes per round and candidate each way, {kind}.")
     for note in told["notes"]:
         talk.plain(f"  {note}")
     if (where / "report.html").exists():
-        talk.plain(f"Look at {where / 'report.html'}: what the hub knows.")
+        talk.plain(f"Open {where / 'report.html'} in a browser: what the hub knows.")
     first = saved.nodes["node"].iloc[0]
     model = shlex.quote(str(home / "sites" / str(first) / "state" / "model"))
-    talk.plain("Each site keeps its own model; on its machine:")
+    talk.plain("Each site keeps its own model. To use it, on that machine:")
     talk.plain(f"  fedrelax predict {model} NEW_ROWS.csv --out predictions.csv")
 
 
@@ -196,11 +199,11 @@ def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
 def status(
     directory: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="What init has written, or the hub's folder in it."),
+        typer.Argument(metavar="DIR", help="Directory that init wrote, or the hub's folder in it."),
     ],
     debug: Debug = False,
 ) -> None:
-    """Say where a run is: which round, and which sites are missing.
+    """Show how far a run has got: which round, and which sites are missing.
 
     [bold]Example:[/bold] fedrelax federate status clinics
     """
@@ -216,7 +219,7 @@ def status(
         file = read_hub((inner if inner.is_dir() else directory) / "hub.toml")
         said = read_status(file.folder)
         if said is None:
-            raise FedRelaxError(f"no run has begun: {file.folder} holds no status")
+            raise FedRelaxError(f"no run has started: {file.folder} holds no status")
         talk.plain(f"{describe(said)} ({time.time() - said['time']:.0f} s ago)")
         for name, site in said["sites"].items():
             missed = f", missed {len(site['missed'])}" if site["missed"] else ""

@@ -20,7 +20,7 @@ from fedrelax.errors import listing
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(LearningConfig):
-    """Everything that ``fedrelax fit`` can be told."""
+    """All settings of ``fedrelax fit``."""
 
     command: ClassVar[str] = "fit"
 
@@ -28,7 +28,7 @@ class FitConfig(LearningConfig):
         Path,
         Flag(
             OUTPUT,
-            "Directory to write; it appears whole or not at all.",
+            "Directory to write, completely or not at all.",
             before="overwrite",
             needed="the directory to write",
             saved=False,
@@ -38,7 +38,7 @@ class FitConfig(LearningConfig):
         str | None,
         Flag(
             DATA,
-            "Test on all rows from this time on, by the column of --split-by or the only one of dates.",
+            "Test on all rows from this time on, by the column of --split-by or the only date column.",
             metavar="DATE",
         ),
     ] = None
@@ -46,8 +46,8 @@ class FitConfig(LearningConfig):
         bool,
         Flag(
             OUTPUT,
-            "Save the models that were measured. Default: once they are measured, the models are "
-            "trained on all rows with the same settings.",
+            "Save the models that were measured, trained without the test rows. Default: after "
+            "measuring, train again on all rows with the same settings, and save those models.",
             spelling="--keep-test-out",
             before="jobs",
         ),
@@ -57,8 +57,8 @@ class FitConfig(LearningConfig):
         Check(ge=1),
         Flag(
             OUTPUT,
-            "Keep the state of the run next to --out after every so many rounds, and when it is stopped "
-            "by Ctrl-C or SIGTERM; fedrelax resume goes on with it.",
+            "Save a checkpoint next to --out every N rounds, and when the run is stopped by Ctrl-C or "
+            "SIGTERM; fedrelax resume continues from it.",
             metavar="N",
             before="jobs",
             saved=False,
@@ -69,22 +69,22 @@ class FitConfig(LearningConfig):
         Check(gt=0, allow_inf_nan=False),
         Flag(
             LEARNING,
-            "Differential privacy of what leaves a node, for each of its rows: noise on sums over them, "
-            "released once. The models are those that were measured. Default: no noise.",
+            "Differential privacy for each row of a node: noise on the sums over its rows, released "
+            "once. Implies --keep-test-out. Default: no noise.",
         ),
     ] = None
     delta: Annotated[
         float | None,
         Check(gt=0, lt=1),
-        Flag(LEARNING, "With what probability the promise of --epsilon may fail. Default: 1e-5."),
+        Flag(LEARNING, "Probability with which the promise of --epsilon may fail. Default: 1e-5."),
     ] = None
     range: Annotated[
         tuple[float, float] | None,
         Check(before=two_numbers),
         Flag(
             LEARNING,
-            "The smallest and the largest target that --epsilon has to hide, known beforehand and not "
-            "taken from the rows. Classes need none.",
+            "Smallest and largest possible target, for --epsilon: known beforehand, not taken from "
+            "the rows. Not needed for classes.",
             metavar="LOW,HIGH",
         ),
     ] = None
@@ -92,8 +92,8 @@ class FitConfig(LearningConfig):
         bool,
         Flag(
             OUTPUT,
-            "Attack the exchanged predictions: how well does a neighbour tell a node's training rows "
-            "from its test rows? The report shows it for every node.",
+            "Attack the exchanged predictions: how well can a neighbour tell a node's training rows "
+            "from its test rows? The report shows this for every node.",
             spelling="--leakage",
             before="jobs",
         ),
@@ -102,7 +102,7 @@ class FitConfig(LearningConfig):
         bool,
         Flag(
             OUTPUT,
-            "Show the run on a page of this machine while it runs; the address is printed.",
+            "Show the run on a web page of this machine while it lasts; the address is printed.",
             spelling="--live",
             before="jobs",
             saved=False,
@@ -114,8 +114,8 @@ class FitConfig(LearningConfig):
 def fit(config: FitConfig, talk: Talk) -> None:
     """Train one model per node and say whether learning together helped.
 
-    A share of each node's rows is kept for testing. On it, three ways are compared: each node
-    alone, one pooled model, and together over the graph. What is saved is then trained on all
+    A share of each node's rows is held out for testing. On it, three ways are compared: each node
+    alone, one pooled model, and together over the graph. The saved models are then trained on all
     rows, with the settings that were measured.
 
     [bold]Example:[/bold] fedrelax fit weather.csv --node station --target temp
@@ -131,7 +131,7 @@ def fit(config: FitConfig, talk: Talk) -> None:
 
 
 def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
-    """Train, save and tell; ``kept`` is the ``RunDirectory`` of a run that goes on."""
+    """Train, save and report; ``kept`` is the ``RunDirectory`` of a run that is resumed."""
     from fedrelax.cli.inputs import effective, read_inputs
     from fedrelax.cli.live import check_live, live_view, tell_end
     from fedrelax.cli.stopping import RunDirectory
@@ -175,7 +175,7 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
     result, out = outcome.fitted.result_, config.out
     talk.say("")
     if outcome.evaluation is None:
-        talk.plain("All rows trained (--test-share 0), so no error was measured.")
+        talk.plain("All rows were used for training (--test-share 0), so no error was measured.")
     else:
         talk.say(evaluation_report(outcome.data))
     talk.say("")
@@ -186,12 +186,12 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
     if choice is not None and choice.better is not None:
         talk.plain(choice.better)
     if (out / REPORT).exists():
-        talk.plain(f"Look at {out / REPORT}: one file, to open in a browser and to send on.")
+        talk.plain(f"Open {out / REPORT} in a browser: one file, which you can pass on.")
     trained = "trained on all rows, with the settings that were measured"
     if outcome.evaluation is None:
         trained = "trained on all rows"
     elif not outcome.on_all_rows:
-        trained = "the ones measured, trained on the training rows"
+        trained = "those that were measured, trained on the training rows"
     talk.plain(f"Saved in {out}: {len(result.local_models)} models ({trained}) and")
     picture = ", result.png" if (out / "result.png").exists() else ""
     talk.plain(f"  metrics.json, nodes.csv, edges.csv, history.csv, config.toml{picture}")
@@ -201,17 +201,16 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
 
 
 def how_it_went(outcome: Any) -> str:
-    """Say which alpha and how many rounds were used, and why."""
+    """Return which alpha and how many rounds were used, and why, in words."""
     result, choice = outcome.fitted.result_, outcome.fitted.choice_
     alpha = f"alpha {outcome.fitted.alpha_:.3g}"
     rounds = f"{result.n_rounds} round{'s' * (result.n_rounds != 1)}"
     if outcome.fitted.whole_ is None and choice is not None and choice.alpha == 0:
-        return "No coupling was chosen: in cross-validation on the training rows, alone was best."
+        return "No coupling was chosen: alone was best in cross-validation on the training rows."
     wired = "" if result.kept is None else _wired(result)
     if result.stayed:
         wired += (
-            f" Node {listing(result.stayed, most=5)} did clearly better alone in validation and "
-            "kept its own model."
+            f" Clearly better alone in validation, so left alone: {listing(result.stayed, most=5)}."
         )
     if outcome.fitted.whole_ is not None:
         return f"Found from the training rows: {choice.reason}.{wired}"
@@ -221,10 +220,10 @@ def how_it_went(outcome: Any) -> str:
 
 
 def _wired(result: Any) -> str:
-    """Say which edges were kept and which groups they make."""
+    """Return which edges were kept and which groups they form, in words."""
     given, kept = result.graph.n_edges, result.kept.n_edges
     sizes = [len(cluster) for cluster in result.clusters]
     shown = ", ".join(map(str, sizes[:8])) + (", ..." if len(sizes) > 8 else "")
     groups = f"{len(sizes)} group{'s' * (len(sizes) != 1)} of {shown} nodes"
     edges = f"kept {kept:,} of {given:,}" if given >= kept else f"found {kept:,}"
-    return f" The nodes {edges} edges, which make {groups} (edges.csv, nodes.csv)."
+    return f" The nodes {edges} edges, which form {groups} (edges.csv, nodes.csv)."

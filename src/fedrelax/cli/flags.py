@@ -1,6 +1,6 @@
-"""From the words of Python to those of the command line.
+"""Messages with the flags of the command line in place of Python's arguments.
 
-Messages below the command line name Python's arguments, ``overwrite=True``; a person who typed a
+The layers below the command line name Python's arguments, ``overwrite=True``; someone who typed a
 command knows the flag, ``--overwrite``.
 """
 
@@ -35,7 +35,7 @@ PLACE = re.compile(r"\b(?:choose|give) another (?:directory|file|place)\b")
 
 
 def in_flags(text: str) -> str:
-    """Return a message with flags instead of Python's arguments.
+    """Return a message with flags in place of Python's arguments.
 
     >>> in_flags("x exists; choose another directory, or replace it with overwrite=True")
     'x exists; choose another --out, or replace it with --overwrite'

@@ -1,4 +1,4 @@
-"""``fedrelax join``, ``update`` and ``unplug``: a saved result goes on, in a new directory."""
+"""``fedrelax join``, ``update`` and ``unplug``: change a saved result, into a new directory."""
 
 from __future__ import annotations
 
@@ -9,46 +9,50 @@ import typer
 
 from fedrelax.cli.console import Talk, speaking
 
-Result = Annotated[Path, typer.Argument(metavar="RESULT", help="What fedrelax fit has written.")]
+Result = Annotated[
+    Path, typer.Argument(metavar="RESULT", help="Result directory, as fedrelax fit writes it.")
+]
 Out = Annotated[Path, typer.Option(help="Directory for the new result; RESULT stays as it is.")]
 OldRows = Annotated[
     Path | None,
     typer.Option(
-        help="The table of RESULT: rows are not in a result, and nodes can follow only with theirs."
+        help="The table RESULT was fitted to. A result holds no rows, and refitting its nodes needs them."
     ),
 ]
 Ripple = Annotated[
     int | None,
-    typer.Option(help="How many edges away others follow; 0: nobody. Default: while answers move."),
+    typer.Option(
+        help="How many edges away others are refitted; 0: none. Default: while predictions change."
+    ),
 ]
 Tol = Annotated[
-    float | None, typer.Option(help="The change of answers that counts as rest, relative.")
+    float | None, typer.Option(help="Relative change of predictions that counts as none.")
 ]
 Trust = Annotated[
     list[str] | None,
     typer.Option(
         metavar="package.module.Class",
-        help="Allow a type of another package to be loaded; may be given many times.",
+        help="Type of another package that may be loaded; can be repeated.",
     ),
 ]
 Report = Annotated[
-    bool, typer.Option("--report", help="Write report.html, too; fedrelax report does so later.")
+    bool, typer.Option("--report", help="Also write report.html; fedrelax report can do so later.")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the new directory.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier result in --out.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 def join(
     directory: Result,
-    data: Annotated[Path, typer.Argument(help="The newcomer's rows, with features and target.")],
+    data: Annotated[Path, typer.Argument(help="The newcomers' rows, with features and target.")],
     out: Out,
     label: Annotated[
-        str | None, typer.Option(help="The newcomer's name. Default: what the node column says.")
+        str | None, typer.Option(help="Name of the one newcomer. Default: by the node column.")
     ] = None,
     neighbours: Annotated[
         str | None,
         typer.Option(
-            help="Whom it listens to: a,b,c. Default: by coordinates, or whose answers fit."
+            help="Whom it learns from: a,b,c. Default: by coordinates, or whose predictions fit."
         ),
     ] = None,
     table: OldRows = None,
@@ -59,7 +63,7 @@ def join(
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
-    """Let newcomers join a trained network: each finds its circle, fits, and takes its place.
+    """Add nodes to a trained network: each finds its neighbours and is fitted, and others follow.
 
     [bold]Example:[/bold] fedrelax join result new_shop.csv --out grown
     """
@@ -85,10 +89,10 @@ def join(
 
 def update(
     directory: Result,
-    data: Annotated[Path, typer.Argument(help="New rows of nodes that are in the network.")],
+    data: Annotated[Path, typer.Argument(help="New rows of nodes of the network.")],
     out: Out,
     keep: Annotated[
-        int | None, typer.Option(help="Go on with so many of each node's newest rows.")
+        int | None, typer.Option(help="Keep only this many of each node's newest rows.")
     ] = None,
     table: OldRows = None,
     ripple: Ripple = None,
@@ -98,7 +102,7 @@ def update(
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
-    """Learn new rows: each is predicted first, then its node is fitted again, and others follow.
+    """Learn from new rows: they are predicted first, then their nodes are refitted, and others follow.
 
     [bold]Example:[/bold] fedrelax update result this_week.csv --table rows.csv --keep 500 --out next
     """
@@ -114,7 +118,7 @@ def update(
 
 def unplug(
     directory: Result,
-    label: Annotated[str, typer.Argument(metavar="LABEL", help="The node that leaves.")],
+    label: Annotated[str, typer.Argument(metavar="LABEL", help="The node to remove.")],
     out: Out,
     table: OldRows = None,
     ripple: Ripple = None,
@@ -124,7 +128,7 @@ def unplug(
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
-    """Let a node leave: nothing of it goes into the new result, and its neighbours relax without it.
+    """Remove a node: nothing of it goes into the new result, and its neighbours are refitted without it.
 
     [bold]Example:[/bold] fedrelax unplug result old_shop --out smaller
     """
@@ -141,22 +145,22 @@ def _tell(change: Any, talk: Talk) -> None:
 
     who = listing(change.nodes, most=3)
     if change.what == "join":
-        talk.plain(f"Node {who} joined: it listens to {listing(change.neighbours, most=5)}.")
+        talk.plain(f"Node {who} joined: it learns from {listing(change.neighbours, most=5)}.")
     elif change.what == "leave":
         talk.plain(f"Node {who} left.")
     else:
-        talk.plain(f"Node {who} learned {change.rows} new rows.")
+        talk.plain(f"Learned {change.rows} new rows of node {who}.")
     if change.rows:
         talk.plain(
-            f"Before they were learned, the mean loss of the new rows was {change.error:.4g}."
+            f"Before they were learned, the mean loss on the new rows was {change.error:.4g}."
         )
     talk.plain(
-        f"Fitted again: {len(change.refitted)} nodes, in {change.seconds:.2f} s; answers moved by at "
+        f"Refitted {len(change.refitted)} nodes in {change.seconds:.2f} s; predictions changed by at "
         f"most {100 * change.movement:.2g} %."
     )
     if change.drifting:
-        talk.plain(f"No longer fitted by their neighbours: {listing(change.drifting)}.")
+        talk.plain(f"Their neighbours no longer suit them: {listing(change.drifting)}.")
     for node, near in change.moves.items():
-        talk.plain(f"Node {node!r} went over to {listing(near, most=5)}.")
+        talk.plain(f"Node {node!r} switched to {listing(near, most=5)}.")
     for text in change.notes:
         talk.note(f"{text}.")

@@ -77,7 +77,7 @@ def _neighbours(text: str, count: str) -> int:
 
 
 def coordinate_columns(spec: GraphSpec, frame: Any) -> list[Any]:
-    """Return the columns of the table that place the nodes."""
+    """Return the columns of the table that hold the nodes' coordinates."""
     return [find_column(frame, name) for name in spec.columns]
 
 
@@ -91,7 +91,7 @@ def make_graph(
 ) -> Graph | None:
     """Build the graph over the table's nodes; ``train`` marks the ``rows`` that may be seen.
 
-    "complete" is left to the estimator, which need not write down all pairs to find neighbours.
+    "complete" gives None: the estimator finds neighbours without listing all pairs.
     """
     labels = list(dict.fromkeys(table.nodes.tolist()))
     if spec.kind == "complete":
@@ -114,7 +114,7 @@ def _coordinates(spec: GraphSpec, frame: Any, table: Table, labels: Sequence[Lab
     for column in coordinate_columns(spec, frame):
         if kind_of(frame[column]) != "numbers":
             raise FedRelaxError(
-                f"--graph: column {column!r} holds {kind_of(frame[column])}, and coordinates are "
+                f"--graph: column {column!r} holds {kind_of(frame[column])}, but coordinates are "
                 "numbers; name other columns"
             )
         values = to_numbers(frame[column])[table.row_index]
@@ -174,8 +174,8 @@ def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None])
         )
     if strange:
         note(
-            f"{listing(strange, most=3)} of {file} without rows: predicted by the mean of the "
-            "neighbours."
+            f"{file} names nodes without rows, predicted by the mean of their neighbours: "
+            f"{listing(strange, most=3)}."
         )
     if alone:
         hint = did_you_mean(alone[0], strange).removeprefix("; ")

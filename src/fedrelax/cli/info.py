@@ -13,7 +13,7 @@ from fedrelax.cli.console import speaking
 
 def info(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="What fedrelax fit has written.")
+        Path, typer.Argument(metavar="DIR", help="Result directory, as fedrelax fit writes it.")
     ],
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
@@ -43,7 +43,7 @@ def info(
 
 
 def shared_numbers(saved: Any) -> dict[str, int]:
-    """Return how many numbers a node has sent to each neighbour while training."""
+    """Return how many numbers a node sent to each neighbour during training."""
     from fedrelax.report.data.sharing import sharing_of
 
     shared = sharing_of(saved)
@@ -56,18 +56,18 @@ def shared_numbers(saved: Any) -> dict[str, int]:
 
 
 def privacy(saved: Any) -> str:
-    """Return what was promised, or that nothing was; and what an attack has found, if it was run."""
+    """Return the privacy that was promised, or that none was; and what an attack found, if one was run."""
     from fedrelax.report.data.sharing import NOT_PRIVATE, sharing_of
 
     shared = sharing_of(saved)
     return f"{shared.promised or NOT_PRIVATE} {shared.attacked}".strip()
 
 
-SUMS = "each node's sums over its rows (products of features and target), from which all was found"
+SUMS = "sums over each node's rows (products of features and target), from which all was found"
 
 
 def facts(saved: Any) -> dict[str, str]:
-    """Return what is known in words."""
+    """Return what is known about the result, as text."""
     from fedrelax.errors import listing
     from fedrelax.report.data.sharing import sharing_of
 
@@ -101,7 +101,7 @@ def facts(saved: Any) -> dict[str, str]:
 
 
 def story(saved: Any) -> list[str]:
-    """Return what has happened to the network since it was trained, a line each."""
+    """Return what has happened to the network since it was trained, one line per change."""
     from fedrelax.report.data.story import events_of
 
     lines = [
@@ -119,7 +119,7 @@ def _choosing(saved: Any) -> str:
 
 
 def to_dict(saved: Any) -> dict[str, Any]:
-    """Return all of it for a machine."""
+    """Return everything as plain values, for JSON."""
     return {
         **saved.about,
         "metrics": saved.metrics,

@@ -41,7 +41,7 @@ class Inputs:
     task: str
     feature_names: tuple[str, ...]
     graph: Graph | None
-    """None where no pair of nodes is said to be nearer than another."""
+    """None for ``--graph complete``: no pair of nodes is nearer than another."""
     model_names: dict[Label, str]
     models: dict[Label, Any]
     public: str | FloatArray
@@ -121,9 +121,11 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
     column = frame[find_column(frame, config.node)].dropna()
     gone = set(column) - set(column[column.index.isin(frame.index[table.row_index])])
     if gone:
-        note(f"Node {listing(sorted(gone, key=str), most=3)} has no complete row and no model.")
+        note(f"No complete row, so no model: {listing(sorted(gone, key=str), most=3)}.")
     if places and features is None:
-        note(f"{listing(places)} place the nodes and are no features; use --features to have both.")
+        note(
+            f"{listing(places)} are coordinates, not features; list them in --features to use them as both."
+        )
     return Source(
         config=config,
         spec=spec,
@@ -146,7 +148,7 @@ def read_inputs(config: LearningConfig, note: Callable[[str], None]) -> Inputs:
 
 
 def effective(config: LearningConfig, task: str, features: Sequence[str]) -> dict[str, Any]:
-    """Return what ``config.toml`` holds: the settings with what was found out put in."""
+    """Return what ``config.toml`` holds: the settings, with what was found filled in."""
     drawn = config.public in DRAWS
     return config.to_file(
         features=list(features),
@@ -157,7 +159,7 @@ def effective(config: LearningConfig, task: str, features: Sequence[str]) -> dic
 
 
 def set_scale(models: Iterable[Any], X: FloatArray) -> None:
-    """Tell our linear models the spread of each feature: one penalty for features of all units."""
+    """Give our linear models the spread of each feature, so that one penalty suits all units."""
     spread = X.std(axis=0)
     for model in models:
         if isinstance(model, LinearModel | SoftmaxModel):
@@ -165,14 +167,14 @@ def set_scale(models: Iterable[Any], X: FloatArray) -> None:
 
 
 def look_here_for_modules() -> None:
-    """Let ``my_models:Model`` be found here; what is installed comes first, so nothing stands in for it."""
+    """Let ``my_models:Model`` be found in the working directory, which cannot shadow installed modules."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
 
 
 def feature_columns(texts: Sequence[str], frame: Any) -> list[Any]:
-    """Return the named columns; a text that is no column is a list of them with commas."""
+    """Return the named columns; a text that is not a column is split at its commas."""
     found: list[Any] = []
     for text in texts:
         names = [text] if text in frame.columns else [part.strip() for part in text.split(",")]
@@ -181,7 +183,7 @@ def feature_columns(texts: Sequence[str], frame: Any) -> list[Any]:
 
 
 def _split_column(config: LearningConfig, frame: Any) -> list[Any]:
-    """Return the column that says what belongs together: it is no feature unless it is named as one."""
+    """Return the column of ``--split-by``, which is no feature unless named as one."""
     if config.split_by is None or (config.split_by == NONE and NONE not in frame.columns):
         return []
     return [find_column(frame, config.split_by)]
@@ -202,7 +204,7 @@ def model_names(config: LearningConfig, table: Table) -> dict[Label, str]:
 
 
 def public_rows(text: str, schema: Schema) -> str | FloatArray:
-    """Return the name of a draw, or the rows of a file with the same columns."""
+    """Return the name of a way to draw rows, or the rows of a file with the same columns."""
     if text in DRAWS:
         return text
     file = Path(text)
@@ -215,6 +217,6 @@ def public_rows(text: str, schema: Schema) -> str | FloatArray:
     empty = np.flatnonzero(np.isnan(coded).all(axis=0))
     if len(empty):
         raise FedRelaxError(
-            f"--public {file}: column {schema.columns[int(empty[0])].name!r} holds nothing; fill it in"
+            f"--public {file}: column {schema.columns[int(empty[0])].name!r} is empty; fill it in"
         )
     return coded

@@ -1,4 +1,4 @@
-"""What ``fedrelax serve --learn`` does with new rows: each lot becomes a result beside the first one."""
+"""What ``fedrelax serve --learn`` does with new rows: each request gives a new result."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SOURCE = Path("the request")
 
 
 class Learner:
-    """Learns new rows into a result; results are written to DIR.learned/0001, 0002, ...
+    """Learns from new rows; each call writes a new result to DIR.learned/0001, 0002, ...
 
-    The result that is served stays as it is, and each new one links to what has not changed.
+    The result in DIR stays as it is, and each new one links to the files that have not changed.
     """
 
     def __init__(self, directory: Path, table: Path, trust: tuple[str, ...], talk: Talk) -> None:
@@ -32,7 +32,7 @@ class Learner:
         return self._home / f"{self._number:04d}"
 
     def __call__(self, frame: Any) -> Path:
-        """Predict rows, learn them, and return the directory of the result that knows them."""
+        """Predict rows, learn from them, and return the directory of the new result."""
         grown = self._grown
         grown.fitted.update(*stacked(rows_in(SOURCE, grown, self._talk, frame=frame)))
         self._home.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What ``fit --live`` adds: a page that shows the run, and says where the result lies."""
+"""What ``fit --live`` adds: a page that shows the run, and then where the result is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedrelax.splits import group_rows
 
 
 def check_live() -> None:
-    """Refuse before any work starts if the packages of the extra are missing."""
+    """Refuse, before any work starts, if packages of the extra ``live`` are missing."""
     for module in ("starlette", "uvicorn"):
         need(module, "live")
 
@@ -36,7 +36,7 @@ def live_view(inputs: Inputs, target: str, talk: Talk) -> LiveView:
 
 
 def tell_end(view: LiveView, out: Path, result: Result) -> None:
-    """Say on the page that the result is saved, and end its server."""
+    """Say on the page where the result is saved, and stop its server."""
     report = out / REPORT
     where = f"report at {report.absolute()}" if report.exists() else f"saved in {out.absolute()}"
     view.close(f"Finished after {result.n_rounds} rounds ({result.reason}): {where}")

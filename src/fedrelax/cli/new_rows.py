@@ -1,4 +1,4 @@
-"""Rows for a saved result that goes on: newcomers' rows, new rows, and those it was trained on."""
+"""Rows for changing a saved result: newcomers' rows, new rows, and those it was trained on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fedrelax.typing import AnyArray, FloatArray, Label
 
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """A loaded result, and where what becomes of it goes."""
+    """A loaded result, and where the changed one is to be saved."""
 
     saved: SavedResult
     fitted: Fitted
@@ -56,15 +56,15 @@ class Grown:
         grown = cls(saved, load_result(directory, trust), out, overwrite, report)
         if not grown.fitted.can_go_on:
             raise FedRelaxError(
-                f"{directory} does not hold what its network needs to go on (it was saved by an earlier "
-                "version, by a federation, or with something around the exchange); fit it again"
+                f"{directory} lacks what is needed to change it (it was saved by an earlier version, by a "
+                "federation, or with layers around the exchange); fit it again"
             )
         if table is not None:
             grown.fitted.know_rows(*stacked(rows_in(table, grown, talk, strangers=True)))
         return grown
 
     def node(self, text: str) -> Label:
-        """Return the node that a text means."""
+        """Return the node that a text names."""
         known = by_text(self.saved.graph.labels)
         found = find_label(text, known)
         if found is None:
@@ -81,7 +81,7 @@ class Grown:
         talk.plain(f"Next: fedrelax info {where}, or fedrelax report {where}")
 
     def _writers(self) -> list[Callable[[Path], None]]:
-        """Return what writes the report, which is large, if it is asked for."""
+        """Return what writes the report, which is large and so only written on request."""
         return [_write_report] if self.report else []
 
 
@@ -108,10 +108,10 @@ def rows_in(
     joining: bool = False,
     strangers: bool = False,
 ) -> dict[Label, NodeTable]:
-    """Return the rows of every node in a table, checked; ``frame`` is one that was read already.
+    """Return the rows of every node in a table, checked; ``frame`` is the table if it is read already.
 
-    ``joining``: the nodes are newcomers, all rows those of ``newcomer`` if that is given. Otherwise they
-    are in the network; ``strangers`` that are not are left out.
+    With ``joining`` the nodes are newcomers, and all rows belong to ``newcomer`` if it is given. Otherwise
+    they must be in the network; with ``strangers``, rows of other nodes are left out instead of refused.
     """
     if frame is None:
         frame = read_table(data, as_text=[str(grown.saved.about["node_column"])])
@@ -143,7 +143,7 @@ def stacked(rows: dict[Label, NodeTable]) -> tuple[FloatArray, AnyArray, AnyArra
 
 
 def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:
-    """Return where a node is, if the graph was made from columns that its table has, too."""
+    """Return a node's coordinates, if its table has the columns that the graph was made from."""
     text = saved.config.get("graph")
     if saved.graph.positions is None or not isinstance(text, str):
         return None

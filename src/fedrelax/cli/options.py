@@ -27,13 +27,13 @@ class Flag:
     """Where it is not the field's name: ``--this/--not-this``, or ``--this`` without a value."""
     metavar: str | None = None
     before: str = ""
-    """The field that follows in ``--help``, if that is not the order of the class."""
+    """The field to come before in ``--help``, if not in the order of the class."""
     argument: str = ""
-    """The estimator's argument that takes the value as it stands."""
+    """The estimator's argument that takes the value unchanged."""
     needed: str = ""
-    """What to give, said to those who left it out."""
+    """What to give, for the message if it is missing."""
     saved: bool = True
-    """Whether ``config.toml`` holds it, as it changes what is computed."""
+    """Whether ``config.toml`` holds it: everything that changes what is computed."""
 
     def named(self, field: str) -> str:
         """Return the flag as it is typed, or the name of the argument."""
@@ -42,7 +42,7 @@ class Flag:
         return self.spelling.partition("/")[0] or f"--{field.replace('_', '-')}"
 
     def option(self) -> Any:
-        """Return what typer wants to know."""
+        """Return the typer option or argument."""
         said: dict[str, Any] = {"help": self.help, "metavar": self.metavar, "show_default": False}
         if self.panel == ARGUMENTS:
             return typer.Argument(**said)
@@ -51,7 +51,7 @@ class Flag:
 
 
 class Check:
-    """Rules of pydantic for a value; they wait for a run, as its import would slow ``--help``."""
+    """Pydantic rules for a value, made only when a command runs: its import would slow ``--help``."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ def flags_of(kind: type) -> dict[str, Flag]:
 
 
 def signature_of(*kinds: type) -> Signature:
-    """Return the signature that typer reads: the flags of all kinds, None where none is given."""
+    """Return the signature that typer reads: the flags of all kinds, each with the default None."""
     declared = {name: found for kind in kinds for name, found in _declared(kind).items()}
     order = sorted(declared, key=lambda name: PANELS.index(declared[name][1].panel))
     for name, (_, flag) in declared.items():
@@ -102,7 +102,7 @@ def _parameter(name: str, said: Any, flag: Flag) -> Parameter:
 
 
 def _typed(said: Any) -> Any:
-    """Return what the command line reads for a type: numbers, paths, yes or no; words otherwise."""
+    """Return the type that the command line reads: a number, path or bool as it is, else text."""
     if get_origin(said) in (dict, list):
         return list[str]
     kinds = set(get_args(said) or (said,)) - {NoneType}

@@ -1,4 +1,4 @@
-"""``fedrelax predict``: a saved result and new rows, to predictions."""
+"""``fedrelax predict``: predictions for new rows from a saved result."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
 
 def predict(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="What fedrelax fit has written.")
+        Path, typer.Argument(metavar="DIR", help="Result directory, as fedrelax fit writes it.")
     ],
     data: Annotated[
-        Path, typer.Argument(help="New rows, with the node column and the features of training.")
+        Path,
+        typer.Argument(help="New rows, with the node column and the features used in training."),
     ],
     out: Annotated[
-        Path, typer.Option(help="File to write: the rows and a column prediction (.csv, .parquet).")
+        Path, typer.Option(help="File to write (.csv, .parquet): the rows and a column prediction.")
     ],
     trust: Annotated[
         list[str] | None,
         typer.Option(
             metavar="package.module.Class",
-            help="Allow a type of another package to be loaded; may be given many times.",
+            help="Type of another package that may be loaded; can be repeated.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """Predict new rows, each by the model of its node.
+    """Predict new rows, each with the model of its node.
 
-    A node without a model that is in the graph gets the mean of its neighbours. Classes come with
-    their probabilities, in columns such as p(cat).
+    A node that is in the graph but has no model gets the mean of its neighbours' predictions. Classes
+    come with their probabilities, in columns such as p(cat).
 
     [bold]Example:[/bold] fedrelax predict result new_rows.csv --out predictions.csv
     """
@@ -72,7 +73,7 @@ def run_predict(
     without = sorted({str(node) for node in nodes} - {str(node) for node in fitted.models_})
     if without:
         talk.note(
-            f"{listing(without, most=3)} without a model: answered by the mean of the neighbours."
+            f"No model, so predicted by the mean of the neighbours: {listing(without, most=3)}."
         )
     talk.plain(f"Wrote {len(frame)} predictions for {len(set(nodes))} nodes to {out}")
 

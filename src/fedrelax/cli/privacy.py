@@ -1,4 +1,4 @@
-"""``fedrelax fit --epsilon`` and ``--leakage``: noise with a promise, and an attack that measures."""
+"""``fedrelax fit --epsilon`` and ``--leakage``: differential privacy, and an attack that measures it."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 DELTA = 1e-5
 NEEDS_MODEL = (
-    "needs --model with a name: auto finds its settings from sums of the rows, without noise"
+    "needs --model with a name: auto finds its settings from sums over the rows, without noise"
 )
 
 
 def check_private(config: FitConfig) -> None:
-    """Refuse flags that would tell more of the rows than is promised."""
+    """Refuse flags that would reveal more about the rows than is promised."""
     if config.epsilon is None:
         for name in ("delta", "range"):
             if getattr(config, name) is not None:
-                raise FedRelaxError(f"--{name} goes with --epsilon, and none was given")
+                raise FedRelaxError(f"--{name} needs --epsilon, which is not given")
         return
     if config.model == "auto":
         raise FedRelaxError(f"--epsilon {NEEDS_MODEL}")
     if config.alpha == "auto":
         raise FedRelaxError(
-            "--epsilon needs --alpha as a number: trials to choose it would each tell of the rows again"
+            "--epsilon needs --alpha as a number: every trial to choose it would reveal the rows once more"
         )
     if config.wiring not in (None, "fixed"):
         raise FedRelaxError(
-            f"--wiring {config.wiring} decides by rows without noise; with --epsilon use --wiring fixed"
+            f"--wiring {config.wiring} looks at rows without noise; with --epsilon use --wiring fixed"
         )
     from fedrelax.public import DRAWS
 
@@ -53,12 +53,12 @@ def check_leakage(config: FitConfig) -> None:
         raise FedRelaxError(f"--leakage {NEEDS_MODEL}")
     if config.leakage and config.test_share == 0:
         raise FedRelaxError(
-            "--leakage holds training rows against test rows; give --test-share above 0"
+            "--leakage compares training rows with test rows; give --test-share above 0"
         )
 
 
 def private_layers(config: FitConfig) -> list[Layer]:
-    """Return the noise that was asked for. It has no seed: who knew it could take the noise away."""
+    """Return the noise that was asked for, without a seed: whoever knew it could subtract the noise."""
     from fedrelax.privacy import PrivateStatistics
 
     if config.epsilon is None:
@@ -83,7 +83,7 @@ def with_leakage(
 ) -> Evaluation:
     """Return the evaluation with the attack's AUC at every node under ``leaked``.
 
-    The attack listens to a run of its own on the training rows, with the settings that were measured; with
+    The attack listens to a separate run on the training rows, with the settings that were measured; with
     ``--epsilon`` the noise in it is another draw of the same size.
     """
     found = aucs(fitted, inputs, config)
@@ -92,7 +92,7 @@ def with_leakage(
 
 
 def aucs(fitted: Fitted, inputs: Inputs, config: FitConfig) -> dict[Any, float]:
-    """Return with what AUC a neighbour tells training rows from test rows, at every node."""
+    """Return the AUC with which a neighbour tells each node's training rows from its test rows."""
     from fedrelax.privacy.leakage import Listener, leakage
     from fedrelax.splits import group_rows
     from fedrelax.wiring import as_wiring

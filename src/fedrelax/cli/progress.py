@@ -1,4 +1,4 @@
-"""The rounds as a person sees them: a bar with the numbers, and Ctrl-C that keeps the result."""
+"""The rounds as the user sees them: a bar with the numbers, and Ctrl-C that keeps the result."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fedrelax.storage import Checkpoint
 AGAIN = "Ctrl-C again stops at once and keeps nothing\n"
 STOPPING = f"\nnote: stopping after this round and keeping the result; {AGAIN}"
 SETTLING = f"\nnote: ending the search after this trial and taking the best so far; {AGAIN}"
-KEEPING = "\nnote: stopping once this round is done and kept; a second time stops at once\n"
+KEEPING = "\nnote: stopping once this round is done and saved; a second time stops at once\n"
 STOPPED = "stopped by Ctrl-C"
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has come and nothing waits for it."""
+    """SIGTERM arrived where there is no round to finish first."""
 
 
 def stop_at_once(signum: int, frame: FrameType | None) -> None:
-    """End what is going on, as Ctrl-C does."""
+    """Stop at once, as Ctrl-C does."""
     raise Terminated if signum == signal.SIGTERM else KeyboardInterrupt
 
 
@@ -41,7 +41,7 @@ class Watch(Callback):
         self._begun = self._choosing = self._interrupted = False
 
     def choosing(self, done: int, total: int) -> str | None:
-        """Show how many candidates have been tried; words end the search."""
+        """Show how many candidates have been tried; a returned reason ends the search."""
         self._choosing = True
         numbers = "alpha, wiring and rounds"
         self._progress.update(
@@ -49,16 +49,16 @@ class Watch(Callback):
         )
         if not self._interrupted or self._checkpoint is not None:
             return None
-        self._interrupted = False  # the rounds to come are run
+        self._interrupted = False  # the rounds that follow are run
         return STOPPED
 
     def begin(self, rounds: int, n_nodes: int) -> None:
-        """Show how many rounds there are at most."""
+        """Show the maximum number of rounds."""
         self._begun = True
         self._progress.reset(self._line, total=max(rounds, 1), description="Rounds", numbers="")
 
     def after_round(self, record: Record) -> str | None:
-        """Show the numbers; words end the run."""
+        """Show the numbers; a returned reason ends the run."""
         numbers = f"loss {record.local_loss:.4g}  GTV {record.gtv:.4g}"
         self._progress.update(self._line, completed=record.round, numbers=numbers)
         return STOPPED if self._interrupted and self._checkpoint is None else None
@@ -68,8 +68,8 @@ class Watch(Callback):
         """Within, the first Ctrl-C asks to stop after the round; the second stops at once.
 
         While settings are chosen, the first one ends the search. Before the first trial or round there
-        is nothing to keep, so there it stops at once, too. With a checkpoint, it and SIGTERM end the run
-        once the round or trial is done and kept.
+        is nothing to keep, so it stops at once, too. With a checkpoint, Ctrl-C and SIGTERM end the run
+        once the round or trial is done and saved.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -95,11 +95,11 @@ class Watch(Callback):
 
 
 def start_workers(jobs: int, backend: str | None = None) -> None:
-    """Start worker processes, unless others do the work, that leave Ctrl-C to this one.
+    """Start worker processes that leave Ctrl-C to this one, unless another backend does the work.
 
-    A terminal sends Ctrl-C to all processes of a command. Workers inherit that it is ignored if
-    they are started while it is, and joblib keeps them for the rounds to come. Their warnings
-    would come once per fit, uncounted, so they are silent.
+    A terminal sends Ctrl-C to all processes of a command. Workers started while it is ignored
+    go on ignoring it, and joblib keeps them for the rounds to come. Their warnings would appear
+    once per fit, uncounted, so they are silenced.
     """
     from fedrelax.runtime import Workers
 

@@ -1,4 +1,4 @@
-"""``fedrelax report``: the page of a saved result, made again without loading any model."""
+"""``fedrelax report``: write the report of a saved result, without loading any model."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ ENDINGS = (".html", ".htm")
 
 def report(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="What fedrelax fit has written.")
+        Path, typer.Argument(metavar="DIR", help="Result directory, as fedrelax fit writes it.")
     ],
     out: Annotated[
         Path | None, typer.Option(help="File to write. Default: report.html in DIR.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file of --out.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file --out.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Write the report of a result: one HTML file that needs nothing else.
 
-    It says whether learning together helped, where, and what left each node. No model is loaded, and
-    the report that fit has written in DIR is replaced by the same one.
+    It says whether learning together helped, where, and what left each node. No model is loaded.
+    Without --out, the report that fit wrote in DIR is replaced.
 
     [bold]Example:[/bold] fedrelax report result --out to-send.html
     """

@@ -1,4 +1,4 @@
-"""``fedrelax reproduce``: the paper's figures, computed anew."""
+"""``fedrelax reproduce``: compute the paper's figures again."""
 
 from __future__ import annotations
 
@@ -30,15 +30,19 @@ def reproduce(
     features: Annotated[
         str | None,
         typer.Option(
-            help="d of the panels by d/m, e.g. 2,10,50 (m = 10).", rich_help_panel=SETTINGS
+            help="Values of d for the panels over d/m, e.g. 2,10,50 (m = 10).",
+            rich_help_panel=SETTINGS,
         ),
     ] = None,
     noise: Annotated[
         str | None,
-        typer.Option(help="sigma of the panels by noise, e.g. 0,1,5.", rich_help_panel=SETTINGS),
+        typer.Option(
+            help="Values of sigma for the panels over noise, e.g. 0,1,5.", rich_help_panel=SETTINGS
+        ),
     ] = None,
     alpha: Annotated[
-        str | None, typer.Option(help="E.g. 0,0.01,0.05.", rich_help_panel=SETTINGS)
+        str | None,
+        typer.Option(help="Values of alpha, e.g. 0,0.01,0.05.", rich_help_panel=SETTINGS),
     ] = None,
     first_exchange: Annotated[
         str,
@@ -51,15 +55,15 @@ def reproduce(
     targets: Annotated[
         list[Path] | None,
         typer.Option(
-            help="CSV of known values to compare with, or a directory of such files; may be given many "
-            "times. A checkout has them in tests/data/targets.",
+            help="CSV of known values to compare with, or a directory of such files; can be repeated. "
+            "A checkout has them in tests/data/targets.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
     jobs: Annotated[
         int,
         typer.Option(
-            help="Workers; -1 for all cores. The result is the same.", rich_help_panel=OUTPUT
+            help="Workers; -1 for all cores. The result does not change.", rich_help_panel=OUTPUT
         ),
     ] = 1,
     as_json: Annotated[
@@ -69,7 +73,7 @@ def reproduce(
         bool, typer.Option("--debug", help="Show tracebacks.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
-    """Reproduce the paper's experiments: tables, pictures, and what holds of what it says.
+    """Reproduce the paper's experiments: tables, pictures, and which of its statements hold.
 
     fig1: clustered nodes, linear models (a: d/m, b: noise, c: benchmark against other methods);
     fig2: the same with decision trees; fig3, fig4: nodes that mix distributions, linear models and
@@ -106,7 +110,7 @@ def run_reproduce(
     as_json: bool,
     talk: Talk,
 ) -> None:
-    """Check everything, compute what is missing, write, tell."""
+    """Check everything, compute what is missing, write and report it."""
     from fedrelax.paper.catalog import USES, figures
     from fedrelax.paper.reproduce import draw_figures, reproduce
     from fedrelax.paper.summary import markdown
@@ -114,7 +118,7 @@ def run_reproduce(
     wanted = [figure.name for figure in figures(names, ask)]
     for name, users in USES.items():
         if getattr(ask, name) is not None and not set(users) & set(wanted):
-            talk.note(f"--{name} changes nothing in {', '.join(wanted)}.")
+            talk.note(f"--{name} has no effect on {', '.join(wanted)}.")
     _check_out(out)
     start_workers(jobs)
     with talk.progress() as bar:
@@ -134,7 +138,7 @@ def run_reproduce(
         pictures = draw_figures(done, out, runs)
     except ImportError:
         pictures = []
-        talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' brings it.")
+        talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' adds it.")
     if as_json:
         typer.echo(json.dumps(_plain(done), indent=2))
     else:
@@ -191,7 +195,7 @@ def _tell(done: Any, out: Path, runs: int, pictures: bool, talk: Talk) -> None:
     from fedrelax.paper.summary import agreement_counts
 
     colours = {"confirmed": "green", "refuted": "red"}
-    talk.say(f"[bold]What the paper says, by {runs} runs[/bold]")
+    talk.say(f"[bold]What the paper says, checked by {runs} runs[/bold]")
     for one in done.findings:
         verdict = (f"{one.verdict}: ", f"bold {colours.get(one.verdict, 'yellow')}")
         talk.say(Text.assemble(f"{one.figure}  ", verdict, one.statement))
@@ -205,7 +209,7 @@ def _tell(done: Any, out: Path, runs: int, pictures: bool, talk: Talk) -> None:
         f"({sum(done.core_seconds.values()):.0f} s of one core for all curves)."
     )
     kinds = "CSV, PNG and SVG" if pictures else "CSV"
-    talk.plain(f"Look at {out / 'summary.md'}; {kinds} of each figure are beside it.")
+    talk.plain(f"See {out / 'summary.md'}; {kinds} files of each figure are next to it.")
 
 
 def _shortened(text: str, most: int = 210) -> str:

@@ -1,4 +1,4 @@
-"""``fedrelax resume``: go on with a run that was stopped."""
+"""``fedrelax resume``: continue a run that was stopped."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from fedrelax.cli.console import speaking
 
 def resume(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="What fedrelax fit --checkpoint-every has kept.")
+        Path, typer.Argument(metavar="DIR", help="Checkpoint of fedrelax fit --checkpoint-every.")
     ],
     trust: Annotated[
         list[str] | None,
         typer.Option(
             metavar="package.module:name",
-            help="Allow the run to use this model, whose code then runs; may be given many times.",
+            help="Model that the run may use, whose code then runs; can be repeated.",
         ),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """Go on with a run that was stopped, as if nothing had happened.
+    """Continue a run that was stopped, as if nothing had happened.
 
-    It needs nothing but DIR, and the table where it was: settings and seeds are in DIR. The result, in
-    the --out of the first command, is the one of a run that was never stopped, to the last digit.
+    It needs only DIR, which holds settings and seeds, and the table in its old place. The result goes to
+    the --out of the first command, and is that of a run that was never stopped, to the last digit.
 
     [bold]Example:[/bold] fedrelax resume result.checkpoint
     """

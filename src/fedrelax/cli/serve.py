@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def serve(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="What fedrelax fit has written.")
+        Path, typer.Argument(metavar="DIR", help="Result directory, as fedrelax fit writes it.")
     ],
     host: Annotated[
         str, typer.Option(help="Address to listen on. 127.0.0.1 is for this machine only.")
@@ -31,34 +31,34 @@ def serve(
         str | None,
         typer.Option(
             envvar="FEDRELAX_TOKEN",
-            help="Secret that every request must have. Default: a random one, which is printed.",
+            help="Secret that every request must carry. Default: a random one, which is printed.",
         ),
     ] = None,
     no_token: Annotated[
         bool, typer.Option("--no-token", help="Ask for no secret; for this machine only.")
     ] = False,
-    max_bytes: Annotated[int, typer.Option(min=1, help="Largest body of a request.")] = 1_000_000,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Largest request body.")] = 1_000_000,
     learn: Annotated[
         Path | None,
         typer.Option(
             metavar="TABLE",
-            help="Let POST /rows bring new rows to learn from; TABLE has the rows of training. What is "
-            "learned is saved in DIR.learned, and DIR stays as it is.",
+            help="Learn from new rows sent to POST /rows; TABLE holds the training rows. New results "
+            "are saved in DIR.learned, and DIR stays as it is.",
         ),
     ] = None,
     trust: Annotated[
         list[str] | None,
         typer.Option(
             metavar="package.module.Class",
-            help="Allow a type of another package to be loaded; may be given many times.",
+            help="Type of another package that may be loaded; can be repeated.",
         ),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """Answer questions about new rows over HTTP, with JSON, until Ctrl-C.
+    """Serve predictions over HTTP, as JSON, until Ctrl-C.
 
-    POST /predict answers rows as fedrelax predict does, GET / shows the report, GET /nodes says what may
-    be asked, GET /health that the service lives.
+    POST /predict predicts rows as fedrelax predict does, GET / shows the report, GET /nodes says what
+    can be asked, and GET /health that the service is up.
 
     [bold]Example:[/bold] fedrelax serve result --port 8000
     """
@@ -66,7 +66,7 @@ def serve(
         secret = _secret(token, no_token)
         place, allowed = (host, port), tuple(trust or ())
         with _service(directory, place, secret, max_bytes, learn, allowed, talk) as service:
-            # a token that was given is known, and need not stand in logs; one that was drawn is shown
+            # a given token is known and stays out of logs; a random one has to be shown
             where = service.page if token is None else service.address
             _say(talk, f"serving: {where} (Ctrl-C ends it)")
             with _signals_only_end_it():
@@ -99,7 +99,7 @@ def _service(
     trust: tuple[str, ...],
     talk: Talk,
 ) -> Iterator[Service]:
-    """Check everything, take the port, load the models, and yield what answers."""
+    """Check everything, take the port, load the models, and yield the service."""
     from fedrelax.cli.inputs import look_here_for_modules
     from fedrelax.cli.learning import Learner
     from fedrelax.cli.live import check_live
@@ -123,7 +123,7 @@ def _say(talk: Talk, text: str) -> None:
 
 @contextmanager
 def _signals_only_end_it() -> Iterator[None]:
-    """Let the server end well on Ctrl-C and SIGTERM; it raises them again, which then does nothing."""
+    """Let the server shut down cleanly on Ctrl-C and SIGTERM; the signal it raises again is ignored."""
     kinds = (signal.SIGINT, signal.SIGTERM)
     before = {kind: signal.signal(kind, lambda *_: None) for kind in kinds}
     try:

@@ -1,8 +1,8 @@
-"""The settings that ``fit`` and ``compare`` share: a flag is one field of a class in this file.
+"""The settings that ``fit``, ``compare`` and ``stress`` share: a flag is a field of a class in this file.
 
-The field has the type, the default, what is checked, and the :class:`Flag` with everything that the
-command line says about it. ``Flag(argument=...)`` hands the value to the estimator. Settings files
-and ``config.toml`` have the same names.
+The field has the type, the default, the checks, and the :class:`Flag` with everything that the
+command line says about it. ``Flag(argument=...)`` passes the value to the estimator. Settings files
+and ``config.toml`` use the same names.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def pairs_of(value: Any) -> Any:
 
 
 def two_numbers(value: Any) -> Any:
-    """Accept LOW,HIGH as a text."""
+    """Accept LOW,HIGH as text."""
     return tuple(value.split(",")) if isinstance(value, str) else value
 
 
 def known_wiring(value: str | None) -> str | None:
-    """Refuse a name that no wiring has."""
+    """Refuse an unknown wiring."""
     from fedrelax.wiring import WIRINGS
 
     known = ("fixed", *WIRINGS, "auto")
@@ -49,7 +49,7 @@ def known_wiring(value: str | None) -> str | None:
 
 
 def not_zero(value: int) -> int:
-    """Refuse to work with nobody."""
+    """Refuse zero workers."""
     if value == 0:
         raise ValueError("0 workers cannot work; give 1 or more, or -1 for all cores")
     return value
@@ -62,13 +62,13 @@ Rounds = Annotated[int | None, Check(ge=0)]
 
 @dataclass(frozen=True, kw_only=True)
 class FileFlags:
-    """Where settings come from besides the command line; no file may say so itself."""
+    """Flags about the settings file, which cannot set them itself."""
 
     config: Annotated[
         Path | None,
         Flag(
             OUTPUT,
-            "TOML file with any of these flags; the command line wins. Every result holds such a file.",
+            "TOML file with any of these flags; the command line wins. Every result has a config.toml.",
             before="jobs",
         ),
     ] = None
@@ -76,7 +76,7 @@ class FileFlags:
         list[str],
         Flag(
             OUTPUT,
-            "Allow --config to name this model, whose code then runs; may be given many times.",
+            "Model that --config may name, whose code then runs; can be repeated.",
             metavar="package.module:name",
             before="jobs",
         ),
@@ -85,7 +85,7 @@ class FileFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig:
-    """What every command that learns from a table can be told."""
+    """The settings of every command that learns from a table."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     command: ClassVar[str]
@@ -94,7 +94,7 @@ class LearningConfig:
         Path,
         Flag(
             ARGUMENTS,
-            "The table: .csv (any separator, any encoding) or .parquet.",
+            "The table: .csv (separated by comma, semicolon or tab) or .parquet.",
             needed="the table to learn from, as the first argument or as data in the file",
         ),
     ]
@@ -117,7 +117,7 @@ class LearningConfig:
         Flag(
             DATA,
             "JSON file that says what the columns mean (names, kinds, categories, scales), such as "
-            "schema.json of a result. Default: found from the table.",
+            "the schema.json of a result. Default: found from the table.",
         ),
     ] = None
     task: Annotated[
@@ -136,9 +136,9 @@ class LearningConfig:
         str,
         Flag(
             LEARNING,
-            "Who learns from whom: complete (everybody), knn:lat,lon:5 (the 5 nearest by columns of "
-            "the table), features:5 (the 5 with the most similar inputs), or edges:FILE (a table "
-            "source,target,weight). Default: complete.",
+            "Who learns from whom: complete (all from all), knn:lat,lon:5 (the 5 nearest by these "
+            "columns), features:5 (the 5 with the most similar inputs), or edges:FILE (a table with "
+            "the columns source,target,weight). Default: complete.",
         ),
     ] = "complete"
     model: Annotated[
@@ -154,7 +154,7 @@ class LearningConfig:
     model_for: Annotated[
         dict[str, str],
         Check(before=pairs_of),
-        Flag(MODELS, "Another model for one node; may be given many times.", metavar="NODE=MODEL"),
+        Flag(MODELS, "Another model for one node; can be repeated.", metavar="NODE=MODEL"),
     ] = field(default_factory=dict)
     alpha: Annotated[
         Alpha,
@@ -169,8 +169,8 @@ class LearningConfig:
         Level,
         Flag(
             LEARNING,
-            "Share of the pull that also holds for the level, from 0 (nodes learn from each other "
-            "only the shape) to 1 (as in the paper). Default: auto, chosen with alpha.",
+            "Share of the pull that applies to a node's average prediction, from 0 (nodes learn only "
+            "each other's shape) to 1 (as in the paper). Default: auto, chosen with alpha.",
             argument="level",
         ),
     ] = "auto"
@@ -178,7 +178,7 @@ class LearningConfig:
         Rounds,
         Flag(
             LEARNING,
-            "The most rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
+            "Maximum number of rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
             argument="rounds",
         ),
     ] = None
@@ -189,8 +189,8 @@ class LearningConfig:
             LEARNING,
             "fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
             "guarded does so where some may lie; discover finds neighbours where no graph is given; "
-            "reweight lets those who disagree count for less; auto chooses on the training rows. "
-            "Default: auto, and fixed where alpha is given.",
+            "reweight makes those that disagree count for less; auto chooses on the training rows. "
+            "Default: auto, or fixed if alpha is given.",
             argument="wiring",
         ),
     ] = None
@@ -198,7 +198,7 @@ class LearningConfig:
         bool,
         Flag(
             LEARNING,
-            "Try less where something is chosen: no wiring, no curves, no other kinds of models.",
+            "Try fewer settings where they are chosen: no wiring, no curves, no other kinds of models.",
             spelling="--quick",
             argument="quick",
         ),
@@ -207,21 +207,21 @@ class LearningConfig:
         str,
         Flag(
             LEARNING,
-            "The rows on which neighbours compare predictions: blend, gaussian, marginals, uniform, "
-            "standard, bootstrap (how to draw them), or a table file. Default: blend.",
+            "The rows on which neighbours compare predictions: a table file, or how to draw them: "
+            "blend, gaussian, marginals, uniform, standard or bootstrap. Default: blend.",
         ),
     ] = "blend"
     public_rows: Annotated[
         int,
         Check(ge=1),
-        Flag(LEARNING, "How many are drawn. Default: 200.", argument="public_rows"),
+        Flag(LEARNING, "How many public rows to draw. Default: 200.", argument="public_rows"),
     ] = 200
     test_share: Annotated[
         float,
         Check(ge=0, lt=1),
         Flag(
             DATA,
-            "Share of each node's rows that nobody trains on. Default: 0.2. 0 trains on everything "
+            "Share of each node's rows held out for testing. Default: 0.2. 0 trains on everything "
             "and measures nothing.",
         ),
     ] = 0.2
@@ -229,8 +229,8 @@ class LearningConfig:
         str | None,
         Flag(
             DATA,
-            "Column whose values are held out whole, at all nodes: days, patients, batches. Default: "
-            "dates that nodes have in common, else none, which holds out rows at random.",
+            "Column whose values are held out whole, at all nodes: days, patients, batches; none "
+            "holds out rows at random. Default: a column of dates that nodes have in common, else none.",
             metavar="COLUMN",
         ),
     ] = None
@@ -238,7 +238,7 @@ class LearningConfig:
         bool,
         Flag(
             OUTPUT,
-            "Replace a former result in --out.",
+            "Replace an earlier result in --out.",
             spelling="--overwrite/--no-overwrite",
             saved=False,
         ),
@@ -248,7 +248,7 @@ class LearningConfig:
         Check(after=not_zero),
         Flag(
             OUTPUT,
-            "Workers; -1 for all cores. The result is the same. Default: 1.",
+            "Workers; -1 for all cores. The result does not change. Default: 1.",
             argument="n_jobs",
         ),
     ] = 1
@@ -256,9 +256,9 @@ class LearningConfig:
         Literal["threads", "processes", "dask", "ray"] | None,
         Flag(
             OUTPUT,
-            "Where nodes are trained that are not computed all at once: threads, processes, or, with "
-            "an extra, a cluster of dask or ray. The result is the same. Default: threads or processes, "
-            "as suits the models.",
+            "Where to train nodes that are not computed all at once: threads, processes or, with an "
+            "extra, a dask or ray cluster. The result does not change. Default: threads or processes, as "
+            "suits the models.",
             argument="backend",
             saved=False,
         ),
@@ -267,8 +267,8 @@ class LearningConfig:
         str | None,
         Flag(
             OUTPUT,
-            "The cluster to join, with --backend dask or ray. Default: one of --jobs workers is started "
-            "here, and ended.",
+            "The cluster to use, with --backend dask or ray. Default: one with --jobs workers is "
+            "started here, and stopped at the end.",
             metavar="HOST:PORT",
             argument="address",
             saved=False,
@@ -287,14 +287,14 @@ class LearningConfig:
     )
 
     def estimator_arguments(self) -> dict[str, Any]:
-        """Return what the estimator is told, by the names of its arguments."""
+        """Return the estimator's arguments by name."""
         found = flags_of(type(self)).items()
         return {flag.argument: getattr(self, name) for name, flag in found if flag.argument}
 
     def to_file(self, **effective: Any) -> dict[str, Any]:
-        """Return what ``config.toml`` holds: all that a run depends on, paths made absolute.
+        """Return what ``config.toml`` holds: all that a run depends on, with absolute paths.
 
-        Flags that say yes and were not given are left out: commands do not have all of them.
+        On/off flags without a ``--no-`` form are left out if not given: not every command has them.
         """
         settings = {**asdict(self), **effective, "data": str(self.data.absolute())}
         pairs = settings.pop("model_for")

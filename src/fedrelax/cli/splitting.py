@@ -1,4 +1,4 @@
-"""Which rows test: a share of every node's, whole days (patients, batches), or the future."""
+"""Which rows are test rows: a share of every node's, whole days (patients, batches), or the future."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NONE = "none"
 """The value of --split-by that splits rows at random, whatever the table holds."""
 TIMES = ("date", "day", "days", "time", "timestamp", "datetime", "hour", "week", "month", "quarter",
          "year", "yr", "period", "wave", "season")  # fmt: skip
-"""Columns of numbers with such names are looked at for moments that nodes have in common."""
+"""Columns with these names are checked for moments that nodes have in common, whatever they hold."""
 SHARED = 0.5
-"""A column holds moments that nodes have in common if so many rows share theirs with another node."""
+"""Nodes have a column's values in common if more than this share of rows has one of another node's."""
 
 
 @dataclass(frozen=True, eq=False)
 class Splitting:
     """The rule by which rows are held out, for testing and where something is chosen.
 
-    ``values`` has one value per row of the table: what belongs together, or with ``start`` the time from
-    which on rows test. Without a column, rows are held out at random.
+    ``values`` has one value per row of the table: rows of equal value are held out together or, with
+    ``start``, those from that time on. Without a column, rows are held out at random.
     """
 
     share: float
@@ -44,7 +44,7 @@ class Splitting:
         return self.start is not None
 
     def masks(self, nodes: AnyArray, note: Callable[[str], None]) -> tuple[AnyArray, AnyArray]:
-        """Return the masks of the rows to train on and of those to test on."""
+        """Return the masks of the training rows and of the test rows."""
         rows = group_rows(nodes, len(nodes))
         rng = np.random.default_rng([self.seed, TEST_STREAM])
         if self.values is None:
@@ -62,7 +62,7 @@ class Splitting:
             test[rows[label]] = False
         if late:
             what = f"before --test-from in {self.column!r}" if self.is_time else "to train on"
-            note(f"Node {listing(late, most=3)} has no row {what} and is not measured.")
+            note(f"No row {what}, so not measured: {listing(late, most=3)}.")
         if not test.any() and self.share > 0:
             raise FedRelaxError(
                 f"--split-by {self.column} leaves no row to test on: no node has rows on both sides; "
@@ -81,8 +81,8 @@ class Splitting:
         if share > 0 and untested:
             count = "1 node has" if len(untested) == 1 else f"{len(untested)} nodes have"
             note(
-                f"{count} too few rows for --test-share {share:g}: all of them train, and there is no "
-                f"test error for {listing(untested, most=3)}."
+                f"{count} too few rows for --test-share {share:g}: all are training rows, and there is "
+                f"no test error for {listing(untested, most=3)}."
             )
 
     def _check_time(self, train: AnyArray) -> None:
@@ -93,7 +93,7 @@ class Splitting:
             )
 
     def folds(self, rows: AnyArray) -> dict[str, Any]:
-        """Return what ``fit`` is told for these rows, so that its folds follow the same rule."""
+        """Return the arguments of ``fit`` for these rows that make its folds follow the same rule."""
         if self.values is None:
             return {}
         return {"times" if self.is_time else "groups": self.values[rows]}
@@ -108,7 +108,7 @@ def splitting_of(
     start = _start(config)
     if asked == NONE and NONE not in frame.columns:
         if start is not None:
-            raise FedRelaxError("--test-from and --split-by none exclude each other; give one")
+            raise FedRelaxError("--test-from and --split-by none contradict each other; give one")
         return Splitting(share, seed)
     if asked is None and start is not None:
         asked = _only_time(config, frame)
@@ -130,7 +130,7 @@ def splitting_of(
 
 
 def _start(config: LearningConfig) -> str | None:
-    """Return the time from which on rows test; ``compare``, which repeats its splits, has none."""
+    """Return ``--test-from``, which ``compare`` does not have, as it repeats its splits."""
     start: str | None = getattr(config, "test_from", None)
     return start
 
@@ -147,10 +147,10 @@ def _unasked(
         values = frame[column].iloc[table.row_index]
         if share > 0 and not values.isna().any() and _is_shared(values.astype(str), table.nodes):
             note(
-                f"Nodes have rows of the same {column!r}, and of a moment that neighbours have seen "
-                f"little is left to guess: whole moments are held out (--split-by {column}). Rows "
+                f"Nodes have rows of the same {column!r}, and what neighbours have seen of a moment "
+                f"gives much of it away, so whole moments are held out (--split-by {column}). Rows "
                 f"held out at random (--split-by none) would show a smaller error than new moments "
-                "will."
+                "will have."
             )
             return Splitting(share, seed, str(column), _values(frame, column, table))
     for column in others:
@@ -166,7 +166,7 @@ def _unasked(
 
 
 def _is_shared(values: Any, nodes: AnyArray) -> bool:
-    """Tell whether most rows have a value that rows of another node have, too, and nodes several."""
+    """Tell whether most rows have a value that another node has, too, and nodes have several values."""
     import pandas as pd
 
     frame = pd.DataFrame({"value": values.to_numpy(), "node": nodes})
@@ -187,7 +187,7 @@ def _only_time(config: LearningConfig, frame: Any) -> Hashable:
 
 
 def _values(frame: Any, column: Hashable, table: Table) -> AnyArray:
-    """Return the column's value in each row: dates as dates, numbers as numbers, else texts."""
+    """Return the column's value in each row: dates as dates, numbers as numbers, else text."""
     import pandas as pd
 
     found, kind = frame[column].iloc[table.row_index], kind_of(frame[column])
@@ -219,5 +219,5 @@ def _moment(text: str, frame: Any, column: Hashable) -> Any:
         return pd.to_datetime(text, utc=True).tz_localize(None).to_datetime64()
     except (ValueError, TypeError):
         raise FedRelaxError(
-            f"--test-from {text!r} is not one of the {kind} that {column!r} holds"
+            f"--test-from {text!r} does not fit column {column!r}, which holds {kind}; give one of these"
         ) from None

@@ -34,17 +34,17 @@ TERMINATED = 128 + signal.SIGTERM
 
 @dataclass(frozen=True, eq=False)
 class RunDirectory:
-    """Where a run of ``fit`` is kept; it stands next to the result and goes when that is there."""
+    """Where a run of ``fit`` is kept: next to the result, and deleted once that is written."""
 
     where: Path
     training: Checkpoint
     all_rows: Checkpoint
     trust: tuple[str, ...] = ()
-    """The models that run code by their names."""
+    """The models given as ``module:name``, which run code."""
 
     @classmethod
     def of(cls, where: Path, config: FitConfig) -> RunDirectory:
-        """Return the directory with its two checkpoints: of the run that is measured, and the last one."""
+        """Return the directory with its two checkpoints: of the measured run, and of that on all rows."""
         every = config.checkpoint_every or 1
         named = dict.fromkeys((config.model, *config.model_for.values()))
         return cls(
@@ -61,7 +61,7 @@ class RunDirectory:
         if os.path.lexists(made.where):
             if not config.overwrite or not (made.where / SETTINGS).is_file():
                 raise FedRelaxError(
-                    f"{made.where} is the checkpoint of a run that was stopped; go on with it by fedrelax "
+                    f"{made.where} is the checkpoint of a run that was stopped; continue it with fedrelax "
                     f"resume {shlex.quote(str(made.where))}, or delete it"
                 )
             made.forget()
@@ -77,13 +77,13 @@ class RunDirectory:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Within, a signal, a full disk or Ctrl-C ends with a sentence that says how to go on."""
+        """Within, a signal, a full disk or Ctrl-C ends with a sentence that says how to continue."""
         ours = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGTERM, stop_at_once) if ours else None
         try:
             yield
         except (Interrupted, KeyboardInterrupt) as stop:
-            if ours:  # the process is about to end, and has a sentence to say first
+            if ours:  # the process is about to end, and must print a sentence first
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 before = signal.SIG_IGN
             terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
@@ -93,7 +93,7 @@ class RunDirectory:
                 self.forget()
             elif isinstance(error, NotWritten):
                 raise NotWritten(
-                    f"{error}; what was learned is kept, so once that is done, {self._how_to_go_on()}"
+                    f"{error}; what was learned is kept; once that is done, {self._how_to_go_on()}"
                 ) from error
             raise
         finally:
@@ -108,7 +108,7 @@ class RunDirectory:
         last, rows = self.all_rows.saved, " on all rows"
         if last is None:
             last, rows = self.training.saved, ""
-        done = "trials that are done" if last is None else f"round {last}{rows}"
+        done = "finished trials" if last is None else f"round {last}{rows}"
         return Stopped(
             f"interrupted; {done} and everything before are kept in {self.where}; "
             f"{self._how_to_go_on()}",
@@ -117,7 +117,7 @@ class RunDirectory:
 
     def _how_to_go_on(self) -> str:
         trust = "".join(f" --trust {shlex.quote(name)}" for name in self.trust)
-        return f"go on with: fedrelax resume {shlex.quote(str(self.where))}{trust}"
+        return f"continue with: fedrelax resume {shlex.quote(str(self.where))}{trust}"
 
     def _has_states(self) -> bool:
         return any(self.where.glob("*/*.state"))
@@ -130,7 +130,7 @@ class RunDirectory:
         if self.where.is_dir() and not any(self.where.iterdir()):
             self.where.rmdir()
 
-    # Going on
+    # Resuming
 
     @classmethod
     def find(cls, given: Path, trust: list[str]) -> tuple[RunDirectory, FitConfig]:
@@ -139,7 +139,7 @@ class RunDirectory:
         if not os.path.lexists(where / SETTINGS):
             raise FedRelaxError(
                 f"{given} holds no run that was stopped; give the directory that fedrelax fit "
-                f"--checkpoint-every has named, which ends in {ENDING}"
+                f"--checkpoint-every named, which ends in {ENDING}"
             )
         with _reading(where):
             about = json.loads(read_inside(where, SETTINGS, None, SETTINGS))
@@ -199,8 +199,8 @@ def _checksum(path: Path) -> str:
 def _check_file(name: str, known: Any) -> None:
     if _checksum(Path(name)) != known:
         raise FedRelaxError(
-            f"{name} has changed since the run was stopped, so that it cannot go on; bring back the file "
-            "as it was, or run fedrelax fit again"
+            f"{name} has changed since the run was stopped, so the run cannot continue; restore the file, "
+            "or run fedrelax fit again"
         )
 
 

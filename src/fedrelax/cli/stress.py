@@ -1,4 +1,4 @@
-"""``fedrelax stress``: faults and attacks on the user's own table, and what they break."""
+"""``fedrelax stress``: faults and attacks on the user's own network, and what they break."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from fedrelax.errors import FedRelaxError
 
 ROUNDS = 20
 HOLDS, SUFFERS = 1.05, 1.2
-"""Errors up to these multiples of the undisturbed one."""
+"""The network holds, or suffers, up to these multiples of the undisturbed loss; above, it breaks."""
 WAYS = ("mean", "median", "nearest")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StressConfig(LearningConfig):
-    """Everything that ``fedrelax stress`` can be told."""
+    """All settings of ``fedrelax stress``."""
 
     command: ClassVar[str] = "stress"
 
 
 @command_with(StressConfig)
 def stress(config: StressConfig, talk: Talk) -> None:
-    """Say what faults and attacks would do to a network of your own.
+    """Find out what faults and attacks would do to your network.
 
     Trains on each node's training rows while nodes are away, messages are lost, late or out of order, or
-    a fifth of the nodes lies, and measures the honest nodes on their test rows: with neighbours' mean, as
-    usual, and with their median or the nearest of them as a defence.
+    a fifth of the nodes lie, and measures the honest nodes on their test rows: with the mean of the
+    neighbours, as usual, and with their median or the nearest of them as a defence.
 
     [bold]Example:[/bold] fedrelax stress weather.csv --node station --target temp
     --graph knn:lat,lon:5 --model ridge
@@ -70,7 +70,7 @@ def network_of(inputs: Any, config: StressConfig, talk: Talk) -> tuple[Any, floa
     from fedrelax.splits import group_rows
 
     if not inputs.test.any():
-        raise FedRelaxError("test_share=0: what breaks is measured on test rows; give more than 0")
+        raise FedRelaxError("--test-share 0 leaves no test rows to measure on; give more than 0")
     groups = group_rows(inputs.nodes, len(inputs.nodes))
     train = {label: rows[inputs.train[rows]] for label, rows in groups.items()}
     held = {label: rows[inputs.test[rows]] for label, rows in groups.items()}
@@ -86,7 +86,7 @@ def network_of(inputs: Any, config: StressConfig, talk: Talk) -> tuple[Any, floa
 
 
 def troubles() -> dict[str, Any]:
-    """Return the grid: layers around the exchange by what a person calls them."""
+    """Return the faults and attacks: layers around the exchange, by a plain name."""
     from fedrelax.attacks import (
         Colluding,
         Constant,
@@ -150,7 +150,7 @@ def losses_of(
 
 
 def verdicts(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the lines with what each means, against the same nodes undisturbed, and what breaks."""
+    """Return the lines with their verdicts, against the same nodes undisturbed, and what breaks."""
     told = []
     for line in lines:
         said = {way: _verdict(line[way], line["undisturbed"]) for way in WAYS}
@@ -187,12 +187,12 @@ def tell(found: dict[str, Any], talk: Talk) -> None:
         cells = [text for way in WAYS for text in (f"{line[way]:.4g}", line["verdict"][way])]
         table.add_row(line["trouble"], f"{line['undisturbed']:.4g}", *cells)
     talk.plain(
-        "Loss on the test rows of the honest nodes, by how they take their neighbours' answers:"
+        "Loss on the test rows of the honest nodes, by how they combine their neighbours' answers:"
     )
     talk.say(table)
     if not found["breaks"]:
         talk.plain(
-            "Nothing of this breaks your network: no loss is 20 % above the undisturbed one."
+            "None of this breaks your network: no loss is more than 20 % above the undisturbed one."
         )
         return
     talk.plain(f"Breaks it: {'; '.join(found['breaks'])}.")
@@ -201,5 +201,5 @@ def tell(found: dict[str, Any], talk: Talk) -> None:
     talk.plain(
         f"FedRelax(combine={best!r}) withstands {len(cured)} of these {len(found['breaks'])}."
         if cured
-        else "Neither the median nor the nearest neighbours help against it here."
+        else "Neither the median nor the nearest neighbours help here."
     )

@@ -41,11 +41,11 @@ class Outcome:
     fitted: Fitted
     evaluation: Evaluation | None = None
     on_all_rows: bool = True
-    """Whether the models were trained on all rows, after those that were measured."""
+    """Whether the models were trained again on all rows, after measuring."""
 
     @property
     def data(self) -> ReportData:
-        """What there is to show."""
+        """What the report shows."""
         return report_data(self.fitted.result_, self.evaluation, self.fitted.choice_)
 
     @property
@@ -78,8 +78,8 @@ def train(
 ) -> Outcome:
     """Choose on the training rows what is "auto", run the rounds, measure on test rows.
 
-    ``kept`` is where the state of the run is kept; ``more`` holds arguments of the estimator for which
-    there is no flag.
+    ``kept`` is where the state of the run is kept; ``more`` holds arguments of the estimator that have
+    no flag.
     """
     estimator = estimator_of(inputs, config).set_params(solver=private_solver(config))
     own = inputs.train
@@ -117,7 +117,7 @@ def train(
 
 
 def _new_lines(inputs: Inputs, final: Fitted, measured: Evaluation) -> Any:
-    """Return lines for nodes that have a model of all rows and had none to measure."""
+    """Return lines for nodes that have a model of all rows but had none to measure."""
     import pandas as pd
 
     known = set(measured.nodes["node"])
@@ -135,7 +135,7 @@ def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Eval
 
 
 def _kinds(inputs: Inputs, fitted: Fitted, labels: Iterable[Label]) -> list[str]:
-    """Return what tables call the nodes' models: as they were named, or what "auto" has found."""
+    """Return the names of the nodes' models for tables: as given, or what "auto" has found."""
     models, names = fitted.result_.models, inputs.model_names
     return [
         kind_name(models[label])
@@ -157,8 +157,8 @@ def save(
 ) -> dict[str, Any]:
     """Write the directory and return the metrics that it holds; ``settings`` go to ``config.toml``.
 
-    If the disk refuses, the work of the run is saved among the temporary files, and the error says
-    where.
+    If the directory cannot be written, the result is saved among the temporary files, and the error
+    says where.
     """
     metrics = describe(inputs, outcome)
     writers = [*more, lambda draft: _write_views(draft, outcome, talk)]
@@ -187,7 +187,7 @@ def save(
 
 
 def _rescue(error: NotWritten, name: str, write: Callable[[Path], None]) -> NoReturn:
-    """Save among the temporary files what could not be written where it should be."""
+    """Save among the temporary files what could not be written to ``--out``."""
     home = Path(tempfile.mkdtemp(prefix="fedrelax-"))
     try:
         write(home / (name or "result"))
@@ -231,7 +231,7 @@ def _found(choice: Choice | None) -> dict[str, Any]:
 
 
 def _kept(result: Result) -> dict[str, Any]:
-    """Return what a rewired graph has kept and found."""
+    """Return how many edges a rewired graph has kept, and the sizes of its clusters."""
     if result.kept is None:
         return {}
     sizes = [len(cluster) for cluster in result.clusters]
@@ -249,7 +249,7 @@ def _lines(inputs: Inputs, fitted: Fitted) -> Any:
 
 
 def _write_views(draft: Path, outcome: Outcome, talk: Talk) -> None:
-    """Write the picture and the report, or say what brings them."""
+    """Write the picture and the report, or say what to install for them."""
     missing = {}
     if outcome.evaluation is not None:
         try:
@@ -265,5 +265,5 @@ def _write_views(draft: Path, outcome: Outcome, talk: Talk) -> None:
     if missing:
         talk.note(
             f"no {' and no '.join(missing)} without {' and '.join(missing.values())}; "
-            "pip install 'fedrelax[report]' brings what is missing."
+            "pip install 'fedrelax[report]' adds what is missing."
         )
