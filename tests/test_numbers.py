@@ -36,14 +36,15 @@ NUMBER = re.compile(
     r"(?= ?(?:%|ms\b|s\b|seconds?\b|minutes?\b|[kMG]B\b|bytes\b|°C|degrees\b|times\b)))(?![\w.]*\w)"
 )
 MADE_BY = re.compile(
-    r"python -m (benchmarks(?:\.\w+)*)|fedrelax (reproduce|bench|demo|stress|federate)\b"
+    r"python -m (benchmarks(?:\.\w+)*)|fedrelax (reproduce|bench)\b"
     r"|(?:`|^)make ([a-z-]+)|python (tools/\w+\.py)|(tests/[\w/]+\.py)",
     flags=re.MULTILINE,
 )
 FENCED = re.compile(r"^```.*?^```\n?", flags=re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 UNSEEN = re.compile(
-    r"<!--.*?-->|`[^`\n]*`|\]\([^)]*\)|https?://\S+|arXiv[:\s]\s*[\d.]+", flags=re.DOTALL
+    r"<!--.*?-->|`[^`\n]*`|\]\([^)]*\)|https?://\S+|arXiv[:\s]\s*[\d.]+|Python [\d.]+ to [\d.]+|CC BY [\d.]+",
+    flags=re.DOTALL,
 )
 MARK = re.compile(r"<!-- numbers: (.*?) -->")
 
