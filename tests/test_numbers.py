@@ -26,7 +26,7 @@ from fedrelax.cli.app import app
 from tests.test_documents import DOCUMENTS, ROOT, name_of
 
 PAGES = [
-    *DOCUMENTS,
+    *(path for path in DOCUMENTS if path.name != "cli.md"),  # written from the code, and tested so
     ROOT / "benchmarks" / "RESULTS.md",
     ROOT / "benchmarks" / "league" / "FINDINGS.md",
     ROOT / "CONTRIBUTING.md",
@@ -41,9 +41,12 @@ MADE_BY = re.compile(
     flags=re.MULTILINE,
 )
 FENCED = re.compile(r"^```.*?^```\n?", flags=re.DOTALL | re.MULTILINE)
+COMMENT = re.compile(r"(?:^|  )# .*$", flags=re.MULTILINE)
+"""What code only says is not compared with anything."""
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 UNSEEN = re.compile(
-    r"<!--.*?-->|`[^`\n]*`|\]\([^)]*\)|https?://\S+|arXiv[:\s]\s*[\d.]+|Python [\d.]+ to [\d.]+|CC BY [\d.]+",
+    r"<!--.*?-->|`[^`\n]*`|\]\([^)]*\)|https?://\S+"
+    r"|arXiv[:\s]\s*[\d.]+|Python [\d.]+ to [\d.]+|CC BY [\d.]+",
     flags=re.DOTALL,
 )
 MARK = re.compile(r"<!-- numbers: (.*?) -->")
@@ -94,7 +97,7 @@ def origin(number: str, piece: Piece, section: str, page: str, folder: Path) -> 
     own = folder != ROOT  # the README has no numbers of its own
     if own and (MADE_BY.search(section) or MADE_BY.search(head_of(page))):
         return "made by"
-    if any(stands_in(number, block) for block in FENCED.findall(page)):
+    if any(stands_in(number, COMMENT.sub("", block)) for block in FENCED.findall(page)):
         return "a block"
     homes = [folder / target for target in LINK.findall(piece.text)]
     if any(home.suffix == ".md" and stands_in(number, home.read_text("utf-8")) for home in homes):
