@@ -344,7 +344,7 @@ class Forbidden(nn.Linear):
         (Forbidden(3, 2), ["Forbidden", r"\(1, 2\)", r"\(1, 3\)", "'ash', 'birch', 'cedar'"]),
         (Forbidden(7, 3), ["Forbidden", r"rows of shape \(3,\)"]),
         (lambda depth: None, ["depth", r"\(input_shape, n_outputs\)"]),
-        (lambda: 3, ["made a int"]),
+        (lambda: 3, ["returned an object of type int"]),
         (lambda: nn.ReLU(), ["nothing to train"]),
         ("mlp", ["neither an nn.Module"]),
     ],
@@ -414,7 +414,7 @@ def test_without_torch_the_extra_is_named():
         "except FedRelaxError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "torch is not installed; pip install 'fedrelax[torch]' brings it\n"
+    assert done.stdout == "torch is not installed; pip install 'fedrelax[torch]' adds it\n"
 
 
 def test_the_node_is_what_the_registry_makes():

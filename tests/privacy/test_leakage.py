@@ -60,5 +60,5 @@ def test_a_listener_changes_nothing_and_rows_to_compare_with_are_needed():
     with_ear = FedRelax(rounds=3, tol=0, exchange=listener).solve(network)
     without = FedRelax(rounds=3, tol=0, engine="sites").solve(network)
     assert np.array_equal(with_ear.history["objective"], without.history["objective"])
-    with pytest.raises(FedRelaxError, match="no node has validation rows"):
+    with pytest.raises(FedRelaxError, match="no node that was heard has validation rows"):
         leakage(network, listener.heard, with_ear.local_models)

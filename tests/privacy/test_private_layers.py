@@ -180,7 +180,7 @@ def test_a_search_cannot_spend_it_unseen():
     made = FedRelaxRegressor(
         Ridge(), solver=FedRelax(exchange=private, tol=0), alpha=(0.1, 1.0), rounds=2
     )
-    with pytest.raises(FedRelaxError, match="as a search over alpha does, too"):
+    with pytest.raises(FedRelaxError, match="as in a search over alpha"):
         made.fit(X, y, nodes=nodes)
 
 

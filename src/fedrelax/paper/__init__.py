@@ -1,1 +1,1 @@
-"""The paper's figures, computed anew: ``fedrelax reproduce``."""
+"""The paper's figures, recomputed: ``fedrelax reproduce``."""

@@ -29,9 +29,9 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Line:
-    """One curve of a panel, what divides it and its bound, if any.
+    """One curve of a panel, the curves it is divided by, and its bound, if any.
 
-    ``sheet`` and ``method`` are its names in the table of results.
+    ``sheet`` and ``method`` name it in the table of results.
     """
 
     label: str
@@ -67,7 +67,7 @@ class Figure:
     panels: list[Panel]
     log: bool = False
     hidden: list[Line] = field(default_factory=list)
-    """Lines that are in the table only: what others are divided by."""
+    """Lines in the table only, by which others are divided."""
 
     @property
     def lines(self) -> list[Line]:
@@ -89,7 +89,7 @@ class Choice:
     alpha: Numbers | None = None
     first_exchange: str = "models"
     beyond: bool = True
-    """Whether fig1c has its panel with what the paper does not have."""
+    """Whether fig1c gets a further panel of methods that are not in the paper."""
 
 
 @dataclass(frozen=True)
@@ -99,17 +99,17 @@ class Sweep:
     title: str
     sheet: str
     by: str
-    """The setting: "d", "sigma" or "p_in"."""
+    """The setting that varies: "d", "sigma" or "p_in"."""
     values: Numbers
     alphas: Numbers
     data: str = "clustered"
     model: str = LINEAR
     sigma: float = 0.0
-    """Where the figure is not by noise."""
+    """The noise, unless the figure varies it."""
     log: bool = False
 
     def figure(self, name: str, ask: Choice) -> Figure:
-        """Return the figure with the settings that were asked for."""
+        """Return the figure with the settings that the user asked for."""
         values = {"d": ask.features, "sigma": ask.noise}.get(self.by) or self.values
         panels = _panels(ask.alpha or self.alphas, values, lambda *at: self._line(ask, *at))
         _, ylabel = METRICS[self.data, self.model]
@@ -123,7 +123,7 @@ class Sweep:
             alpha=alpha, first_exchange=ask.first_exchange,
         )  # fmt: skip
         line = Line(_label(self.by, value), cell, self.sheet)
-        # What has no neighbours' answers has no first exchange: it is computed once.
+        # A curve without neighbours' answers does not depend on the first exchange: it is computed once.
         if self.model == TREES:
             oracle = replace(cell, method="oracle", alpha=None, first_exchange="models")
             return replace(line, by_local=replace(cell, alpha=0.0), by_oracle=oracle)
@@ -168,7 +168,7 @@ SWEEPS = {
 
 
 def fig1c(ask: Choice) -> Figure:
-    """The benchmark: five clusters, other federated methods beside."""
+    """Return the benchmark: five clusters, compared with other federated methods."""
     sheet = "1c benchmark"
 
     def line(alpha: float) -> Line:
@@ -189,13 +189,13 @@ def fig1c(ask: Choice) -> Figure:
 
 
 def fig3(ask: Choice) -> Figure:
-    """Nodes that mix three distributions, linear models."""
+    """Return the figure of nodes that mix three distributions, with linear models."""
     title = "Nodes that mix three distributions, linear models"
     return _mixtures("fig3", title, "3 noniid", LINEAR, ask, (0.01, 0.05), noisy=0.01)
 
 
 def fig4(ask: Choice) -> Figure:
-    """Nodes that mix three distributions, decision trees.
+    """Return the figure of nodes that mix three distributions, with decision trees.
 
     The paper labels the last panel alpha = 1; its data are those of alpha = 0.001.
     """
@@ -206,7 +206,7 @@ def fig4(ask: Choice) -> Figure:
 def _mixtures(
     name: str, title: str, tag: str, model: str, ask: Choice, alphas: Numbers, noisy: float
 ) -> Figure:
-    """Both mixture figures: panels by d/m and one by noise, divided by training alone."""
+    """Return a mixture figure: panels by d/m and one by noise, divided by training alone."""
     if ask.alpha is not None:
         alphas = tuple(alpha for alpha in ask.alpha if alpha > 0)
         if not alphas:
@@ -254,11 +254,11 @@ USES = {
     "features": ("fig1a", "fig2a", "fig3", "fig4"),
     "noise": ("fig1b", "fig2b", "fig3", "fig4", "fig5a"),
 }
-"""Which figures a setting changes; the others ignore it."""
+"""The figures that each setting changes; the others ignore it."""
 
 
 def figures(names: Sequence[str], ask: Choice) -> list[Figure]:
-    """Return the figures by name; "all" is every one of them."""
+    """Return the figures with these names; "all" means every figure."""
     wanted: dict[str, None] = {}
     for name in names:
         if name != "all" and name not in FIGURES:

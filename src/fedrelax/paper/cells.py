@@ -13,7 +13,7 @@ VALIDATION_ROWS = 100
 
 @dataclass(frozen=True)
 class Cell:
-    """What one curve needs; equal cells of two figures are computed once.
+    """What defines one curve; a cell that two figures share is computed once.
 
     data : "clustered" (3 x 50 nodes), "benchmark" (5 x 30), "mixture" (150) or "single" (50).
     model : "linear" or "tree".
@@ -33,7 +33,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A file name that says everything."""
+        """A file name that contains all settings."""
         parts = [self.data, self.model, self.method, self.metric, f"d{self.d}"]
         parts += [f"sigma{self.sigma:g}", f"pin{self.p_in:g}"]
         if self.alpha is not None:
@@ -51,7 +51,7 @@ class Cell:
             )
         sizes = (50,) * 3 if self.data == "clustered" else (30,) * 5
         if self.data == "benchmark":
-            held = VALIDATION_ROWS  # Further baselines choose their settings on them.
+            held = VALIDATION_ROWS  # The further baselines choose their settings on these rows.
         return clustered(
             sizes,
             m=ROWS,

@@ -1,4 +1,4 @@
-"""The pictures: panels side by side with bands of one standard error, for eyes of any kind."""
+"""The pictures: panels side by side with bands of one standard error, safe for the colour-blind."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from fedrelax.paper.catalog import Figure, Line, Panel
 from fedrelax.paper.tables import Measured
 
-# Okabe and Ito's colours; line styles tell lines apart where colours cannot.
+# Okabe and Ito's colours; line styles distinguish the lines where colours cannot.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 
 MOST_PLAIN, FEW_TICKS = 1000.0, 5.0
-"""Log axes that span less than this have plain numbers, and at the small ticks as well."""
+"""Ratios of a log axis's ends below which its ticks, and also its minor ticks, get plain numbers."""
 
 
 def draw(figure: Figure, measured: Mapping[Line, Measured], runs: int, paths: list[Path]) -> None:
-    """Save the figure under every path (the ending says the format)."""
+    """Save the figure under every path; the suffix gives the format."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -88,7 +88,7 @@ def _scale(axis: Any, figure: Figure) -> None:
 
 
 def _legends(page: Any, axes: Any, figure: Figure) -> None:
-    """One legend for all panels where they agree, else one below each."""
+    """Draw one legend for all panels if they have the same lines, else one below each."""
     groups = {tuple(line.label for line in panel.lines) for panel in figure.panels}
     if len(groups) == 1:
         handles, labels = axes[0].get_legend_handles_labels()

@@ -25,7 +25,7 @@ from fedrelax.typing import FloatArray
 ITERATIONS = 500
 RATE = 0.01
 START = 1
-"""Keeps the draw of initial models apart from that of the data under one seed."""
+"""Separates the random stream of the initial models from that of the data under the same seed."""
 Models = Iterator[FloatArray]
 AUTO = "fedrelax auto"
 FURTHER = ("fedprox", "ditto", "network lasso", "fedmd")
@@ -52,9 +52,9 @@ def linear_curve(cell: Cell, seed: int) -> FloatArray:
 
 
 def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -> FloatArray:
-    """Return the curve of exact rounds with alpha, wiring and their number chosen on training rows.
+    """Return the curve of exact rounds, with alpha, wiring and number of rounds chosen on training rows.
 
-    One round is one iteration; after the last, the models stay.
+    One round is one iteration; after the last round the models no longer change.
     """
     n, m, d = data.X.shape
     rows, nodes = data.X.reshape(n * m, d), np.repeat(range(n), m)
@@ -87,9 +87,9 @@ def _measure(metric: str, data: SyntheticNetwork) -> Callable[[FloatArray], floa
 
 
 def _ways(cell: Cell, data: SyntheticNetwork, seed: int) -> Sequence[Models]:
-    """Return the method's iteration; for a further baseline, one for each of its settings.
+    """Return the method's iterates; for a further baseline, one sequence for each of its settings.
 
-    Of several, the one with the least validation error in the end counts: in its favour.
+    Of several, the one with the smallest final validation error counts, which favours the baseline.
     """
     rng = np.random.default_rng([seed, START])
     if cell.method == "fedrelax":
@@ -119,7 +119,7 @@ def _ways(cell: Cell, data: SyntheticNetwork, seed: int) -> Sequence[Models]:
 def _gradient_rounds(
     problem: LinearProblem, alpha: float, rng: np.random.Generator, first: Any
 ) -> Models:
-    """Yield the models of RMSprop with the paper's constants, before every step."""
+    """Yield the models before every step of RMSprop with the paper's constants."""
     size = problem.d**-0.5
     start = rng.uniform(-size, size, (problem.n, problem.d, problem.q))
     rounds = GradientRounds(problem, alpha, start, rate=RATE, first_exchange=first)

@@ -20,19 +20,19 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came out, figure by figure."""
+    """The results of a reproduction, figure by figure."""
 
     figures: list[Figure]
     frames: dict[str, Any]
     findings: list[Finding]
     agreement: Any | None
-    """Target and ours side by side (a DataFrame), if targets were given."""
+    """Targets and our values side by side (a DataFrame), if targets were given."""
     core_seconds: dict[str, float]
-    """Time on one core, of all runs of each figure."""
+    """Seconds on one core for all runs of each figure."""
     elapsed: float
-    """Time of this command for the runs that were missing."""
+    """Seconds that this command took for the runs that were missing."""
     computed: int
-    """Runs that were missing."""
+    """Number of runs that were missing."""
 
 
 def reproduce(
@@ -45,7 +45,7 @@ def reproduce(
     targets: Sequence[Path] = (),
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Compute what is missing, then write ``NAME.csv`` for each figure and return all of it."""
+    """Compute the runs that are missing under ``out`` and return the results of all figures."""
     wanted = figures(names, ask or Choice())
     known = read_targets(targets)
     store = Store(out)
@@ -65,7 +65,7 @@ def reproduce(
     except KeyboardInterrupt:
         raise FedRelaxError(
             f"stopped by Ctrl-C: {finished} of {len(missing)} runs are finished and kept in {out}; "
-            "the same command goes on from there"
+            "run the same command again to continue"
         ) from None
     elapsed = time.perf_counter() - start
     frames, found, seconds = {}, [], {}

@@ -1,4 +1,4 @@
-"""What the paper says of its figures, each confirmed or refuted by the numbers of a run."""
+"""What the paper says about its figures, each statement confirmed or refuted by the numbers of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BELOW = "the variation ends below the bound epsilon / (alpha lambda_2)"
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement, whether it holds here, and the numbers."""
+    """A statement, the verdict on it, and the numbers behind it."""
 
     figure: str
     statement: str
@@ -26,7 +26,7 @@ class Finding:
 
 
 Statements = dict[str, Sequence[Comparison] | Verdict]
-"""The paper's words on a figure, with what decides them."""
+"""The paper's statements on a figure, each with what decides it."""
 
 
 def findings(figure: Figure, lines: list[Measured]) -> list[Finding]:
@@ -93,7 +93,7 @@ def _fig1c(runs: Runs) -> Statements:
         "(beyond the paper) told nothing, FedRelax with automatic wiring beats plain FedRelax": (
             runs.against(f"automatic against {name}", auto, ours)
         ),
-        "(beyond the paper) and IFCA that was told the number of clusters": runs.against(
+        "(beyond the paper) it also beats IFCA that was told the number of clusters": runs.against(
             "automatic against ifca5", auto, ways["ifca5"]
         ),
     }
@@ -130,7 +130,7 @@ def _fig3(runs: Runs) -> Statements:
     every = runs.against_alone("d", runs.values("d"), sigma=0.0)
     return {
         "the validation error is below training alone for every d/m and alpha": every,
-        "it is so with noise as well": _with_noise(runs),
+        "the same holds with noise": _with_noise(runs),
     }
 
 

@@ -1,4 +1,4 @@
-"""Finished runs on disk: nothing is computed twice, and an interrupted command goes on."""
+"""Finished runs on disk: nothing is computed twice, and an interrupted command can be continued."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from fedrelax.paper.trees import tree_curve
 from fedrelax.typing import FloatArray
 
 VERSION = 1
-"""To be raised when a change makes earlier runs wrong: they are then computed anew."""
+"""Raise this when a change makes earlier runs wrong: they are then computed again."""
 Task = tuple[Cell, int]
 
 
 @dataclass(frozen=True)
 class Finished:
-    """One run: the curve and how long it took on one core."""
+    """One run: the curve and how many seconds it took on one core."""
 
     curve: FloatArray
     seconds: float
 
 
 class Store:
-    """Runs below a directory, one small file each, written whole or not at all."""
+    """Runs in a directory, one small file each, written atomically."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / f"runs-{VERSION}"
 
     def path(self, cell: Cell, seed: int) -> Path:
-        """Return where a run is kept."""
+        """Return the file of a run."""
         return self.directory / cell.key / f"seed{seed}.npz"
 
     def load(self, cell: Cell, seed: int) -> Finished | None:
-        """Return a finished run, or None; a damaged file counts as none."""
+        """Return a finished run, or None; a damaged file is deleted."""
         path = self.path(cell, seed)
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -57,7 +57,7 @@ class Store:
             return None
 
     def save(self, cell: Cell, seed: int, found: Finished) -> None:
-        """Keep a run."""
+        """Write a finished run."""
         path = self.path(cell, seed)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,12 +69,12 @@ class Store:
             raise FedRelaxError(f"{path} cannot be written ({error.strerror or error})") from error
 
     def missing(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the runs that are still to do."""
+        """Return the runs that are not finished yet."""
         return [task for task in tasks if self.load(*task) is None]
 
     def complete(self, tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> None:
-        """Compute and keep what is missing; ``done`` is called after every run."""
-        # The slow ones first, so that no worker is left alone with them at the end.
+        """Compute and save the missing runs; ``done`` is called after each."""
+        # The slow ones first, so that they do not keep a single worker busy at the end.
         wanted = sorted(self.missing(tasks), key=lambda task: -cost(task[0]))
         for task, found in _computed(wanted, jobs):
             self.save(*task, found)
@@ -94,7 +94,7 @@ def cost(cell: Cell) -> float:
 
 
 def compute(task: Task) -> tuple[Task, Finished]:
-    """Compute one run; the same in any process."""
+    """Compute one run; the result is the same in any process."""
     cell, seed = task
     start = time.perf_counter()
     with threadpool_limits(1):

@@ -8,7 +8,7 @@ from fedrelax.paper.reproduce import Reproduction
 
 
 def setting_text(line: Any) -> str:
-    """Return one line of an agreement table in words.
+    """Return the setting of one row of a table as text.
 
     >>> setting_text({"figure": "1a clustered d/m", "method": "fedrelax", "d": 2, "alpha": 0.01,
     ...     "sigma": 0.0, "p_in": 0.8})
@@ -22,7 +22,7 @@ def setting_text(line: Any) -> str:
 
 
 def agreement_counts(done: Reproduction) -> list[tuple[str, int, int, float]]:
-    """Return (figure, compared, within, largest gap) for every figure that has targets."""
+    """Return (figure, compared, within the tolerance, largest gap) for every figure that has targets."""
     table = done.agreement
     if table is None or not len(table):
         return []
@@ -47,7 +47,7 @@ def _agreement(done: Reproduction) -> list[str]:
     counts = agreement_counts(done)
     lines = ["## Against the targets", ""]
     if not counts:
-        return [*lines, "No target has the settings of this run.", ""]
+        return [*lines, "No target matches the settings of this run.", ""]
     lines += ["| figure | compared | within | largest gap |", "|---|---|---|---|"]
     units = dict(zip(done.agreement["figure"], done.agreement["unit"], strict=True))
     lines += [
@@ -91,7 +91,7 @@ def _statements(done: Reproduction) -> list[str]:
     lines += [
         "",
         "A comparison is called clear at two standard errors of the paired difference; `~` marks "
-        "one that is not. Unless an iteration is named, it is the last one.",
+        "one that is not. Values are those of the last iteration unless another is named.",
         "",
     ]
     return lines

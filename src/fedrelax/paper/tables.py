@@ -42,7 +42,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Measured:
-    """A line with its runs (runs, iterations); ``drawn`` is what the figure shows of it."""
+    """A line with its ``values`` (runs, iterations); ``drawn`` is the curve that the figure shows."""
 
     line: Line
     values: FloatArray
@@ -65,9 +65,9 @@ def mean_curve(values: FloatArray) -> Curve:
 
 
 def ratio_curve(values: FloatArray, base: FloatArray) -> Curve:
-    """Return mean(values) / mean(base), both on the same runs, and its standard error.
+    """Return mean(values) / mean(base), both over the same runs, and its standard error.
 
-    To first order the error of r = a/b is that of the mean of (a_i - r b_i) / b.
+    To first order, the error of r = a/b is that of the mean of (a_i - r b_i) / b.
     """
     below = base.mean(axis=0)
     ratio = values.mean(axis=0) / below
@@ -76,7 +76,7 @@ def ratio_curve(values: FloatArray, base: FloatArray) -> Curve:
 
 
 def measure(line: Line, store: Store, runs: int) -> Measured:
-    """Collect the runs of a line; all must be there."""
+    """Collect the runs of a line; all must be finished."""
 
     def curves(cell: Cell) -> FloatArray:
         found = [store.load(cell, seed) for seed in range(runs)]
@@ -97,10 +97,7 @@ def measure_all(figure: Figure, store: Store, runs: int) -> dict[Line, Measured]
 
 
 def to_frame(lines: Iterable[Measured]) -> Any:
-    """Return a DataFrame with one row per line and iteration; a line that is drawn twice, once.
-
-    A ratio's denominator (training alone) gets rows of its own.
-    """
+    """Return a DataFrame with one row per line and iteration; a line drawn twice is in it once."""
     import pandas as pd
 
     known: dict[tuple[str, Cell], Any] = {}

@@ -1,4 +1,4 @@
-"""Known figures to compare with: read from a file, never built in."""
+"""Target values to compare with: read from files, never built in."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 
 STANDARD_ERRORS = 3.0
-"""A mean agrees with its target within so many combined standard errors."""
+"""A mean agrees with its target if they differ by at most this many combined standard errors."""
 RATIO = 0.05
-"""A tree's ratio to training alone agrees within this much."""
+"""A tree's ratio to training alone agrees with its target if they differ by at most this."""
 ROUNDED = 1e-5
-"""Targets are given to so many digits."""
+"""Rounding error of the targets."""
 LINEAR_KEYS = ["figure", "method", "d", "alpha", "sigma", "p_in", "metric", "iteration"]
 TREE_KEYS = ["figure", "d", "sigma", "alpha", "first_exchange", "iteration"]
 SETTING = ["figure", "method", "d", "alpha", "sigma", "p_in", "metric", "first_exchange"]
@@ -23,7 +23,7 @@ TREE_NAMES = {"initial models": "models"}
 
 
 def read_targets(paths: Sequence[Path]) -> list[Any]:
-    """Return one DataFrame per file, checked for the columns that are needed.
+    """Return one DataFrame per file, after checking that it has the columns needed.
 
     A directory stands for the CSV files in it.
     """
@@ -34,16 +34,16 @@ def read_targets(paths: Sequence[Path]) -> list[Any]:
         try:
             frame = pd.read_csv(path)
         except FileNotFoundError:
-            raise FedRelaxError(f"there is no file of targets {path}") from None
+            raise FedRelaxError(f"there is no targets file {path}") from None
         except (OSError, ValueError, UnicodeDecodeError) as error:
             raise FedRelaxError(
-                f"the file of targets {path} cannot be read as a table ({error})"
+                f"the targets file {path} cannot be read as a table ({error})"
             ) from error
         linear = {*LINEAR_KEYS, "mean", "sem"} <= set(frame.columns)
         if not linear and not {*TREE_KEYS, "mse_val"} <= set(frame.columns):
             raise FedRelaxError(
-                f"the file of targets {path} has the columns "
-                f"{', '.join(map(str, frame.columns))}; needed are "
+                f"the targets file {path} has the columns "
+                f"{', '.join(map(str, frame.columns))}; it needs "
                 f"{', '.join(LINEAR_KEYS)}, mean and sem, or {', '.join(TREE_KEYS)} and mse_val"
             )
         found.append(frame)
@@ -61,7 +61,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def against_targets(frame: Any, targets: Sequence[Any]) -> Any:
-    """Return a DataFrame: setting, iteration, target, ours, how far apart, whether it holds.
+    """Return a DataFrame of setting, iteration, target, our value, their gap and whether they agree.
 
     Linear figures: |ours - target| in combined standard errors. Trees: the ratio to alpha = 0.
     """
@@ -95,7 +95,7 @@ def _trees(frame: Any, target: Any) -> Any:
         data=target["figure"].map(_data),
         first_exchange=target["first_exchange"].replace(TREE_NAMES),
     )
-    # Alone, nothing is exchanged: there is one curve for both first exchanges.
+    # Training alone exchanges nothing, so both kinds of first exchange share one curve.
     keys = ["data", "d", "sigma", "iteration"]
     alone = known[known["alpha"] == 0][[*keys, "mse_val"]].drop_duplicates(keys)
     known = known.merge(alone, on=keys, suffixes=("", "_alone"))
@@ -113,11 +113,11 @@ def _trees(frame: Any, target: Any) -> Any:
 
 
 def _data(figure: str) -> str:
-    """Return "DT clustered" of "2b DT clustered noise"."""
+    """Return "DT clustered" for "2b DT clustered noise"."""
     return " ".join(figure.split()[1:3])
 
 
 def _as_numbers(target: Any) -> Any:
-    """Return the settings as floats, so that 0 and 0.0 are one setting."""
+    """Return the table with settings as floats, so that 0 and 0.0 match."""
     names = [name for name in ("alpha", "sigma", "p_in") if name in target.columns]
     return target.astype(dict.fromkeys(names, float))

@@ -28,7 +28,7 @@ def decision_tree() -> Any:
 
 
 def tree_network(data: SyntheticNetwork, tree: Callable[[], Any] = decision_tree) -> Network:
-    """Return the nodes of a synthetic network with a tree each."""
+    """Return a synthetic network with a tree at every node."""
     network = Network(data.graph)
     for i, label in enumerate(data.graph.labels):
         network.add(
@@ -43,9 +43,9 @@ def tree_network(data: SyntheticNetwork, tree: Callable[[], Any] = decision_tree
 
 
 def tree_curve(cell: Cell, seed: int) -> FloatArray:
-    """Return the validation error after 0 to 4 rounds, with the paper's weights and distillation.
+    """Return the validation error after 0 to 4 rounds, with the paper's weighting and distillation.
 
-    The oracle has one number: a tree per cluster, trained on all of the cluster's rows.
+    The oracle has a single value: that of one tree per cluster, trained on all of the cluster's rows.
     """
     data = cell.draw(seed)
     network = tree_network(data)

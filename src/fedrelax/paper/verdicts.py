@@ -1,4 +1,4 @@
-"""What runs say of a statement: paired comparisons, orders and bounds, each with its numbers."""
+"""What the runs say about a statement: paired comparisons, orders and bounds, with their numbers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fedrelax.paper.tables import Measured
 from fedrelax.typing import FloatArray
 
 CLEAR = 2.0
-"""A difference of so many standard errors is called clear."""
+"""A difference of at least this many standard errors is called clear."""
 CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "not decided"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Something that should be below something else: values per run, on the same runs."""
+    """One quantity that should be below another: their values in the same runs."""
 
     what: str
     below: FloatArray
@@ -27,7 +27,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Whether the paired difference is clear."""
+        """Confirmed or refuted if the paired difference is clear, otherwise not decided."""
         gap = self.below - self.above
         mean = float(gap.mean())
         error = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else np.inf
@@ -39,22 +39,22 @@ class Comparison:
 
     @property
     def numbers(self) -> str:
-        """Both means in words."""
+        """Both means as text."""
         sign = {CONFIRMED: "<", REFUTED: ">", OPEN: "~"}[self.verdict]
         return f"{self.what}: {self.below.mean():.4g} {sign} {self.above.mean():.4g}"
 
 
 class Verdict(NamedTuple):
-    """Whether a statement holds, and by which numbers."""
+    """Whether a statement holds, and the numbers that show it."""
 
     verdict: str
     numbers: str
 
 
 def judge(comparisons: Sequence[Comparison]) -> Verdict:
-    """Return one verdict from all comparisons: refuted if one is, confirmed if all are."""
+    """Return one verdict: confirmed or refuted if all agree, in part if only some do."""
     if not comparisons:
-        return Verdict("not tested", "the run has not the settings that it speaks of")
+        return Verdict("not tested", "this run lacks the settings that the statement is about")
     verdicts = [comparison.verdict for comparison in comparisons]
     overall = CONFIRMED if set(verdicts) == {CONFIRMED} else OPEN
     if REFUTED in verdicts:
@@ -71,7 +71,7 @@ class Runs:
         self.lines = lines
 
     def find(self, **setting: Any) -> Measured | None:
-        """Return the line with these settings of its cell."""
+        """Return the first line whose cell has these settings."""
         for one in self.lines:
             cell = one.line.cell
             if all(getattr(cell, name) == value for name, value in setting.items()):
@@ -108,7 +108,7 @@ class Runs:
         return found
 
     def falling(self, name: str, values: list[float], other: str) -> list[Comparison]:
-        """Return comparisons of neighbouring values: each should have less than the one before."""
+        """Return comparisons of successive values: each should give less than the one before."""
         found = []
         for fixed in self.values(other):
             for before, after in itertools.pairwise(values):
@@ -130,7 +130,7 @@ class Runs:
 
 
 def ordered(chain: list[tuple[str, Measured]]) -> Verdict:
-    """Return whether the intervals of the last iteration follow each other without overlap."""
+    """Return whether the intervals at the last iteration follow each other without overlap."""
     if len(chain) < 2:
         return judge([])
     ends = [(name, line.values[:, -1]) for name, line in chain]
@@ -146,7 +146,7 @@ def ordered(chain: list[tuple[str, Measured]]) -> Verdict:
 
 
 def interval(values: FloatArray, level: float = 0.95) -> tuple[float, float]:
-    """Return the bootstrap percentile interval of the mean, which follows skewed runs.
+    """Return the bootstrap percentile interval of the mean, which suits skewed values.
 
     >>> interval(np.array([1.0, 1.0, 1.0]))
     (1.0, 1.0)
@@ -158,7 +158,7 @@ def interval(values: FloatArray, level: float = 0.95) -> tuple[float, float]:
 
 
 def below_bound(runs: Runs) -> Verdict:
-    """Every single run's last variation against its own bound, not only the means."""
+    """Compare the final variation of every single run with its own bound, not only the means."""
     shares = [one.values[:, -1] / one.bounds for one in runs.lines if one.bounds is not None]
     if not shares:
         return judge([])

@@ -1,17 +1,17 @@
-"""How much privacy Gaussian noise buys, and how much noise a promise needs.
+"""How much privacy Gaussian noise gives, and how much noise a guarantee needs.
 
-A release adds N(0, sigma^2 I) to numbers that move by at most ``sensitivity`` (in Euclidean length) between
+A release adds N(0, sigma^2 I) to numbers that differ by at most ``sensitivity`` (in Euclidean norm) between
 two neighbouring datasets. It is (epsilon, delta)-differentially private if no event becomes more likely by
-more than a factor e^epsilon, up to delta, when one dataset is put in the place of the other.
+more than a factor e^epsilon, up to delta, when one dataset is replaced by the other.
 
-Exact (Gaussian differential privacy; Balle and Wang 2018, Dong, Roth and Su 2022): k releases are as
+Exact (Gaussian differential privacy; Balle and Wang 2018, Dong, Roth and Su 2022): k releases amount to
 one with mu = sqrt(k) sensitivity / sigma, and
 
     delta(epsilon) = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2).
 
 By zero-concentrated differential privacy (Bun and Steinke 2016): rho = k sensitivity^2 / (2 sigma^2), and
 epsilon = rho + 2 sqrt(rho ln(1/delta)), or the best conversion (Canonne, Kamath and Steinke 2020). These
-are upper bounds of the exact number, for comparison with others' accounts.
+are upper bounds on the exact value, for comparison with other accountants.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TIGHT = {"xtol": 1e-13, "rtol": 1e-13}
 
 @dataclass(frozen=True)
 class GaussianMechanism:
-    """``releases`` releases with noise of standard deviation ``sigma`` each.
+    """A number of releases, each with Gaussian noise of standard deviation ``sigma``.
 
     >>> mechanism = GaussianMechanism(sigma=10, releases=100)
     >>> round(mechanism.epsilon(1e-5), 3), round(mechanism.epsilon_zcdp_simple(1e-5), 3)
@@ -65,7 +65,7 @@ class GaussianMechanism:
 
     @property
     def mu(self) -> float:
-        """All releases are as hard to tell apart as N(0, 1) and N(mu, 1)."""
+        """All releases together make two datasets as hard to tell apart as N(0, 1) and N(mu, 1)."""
         return math.sqrt(self.releases) * self.sensitivity / self.sigma
 
     @property
@@ -74,11 +74,11 @@ class GaussianMechanism:
         return 0.5 * self.mu**2
 
     def delta(self, epsilon: float) -> float:
-        """Return the exact delta at an epsilon."""
+        """Return the exact delta for an epsilon."""
         return math.exp(_log_delta(float(epsilon), self.mu))
 
     def epsilon(self, delta: float) -> float:
-        """Return the exact epsilon at a delta."""
+        """Return the exact epsilon for a delta."""
         _share("delta", delta)
         wanted = math.log(delta)
         if _log_delta(0.0, self.mu) <= wanted:
@@ -111,7 +111,7 @@ def _log_delta(epsilon: float, mu: float) -> float:
     """Return log delta(epsilon).
 
     With t = epsilon/mu - mu/2, phi(t + mu) e^epsilon = phi(t), so delta = phi(t) (R(t) - R(t + mu)) with
-    Mills' ratio R: no number is subtracted from another of nearly the same size and none overflows.
+    Mills' ratio R: nothing overflows, and no two nearly equal numbers are subtracted.
     """
     t = epsilon / mu - mu / 2
     log_density = -0.5 * t * t - LOG_ROOT
@@ -123,12 +123,12 @@ def _log_delta(epsilon: float, mu: float) -> float:
 
 
 def _mills(t: float) -> float:
-    """Return Phi(-t) / phi(t); t is never far below zero."""
+    """Return Mills' ratio Phi(-t) / phi(t); t is never far below zero."""
     return math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2)))
 
 
 def _mu_of(epsilon: float, delta: float) -> float:
-    """Return the largest mu that is within (epsilon, delta)."""
+    """Return the largest mu that keeps within (epsilon, delta)."""
     wanted = math.log(delta)
     low = high = max(epsilon, 1e-3)
     while _log_delta(epsilon, low) > wanted:
@@ -143,7 +143,7 @@ def _mu_of(epsilon: float, delta: float) -> float:
 
 
 def _root(falling: Callable[[float], float], start: float) -> float:
-    """Return where a falling function of a positive number is zero."""
+    """Return the positive root of a falling function."""
     high = start
     while falling(high) > 0:
         high *= 2

@@ -1,8 +1,8 @@
-"""What leaked, measured: can a neighbour tell which rows a node has trained on?
+"""A measure of leakage: can a neighbour tell which rows a node was trained on?
 
-Membership inference: rows on which a model does better than on others are likely those it was trained on.
-The attack's AUC is the probability that a training row has a smaller loss than a row that was held out:
-0.5 is a coin, 1.0 knows every row. A small AUC shows that this attack failed, not that none can succeed.
+Membership inference: rows on which a model does better than on others are likely its training rows.
+The attack's AUC is the probability that a training row has a smaller loss than a held-out row: 0.5 is a
+coin toss, 1.0 identifies every row. A low AUC shows that this attack failed, not that none can succeed.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from fedrelax.wiring.smoother import Smoother
 
 
 class Listener(Layer):
-    """A layer that changes nothing and remembers the latest that every node has told.
+    """A layer that changes nothing and keeps the latest predictions that every node has sent.
 
-    Put it last, where neighbours stand: ``exchange=[private, listener]``.
+    Put it last, so that it hears what neighbours hear: ``exchange=[private, listener]``.
     """
 
     def __init__(self) -> None:
         self.heard: dict[Label, FloatArray] = {}
 
     def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
-        """Return an exchange with an ear."""
+        """Return an exchange that keeps the messages posted to it."""
         return _Heard(inner, self.heard)
 
     def describe(self, network: Network, settings: Any) -> str:
-        """Return that someone listens."""
-        return "a listener, who changes nothing"
+        """Say that someone listens."""
+        return "a listener that changes nothing"
 
 
 class _Heard(Wrapped):
@@ -48,7 +48,7 @@ class _Heard(Wrapped):
         self._heard = heard
 
     def post(self, messages: Iterable[Message]) -> None:
-        """Remember what a node says of its own public rows."""
+        """Keep what a node predicts for its own public rows."""
         kept = list(messages)
         self._heard.update({m.sender: m.predictions for m in kept if m.owner == m.sender})
         self.inner.post(kept)
@@ -59,18 +59,18 @@ class Leakage:
     """The AUC of two attacks on one node."""
 
     by_neighbour: float
-    """From what the node told of public rows, carried over to other rows by a smoother."""
+    """From the node's predictions on public rows, extended to other rows by a smoother."""
     by_model: float
-    """From the node's own model: what would leak if the model were handed over."""
+    """From the node's own model: what would leak if the model itself were shared."""
 
 
 def leakage(
     network: Network, heard: Mapping[Label, FloatArray], models: Mapping[Label, LocalModel]
 ) -> dict[Label, Leakage]:
-    """Attack every node that has validation rows: its training rows against those.
+    """Attack every node that has validation rows: try to tell its training rows from them.
 
-    ``heard`` is what neighbours have heard of the node (``Listener.heard``), ``models`` what it has in
-    the end (``Result.local_models``).
+    ``heard`` is what neighbours have heard from each node (``Listener.heard``), ``models`` the nodes'
+    final models (``Result.local_models``).
     """
     task, loss = network.task, usual_loss(network.kind)
     found = {}
@@ -89,8 +89,8 @@ def leakage(
         found[node.label] = Leakage(auc(guess_in, guess_out), auc(own_in, own_out))
     if not found:
         raise FedRelaxError(
-            "no node has validation rows and was heard, so there is nothing to tell training rows "
-            "from; add(..., validation=(X, y))"
+            "no node that was heard has validation rows, so there is nothing to tell training rows "
+            "from; give validation rows with Network.add(..., validation=(X, y))"
         )
     return found
 

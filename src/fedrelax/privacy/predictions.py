@@ -1,4 +1,4 @@
-"""Noise on predictions: private for any model, and dear."""
+"""Noise on predictions: privacy for any model, at a high price."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from fedrelax.typing import FloatArray, Label
 class PrivatePredictions(Budget):
     """Predictions are clipped to a declared range and get Gaussian noise before they leave a node.
 
-    rounds : how many are planned; a run of more is refused. Predictions leave a node once more than
-        there are rounds, and the budget is for all of them together.
-    epsilon, delta : the promise; or ``sigma``, the noise of each number, and epsilon is what follows.
-    range : the smallest and the largest prediction that is sent. It must not be taken from the rows.
+    rounds : the number planned; a run with more is refused. A node sends once more than there are
+        rounds, and the budget covers all exchanges together.
+    epsilon, delta : the promise. Or give ``sigma``, the noise of each number; epsilon follows from it.
+    range : the smallest and the largest prediction to be sent. It must not be taken from the rows.
         Classes need none: their probabilities are points of the simplex.
 
     **Neighbouring datasets**: any two datasets of one node, whatever the number of rows that differ.
-    Of an arbitrary model nothing is known but its range, so one row may change every answer, and the
-    sensitivity of an exchange is the diameter of all answers on all m_pub public rows:
+    Nothing is known about an arbitrary model but its range, so one row may change every answer, and the
+    sensitivity of an exchange is the diameter of the set of possible answers on all m_pub public rows:
 
         (high - low) sqrt(m_pub outputs),   for classes sqrt(2 m_pub).
 
-    That protects a node as a whole, and costs accordingly: halve the noise by a quarter of the public
-    rows or of the exchanges. For linear models ``PrivateStatistics`` promises less (one row) for far less.
+    That protects a node as a whole, and costs accordingly: a quarter of the public rows, or of the
+    exchanges, halves the noise. ``PrivateStatistics`` promises less (it protects one row) for far less
+    noise.
     """
 
     protects = "a whole node: any change of its rows"
@@ -56,10 +57,10 @@ class PrivatePredictions(Budget):
             low, high = self.range
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise FedRelaxError(f"range={self.range!r} must be two finite numbers, low < high")
-        self.mechanism_for(1.0)  # refuses an epsilon, sigma or delta that is none
+        self.mechanism_for(1.0)  # refuses an invalid epsilon, sigma or delta
 
     def mechanism_for(self, sensitivity: float) -> GaussianMechanism:
-        """Return the noise of all exchanges at one node."""
+        """Return the noise on all exchanges of one node."""
         releases = self.rounds + 1
         if self.sigma is not None:
             return GaussianMechanism(float(self.sigma), sensitivity, releases)
@@ -67,7 +68,7 @@ class PrivatePredictions(Budget):
         return GaussianMechanism.for_budget(self.epsilon, self.delta, sensitivity, releases)
 
     def sensitivity(self, rows: int, task: Task) -> float:
-        """Return the Euclidean diameter of all answers on so many public rows."""
+        """Return the Euclidean diameter of the set of possible answers on so many public rows."""
         if task.is_classification:
             return math.sqrt(2 * rows)
         if self.range is None:
@@ -78,7 +79,7 @@ class PrivatePredictions(Budget):
         return (self.range[1] - self.range[0]) * math.sqrt(rows * task.n_outputs)
 
     def check(self, network: Network, settings: Any) -> None:
-        """Refuse more rounds than are planned, and orders in which nodes send more often."""
+        """Refuse more rounds than planned, and settings under which nodes send more often."""
         super().check(network, settings)
         self.sensitivity(1, network.task)
         if settings.rounds is None or settings.rounds > self.rounds:
@@ -88,13 +89,13 @@ class PrivatePredictions(Budget):
             )
         if settings.order != "simultaneous":
             raise FedRelaxError(
-                f"order={settings.order!r} sends twice in a round, and the budget is planned for once; "
+                f"order={settings.order!r} sends twice per round, and the budget is planned for once; "
                 "use order='simultaneous'"
             )
         if settings.objective == "gtvmin" and network.public.common is None:
             raise FedRelaxError(
-                "objective='gtvmin' sends answers for several public sets in a round where every node "
-                "has its own, and the budget is planned for one; give one common public set"
+                "objective='gtvmin' sends answers for several public sets per round if every node has "
+                "its own, and the budget is planned for one; give one common public set"
             )
 
     def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
@@ -103,7 +104,7 @@ class PrivatePredictions(Budget):
         return _Noisy(inner, self, network)
 
     def noise(self, network: Network) -> GaussianMechanism:
-        """Return the noise of all exchanges of the node with the most public rows."""
+        """Return the noise on all exchanges of the node with the most public rows."""
         rows = max(len(network.public.of(label)) for label in network.labels)
         return self.mechanism_for(self.sensitivity(rows, network.task))
 
@@ -119,10 +120,10 @@ class PrivatePredictions(Budget):
 
 
 class _Noisy(Wrapped):
-    """Adds noise that is drawn anew for every node and round.
+    """Adds fresh noise for every node and round.
 
-    A run that goes on adds the noise that it would have added: other noise on answers that have been sent
-    already would be a release beyond the budget.
+    A resumed run adds the noise that it would have added anyway: different noise on answers already sent
+    would be a release beyond the budget.
     """
 
     changing = ("_sent", "_streams")
@@ -135,16 +136,16 @@ class _Noisy(Wrapped):
         self._streams = dict(zip(network.labels, map(np.random.default_rng, streams), strict=True))
 
     def post(self, messages: Iterable[Message]) -> None:
-        """Hand on noisy messages; what is sent a second time after the last round stays unsent."""
+        """Pass on noisy messages; restored models (round -1) repeat what was sent, so they send nothing."""
         self.inner.post([self._noisy(message) for message in messages if message.round >= 0])
 
     def state(self) -> dict[str, Any]:
-        """Return how often every node has sent, and where its stream of noise stands."""
+        """Return how often every node has sent, and the state of its noise generator."""
         streams = {label: rng.bit_generator.state for label, rng in self._streams.items()}
         return {"sent": dict(self._sent), "streams": streams}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on counting and drawing from there."""
+        """Continue counting and drawing from a saved state."""
         self._sent = Counter(state["sent"])
         for label, stream in state["streams"].items():
             self._streams[label].bit_generator.state = stream
@@ -162,7 +163,7 @@ class _Noisy(Wrapped):
         return replace(message, predictions=self._clipped(exact + noise))
 
     def _clipped(self, answers: FloatArray) -> FloatArray:
-        """Return the nearest answers that are allowed; after the noise this costs no privacy."""
+        """Return the nearest admissible answers; after the noise this costs no privacy."""
         if self._task.is_classification:
             return on_simplex(answers)
         assert self._layer.range is not None

@@ -1,4 +1,4 @@
-"""Noise on sums: a node's second moments leave it once, and everything else follows from them."""
+"""Noise on sums: a node releases its second moments once, and everything else follows from them."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from fedrelax.runtime.messages import Exchange, Message
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 REACH = 0.9
-"""The share of the public rows that are short enough not to be clipped."""
+"""The share of the public rows short enough not to be clipped."""
 
 
 @dataclass(kw_only=True, eq=False)
 class PrivateStatistics(Budget):
-    """A node releases the noisy moments of its rows, once; others hear a linear model made of them.
+    """A node releases noisy moments of its rows once; its neighbours hear a linear model made from them.
 
     Rows become u = (x, 1) / sqrt(2), x centred and scaled by the public rows and clipped to length 1,
     and t: the target scaled to [-1, 1] by its declared ``range``, or the class as a unit vector. A node
-    releases sum u u' and sum u t' with Gaussian noise. What a neighbour hears in its place are the
-    answers of the ridge regression on the moments of the node and its neighbours together: computed from
-    what has been released already, so they cost nothing more, in any number of rounds. The node's own
-    model may be of any kind, and learns from its exact rows.
+    releases sum u u' and sum u t' with Gaussian noise. Instead of its own answers, neighbours hear those
+    of a regularised linear regression on the moments of the node and its neighbours together. They follow
+    from what has already been released, so any number of rounds costs no more. The node's own model may be
+    of any kind, and learns from its exact rows.
 
     **Neighbouring datasets**: two datasets of one node that differ in one row, the number of rows being
-    known. Both sums together then move by at most sqrt(4.5), and by at most 2 for classes.
+    known. Both sums together then change by at most sqrt(4.5), and by at most 2 for classes.
 
     epsilon, delta : the promise for a row of a node.
-    range : the smallest and the largest target; what is beyond is clipped. Not to be taken from the rows.
+    range : the smallest and the largest target; values beyond are clipped. Do not take it from the rows.
     components : use so many leading directions of the public rows instead of all features: the noise
-        grows with the square root of their number. None takes all.
+        grows with the square root of their number. None uses all features.
     """
 
     protects = "one row of a node, replaced by another"
@@ -50,7 +50,7 @@ class PrivateStatistics(Budget):
     components: int | None = None
 
     def __post_init__(self) -> None:
-        self.mechanism(True)  # refuses an epsilon or delta that is none
+        self.mechanism(True)  # refuses an invalid epsilon or delta
         if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
             raise FedRelaxError(f"range={self.range!r} must be two finite numbers, low < high")
         if self.components is not None and not (
@@ -59,16 +59,16 @@ class PrivateStatistics(Budget):
             raise FedRelaxError(f"components={self.components!r} must be a whole number above 0")
 
     def mechanism(self, classes: bool) -> GaussianMechanism:
-        """Return the noise of the one release."""
+        """Return the noise on the single release."""
         return GaussianMechanism.for_budget(self.epsilon, self.delta, _sensitivity(classes))
 
     def check(self, network: Network, settings: Any) -> None:
-        """Refuse what the moments do not serve."""
+        """Refuse several sets of public rows, and numeric targets without a range."""
         super().check(network, settings)
         if network.public.common is None:
             raise FedRelaxError(
                 "PrivateStatistics needs one common set of public rows, by which all nodes scale "
-                "theirs, and here every node has its own; pass one array as public"
+                "their rows, and here every node has its own; pass one array as public"
             )
         if not network.task.is_classification and self.range is None:
             raise FedRelaxError(
@@ -82,7 +82,7 @@ class PrivateStatistics(Budget):
         return _Released(inner, self.answers(network))
 
     def noise(self, network: Network) -> GaussianMechanism:
-        """Return the noise of the one release."""
+        """Return the noise on the single release."""
         return self.mechanism(network.task.is_classification)
 
     def describe(self, network: Network, settings: Any) -> str:
@@ -95,7 +95,7 @@ class PrivateStatistics(Budget):
         )
 
     def answers(self, network: Network) -> dict[Label, FloatArray]:
-        """Return what neighbours hear in every node's place, on the public rows."""
+        """Return what neighbours hear from every node: answers on the public rows."""
         task, public = network.task, network.public.common
         assert public is not None
         scaling = Scaling.of(public, self.components)
@@ -146,14 +146,14 @@ class PrivateStatistics(Budget):
 
 @dataclass(frozen=True)
 class Scaling:
-    """How rows are brought to a length of at most 1, by what the public rows say alone."""
+    """How rows are scaled to a length of at most 1, using the public rows only."""
 
     centre: FloatArray
     directions: FloatArray
 
     @classmethod
     def of(cls, public: AnyArray, components: int | None) -> Scaling:
-        """Scale features by their spread; take the leading directions if asked for."""
+        """Scale features by their spread; keep the leading ``components`` directions, or all."""
         flat = np.asarray(public, dtype=float).reshape(len(public), -1)
         centre, spread = flat.mean(axis=0), flat.std(axis=0)
         directions = np.diag(1.0 / np.where(spread > 0, spread, 1.0))
@@ -171,9 +171,9 @@ class Scaling:
 
 
 class _Released(Wrapped):
-    """Sends the released answers in the place of a node's own.
+    """Sends the released answers instead of a node's own.
 
-    A run that goes on sends the same ones: others would be a second release.
+    A resumed run sends the same ones: different ones would be a second release.
     """
 
     changing = ("_answers",)
@@ -183,17 +183,17 @@ class _Released(Wrapped):
         self._answers = answers
 
     def post(self, messages: Iterable[Message]) -> None:
-        """Hand on messages with other predictions."""
+        """Pass on messages with the released answers as predictions."""
         self.inner.post(
             [replace(message, predictions=self._answers[message.sender]) for message in messages]
         )
 
 
 def _sensitivity(classes: bool) -> float:
-    """Return the most by which (sum u u', sum u t') moves when one row takes another's place.
+    """Return the most by which (sum u u', sum u t') changes when one row (u, t) is replaced by (w, s).
 
-    With a = u'w and b = t's of the two rows the square is at most 2 - 2 a^2 + 2 (1 - a b): u and w have
-    a part 1/2 in common and lengths of at most 1, so a >= 0. For b = -1 it is largest at a = 1/2; unit
+    With a = u'w and b = t's, the squared change is at most 2 - 2 a^2 + 2 (1 - a b). The constant column
+    adds 1/2 to a, and lengths are at most 1, so a >= 0. For b = -1 the bound is largest at a = 1/2; unit
     vectors of classes have b >= 0.
     """
     return 2.0 if classes else math.sqrt(4.5)
@@ -206,7 +206,7 @@ def _moments(rows: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatAr
 def _noisy(
     moments: tuple[FloatArray, FloatArray], sigma: float, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Add noise to both; two equal entries of the first are one number of sqrt(2) times the size."""
+    """Add noise to both; two equal entries of the first count as one number, sqrt(2) times as large."""
     square, cross = moments
     noise = np.triu(rng.normal(0.0, sigma / math.sqrt(2), square.shape), 1)
     noise = noise + noise.T + np.diag(rng.normal(0.0, sigma, len(square)))
@@ -214,10 +214,10 @@ def _noisy(
 
 
 def _ridge(parts: list[tuple[float, FloatArray, FloatArray]], sigma: float) -> FloatArray:
-    """Return the weights of the ridge regression on the sum; its penalty is the size of the noise.
+    """Return the weights of a least-squares fit to the summed moments, regularised by the noise.
 
     A symmetric matrix of noise with sigma / sqrt(2) off the diagonal has eigenvalues up to
-    sigma sqrt(2 columns): what is smaller than that cannot be told from nothing.
+    sigma sqrt(2 columns): smaller eigenvalues cannot be told from zero, and are raised to that size.
     """
     square = np.sum([weight * one for weight, one, _ in parts], axis=0)
     cross = np.sum([weight * one for weight, _, one in parts], axis=0)

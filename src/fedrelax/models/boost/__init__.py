@@ -1,4 +1,4 @@
-"""XGBoost, LightGBM and CatBoost as local models (extra ``boost``; CatBoost as you bring it)."""
+"""XGBoost, LightGBM and CatBoost as local models (extra ``boost``; install CatBoost yourself)."""
 
 from fedrelax.models.boost.classifier import BoostedClassifier, CodedClassifier
 from fedrelax.models.boost.model import BoostModel, is_boosted

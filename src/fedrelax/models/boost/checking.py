@@ -1,6 +1,6 @@
-"""A boosted model's file, tried: loaded, looked at tree by tree, and asked. For a child process only.
+"""A trial of a boosted model's file: load it, check tree by tree, predict. For a child process only.
 
-Whoever calls this may crash, hang or run out of memory: that is the answer, too.
+The process may crash, hang or run out of memory: that, too, tells that the file is bad.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedrelax.models.boost.files import from_bytes
 
 
 def try_file(data: bytes, features: int, rows: int) -> None:
-    """Load a file, check its trees and predict rows; raise where something is wrong."""
+    """Load a file, check its trees and predict some rows; raise an error if anything is wrong."""
     model = from_bytes(data, ())
     booster = _booster(model)
     if booster is not None:
@@ -25,14 +25,14 @@ def try_file(data: bytes, features: int, rows: int) -> None:
 
 
 def _check_answers(model: Any, features: int, rows: int) -> None:
-    """Ask for zeros, and for rows that are spread over many sizes."""
+    """Predict a row of zeros, and rows of many orders of magnitude."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, features)) * 10.0 ** rng.integers(-3, 6, size=(rows, 1))
     X[0] = 0.0
     known = model.classes_ if hasattr(model, "predict_proba") else None
     answer = np.asarray(model.predict(X) if known is None else model.predict_proba(X))
     if len(answer) != rows or answer.dtype.kind != "f" or not np.isfinite(answer).all():
-        raise FedRelaxError("its saved model predicts something else than finite numbers")
+        raise FedRelaxError("its saved model predicts something other than finite numbers")
     if known is not None and answer.shape != (rows, len(known)):
         raise FedRelaxError(f"its saved model does not predict its {len(known)} classes")
 
@@ -54,7 +54,7 @@ def _check_booster(booster: Any, features: int) -> None:
 
 
 def _check_xgboost(booster: Any, features: int) -> None:
-    """Look at the trees as XGBoost would write them again."""
+    """Check the trees as XGBoost would save them again."""
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     _same(booster.num_features(), features)
     model = (
@@ -68,13 +68,13 @@ def _check_xgboost(booster: Any, features: int) -> None:
         place = np.flatnonzero(inner)
         for child in (left[inner], right[inner]):
             if (child <= place).any() or (child >= len(left)).any():
-                raise FedRelaxError("its saved model has a tree that is damaged")
+                raise FedRelaxError("its saved model has a damaged tree")
         if (asked[inner] < 0).any() or (asked[inner] >= features).any():
             raise FedRelaxError(f"its saved model asks for more than {features} features")
 
 
 def _check_lightgbm(booster: Any, features: int) -> None:
-    """Look at the trees as LightGBM describes them."""
+    """Check the trees as LightGBM dumps them."""
     _same(booster.num_feature(), features)
     waiting = [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
     while waiting:

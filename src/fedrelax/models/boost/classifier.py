@@ -1,4 +1,4 @@
-"""Boosted classifiers that know soft labels, any labels, and classes they have never seen."""
+"""Boosted classifiers for soft labels, for labels of any type, and for classes without rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fedrelax.models.boost.libraries import LIBRARIES, Gradient, package_of
 from fedrelax.typing import AnyArray, FloatArray
 
 SMALLEST = 1e-6
-"""The least class share from which scores start; a class that nobody has seen would start at minus
-infinity."""
+"""The smallest class share from which scores start; the score of a class without rows would start
+at minus infinity."""
 
 
 class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -21,13 +21,13 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Trees are boosted on the cross-entropy against soft labels, with the gradients that the library
     itself uses for hard ones. That is the same as K weighted copies of every row, with K times fewer
-    rows, and a row counts once for settings such as the least number of rows in a leaf. Scores start
+    rows, and a row counts once for settings such as the minimum number of rows in a leaf. Scores start
     at the logarithms of the class shares.
 
     template : the classifier whose settings are used.
 
-    After ``fit``: ``booster_``, the library's own model (None if all rows were alike: there is nothing
-    to split); ``classes_``; ``start_``, the scores to which those of the trees are added.
+    After ``fit``: ``booster_``, the library's own model (None if all rows are equal, with nothing to
+    split); ``classes_``; ``start_``, the scores to which the trees' scores are added.
     """
 
     classes_: AnyArray
@@ -51,7 +51,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: AnyArray,
         before: BoostedClassifier | None = None,
     ) -> Self:
-        """Fit class probabilities, one column per class; with ``before``, add trees to its own."""
+        """Fit class probabilities, one column per class; with ``before``, add trees to those it has."""
         library = LIBRARIES[package_of(self.template)]
         assert library.train is not None
         K = len(classes)
@@ -79,7 +79,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class CodedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that insists on the labels 0 to k - 1, behind any labels.
+    """Any labels for a classifier that accepts only 0 to k - 1.
 
     estimator : the classifier that gets the codes; after ``fit`` it is ``estimator_``.
     """
@@ -90,7 +90,7 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.estimator = estimator
 
     def fit(self, X: AnyArray, y: AnyArray, **given: Any) -> Self:
-        """Fit the estimator to codes; ``given`` goes to its own ``fit``."""
+        """Fit the estimator to codes; ``given`` is passed to its ``fit``."""
         self.classes_, codes = np.unique(y, return_inverse=True)
         self.estimator_ = self.estimator.fit(X, codes, **given)
         return self
@@ -123,7 +123,7 @@ def _start(template: Any, target: FloatArray, weight: FloatArray) -> FloatArray:
 def _gradient(
     target: FloatArray, weight: FloatArray, start: FloatArray, curvature: float
 ) -> Gradient:
-    """Return the derivatives of the weighted cross-entropy by the scores; two classes have one."""
+    """Return the derivatives of the weighted cross-entropy by the scores; two classes have one score."""
     if target.shape[1] == 2:
         target, curvature = target[:, 1:], 1.0
     scale = weight[:, None]

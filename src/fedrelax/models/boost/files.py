@@ -1,6 +1,6 @@
-"""Boosted models on disk: a zip of the library's own model file and JSON. Nothing runs on loading.
+"""Boosted models on disk: a zip of the library's own model file and JSON. Loading runs no code from it.
 
-A library may crash on a file that is not its own; ``storage.child`` tries foreign files first.
+A library may crash on a manipulated file; ``storage.child`` tries files from others first.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ABOUT, MODEL = "about.json", "model"
 
 
 def library_of(model: Any) -> str | None:
-    """Return the library in whose format a model is saved, or None if it is none of theirs."""
+    """Return the library in whose format a model is saved, or None if it belongs to none."""
     inner = _inside(model)
     package = package_of(inner)
     return package if type(inner).__name__ in KNOWN.get(package, ()) else None
 
 
 def library_in(data: bytes) -> str | None:
-    """Return the library that a file names, if it is one of ours."""
+    """Return the library that a file names, if it is a known one."""
     try:
         named = json_member(opened(data), ABOUT).get("library")
     except FedRelaxError:
@@ -84,7 +84,7 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
     about, content = json_member(members, ABOUT), member(members, MODEL)
     package, name = about["library"], about["class"]
     if name not in KNOWN.get(package, ()):
-        raise FedRelaxError(f"its file names {package}.{name}, which is no boosted model")
+        raise FedRelaxError(f"its file names {package}.{name}, which is not a boosted model")
     library = need(package, "boost")
     inner = getattr(library, name)(**about["settings"])
     classes: Any = None
@@ -111,7 +111,7 @@ def _form(model: Any) -> str:
 
 
 def _inside(model: Any) -> Any:
-    """Return the estimator of the library itself."""
+    """Return the library's own estimator."""
     if isinstance(model, BoostedClassifier):
         return model.template
     if isinstance(model, CodedClassifier):
@@ -128,7 +128,7 @@ def _settings(estimator: Any) -> dict[str, Any]:
         except TypeError:
             raise FedRelaxError(
                 f"its model {type(estimator).__name__} has {name}={value!r}, which cannot be saved; "
-                "use a setting that is text, a number or a list of them"
+                "use a string, a number or a list of these"
             ) from None
         found[name] = value
     return found
@@ -162,7 +162,7 @@ def _read_xgboost(estimator: Any, content: bytes, classes: Any) -> Any:
 
 
 def _read_lightgbm(estimator: Any, content: bytes, classes: Any) -> Any:
-    """Put a booster into the scikit-learn class, which has no method for it."""
+    """Set the booster of the scikit-learn class, which has no method for that."""
     from sklearn.preprocessing import LabelEncoder
 
     estimator._Booster = _read_booster("lightgbm", content)

@@ -1,4 +1,4 @@
-"""What differs between the boosting libraries: the names of things, and how soft labels are boosted."""
+"""What differs between the boosting libraries: names of settings, and training on soft labels."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Library:
     grows: str
     """The argument of ``fit`` that takes the model to which trees are added."""
     soft: str = ""
-    """The class that is trained on soft labels directly, under its usual objectives."""
+    """The class that is trained on soft labels directly, under one of the ``objectives``."""
     objectives: tuple[Any, ...] = ()
     hard: tuple[str, ...] = ()
-    """Settings that only mean something for hard labels."""
+    """Settings that make sense for hard labels only."""
     curvature: Callable[[int], float] = lambda outputs: 1.0
     """The factor before p (1 - p) in the second derivative for several classes."""
     train: Callable[[Any, AnyArray, Gradient, int, Any], Any] | None = None
@@ -71,7 +71,7 @@ def _train_lightgbm(
     settings = {k: v for k, v in given if v is not None and k not in ours}
     settings |= {"objective": lambda scores, _: gradient(scores), "num_threads": 1}
     settings.setdefault("verbosity", -1)
-    # LightGBM fails where it finds no feature to split; few rows must not make it drop them all.
+    # LightGBM fails if no feature can be split; with few rows, it must not drop them all.
     settings.setdefault("min_data_in_bin", 1)
     settings["feature_pre_filter"] = False
     if outputs > 2:

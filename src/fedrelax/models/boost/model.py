@@ -1,4 +1,4 @@
-"""The adapter for boosting libraries: their scikit-learn classes, in a network of nodes."""
+"""The adapter for boosting libraries: their scikit-learn classes as local models."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def is_boosted(estimator: Any) -> bool:
 class BoostModel(ScikitModel):
     """A model of XGBoost, LightGBM or CatBoost.
 
-    Every fit computes with one thread. With ``continued``, a round adds trees to those of the rounds
-    before; otherwise it boosts afresh. XGBoost and LightGBM classifiers are trained on soft labels
-    directly, and give a ``BoostedClassifier``; where that cannot be (CatBoost, a pipeline, an
-    objective of your own) they get K weighted copies of every row.
+    Every fit uses one thread. With ``continued``, a round adds trees to those of the rounds before;
+    otherwise it starts afresh. XGBoost and LightGBM classifiers are trained on soft labels directly and
+    become a ``BoostedClassifier``; where that is impossible (CatBoost, a pipeline, a custom objective)
+    they get K weighted copies of every row.
     """
 
     def __init__(self, estimator: Any, task: Task) -> None:
@@ -51,7 +51,7 @@ class BoostModel(ScikitModel):
 
     @property
     def fits(self) -> frozenset[str] | None:
-        """The loss behind the objective, where it is a usual one."""
+        """The loss that the objective means, if it is a known one."""
         if self.task.is_classification:
             return LOG
         settings = last_step(self._template).get_params()
@@ -60,7 +60,7 @@ class BoostModel(ScikitModel):
 
     @property
     def takes_soft_labels(self) -> bool:
-        """Boosting learns probabilities: soft labels always arrive, as such or as copies."""
+        """Always true: boosting learns probabilities, from soft labels or from weighted copies."""
         return True
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> ScikitModel:
@@ -84,7 +84,7 @@ class BoostModel(ScikitModel):
     ) -> Any:
         import sklearn
 
-        if len(X) == 1:  # LightGBM refuses a single row; two halves of it are the same
+        if len(X) == 1:  # LightGBM refuses a single row; two copies of half its weight are the same
             X, y, weight = X[[0, 0]], y[[0, 0]], weight[[0, 0]] / 2
         estimator = fresh(self._template, seed)
         inner = last_step(estimator)
@@ -96,12 +96,12 @@ class BoostModel(ScikitModel):
             given[self._weight_argument] = weight
         if continued and estimator is inner and self._grows(y):
             given[self._library.grows] = getattr(self._fitted, "estimator_", self._fitted)
-        # Weights are passed by name; an outer search may have turned metadata routing on.
+        # Weights are passed by name, even if an outer search has turned metadata routing on.
         with sklearn.config_context(enable_metadata_routing=False):
             return learner.fit(X, y, **given)
 
     def _grows(self, y: AnyArray) -> bool:
-        """Whether trees for these labels can be added to the present ones."""
+        """Whether trees for these labels can be added to the fitted ones."""
         if self._fitted is None or not self.task.is_classification:
             return self._fitted is not None
         inner = getattr(self._fitted, "estimator_", self._fitted)

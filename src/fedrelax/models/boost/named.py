@@ -8,7 +8,7 @@ from fedrelax.extras import need
 
 
 def xgboost(classify: bool) -> Any:
-    """Few shallow trees with small leaves, as nodes have few rows."""
+    """Return few shallow trees with small leaves, since nodes have few rows."""
     library = need("xgboost", "boost")
     kind = library.XGBClassifier if classify else library.XGBRegressor
     least = 0.1 if classify else 0.5
@@ -16,7 +16,7 @@ def xgboost(classify: bool) -> Any:
 
 
 def lightgbm(classify: bool) -> Any:
-    """Few shallow trees with small leaves: the usual settings find no split in 20 rows."""
+    """Return few shallow trees with small leaves: LightGBM's defaults find no split in 20 rows."""
     library = need("lightgbm", "boost")
     kind = library.LGBMClassifier if classify else library.LGBMRegressor
     return kind(

@@ -1,4 +1,4 @@
-"""Models that learn on, row by row, from round to round: those of river (extra ``incremental``)."""
+"""Models that keep learning, row by row and round by round: those of river (extra ``incremental``)."""
 
 from fedrelax.models.incremental.named import hoeffding
 from fedrelax.models.incremental.node import IncrementalModel, IncrementalNode, is_incremental

@@ -7,9 +7,9 @@ from fedrelax.models.incremental.node import IncrementalModel
 
 
 def hoeffding(classify: bool) -> IncrementalModel:
-    """Return a Hoeffding tree that splits early: the usual settings wait for 200 rows.
+    """Return a Hoeffding tree that splits early: river's defaults wait for 200 rows.
 
-    Leaves answer with a mean or with class shares, so that the tree can be saved without pickle.
+    Leaves predict a mean or class shares, so that the tree can be saved without pickle.
     """
     need("river", "incremental")
     from river.tree import HoeffdingTreeClassifier, HoeffdingTreeRegressor

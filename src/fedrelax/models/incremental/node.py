@@ -19,14 +19,14 @@ from fedrelax.typing import AnyArray, FloatArray
 
 
 class IncrementalModel(BaseEstimator):  # type: ignore[misc]
-    """A river model with how it is to learn. A bare river model takes part with these defaults.
+    """A river model and how it learns. A bare river model takes part with these defaults.
 
     model : anything with ``learn_one`` and ``predict_one``, such as
         ``river.tree.HoeffdingTreeRegressor()``.
-    passes : how often the rows of a round are learned.
+    passes : how many times the rows of each round are learned.
     learn_on : keep what was learned in earlier rounds, and learn the rows of this round on top. That
-        is what such a model is for, so it does not wait for the solver's ``continued``. With False it
-        starts afresh in every round, unless the solver says ``continued=True``.
+        is what such a model is for, so the solver's ``continued`` is not needed. With False it starts
+        afresh in every round, unless the solver says ``continued=True``.
     """
 
     def __init__(self, model: Any, passes: int = 1, learn_on: bool = True) -> None:
@@ -45,8 +45,9 @@ def is_incremental(estimator: Any) -> bool:
 class IncrementalNode(LocalModel):
     """A river model at a node.
 
-    Rows come in an order drawn from the node's seed. Weights go in as ``w`` where ``learn_one`` takes
-    it, otherwise rows are resampled. A soft label is one row per class, with its share of the weight.
+    Rows are learned in an order drawn from the node's seed. Weights are passed as ``w`` where
+    ``learn_one`` takes it; then a soft label is one row per class, with its share of the weight.
+    Otherwise rows are resampled, under their most likely label.
     """
 
     def __init__(self, estimator: Any, task: Task) -> None:
@@ -82,7 +83,7 @@ class IncrementalNode(LocalModel):
 
     @property
     def fits(self) -> frozenset[str] | None:
-        """Hoeffding trees split by variance or by entropy; of others nothing is known."""
+        """Hoeffding trees split by variance or by entropy; for other models it is not known."""
         if not self.name.startswith("Hoeffding"):
             return None
         return LOG if self.task.is_classification else SQUARED
@@ -93,7 +94,7 @@ class IncrementalNode(LocalModel):
         return "exact" if self._weighs else "resampled"
 
     def forgets(self, continued: bool) -> bool:
-        """Whether every fit starts from the model that was given."""
+        """Whether every fit starts from the model as it was passed in."""
         return not (continued or self._settings.learn_on)
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> IncrementalNode:
@@ -115,7 +116,7 @@ class IncrementalNode(LocalModel):
         return fitted
 
     def _lessons(self, rows: Rows, rng: np.random.Generator) -> Iterator[tuple[Any, Any, float]]:
-        """Yield features by number, label or number, and weight, in random order."""
+        """Yield features by index, target (a number or a label) and weight, in random order."""
         target = rows.target
         if self._weighs:
             order = rng.permutation(len(rows))
@@ -133,7 +134,7 @@ class IncrementalNode(LocalModel):
                 yield x, labels[c], w * float(target[r, c])
 
     def predict(self, X: AnyArray) -> FloatArray:
-        """Return numbers, or class probabilities; a class that was never seen has none."""
+        """Return numbers, or class probabilities; a class never seen has probability 0."""
         rows = (dict(enumerate(row)) for row in X.reshape(len(X), -1).tolist())
         if self.task.classes is None:
             answer = np.array([self._model.predict_one(x) for x in rows], dtype=float)

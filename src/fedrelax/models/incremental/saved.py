@@ -1,7 +1,7 @@
-"""Hoeffding trees on disk: what a tree answers, as plain JSON.
+"""Hoeffding trees on disk: what a tree predicts, as plain JSON.
 
-river has no file format but pickle, which is never loaded here. A file holds the splits and the answer
-of every leaf: the tree that is read back predicts the same, and does not learn on.
+river's only file format is pickle, which is never loaded here. A file holds the splits and the
+prediction of every leaf: the tree that is read back predicts the same, and cannot learn any more.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from fedrelax.models.incremental.node import IncrementalModel, as_shares
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 SAVED = {"HoeffdingTreeRegressor": "mean", "HoeffdingTreeClassifier": "mc"}
-"""The trees that can be saved, and the ``leaf_prediction`` that they need."""
+"""The trees that can be saved, each with the ``leaf_prediction`` it needs."""
 
 FIELDS = ("feature", "threshold", "left", "right", "value")
 
 
 class SavedTree(BaseEstimator):  # type: ignore[misc]
-    """A Hoeffding tree that was read from a file: it predicts, and does not learn.
+    """A Hoeffding tree read from a file: it predicts, but cannot learn.
 
     Node k goes to ``left[k]`` if feature ``feature[k]`` is at most ``threshold[k]``, else to
-    ``right[k]``; a leaf has the feature -1 and answers with row k of ``value``.
+    ``right[k]``; a leaf has feature -1 and predicts row k of ``value``.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class SavedTree(BaseEstimator):  # type: ignore[misc]
             self.classes_ = np.asarray(classes)
 
     def fit(self, X: AnyArray, y: AnyArray) -> Self:
-        """Refuse: what a tree has learned from is not in the file."""
+        """Raise an error: what the tree would need to learn on is not in the file."""
         raise FedRelaxError(
-            "this tree was read from a file: it predicts and cannot learn on; start with a new one"
+            "this tree was read from a file: it can predict but not learn on; start with a new tree"
         )
 
     def _leaves(self, X: AnyArray) -> IntArray:
@@ -92,14 +92,14 @@ def check_savable(model: Any) -> None:
     asked = SAVED.get(type(tree).__name__)
     if asked is None or tree.leaf_prediction != asked or tree.nominal_attributes:
         raise FedRelaxError(
-            f"its model {type(tree).__name__} cannot be saved without pickle; of river, "
+            f"its model {type(tree).__name__} cannot be saved without pickle; of river's models, "
             "HoeffdingTreeRegressor(leaf_prediction='mean') and HoeffdingTreeClassifier("
-            "leaf_prediction='mc') on numbers can"
+            "leaf_prediction='mc') can, on numeric features"
         )
 
 
 def to_bytes(tree: Any) -> bytes:
-    """Return a fitted Hoeffding tree (or one that was read before) as JSON."""
+    """Return a fitted Hoeffding tree (or one that was read from a file) as JSON."""
     check_savable(tree)
     if not isinstance(tree, SavedTree):
         tree = frozen(tree)
@@ -114,20 +114,20 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> SavedTree:
         _check_fields(fields)
     except FedRelaxError:
         raise
-    except Exception as error:  # something is missing or of another kind
+    except Exception as error:  # something is missing or of the wrong type
         raise FedRelaxError(f"its tree is damaged ({error}); run the fit again") from error
     return SavedTree(**{name: fields[name] for name in (*FIELDS, "classes")})
 
 
 def _check_fields(fields: dict[str, Any]) -> None:
-    """Children come after their parents, so no walk can go round in a circle."""
+    """Refuse a damaged tree; children must come after their parents, so that no walk is endless."""
     feature, left, right = (np.asarray(fields[name]) for name in ("feature", "left", "right"))
     threshold, value = (np.asarray(fields[name], dtype=float) for name in ("threshold", "value"))
     classes, n = fields["classes"], len(feature)
     wide = 1 if classes is None else len(classes)
     whole = all(array.dtype.kind == "i" and array.shape == (n,) for array in (feature, left, right))
     if not whole or n == 0 or threshold.shape != (n,) or value.shape != (n, wide):
-        raise FedRelaxError("its tree is damaged: its parts do not fit; run the fit again")
+        raise FedRelaxError("its tree is damaged: its parts do not fit together; run the fit again")
     if not (np.isfinite(threshold).all() and np.isfinite(value).all()):
         raise FedRelaxError("its tree is damaged: a number is not finite; run the fit again")
     inner = np.flatnonzero(feature >= 0)
@@ -137,7 +137,7 @@ def _check_fields(fields: dict[str, Any]) -> None:
 
 
 def frozen(tree: Any) -> SavedTree:
-    """Return what a Hoeffding tree answers now, as a tree of plain numbers."""
+    """Return the present predictions of a Hoeffding tree as a tree of plain numbers."""
     classes = sorted(tree.classes) if hasattr(tree, "classes") else None
     fields: dict[str, list[Any]] = {name: [] for name in FIELDS}
 

@@ -1,4 +1,4 @@
-"""Keras itself: with which backend it is imported, how it is seeded, and on how many threads."""
+"""Keras itself: the backend it is imported with, its seed, and its number of threads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fedrelax.extras import need
 def load_keras(backend: str = "torch") -> Any:
     """Return the module ``keras``.
 
-    Where nothing else is said (by ``KERAS_BACKEND``, or by an import before this one), Keras gets the
-    backend that is named here, if that is installed.
+    Unless ``KERAS_BACKEND`` or an earlier import says otherwise, Keras gets the backend named here, if
+    that is installed.
     """
     if "keras" not in sys.modules and find_spec(backend) is not None:
         os.environ.setdefault("KERAS_BACKEND", backend)
@@ -28,9 +28,10 @@ def load_keras(backend: str = "torch") -> Any:
 
 @contextmanager
 def steady(seed: int) -> Iterator[None]:
-    """Within, Keras draws from ``seed`` and computes with one thread; afterwards all is as before.
+    """Within this context, Keras draws from ``seed`` and uses one thread.
 
-    Keras draws from the global generators of Python, numpy and its backend.
+    Keras draws from the global generators of Python, numpy and its backend. Afterwards those of Python,
+    numpy and PyTorch, and Keras's own seed, are as before.
     """
     from threadpoolctl import threadpool_limits
 

@@ -1,4 +1,4 @@
-"""A Keras network with what fedrelax needs to train it: epochs, batches, scales, classes."""
+"""A Keras network and what it takes to train it: epochs, batch size, scaling, classes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ MANY = 4096
 class KerasModel(BaseEstimator):  # type: ignore[misc]
     """A compiled Keras model, or a function that makes one, as the model of a node.
 
-    model : a compiled ``keras.Model``, which every fit starts from with the weights it has; or a
+    model : a compiled ``keras.Model``, whose present weights are the start of every fit; or a
         function of the input shape and the number of outputs (of classes, in classification) that
-        returns one. A classifier ends in one output per class, as probabilities or, with a loss that
-        says ``from_logits=True``, as scores; for two classes one output with binary cross-entropy
-        does. The optimiser starts anew in every fit.
+        returns one. A classifier ends in one output per class: probabilities or, with a loss of
+        ``from_logits=True``, scores. For two classes, one output with binary cross-entropy is enough.
+        The optimiser starts afresh in every fit.
     epochs, batch_size : of one fit, that is, of one node in one round.
-    scale : standardise inputs, and in regression the target, by the rows of the fit.
+    scale : standardise inputs, and in regression the target, by the rows of the fit (with ``continued``,
+        of the first fit).
 
     After training: ``model_``, the plain fitted ``keras.Model`` (it sees scaled rows if ``scale``),
     and ``classes_``.
@@ -62,7 +63,7 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
         return self._network
 
     def adopt(self, network: Any) -> None:
-        """Take over a trained network."""
+        """Store a trained network."""
         self.weights_, self._network = network.get_weights(), network
 
     def build(self, shape: tuple[int, ...], outputs: int) -> Any:
@@ -111,7 +112,7 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
             raise FedRelaxError("this KerasModel predicts numbers; use predict")
         return self.outputs_for(np.asarray(X))
 
-    # Between a program and its own workers Keras's models pickle themselves; a state holds no file.
+    # Pickling is only for a program's own worker processes; Keras supports it. Files never hold a pickle.
 
     def __getstate__(self) -> dict[str, Any]:
         backend = Backend(load_keras().backend.backend())
@@ -122,7 +123,7 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
 
 
 class Backend:
-    """Keras's backend, to travel ahead of a model: where it arrives, Keras is imported with it."""
+    """Keras's backend, pickled ahead of a model: unpickling it imports Keras with this backend."""
 
     def __init__(self, name: str) -> None:
         load_keras(name)
@@ -155,7 +156,7 @@ def check_model(model: Any) -> None:
 
 
 def _copy_of(model: Any) -> Any:
-    """Return another network of the same layers, weights and settings, with a new optimiser."""
+    """Return a network with the same layers, weights and settings, and a new optimiser."""
     network = load_keras().models.clone_model(model)
     if model.built:
         if not network.built:

@@ -1,8 +1,9 @@
-"""Keras models as ``.keras`` files: a zip of JSON and numbers, which also Keras itself can load.
+"""Keras models as ``.keras`` files: a zip of JSON and arrays, which Keras itself can load too.
 
-Loading makes only the layers, optimisers, losses and the like of ``keras.safe``, always in Keras's safe
-mode. What else a file names is refused until the user trusts it by name. The weights are read from
-plain arrays that stand beside those of Keras: its HDF5 file may point to other files, and is not opened.
+Loading builds only the layers, optimisers, losses and the like listed in ``keras.safe``, always in
+Keras's safe mode. Anything else that a file names is refused unless the user trusts it by name. Weights
+are read from plain arrays stored beside Keras's own: its HDF5 file, which may point to other files, is
+not opened.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> KerasModel:
 
 
 def types_in(data: bytes) -> list[str]:
-    """Return the types that a ``.keras`` file names and that Keras's own safe ones do not include."""
+    """Return the types that a ``.keras`` file names and that are not on the list of safe ones."""
     return unsafe_parts(json_member(opened(data), CONFIG))
 
 
@@ -91,24 +92,26 @@ def _file_of(network: Any) -> bytes:
 
 
 def _network(config: dict[str, Any], custom: dict[str, Any]) -> Any:
-    """Return the network that a configuration describes, compiled, with weights yet to be set."""
+    """Return the network that a configuration describes, compiled; its weights are set later."""
     made = load_keras().saving.deserialize_keras_object(
         config, custom_objects=custom, safe_mode=True
     )
     if not isinstance(made, load_keras().Model):
-        raise FedRelaxError(f"its file describes a {type(made).__name__}, which is no Keras model")
+        raise FedRelaxError(
+            f"its file describes a {type(made).__name__}, which is not a Keras model"
+        )
     return made
 
 
 def _set_weights(network: Any, members: dict[str, bytes]) -> None:
-    """Set the weights from the arrays beside Keras's own file, of which no library need be afraid."""
+    """Set the weights from the plain arrays stored beside Keras's own file, which are safe to read."""
     wanted = [tuple(values.shape) for values in network.get_weights()]
     names = [WEIGHTS.format(number) for number in range(len(wanted))]
     values = [array_member(members, name) for name in names]
     if [array.shape for array in values] != wanted or WEIGHTS.format(len(wanted)) in members:
-        raise FedRelaxError("its weights are not those of its layers")
+        raise FedRelaxError("its weights do not fit its layers")
     if not all(np.isfinite(array).all() for array in values if array.dtype.kind == "f"):
-        raise FedRelaxError("a weight of it is not a finite number")
+        raise FedRelaxError("one of its weights is not a finite number")
     network.set_weights(values)
 
 

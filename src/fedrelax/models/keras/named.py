@@ -9,12 +9,12 @@ from fedrelax.models.keras.estimator import KerasModel
 
 
 def regression_net(shape: tuple[int, ...], outputs: int) -> Any:
-    """One hidden layer of 32, squared error."""
+    """Return a network of one hidden layer of 32 units, for squared error."""
     return _net(shape, outputs, "linear", "mean_squared_error")
 
 
 def classification_net(shape: tuple[int, ...], outputs: int) -> Any:
-    """One hidden layer of 32, class probabilities, cross-entropy."""
+    """Return a network of one hidden layer of 32 units and class probabilities, for cross-entropy."""
     return _net(shape, outputs, "softmax", "categorical_crossentropy")
 
 

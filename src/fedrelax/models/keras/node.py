@@ -18,7 +18,7 @@ from fedrelax.typing import AnyArray, FloatArray
 
 
 def is_keras(estimator: Any) -> bool:
-    """Whether this is a ``KerasModel`` or a Keras model; asking does not import Keras."""
+    """Whether this is a ``KerasModel`` or a Keras model; the check does not import Keras."""
     if isinstance(estimator, KerasModel):
         return True
     keras = sys.modules.get("keras")
@@ -26,7 +26,7 @@ def is_keras(estimator: Any) -> bool:
 
 
 class KerasNode(LocalModel):
-    """A Keras network at a node: sample weights, soft labels, and training that can go on."""
+    """A Keras network at a node, with sample weights, soft labels, and training that can continue."""
 
     def __init__(self, estimator: Any, task: Task) -> None:
         self.task = task
@@ -40,20 +40,20 @@ class KerasNode(LocalModel):
 
     @property
     def estimator(self) -> KerasModel:
-        """The fitted ``KerasModel``, or the one that was given."""
+        """The fitted ``KerasModel``, or before the first fit the one that was passed in."""
         return self._estimator
 
     @property
     def fits(self) -> frozenset[str] | None:
-        """The compiled loss, where it is a usual one; a function's loss is not known yet."""
+        """The compiled loss, if it is a known one; None for a function that makes the model."""
         return criterion_of(self._estimator.model) if self._is_network else None
 
     def forgets(self, continued: bool) -> bool:
-        """Every fit starts from the first weights, unless training is to go on."""
+        """Whether every fit starts from the initial weights: always, unless training is ``continued``."""
         return not continued
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> KerasNode:
-        """Return a network trained for some epochs, from the present weights or from the first ones."""
+        """Return a network trained for ``epochs``, from the present weights or from the initial ones."""
         rows, before = stack(terms), self._estimator
         goes_on = continued and hasattr(before, "weights_")
         made = KerasModel(before.model, before.epochs, before.batch_size, before.scale)
@@ -94,7 +94,7 @@ class KerasNode(LocalModel):
 
 
 def _set_scale(made: KerasModel, rows: Rows, before: KerasModel | None) -> None:
-    """Take means and spreads from the rows, or keep those that the weights have grown with."""
+    """Take means and spreads from the rows, or keep those that the weights were trained with."""
     source: Any = before
     if source is None:
         made.center_, made.spread_ = _center_and_spread(rows.X)

@@ -1,4 +1,4 @@
-"""What a network's outputs and targets mean under the loss that it was compiled with."""
+"""What a network's outputs and targets mean under the loss it was compiled with."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ SPARSE, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
 
 
 def loss_name(loss: Any) -> str:
-    """Return the name of a compiled loss, long form: "mean_squared_error" for "mse"."""
+    """Return the full name of a compiled loss: "mean_squared_error" for "mse"."""
     found = load_keras().losses.get(loss)
     return str(getattr(found, "name", None) or getattr(found, "__name__", type(found).__name__))
 
 
 def takes_scores(loss: Any) -> bool:
-    """Whether a compiled loss says ``from_logits=True``."""
+    """Whether a compiled loss has ``from_logits=True``."""
     settings = loss.get_config() if hasattr(loss, "get_config") else {}
     return bool(settings.get("from_logits", False))
 
 
 def criterion_of(model: Any) -> frozenset[str] | None:
-    """Return the losses that a compiled model minimises, or None where it cannot be told."""
+    """Return the losses that a compiled model minimises, or None if its loss is not a known one."""
     return CRITERIA.get(loss_name(model.loss))
 
 
 def check_outputs(width: int, loss: Any, outputs: int, classify: bool) -> None:
-    """Refuse a network whose outputs are too few or too many."""
+    """Refuse a network with too few or too many outputs."""
     if width == outputs:
         return
     if classify and width == 1 and outputs == 2 and loss_name(loss) == BINARY:
@@ -81,6 +81,6 @@ def probabilities(answer: FloatArray, loss: Any, outputs: int) -> FloatArray:
     if (answer < 0).any() or not np.allclose(answer.sum(axis=1), 1, atol=1e-3):
         raise FedRelaxError(
             "the outputs of the Keras model are not probabilities; end it with softmax, or compile "
-            "it with a loss that says from_logits=True"
+            "it with a loss of from_logits=True"
         )
     return answer

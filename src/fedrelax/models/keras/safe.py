@@ -1,6 +1,6 @@
-"""The parts of Keras that a file may name without anybody's trust: this list, and nothing else.
+"""The parts of Keras that a file may name without the user's trust: this list, and nothing else.
 
-They compute, and neither hold code nor open files. Not listed are those that do: Lambda, the lookups and
+They compute, and neither hold code nor open files. Those that do are left out: Lambda, the lookups and
 TextVectorization, which read vocabularies, and the wrappers of other frameworks.
 """
 
@@ -16,7 +16,7 @@ PLAIN = frozenset(
     ["__tensor__", "__keras_tensor__", "__numpy__", "__bytes__", "__ellipsis__", "__tuple__"]
 )
 FUNCTIONS = ("builtins", "keras.activations", "keras.losses", "keras.metrics")
-"""Where Keras's own functions are said to come from; for the first, Keras asks only itself."""
+"""The modules that files name for Keras's own functions; for "builtins", Keras looks only in itself."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -84,7 +84,7 @@ KINDS: dict[str, frozenset[str]] = {
     "regularizers.Regularizer": frozenset(["L1", "L1L2", "L2", "OrthogonalRegularizer"]),
     "constraints.Constraint": frozenset(["MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm"]),
 }
-"""The classes by name, each under the kind of Keras that it must be."""
+"""The classes by name, under the Keras base class that each must derive from."""
 
 
 def unsafe_parts(config: Any) -> list[str]:
@@ -112,7 +112,7 @@ def _name(part: dict[str, Any]) -> str:
 
 
 def _is_safe(part: dict[str, Any]) -> bool:
-    """Tell whether a part means a class on the list, or a function of Keras itself."""
+    """Tell whether a part is a class on the list, or a function of Keras itself."""
     module, _, name = _name(part).rpartition(".")
     if part["class_name"] == "function":
         return module in FUNCTIONS

@@ -1,4 +1,4 @@
-"""Nets of PyTorch as local models: described once, trained one by one or all at once."""
+"""PyTorch nets as local models: described once, trained one by one or all at once."""
 
 from fedrelax.models.torch.architectures import MLP, Linear, linear, mlp
 from fedrelax.models.torch.batching import why_alone

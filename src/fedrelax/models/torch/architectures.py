@@ -1,4 +1,4 @@
-"""The nets that come ready: a perceptron with hidden layers, and a linear model."""
+"""The built-in nets: a perceptron with hidden layers, and a linear model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedrelax.models.torch.description import TorchModel
 
 @dataclass(frozen=True)
 class MLP:
-    """Makes a perceptron with ReLU between its layers, for rows of any shape."""
+    """A factory of perceptrons with ReLU between the layers, for rows of any shape."""
 
     hidden: tuple[int, ...] = (32,)
 
@@ -28,7 +28,7 @@ class MLP:
 
 @dataclass(frozen=True)
 class Linear:
-    """Makes a linear model, for rows of any shape."""
+    """A factory of linear models, for rows of any shape."""
 
     bias: bool = True
 
@@ -39,9 +39,9 @@ class Linear:
 
 
 def mlp(classify: bool) -> TorchModel:
-    """Return a perceptron with 32 hidden units for raw tables; it suits numbers and classes alike.
+    """Return a perceptron with 32 hidden units for unscaled tables, for numbers as for classes.
 
-    Weight decay stands for the penalty of the other models: a node may have few rows.
+    Weight decay takes the role of the penalty in other models: a node may have few rows.
     """
     return TorchModel(
         MLP(),
@@ -54,7 +54,7 @@ def mlp(classify: bool) -> TorchModel:
 
 
 def linear(classify: bool) -> TorchModel:
-    """Return a linear model trained by gradient steps, for raw tables."""
+    """Return a linear model trained by gradient steps, for unscaled tables."""
     return TorchModel(
         Linear(),
         optimizer="adamw",

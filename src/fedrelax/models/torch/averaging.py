@@ -1,4 +1,4 @@
-"""Nets of one architecture that go on from their average: what FedAvg needs of PyTorch."""
+"""Nets of one architecture that continue from their average: what FedAvg needs of PyTorch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Tensor = Any
 
 
 class Averaging:
-    """The nets of all nodes, which share their weights after every round.
+    """The nets of all nodes, whose weights are averaged after every round.
 
-    All start from the same weights. A node keeps the scaling of its own rows, if the model scales.
+    All start from the same weights. If the model scales, every node keeps the scaling of its own rows.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Averaging:
         return [TorchNode.of(self._model, self._task, net) for net in self.nets]
 
     def step(self) -> None:
-        """Train every net on its own rows, with a new optimiser, and average all."""
+        """Train every net on its node's rows, with a new optimiser, and average them all."""
         self._fits += 1
         before = [replace(net, fits=self._fits) for net in self.nets]
         trained = self._together(before) if self._at_once else self._one_by_one(before)
@@ -69,7 +69,7 @@ class Averaging:
         ]
 
     def _mean(self, states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return the weighted mean of all numbers; counts, which are whole, are those of the first."""
+        """Return the weighted mean of all floating-point values; integers (counts) are the first's."""
         found = {}
         for name, first in states[0].items():
             values = torch.stack([state[name] for state in states])

@@ -30,13 +30,13 @@ ELEMENTWISE = (
     torch.optim.RMSprop,
     torch.optim.SGD,
 )
-"""Optimisers whose step treats every number by itself."""
+"""Optimisers whose step is elementwise."""
 INSIDE = frozenset(nn.Module().__dict__)
-"""What every module carries: nothing that tells two apart."""
+"""Attributes of every module, which do not tell two modules apart."""
 
 
 class Decision(NamedTuple):
-    """A key, or a reason against one, and the objects whose identity both rest on."""
+    """A key, or the reason for none, and the objects whose identity it depends on, kept alive."""
 
     key: Hashable | None
     reason: str | None
@@ -58,7 +58,7 @@ def why_alone(model: TorchModel, X: AnyArray, task: Task) -> str | None:
 
 
 def batch_key(model: TorchModel, X: AnyArray, task: Task) -> Hashable | None:
-    """Return the architecture and settings that nets which are trained at once share, or None."""
+    """Return the architecture and settings that nets trained together must share, or None."""
     return _decided(model, X, task).key
 
 
@@ -83,10 +83,10 @@ def _reason(model: TorchModel, net: Any, X: AnyArray, task: Task) -> str | None:
     if model.batch_size is not None:
         return f"batch_size={model.batch_size} draws the rows of a step node by node"
     if model.patience is not None:
-        return f"patience={model.patience} lets every node stop at a step of its own"
+        return f"patience={model.patience} lets every node stop at a different step"
     optimizer, _ = model.make_optimizer(net.parameters())
     if type(optimizer) not in ELEMENTWISE or len(optimizer.param_groups) != 1:
-        return f"the step of {type(optimizer).__name__} depends on all numbers of a net together"
+        return f"the step of {type(optimizer).__name__} is not elementwise"
     for name, _ in net.named_buffers():
         return f"the module keeps statistics of its rows ({name.rpartition('.')[2]})"
     row = torch.as_tensor(X[:1], dtype=model.number, device=model.place())
@@ -102,19 +102,19 @@ def _reason_in_trial(net: Any, row: Tensor, task: Task) -> str | None:
     try:
         found = forward_of(net, task, train=True)(both, row, False)
         found.sum().backward()
-    except Exception as error:  # What PyTorch cannot batch is refused in many ways.
+    except Exception as error:  # PyTorch refuses what it cannot batch in many ways.
         text = " ".join(str(error).split())
-        return f"PyTorch does not run the module for many nodes at once ({text})"
+        return f"PyTorch cannot run the module for many nodes at once ({text})"
     if any(p.requires_grad and p.grad is None for p in both.values()):
-        return "some parameters of the module take no part in its answer"
+        return "some parameters of the module have no effect on its output"
     alone = shaped_output(net, net(row), len(row), task)
     if not torch.allclose(found[1], alone, rtol=1e-3, atol=1e-5):
-        return "the module answers differently when PyTorch runs it for many nodes at once"
+        return "the module gives different outputs when PyTorch runs it for many nodes at once"
     return None
 
 
 def structure(module: Any) -> Hashable:
-    """Return what two modules share if they compute the same function of their parameters."""
+    """Return a key that is equal for modules that compute the same function of their parameters."""
     return tuple(
         (
             name,
@@ -130,7 +130,7 @@ def structure(module: Any) -> Hashable:
 
 
 def plain(value: Any) -> Hashable:
-    """Return something to compare a setting by: its value where it has one, else the very object."""
+    """Return something to compare a setting by: its value if it is plain, else its identity."""
     if isinstance(value, dict):
         return tuple(sorted((str(key), plain(item)) for key, item in value.items()))
     if isinstance(value, list | tuple):

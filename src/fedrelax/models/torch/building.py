@@ -1,4 +1,4 @@
-"""From a module, or what makes one, to a module whose outputs have the right shape."""
+"""From a module, or a factory of modules, to a module whose outputs have the right shape."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ARGUMENTS = ("input_shape", "n_outputs")
 
 
 def name_of(module: Any) -> str:
-    """Return how messages call a module, or what makes one."""
+    """Return what messages call a module, or a factory of modules."""
     if isinstance(module, torch.nn.Module):
         return type(module).__name__
     return str(getattr(module, "__name__", type(module).__name__))
 
 
 def built(module: Any, input_shape: tuple[int, ...], n_outputs: int) -> Any:
-    """Return a copy of a module, or the module that a function or class makes."""
+    """Return a copy of a module, or the module that a function or class returns."""
     if isinstance(module, torch.nn.Module):
         return copy.deepcopy(module)
     if not callable(module):
@@ -33,13 +33,13 @@ def built(module: Any, input_shape: tuple[int, ...], n_outputs: int) -> Any:
     made = module(input_shape, n_outputs) if _takes_shapes(module) else module()
     if not isinstance(made, torch.nn.Module):
         raise FedRelaxError(
-            f"TorchModel(module={name_of(module)}): it made a {type(made).__name__}, and an "
-            "nn.Module is needed"
+            f"TorchModel(module={name_of(module)}): it returned an object of type "
+            f"{type(made).__name__}, and an nn.Module is needed"
         )
     if not any(True for _ in made.parameters()):
         raise FedRelaxError(
-            f"TorchModel(module={name_of(module)}): it made a module without parameters, so there "
-            "is nothing to train"
+            f"TorchModel(module={name_of(module)}): it returned a module without parameters, so "
+            "there is nothing to train"
         )
     return made
 
@@ -64,7 +64,7 @@ def _takes_shapes(factory: Any) -> bool:
 
 
 def shaped_output(module: Any, output: Tensor, rows: int, task: Task) -> Tensor:
-    """Return the output as (rows, outputs), or say what came instead."""
+    """Return the output as (rows, outputs); raise an error if it has another shape."""
     wanted = (rows, task.n_outputs)
     shape = tuple(getattr(output, "shape", ()))
     if shape == wanted:
@@ -85,7 +85,7 @@ def shaped_output(module: Any, output: Tensor, rows: int, task: Task) -> Tensor:
 
 
 def tried(module: Any, row: Tensor, task: Task) -> None:
-    """Ask the module for one row, in evaluation mode, and check what it says."""
+    """Pass one row through the module, in evaluation mode, and check the shape of the output."""
     module.eval()
     with torch.no_grad():
         try:

@@ -1,4 +1,4 @@
-"""The description of a net and of its training, and what a node's net is taken home as."""
+"""The description of a net and its training, which is also what the user gets as the fitted model."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ OPTIMIZERS: dict[str, Any] = {
 }
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 STEPS = 50
-"""Steps of a fit where neither steps nor epochs are given."""
+"""Steps of a fit if neither steps nor epochs are given."""
 
 
 class TorchModel(BaseEstimator):  # type: ignore[misc]
     """A PyTorch net for a node: any module, and how it is trained.
 
-    The module gets rows of any shape. It gives one number per output, or for classes one logit per
-    class. What the nodes exchange, and what ``predict_proba`` returns, is the softmax of the logits.
-    Training minimises the weighted mean of the losses over all rows of a node, its own and its
-    neighbours' answers, which may have different losses.
+    The module gets rows of any shape and returns one number per output, or one logit per class. What
+    the nodes exchange, and what ``predict_proba`` returns, is the softmax of the logits. Training
+    minimises the weighted mean of the losses over all rows of a node, its own and the public ones with
+    its neighbours' answers, which may have different losses.
 
     Parameters
     ----------
-    module : an ``nn.Module``, which starts from the weights that it has (the same at every node that
-        is given it), or a function or class that makes one, which draws its first weights from the
-        node's seed. The function may take (input_shape, n_outputs) of a row.
-    optimizer : "adam", "adamw", "adagrad", "rmsprop", "sgd", or what makes an optimiser when called
-        with the parameters, ``lr`` and the ``options``.
-    schedule : what makes a learning-rate schedule of ``torch.optim.lr_scheduler`` when called with
-        the optimiser. It moves on after every pass over the rows.
-    steps, epochs : how long a fit, that is a round, trains: so many steps, or passes over all rows.
-        Default: 50 steps. ``first`` is the number, in the same unit, for the first fit of a node,
-        alone; 0 leaves it untrained.
-    batch_size : rows of a step; None: all.
-    patience : end a fit after so many passes in which the training loss found no new minimum.
+    module : an ``nn.Module``, which starts from its present weights (the same at every node that is
+        given it), or a function or class that returns one, with initial weights drawn from the node's
+        seed. It is called with nothing or with (input_shape, n_outputs), the shape of one row.
+    optimizer : "adam", "adamw", "adagrad", "rmsprop", "sgd", or a class or function that returns an
+        optimiser when called with the parameters, ``lr`` and the ``options``.
+    schedule : a function that returns a schedule of ``torch.optim.lr_scheduler`` when called with the
+        optimiser. It advances after every pass over the rows.
+    steps, epochs : the length of a fit, that is, of a round: so many steps, or passes over all rows.
+        Default: 50 steps. ``first`` is the length, in the same unit, of a node's first fit, alone;
+        0 leaves it untrained.
+    batch_size : rows per step; None for all.
+    patience : end a fit after so many passes without a new minimum of the training loss.
     clip : the largest norm of a step's gradient.
-    scale : let inputs, and numbers to predict, be in units of the node's own rows (of the first fit).
+    scale : standardise inputs, and numbers to predict, by the node's own rows (in its first fit).
     temperature : of soft labels under the log loss; see ``objective.per_row``.
-    warm_start : every round goes on from the weights and the optimiser's state of the last one, as
-        nets usually train. With False each round starts afresh, unless the solver's ``continued``
+    warm_start : every round continues from the weights and the optimiser's state of the last one, as
+        nets usually do. With False each round starts afresh, unless the solver's ``continued``
         says otherwise. The first fit of a run always starts afresh.
     device : "cpu", another device of PyTorch, or "auto": a GPU if there is one.
     dtype : "float32" or "float64".
     batched : train at once with all nodes of the same architecture and settings where that gives
-        the same result; ``models.torch.why_alone`` tells where it does not.
+        the same result; where it does not, ``models.torch.why_alone`` says why.
 
     Attributes
     ----------
-    module_ : the trained module, in evaluation mode. A fitted one is what a result's ``models`` hold.
+    module_ : the trained module, in evaluation mode. A result's ``models`` are fitted ones.
 
     >>> from torch import nn
     >>> TorchModel(nn.Linear(3, 1), optimizer="sgd", lr=0.1)
@@ -169,17 +169,17 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
 
     @property
     def number(self) -> Any:
-        """The type of the numbers to compute with."""
+        """The floating-point type."""
         return DTYPES[self.dtype]
 
     def amount(self, fits: int) -> int:
-        """Return how many steps, or epochs, a fit lasts after so many before."""
+        """Return how many steps, or epochs, a fit lasts that comes after ``fits`` others."""
         if fits == 0 and self.first is not None:
             return self.first
         return self.steps or self.epochs or STEPS
 
     def make_module(self, input_shape: tuple[int, ...], n_outputs: int) -> Any:
-        """Return a new module with its first weights."""
+        """Return a new module with its initial weights."""
         return built(self.module, input_shape, n_outputs).to(self.place(), self.number)
 
     def make_optimizer(self, parameters: Any) -> tuple[Any, Any]:
@@ -192,12 +192,12 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         schedule = self.schedule(optimizer)
         if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
             raise FedRelaxError(
-                "TorchModel(schedule=...): ReduceLROnPlateau follows a measure that a net at a node "
-                "does not have; use a schedule that counts passes"
+                "TorchModel(schedule=...): ReduceLROnPlateau needs a validation loss, which a net at a "
+                "node does not have; use a schedule that depends on the number of passes"
             )
         return optimizer, schedule
 
-    # Taken home
+    # After training
 
     def fitted(self, trained: Trained, task: Task) -> TorchModel:
         """Return a copy that predicts with a trained net."""

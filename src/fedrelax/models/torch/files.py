@@ -1,4 +1,4 @@
-"""Trained nets as bytes: numbers by safetensors, all else as JSON in its header. No code is stored."""
+"""Trained nets as bytes: tensors by safetensors, all else as JSON in its header. No code is stored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALWAYS_TRUSTED = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 
 
 def to_bytes(estimator: TorchModel) -> bytes:
-    """Return a trained net as the bytes of a safetensors file, or say why it cannot be saved."""
+    """Return a trained net as the bytes of a safetensors file; raise an error if it cannot be saved."""
     trained, task = estimator.trained(), estimator.task_
     recipe = recipe_of(estimator.module)
     about = {
@@ -55,7 +55,7 @@ def to_bytes(estimator: TorchModel) -> bytes:
 
 
 def from_bytes(data: bytes, trust: Sequence[str] = ()) -> TorchModel:
-    """Return the trained net; code that is not ours runs only if ``trust`` names it."""
+    """Return the trained net; code other than ours and PyTorch's runs only if ``trust`` names it."""
     tensors, about = _read(data)
     try:
         return _loaded(tensors, about, trust)
@@ -66,7 +66,7 @@ def from_bytes(data: bytes, trust: Sequence[str] = ()) -> TorchModel:
 
 
 def types_in(data: bytes) -> list[str]:
-    """Return the names of the code that makes the net and is neither ours nor PyTorch's."""
+    """Return the names of the functions and classes that make the net and are not ours or PyTorch's."""
     about = _read(data)[1]
     settings = about["settings"]
     parts = (about["module"], settings["optimizer"], settings["schedule"])
@@ -77,7 +77,7 @@ def types_in(data: bytes) -> list[str]:
 def _loaded(tensors: dict[str, Any], about: dict[str, Any], trust: Sequence[str]) -> TorchModel:
     if about["version"] != VERSION:
         raise FedRelaxError(
-            f"the saved net has the version {about['version']!r}, and this fedrelax reads {VERSION}"
+            f"the saved net has version {about['version']!r}, and this fedrelax reads version {VERSION}"
         )
     task, recipe = _task_from(about["task"]), about["module"]
     state = {k.removeprefix(MODULE): v for k, v in tensors.items() if k.startswith(MODULE)}
@@ -87,7 +87,7 @@ def _loaded(tensors: dict[str, Any], about: dict[str, Any], trust: Sequence[str]
     model.check()
     module = built(maker, tuple(about["input_shape"]), task.n_outputs).to(model.number)
     if not all(value.isfinite().all() for value in state.values()):
-        raise FedRelaxError("a number of the saved net is not finite")
+        raise FedRelaxError("a weight of the saved net is not finite")
     module.load_state_dict(state)
     if recipe["kind"] == "layers":
         model.module = module
@@ -98,9 +98,9 @@ def _loaded(tensors: dict[str, Any], about: dict[str, Any], trust: Sequence[str]
 
 
 def _check_shapes(about: dict[str, Any], maker: Any, state: dict[str, Any]) -> None:
-    """Refuse a recipe that does not make a module with these very numbers.
+    """Refuse a recipe that does not make a module with parameters of exactly these shapes.
 
-    Our own recipes are tried without memory for the numbers: a file may claim any size.
+    Our own recipes are tried without allocating memory: a file may claim any size.
     """
     ours = about["module"]["kind"] != "import"
     try:
@@ -115,7 +115,7 @@ def _check_shapes(about: dict[str, Any], maker: Any, state: dict[str, Any]) -> N
 
 def _not_again(why: str) -> FedRelaxError:
     return FedRelaxError(
-        f"the net's module cannot be made again as it was trained{why}; give TorchModel a function "
+        f"the net's module cannot be rebuilt as it was trained{why}; give TorchModel a function "
         "or class that makes the module, not a module made by hand"
     )
 
@@ -148,7 +148,7 @@ def _task(task: Task) -> dict[str, Any]:
         if not all(isinstance(name, bool | int | float | str) for name in names):
             raise FedRelaxError(
                 f"the net cannot be saved: its classes are of type {type(names[0]).__name__}; use "
-                "numbers or texts"
+                "numbers or strings"
             )
         plain |= {"classes": names, "dtype": task.classes.dtype.str}
     return plain
@@ -163,7 +163,7 @@ def _task_from(plain: dict[str, Any]) -> Task:
 
 
 def _read(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the numbers and the JSON of a file."""
+    """Return the tensors and the JSON of a file."""
     load = _safetensors().load
     try:
         tensors = load(data)
@@ -182,5 +182,5 @@ def _safetensors() -> Any:
 def _unreadable(error: Exception) -> FedRelaxError:
     text = " ".join(str(error).split())
     return FedRelaxError(
-        f"the saved net cannot be read ({type(error).__name__}: {text}); check that the file is whole"
+        f"the saved net cannot be read ({type(error).__name__}: {text}); check that the file is complete"
     )

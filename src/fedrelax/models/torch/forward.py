@@ -1,4 +1,4 @@
-"""Rows through many nets of one architecture at once."""
+"""The forward pass through many nets of one architecture at once."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ ACTIVATIONS = (
     nn.Softplus,
     nn.Tanh,
 )
-"""Layers that treat every number by itself."""
+"""Elementwise layers."""
 
 
 def forward_of(module: Any, task: Task, train: bool) -> Forward:
     """Return the function (parameters of n nets, rows, each) -> (n, rows, outputs).
 
-    With ``each``, the rows are (n, rows, ...): every net has its own. Without, all nets get the same
-    (rows, ...), which are not copied. ``torch.vmap`` does it for any module; a chain of linear layers
-    has a shorter way to the same numbers.
+    With ``each``, the rows are (n, rows, ...): every net has its own. Without it, all nets get the same
+    (rows, ...), which are not copied. ``torch.vmap`` handles any module; a chain of linear layers takes
+    a faster way to the same numbers.
     """
     module.train(train)
     layers = _dense_layers(module)
@@ -69,9 +69,9 @@ def _flattens_rows(layer: Any) -> bool:
 
 
 def _dense(layers: list[tuple[str, Any]], parameters: Parameters, X: Tensor) -> Tensor:
-    """Return what the layers say; inside, rows are the last dimension: (n, features, rows).
+    """Return the output of the layers; internally, rows are the last dimension: (n, features, rows).
 
-    Rows that all nets share meet all first layers in a single product of two matrices.
+    Rows that all nets share pass all first layers in a single matrix product.
     """
     n = len(parameters[f"{layers[0][0]}.weight"])
     h, rows, fresh = X.mT, X.shape[-2], False
@@ -91,8 +91,8 @@ def _dense(layers: list[tuple[str, Any]], parameters: Parameters, X: Tensor) -> 
 class _First(torch.autograd.Function):  # type: ignore[misc]
     """weight (n * outputs, features) times rows (features, rows), plus a bias per output.
 
-    The gradient of the weights is taken as a product of wide matrices, which is several times as fast
-    as the one with tall matrices that PyTorch would take. Nobody asks for the gradient of the rows.
+    The gradient of the weights is computed as a product of wide matrices, several times as fast as the
+    product of tall matrices that PyTorch would compute. The gradient of the rows is never needed.
     """
 
     @staticmethod

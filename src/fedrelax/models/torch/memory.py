@@ -1,4 +1,4 @@
-"""What a net remembers from fit to fit, as plain values: weights, and where its optimiser stands."""
+"""What a net keeps from fit to fit, as plain values: its weights and its optimiser's state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TENSOR = "tensor"
 
 
 def memory_of(net: Trained) -> dict[str, Any]:
-    """Return weights, optimiser and schedule of a net."""
+    """Return the weights of a net and the states of its optimiser and schedule."""
     return {
         "module": plain(dict(net.module.state_dict())),
         "optimizer": plain(net.optimizer),
@@ -28,11 +28,11 @@ def memory_of(net: Trained) -> dict[str, Any]:
 
 
 def trained_from(memory: Mapping[str, Any], like: Trained) -> Trained:
-    """Return the net that had this memory; ``like`` is one of the same node, of any round."""
+    """Return the net that had this memory; ``like`` is a net of the same node, from any round."""
     module, state = copy.deepcopy(like.module), tensors(memory["module"])
     shapes = {name: value.shape for name, value in module.state_dict().items()}
     if shapes != {name: value.shape for name, value in state.items()}:
-        raise FedRelaxError("the weights of a net have other shapes")
+        raise FedRelaxError("the saved weights of a net do not have the shapes of its module")
     module.load_state_dict(state)
     return replace(
         like,
@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
 
 
 def tensors(value: Any) -> Any:
-    """Return what ``plain`` was given."""
+    """Return the original of what ``plain`` returned."""
     if isinstance(value, Mapping):
         if set(value) == {TENSOR}:
             return torch.from_numpy(value[TENSOR].copy())
@@ -62,7 +62,7 @@ def tensors(value: Any) -> Any:
 
 
 def stacked(nets: Sequence[Trained], task: Task) -> Stack:
-    """Return nets that were trained together as one again, with one optimiser for all."""
+    """Return nets that were trained together as one stack again, with one optimiser for all."""
     stack, first = Stack.of(nets, task), nets[0]
     assert first.optimizer is not None
     named = list(enumerate(first.module.named_parameters()))

@@ -20,7 +20,7 @@ from fedrelax.typing import AnyArray, FloatArray
 
 
 class TorchNode(BatchedModel):
-    """A ``TorchModel`` at a node. After a batched fit its weights lie in the stack of all nodes'."""
+    """A ``TorchModel`` at a node. After a batched fit its weights are part of a stack of many nodes'."""
 
     def __init__(self, model: TorchModel, task: Task) -> None:
         model.check()
@@ -31,7 +31,7 @@ class TorchNode(BatchedModel):
         self._stacked: tuple[Stack, int] | None = None
         self._key: tuple[Hashable | None] | None = None
         self._together: list[int] | None = None
-        """Of a net that was trained with others before a run was stopped: which stack, and its place."""
+        """For a net trained with others before its run was stopped: the stack's number, the net's place."""
 
     @classmethod
     def of(cls, model: TorchModel, task: Task, net: Trained) -> TorchNode:
@@ -40,12 +40,12 @@ class TorchNode(BatchedModel):
 
     @property
     def estimator(self) -> TorchModel:
-        """The description, which predicts after the first fit."""
+        """The ``TorchModel``, which can predict after the first fit."""
         net = self._net()
         return self._model if net is None else self._model.fitted(net, self.task)
 
     def _net(self) -> Trained | None:
-        """Return the net to predict with, taken out of the stack if it lies there."""
+        """Return the net to predict with, taken out of the stack if it is part of one."""
         if self._shown is None and self._own is not None:
             self._shown = self._own.without_optimizer()
         elif self._shown is None and self._stacked is not None:
@@ -54,7 +54,7 @@ class TorchNode(BatchedModel):
         return self._shown
 
     def _last(self) -> Trained | None:
-        """Return what training goes on from."""
+        """Return what training continues from."""
         if self._own is None and self._stacked is not None:
             stack, place = self._stacked
             self._own = stack.trained(place, to_go_on=True)
@@ -72,25 +72,25 @@ class TorchNode(BatchedModel):
 
     @property
     def name(self) -> str:
-        """The module's class, or the name of what makes it."""
+        """The module's class, or the name of its factory."""
         return name_of(self._model.module)
 
     @property
     def gradients(self) -> bool:
-        """Terms with different losses are fine."""
+        """Always true: terms may have different losses."""
         return True
 
     def forgets(self, continued: bool) -> bool:
-        """Whether every fit starts from the first weights."""
+        """Whether every fit starts from the initial weights."""
         return not (self._model.warm_start or continued)
 
     @property
     def recalls(self) -> bool:
-        """Weights and the optimiser's state are all there is; a schedule's may be of any kind."""
+        """Whether weights and the optimiser's state are all; a schedule's state may be of any type."""
         return self._model.schedule is None
 
     def memory(self) -> dict[str, Any]:
-        """Return weights and optimiser, and with whom the net was trained."""
+        """Return weights, optimiser, and the stack in which the net was trained, if any."""
         last = self._last()
         assert last is not None
         together = None if self._stacked is None else [id(self._stacked[0]), self._stacked[1]]
@@ -105,7 +105,7 @@ class TorchNode(BatchedModel):
         return node
 
     def check(self, X: AnyArray) -> None:
-        """Make the module once and ask it for one row."""
+        """Build the module once and pass one row through it."""
         new_module(self._model, self.task, X, seed=0)
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> TorchNode:
@@ -121,7 +121,7 @@ class TorchNode(BatchedModel):
     # All at once
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
-        """Return architecture and settings, or None where only one by one gives the same result."""
+        """Return architecture and settings, or None if the net must be trained alone."""
         if self._key is None:
             self._key = (batch_key(self._model, terms[0].X, self.task),)
         return self._key[0]
@@ -156,7 +156,7 @@ class TorchNode(BatchedModel):
         inputs: Sequence[Sequence[AnyArray]],
         memory: dict[str, Any],
     ) -> list[list[FloatArray]]:
-        """Return all answers of one forward pass."""
+        """Return all predictions, from one forward pass."""
         stack = _common_stack(models)
         assert stack is not None
         with one_torch_thread():
@@ -165,7 +165,7 @@ class TorchNode(BatchedModel):
 
 
 def _common_stack(models: Sequence[TorchNode]) -> Stack | None:
-    """Return the stack in which these nodes lie in this order; None before their first fit."""
+    """Return the stack of exactly these nodes in this order; None before their first fit."""
     lies = [node._stacked for node in models]
     first = lies[0]
     if all(lie is None and node._own is None for lie, node in zip(lies, models, strict=True)):
@@ -176,9 +176,9 @@ def _common_stack(models: Sequence[TorchNode]) -> Stack | None:
             return stack
     if all(node._together == [first_of(models), k] for k, node in enumerate(models)):
         return stacked([node._own for node in models if node._own is not None], models[0].task)
-    raise FedRelaxError("the nets were not trained together so far")
+    raise FedRelaxError("the nets were not trained together before")
 
 
 def first_of(models: Sequence[TorchNode]) -> int | None:
-    """Return in which stack of a stopped process the first net was trained."""
+    """Return the number of the stack in which the first net was trained before its run was stopped."""
     return None if models[0]._together is None else models[0]._together[0]

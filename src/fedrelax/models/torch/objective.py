@@ -35,7 +35,7 @@ FORMS: dict[type[Loss], Callable[[Any, Tensor, Tensor], Tensor]] = {
 
 
 class _Foreign(torch.autograd.Function):  # type: ignore[misc]
-    """Any other loss, by its own ``per_row`` and ``gradient``."""
+    """Any other loss, through its ``per_row`` and ``gradient``."""
 
     @staticmethod
     def forward(context: Any, prediction: Tensor, target: Tensor, loss: Loss) -> Tensor:
@@ -52,11 +52,11 @@ class _Foreign(torch.autograd.Function):  # type: ignore[misc]
 def per_row(
     loss: Loss, target: Tensor, output: Tensor, classify: bool, temperature: float = 1.0
 ) -> Tensor:
-    """Return the loss of each row; ``output`` holds numbers, or for classes logits.
+    """Return the loss of each row; ``output`` holds numbers, or logits of classes.
 
     At a temperature T other than 1, the log loss learns soft labels at that temperature:
-    T^2 KL(t', softmax(output / T)) with t' in proportion to t^(1/T). Labels that are certain are
-    learnt as they are.
+    T^2 KL(t', softmax(output / T)) with t' proportional to t^(1/T). Hard labels are learnt at
+    temperature 1.
     """
     if isinstance(loss, Log):
         if temperature == 1.0:
@@ -83,7 +83,7 @@ def weighted(
     classify: bool,
     temperature: float,
 ) -> Tensor:
-    """Return sum_r weight_r loss(target_r, output_r) for every row and its loss, row by row."""
+    """Return for every row r the sum of weight_r loss(target_r, output_r) over the losses."""
     parts = [
         weight * per_row(loss, target, output, classify, temperature) for loss, weight in weights
     ]

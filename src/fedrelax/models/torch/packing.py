@@ -1,6 +1,6 @@
-"""The rows of many nodes as a few tensors: rows that all share once, the others padded.
+"""The rows of many nodes as a few tensors: shared rows once, the others padded.
 
-A padded row repeats the node's first row and has the weight 0.
+A padding row repeats the node's first row and has weight 0.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Rows of n nodes: ``shared`` (rows, ...), and ``private`` (n, most rows, ...).
+    """Rows of n nodes: ``shared`` (rows, ...), and ``private`` (n, most rows of a node, ...).
 
-    Scaled rows differ from node to node, so the shared ones then have the nodes first, too.
+    Scaled rows differ from node to node, so with scaling ``shared`` is (n, rows, ...), too.
     """
 
     given: list[list[AnyArray]]
@@ -35,7 +35,7 @@ class Packed:
     private: Tensor | None
 
     def holds(self, arrays: Sequence[Sequence[AnyArray]], scaling: Scaling | None) -> bool:
-        """Tell whether this was made of these very arrays."""
+        """Tell whether this was made from exactly these arrays."""
         return self.scaling is scaling and all(
             len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
             for old, new in zip(self.given, arrays, strict=True)
@@ -44,7 +44,7 @@ class Packed:
     def dealt(
         self, shared: FloatArray | None, private: FloatArray | None
     ) -> list[list[FloatArray]]:
-        """Return answers (n, rows, outputs) to each node's own arrays, in their order."""
+        """Split predictions (n, rows, outputs) by node and array, in the order of the arrays."""
         found = []
         for place, arrays in enumerate(self.given):
             answers, end = [], 0
@@ -67,7 +67,7 @@ def pack(
     memory: dict[str, Any],
     name: str,
 ) -> Packed:
-    """Return the rows of every node as tensors; what is the same as last time is not made again."""
+    """Return the rows of every node as tensors, from ``memory`` if the arrays are those of last time."""
     last = memory.get(name)
     if last is None or not last.holds(arrays, scaling):
         memory[name] = last = _packed([list(own) for own in arrays], scaling, like)
@@ -94,7 +94,7 @@ def _packed(given: list[list[AnyArray]], scaling: Scaling | None, like: Tensor) 
 
 
 def _common(given: list[list[AnyArray]]) -> AnyArray | None:
-    """Return the array that most of the nodes hold, if there is one."""
+    """Return the array that more than half of the nodes hold, or None."""
     known = {id(array): array for arrays in given for array in arrays}
     counts = Counter(number for arrays in given for number in {id(array) for array in arrays})
     number, count = max(counts.items(), key=lambda item: item[1])
@@ -115,7 +115,7 @@ def _scaled(rows: Tensor, scaling: Scaling) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows with their targets and the weights of every loss; ``each`` node has its own, or all share."""
+    """Rows with targets and a weight per loss; ``each`` node has its own rows, or all share them."""
 
     X: Tensor
     each: bool
@@ -141,7 +141,7 @@ def blocks(problems: Sequence[Sequence[Rows]], packed: Packed, like: Tensor) -> 
 
 
 def _block(X: Tensor, each: bool, terms: list[list[list[Rows]]], like: Tensor) -> Block:
-    """Fill (nodes, lines, rows): every line holds the rows of some terms, one after the other."""
+    """Fill (nodes, lines, rows): every line holds the rows of some terms, one after another."""
     every = [term for lines in terms for line in lines for term in line]
     losses = list(dict.fromkeys(term.loss for term in every))
     rows = max(sum(map(len, line)) for lines in terms for line in lines)

@@ -1,4 +1,4 @@
-"""How a module is made again: written down in plain values, without its code."""
+"""How to rebuild a module, written down in plain values, without its code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LAYERS = _names(
     Embedding ChannelShuffle PixelShuffle PixelUnshuffle Upsample Fold Unfold CosineSimilarity
     """
 )
-"""The layers of ``torch.nn`` that a file may name; a net of others is known by its import."""
+"""The layers of ``torch.nn`` that a file may name; a net with others is saved by its import name."""
 
 OPTIMIZERS = _names(
     """
@@ -54,7 +54,7 @@ SCHEDULES = _names(
     MultiStepLR OneCycleLR PolynomialLR StepLR
     """
 )
-"""The optimizers and schedules of ``torch.optim`` that a file may name."""
+"""The optimisers and schedules of ``torch.optim`` that a file may name."""
 
 Plain = dict[str, Any]
 
@@ -73,7 +73,7 @@ def recipe_of(module: Any) -> Plain:
 
 
 def made(recipe: Plain, trust: Sequence[str]) -> Any:
-    """Return the module, or what makes it, from a recipe."""
+    """Return a factory of the module from its recipe."""
     if recipe["kind"] in OURS:
         arguments = {key: _tuples(value) for key, value in recipe["arguments"].items()}
         return OURS[recipe["kind"]](**arguments)
@@ -86,7 +86,7 @@ def made(recipe: Plain, trust: Sequence[str]) -> Any:
 
 
 def _layers(module: Any) -> Plain | None:
-    """Return a layer of ``torch.nn``, or a chain of them, as plain values; None if it is another."""
+    """Return a layer of ``torch.nn``, or a chain of them, as plain values; None for any other module."""
     kind = type(module)
     if kind.__name__ not in LAYERS or getattr(nn, kind.__name__, None) is not kind:
         return None
@@ -114,7 +114,7 @@ def _built_layers(layers: Plain) -> Any:
     kind = getattr(nn, str(layers["type"]), None) if str(layers["type"]) in LAYERS else None
     if kind is None:
         raise FedRelaxError(
-            f"the saved net names a layer {layers['type']!r}, which is not one that a file may name"
+            f"the saved net names a layer {layers['type']!r}, which a file may not name"
         )
     if kind is nn.Sequential:
         inside = ((name, _built_layers(child)) for name, child in layers["layers"].items())
@@ -126,7 +126,7 @@ def _built_layers(layers: Plain) -> Any:
 
 
 def import_of(thing: Any) -> Plain:
-    """Return where a function or class is found, with the arguments that a partial fixes."""
+    """Return the import name of a function or class, with the arguments that a partial fixes."""
     arguments: Plain = {}
     if isinstance(thing, functools.partial):
         if thing.args:
@@ -147,24 +147,24 @@ def import_of(thing: Any) -> Plain:
 
 
 def imported(recipe: Plain, trust: Sequence[str], trusted: type | tuple[type, ...] = ()) -> Any:
-    """Return what a name stands for, if it is trusted, or one of the classes that always are."""
+    """Import what a recipe names, if ``trust`` names it or it is a subclass of ``trusted``."""
     name = str(recipe["name"])
     if name not in trust and not is_one_of(name, trusted):
         raise FedRelaxError(
-            f"the saved net is made by code that is not trusted: {name}; if you know who wrote this "
+            f"the saved net needs code that is not trusted: {name}; if you know who wrote this "
             f"result and trust this package, say so with trust={[name]!r}"
         )
     thing = _found(name)
     if thing is None:
         raise FedRelaxError(
-            f"the saved net is made by {name}, which is not found; install the package that has it"
+            f"the saved net needs {name}, which cannot be imported; install its package"
         )
     arguments = {key: _tuples(value) for key, value in recipe["arguments"].items()}
     return functools.partial(thing, **arguments) if arguments else thing
 
 
 def is_one_of(name: str, trusted: type | tuple[type, ...]) -> bool:
-    """Tell whether a name means an optimizer or schedule of PyTorch itself."""
+    """Tell whether a name is that of an optimiser or schedule of PyTorch itself."""
     if not name.startswith(("torch.optim:", "torch.optim.")):
         return False
     if name.rpartition(":")[2] not in OPTIMIZERS | SCHEDULES:
@@ -203,10 +203,10 @@ def _checked(values: Plain, owner: str) -> Plain:
 
 
 def _tuples(value: Any) -> Any:
-    """Return JSON's lists as the tuples that they were."""
+    """Turn JSON's lists back into tuples."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def on_nothing() -> Any:
-    """Return a context in which modules have shapes and no numbers, however large they claim to be."""
+    """Return a context in which modules get shapes but no memory, however large they claim to be."""
     return torch.device("meta")

@@ -1,4 +1,4 @@
-"""Inputs and targets in units of a node's own rows."""
+"""Inputs and targets standardised by a node's own rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Scaling:
     """x -> (x - mean) / spread before the module, z -> z target_spread + target_mean after it.
 
     The columns of a table are scaled one by one, inputs of a higher dimension channel by channel.
-    A column that never changes keeps its unit.
+    A constant column is only centred.
     """
 
     mean: Tensor
@@ -31,7 +31,7 @@ class Scaling:
     def of(
         cls, X: AnyArray, target: FloatArray, classify: bool, dtype: Any, device: Any
     ) -> Scaling:
-        """Learn from a node's rows; class probabilities have no unit."""
+        """Learn from a node's rows; class probabilities are not scaled."""
         axes = (0, *range(2, X.ndim))
         shape = (X.shape[1],) + (1,) * (X.ndim - 2)
         outputs = target.shape[1]
@@ -58,7 +58,7 @@ class Scaling:
         return (X - self.mean) / self.spread
 
     def outputs(self, Z: Tensor) -> Tensor:
-        """Bring what the module says into the target's unit."""
+        """Return the module's outputs in the target's unit."""
         return Z * self.target_spread + self.target_mean
 
     @property

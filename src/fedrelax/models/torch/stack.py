@@ -27,11 +27,10 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """n nets of one architecture. It is never changed: a fit makes a new one.
+    """n nets of one architecture. A stack is never changed: a fit returns a new one.
 
-    ``flat`` holds, one parameter after the other, the values (n, *shape) of all nodes. The steps of
-    the optimisers that are allowed here treat every number by itself, so one optimiser over ``flat``
-    takes the steps of n optimisers.
+    ``flat`` holds, one parameter after another, the values (n, *shape) of all nodes. The optimisers
+    allowed here are elementwise, so one optimiser over ``flat`` takes the steps of n optimisers.
     """
 
     module: Any
@@ -48,7 +47,7 @@ class Stack:
 
     @classmethod
     def of(cls, nets: Sequence[Trained], task: Task) -> Stack:
-        """Return untrained nets together."""
+        """Return a stack of nets, without their optimisers."""
         names = [dict(net.module.named_parameters()) for net in nets]
         shapes = [{name: p.shape for name, p in own.items()} for own in names]
         if any(other != shapes[0] for other in shapes):
@@ -64,21 +63,21 @@ class Stack:
         )
 
     def parts(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Yield name and values (n, *shape) of every trained parameter, as parts of ``flat``."""
+        """Yield name and values (n, *shape) of every trained parameter, as views of ``flat``."""
         trained = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
         pieces = flat.split([self.n * p.numel() for _, p in trained])
         for (name, p), piece in zip(trained, pieces, strict=True):
             yield name, piece.view(self.n, *p.shape)
 
     def outputs(self, forward: Forward, flat: Tensor, X: Tensor, each: bool) -> Tensor:
-        """Return (n, rows, outputs) on rows (n, rows, ...), or on rows that all share."""
+        """Return (n, rows, outputs) for rows (n, rows, ...), or for rows that all share."""
         output = forward({**dict(self.parts(flat)), **self.fixed}, X, each)
         if self.scaling is None:
             return output
         return output * self.scaling.target_spread[:, None] + self.scaling.target_mean[:, None]
 
     def answers(self, packed: Packed) -> list[FloatArray | None]:
-        """Return the predictions of all nets on the shared and on the private rows."""
+        """Return the predictions of all nets for the shared and for the private rows."""
         forward = forward_of(self.module, self.task, train=False)
         found: list[FloatArray | None] = []
         with torch.no_grad():
@@ -88,7 +87,7 @@ class Stack:
         return found
 
     def trained(self, place: int, to_go_on: bool = False) -> Trained:
-        """Return one node's net, as if it had been trained by itself; ``to_go_on``: its optimiser too."""
+        """Return one node's net as if it had been trained alone; with ``to_go_on``, its optimiser too."""
         module = copy.deepcopy(self.module)
         own = {**dict(self.parts(self.flat)), **self.fixed}
         with torch.no_grad():
@@ -102,8 +101,8 @@ class Stack:
         return replace(net, optimizer=optimizer, schedule=self.schedule, fits=self.fits)
 
     def _optimizer_at(self, place: int) -> dict[str, Any]:
-        """Return the optimiser's state with one node's numbers only."""
-        assert self.optimizer is not None, "an untrained stack goes on as a stack"
+        """Return the optimiser's state for one node only."""
+        assert self.optimizer is not None, "an untrained stack has no optimiser to continue from"
         names = [name for name, _ in self.module.named_parameters()]
         state: dict[int, dict[str, Any]] = {}
         for key, value in self.optimizer["state"].get(0, {}).items():
@@ -159,7 +158,7 @@ def train_stack(
 
 
 def _value(model: TorchModel, stack: Stack, part: Block, output: Tensor) -> Tensor:
-    """Return each node's sum of the losses on a block of rows."""
+    """Return each node's weighted sum of losses over a block of rows."""
     classify = stack.task.is_classification
     losses = weighted(part.weights, part.target, output[:, None], classify, model.temperature)
     return losses.sum((1, 2))

@@ -1,4 +1,4 @@
-"""A trained net: the module, its scaling, and where its optimiser stands. It is never changed."""
+"""A trained net: the module, its scaling, and its optimiser's state. It is never changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What one fit leaves for the next; ``fits`` counts the fits so far."""
+    """What one fit passes to the next; ``fits`` counts the fits so far."""
 
     module: Any
     scaling: Scaling | None
@@ -37,15 +37,15 @@ class Trained:
     fits: int = 0
 
     def without_optimizer(self) -> Trained:
-        """Return what is needed to predict."""
+        """Return only what is needed to predict."""
         return replace(self, optimizer=None, schedule=None)
 
     def copied(self) -> Trained:
-        """Return the same with a module that may be trained on."""
+        """Return the same with a copy of the module, to train further."""
         return replace(self, module=copy.deepcopy(self.module))
 
     def after(self, optimizer: Any, schedule: Any) -> Trained:
-        """Return what the next fit goes on from, one fit later."""
+        """Return what the next fit continues from."""
         later = None if schedule is None else schedule.state_dict()
         return replace(self, optimizer=optimizer.state_dict(), schedule=later, fits=self.fits + 1)
 
@@ -69,7 +69,7 @@ def outputs(module: Any, scaling: Scaling | None, rows: Tensor, task: Task) -> T
 
 
 def finished(output: Tensor, task: Task) -> FloatArray:
-    """Return outputs as what nodes exchange, checked."""
+    """Return outputs as numbers or class probabilities; raise an error if any is not finite."""
     if task.is_classification:
         output = output.double().softmax(-1)
     answer: FloatArray = output.numpy(force=True).astype(np.float64)
@@ -80,23 +80,23 @@ def finished(output: Tensor, task: Task) -> FloatArray:
 
 @cache
 def keep_freed_memory() -> None:
-    """Let the C library keep the memory of large arrays for the next ones of their kind.
+    """Let the C library keep the memory of freed large arrays for the next ones.
 
-    By default glibc gives it back to the system after every step and takes it anew, page by page,
-    in the next one, which can take as long as the arithmetic. Whenever it frees an array that was
-    mapped by itself it raises its limit to that size, up to 32 MB; so we free one, never touched.
-    Other libraries have other rules, and lose nothing.
+    By default glibc returns it to the system after every step and takes it again, page by page, in the
+    next, which can take as long as the arithmetic. Whenever glibc frees an array that had a mapping of
+    its own, it raises its limit for such mappings to that size, up to 32 MB; so we free one that was
+    never touched. Other C libraries have other rules, and lose nothing.
     """
     np.empty(31 * 2**20, dtype=np.uint8)
 
 
 @contextmanager
 def seeded(device: Any, *numbers: int) -> Iterator[None]:
-    """Draw from a stream that the numbers determine; PyTorch's own stays where it was."""
+    """Within this context, draw from a stream that the numbers determine, not from PyTorch's own."""
     digest = hashlib.sha256(repr(numbers).encode()).digest()
     seed, on_gpu = int.from_bytes(digest[:7], "big"), device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
-        # torch.manual_seed would note a traceback for every kind of device that is not there.
+        # torch.manual_seed would record a traceback for every kind of device that is missing.
         torch.default_generator.manual_seed(seed)
         if on_gpu:
             torch.cuda.manual_seed(seed)

@@ -26,7 +26,7 @@ Tensor = Any
 
 
 class Resting(Protocol):
-    """Where an optimiser and its schedule stood."""
+    """Something that holds the states of an optimiser and its schedule, to continue from."""
 
     @property
     def optimizer(self) -> dict[str, Any] | None:
@@ -38,12 +38,12 @@ class Resting(Protocol):
 
 
 INITIAL, TRAINING = 0, 1
-"""Streams of random numbers under a node's seed: first weights, and what training draws."""
+"""Streams of random numbers under a node's seed: for the initial weights, and for training."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """All rows of a node's terms together, and a weight per row for each loss."""
+    """All rows of a node's terms together, with a weight per row for each loss."""
 
     X: Tensor
     target: Tensor
@@ -52,7 +52,7 @@ class Problem:
 
     @classmethod
     def of(cls, terms: Sequence[Rows], model: TorchModel) -> Problem:
-        """Gather the terms, without rows of zero weight."""
+        """Join the terms, without rows of zero weight."""
         losses = list(dict.fromkeys(term.loss for term in terms))
         keep = [term.weight > 0 for term in terms]
         weight = np.concatenate([term.weight[k] for term, k in zip(terms, keep, strict=True)])
@@ -69,9 +69,9 @@ class Problem:
         )
 
     def batches(self, size: int | None) -> Iterator[Any]:
-        """Yield the rows of every step of one pass: all, or parts in a random order.
+        """Yield the rows of every step of one pass: all, or batches in random order.
 
-        A single row left over joins the part before it: batch normalisation needs two.
+        A single row left over joins the batch before it: batch normalisation needs two.
         """
         n = len(self.X)
         if size is None or size >= n:
@@ -89,7 +89,7 @@ def _joined(parts: Sequence[AnyArray], keep: Sequence[AnyArray]) -> AnyArray:
 
 
 def new_module(model: TorchModel, task: Task, X: AnyArray, seed: int) -> Any:
-    """Return the module with a node's first weights, tried on the first of the rows."""
+    """Return the module with a node's initial weights, tried on the first row."""
     device = model.place()
     with seeded(device, seed, INITIAL):
         module = model.make_module(X.shape[1:], task.n_outputs)
@@ -123,7 +123,7 @@ def train(
 
 
 def resumed(model: TorchModel, last: Resting, parameters: Any) -> tuple[Any, Any]:
-    """Return optimiser and schedule where they stood."""
+    """Return optimiser and schedule in the states where ``last`` left them."""
     optimizer, schedule = model.make_optimizer(parameters)
     if last.optimizer is not None:
         optimizer.load_state_dict(copy.deepcopy(last.optimizer))
@@ -181,7 +181,7 @@ def _step(
 
 
 def diverged(value: float, step: int) -> FedRelaxError:
-    """Return the sentence for a loss that is no longer a number."""
+    """Return the error for a training loss that is NaN or infinite."""
     return FedRelaxError(
         f"the training loss became {value} at step {step}; try a smaller lr, scale=True, or "
         "clip=1.0"
