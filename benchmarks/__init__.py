@@ -1,1 +1,1 @@
-"""Measurements behind the documentation's numbers: ``python -m benchmarks.NAME`` in a checkout."""
+"""Measurements behind the documentation's numbers: run ``python -m benchmarks.NAME`` in a checkout."""

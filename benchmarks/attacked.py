@@ -1,8 +1,8 @@
-"""Rounds of linear models on one common public set, all nodes at once, around which something may stand.
+"""Rounds of linear models on one common public set, for all nodes at once, under attack or not.
 
-The library runs such rounds node by node; a hundred of them take minutes. Here attacks, ways of combining
-and wirings are the library's own, and only the least squares are solved together. ``tests/test_attacks.py``
-holds both against each other.
+The library runs such rounds node by node, and a hundred of them take minutes. Here attacks, combining and
+wirings are the library's own, and only the least squares are solved together. ``tests/test_attacks.py``
+compares both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedrelax.wiring.smoother import Smoother
 
 
 class Rounds:
-    """The nodes of a network without intercepts, as many rows each, and what they have heard."""
+    """Nodes with equally many rows and models without intercept, and what they have heard."""
 
     def __init__(self, network: Network, alpha: float, attack: Attack | None) -> None:
         self.labels, self._alpha = network.labels, alpha
@@ -78,7 +78,7 @@ class Rounds:
         P = self._public
         H = self._moments[coupled] + strength[:, None, None] * (P.T @ P)
         b = self._products[coupled] + strength[:, None] * (target[coupled] @ P)
-        self.weights = self._alone.copy()  # who hears nobody trains alone
+        self.weights = self._alone.copy()  # a node that hears nobody trains alone
         self.weights[coupled] = np.linalg.solve(H, b[..., None])[..., 0]
 
     # What a wiring sees
@@ -90,7 +90,7 @@ class Rounds:
         return np.where(self._silent[edges.indices], np.inf, apart)
 
     def own_losses(self, edges: Any) -> FloatArray:
-        """Return how badly a neighbour's answers fit the node's own rows."""
+        """Return for every stored entry how badly the neighbour's answers fit the node's own rows."""
         coefficients = self._smoother.coefficients(self._told.T)
         found = []
         for i, y in enumerate(self._y):
@@ -100,5 +100,5 @@ class Rounds:
         return np.where(self._silent[edges.indices], np.inf, np.concatenate(found))
 
     def embedding(self) -> FloatArray:
-        """Return what every node has told."""
+        """Return the answers that every node has sent."""
         return self._told

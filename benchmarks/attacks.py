@@ -5,10 +5,10 @@ weights: 5 clusters of 30 nodes, 10 rows and 50 features each, joined with proba
 and 0.2 across, one common public set. The columns are the graph as given and a graph that wires itself,
 each undefended and with the recommended defence.
 
-In brackets stand the ratio to the undefended value without an attack on the same kind of graph, of the
-means over the seeds, and the largest of the seeds' own ratios. There is no noise in these data, so a
-network that has found its clusters goes to an error of zero, and a ratio says how far two runs are after
-the same number of rounds. "liars not there" is what a defence would reach that knew the liars: the honest
+In brackets are two ratios to the undefended value without an attack on the same kind of graph: that of the
+means over the seeds, and the largest of the single seeds. These data have no noise, so the error of a
+network that has found its clusters goes to zero, and a ratio says how far apart two runs are after the
+same number of rounds. "liars not there" is what a defence that knew the liars would reach: the honest
 nodes alone, who have to do without a fifth of the rows.
 """
 
@@ -60,7 +60,7 @@ SETTINGS: dict[str, tuple[Combine, Wiring | None]] = {
 
 
 def network_of(data: SyntheticNetwork, without: tuple[Any, ...] = ()) -> Network:
-    """Return the nodes with one common public set, some of them without any neighbours."""
+    """Return the network with one common public set; the nodes in ``without`` have no neighbours."""
     A = data.graph.adjacency.toarray()
     A[list(without)] = A[:, list(without)] = 0
     network = Network(Graph.from_matrix(A), public=data.public[0])

@@ -1,4 +1,4 @@
-"""The plain way, for comparison: one PyTorch module per node, trained by autograd in a Python loop.
+"""The straightforward way, for comparison: one PyTorch module per node, trained by autograd in a loop.
 
 ``python -m benchmarks.autograd [FEATURES] [NODES]`` times one RMSprop round of the engine and of the plain
 loop on the paper's problem (three clusters, p_in 0.8, p_out 0.2, 10 rows and 100 public rows per node) and
@@ -35,10 +35,10 @@ def papers_problem(
 
 
 class AutogradLoop:
-    """Algorithm 2 as it is written: every node takes one RMSprop step on its own loss.
+    """Algorithm 2 as written in the paper: every node takes one RMSprop step on its own loss.
 
     loss_i = mean (X_i w_i - y_i)^2 + alpha sum_j A_ij mean (P_j w_i - P_j w_j)^2, one term for each
-    neighbour (or, ``stacked``, all neighbours' rows in one weighted term prepared beforehand).
+    neighbour (or, if ``stacked``, all neighbours' rows in one weighted term prepared beforehand).
     """
 
     def __init__(self, problem: BenchProblem, alpha: float, stacked: bool = False) -> None:
@@ -117,7 +117,7 @@ def compare(features: int = 10, nodes: int = 150) -> dict[str, Any]:
 
 
 def _seconds(step: Callable[[], object], rounds: int) -> float:
-    """Return the median over five runs of the mean time of a round, after one to warm up."""
+    """Return the median over five runs of the mean time of a round, after a warm-up round."""
     step()
     means = []
     for _ in range(5):

@@ -1,9 +1,9 @@
-"""What a checkpoint costs: the time of a run with one after every round, after every tenth, and with none.
+"""What checkpoints cost: the time of a run with one after every round, after every tenth, and with none.
 
     python -m benchmarks.checkpoints
 
-Networks of 300 nodes with 20 rows each, six neighbours and 200 public rows. Times are the least of three
-runs, the three ways in turn.
+Networks of 300 nodes with 20 rows each, six neighbours and 200 public rows. Times are the shortest of three
+runs, with the three ways in turn.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def network_of(model: Any) -> Network:
 
 
 def seconds(network: Network, engine: str, rounds: int, every: int | None) -> tuple[float, int]:
-    """Return how long a run takes, and how many bytes its last state has."""
+    """Return how long a run takes, and the size of its last checkpoint in bytes."""
     home = Path(tempfile.mkdtemp())
     try:
         kept = [] if every is None else [Checkpoint(home, every)]
@@ -55,7 +55,7 @@ def seconds(network: Network, engine: str, rounds: int, every: int | None) -> tu
 
 def main() -> None:
     """Print a line for every engine."""
-    print("engine    a round    ratio, every=1    every=10    size of a state")
+    print("engine    a round    ratio, every=1    every=10    size of a checkpoint")
     for name, (model, rounds) in RUNS.items():
         network = network_of(model)
         found = [

@@ -3,10 +3,10 @@
     python -m benchmarks.clusters
 
 Two networks in which every node is fitted by itself. One has heavy fits, whose time workers can share.
-In the other fits take next to nothing, so that a round is what the backend costs; overhead is its time
-per round less that of one process. Bytes are those that leave this process for its workers: in round 0,
-in which every node trains alone, and in rounds 1 and 2. The last column tells whether rows were among
-those of round 2.
+In the other, fits take next to no time, so that a round shows the cost of the backend; overhead is its time
+per round minus that of one process. Bytes are those sent from this process to its workers: in round 0, in
+which every node trains alone, and in rounds 1 and 2. The last column tells whether round 2 sent the nodes'
+rows again.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ BACKENDS = ("threads", "processes", "dask", "ray")
 PACKAGES = {"dask": "distributed", "ray": "ray"}
 ROWS, FEATURES, PUBLIC, ROUNDS = 200, 10, 100, 5
 TRIP = 3
-"""The call in which rows must not travel again: round 2, after rounds 0 and 1."""
+"""The number of the call, round 2, in which rows must not be sent again."""
 
 
 class Clock(Callback):
-    """Notes when each round ended."""
+    """Records when each round ended."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
 
     def after_round(self, record: Record) -> None:
-        """Note the time."""
+        """Record the time."""
         self.times.append(time.perf_counter())
 
     @property
     def seconds(self) -> float:
-        """The time of the fastest round, without the first: other work on the machine only adds."""
+        """The time of the fastest round after the first: other work on the machine only adds to it."""
         return float(np.diff(self.times)[1:].min())
 
 
 def run(
     model: Any, nodes: int, backend: str, jobs: int
 ) -> tuple[float, Any, AnyArray, bool | None]:
-    """Return seconds per round, the bytes of all calls, predictions, and whether rows went again."""
+    """Return seconds per round, the bytes of all calls, predictions, and whether rows were sent again."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(nodes * ROWS, FEATURES))
     y, labels = X[:, 0] * X[:, 1] + rng.normal(size=len(X)), np.repeat(np.arange(nodes), ROWS)
@@ -93,7 +93,7 @@ def table(name: str, model: Any, nodes: int, jobs: int) -> None:
             print(f"{backend:10} not installed: pip install 'fedrelax[{backend}]'")
             continue
         seconds, trips, found, again = run(model, nodes, backend, jobs)
-        assert np.array_equal(found, expected), f"{backend} has another result"
+        assert np.array_equal(found, expected), f"{backend} gives a different result"
         sizes = [f"{trip.placed + trip.sent:,}" for trip in trips[:3]] or ["-"] * 3
         over = seconds - alone
         print(

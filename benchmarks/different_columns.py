@@ -1,13 +1,13 @@
-"""Nodes that do not have the same columns: together, alone, and with the common columns only.
+"""Nodes with different columns: together, alone, and with the common columns only.
 
-``python -m benchmarks.different_columns [SPLITS]`` prints the error on test rows, the mean of splits, for
+``python -m benchmarks.different_columns [SPLITS]`` prints the test error, averaged over the splits, for
 
-- digits (14 writers, 20 labelled images each) of whom each sees another random half of the image; the
-  public images, 10 per writer, are whole and unlabelled. There is no pixel that all writers see;
-- four tables of the league, and one that is drawn, at which every third node lacks the column that a
-  pooled linear model needs most.
+- digits of 14 writers, 20 labelled images each: every writer sees a different random half of the image;
+  the public images, 10 per writer, are whole and unlabelled. No pixel is seen by all writers;
+- four tables of the league and a synthetic one: every third node lacks the column that a pooled linear
+  model needs most.
 
-Tables, models and settings were written down before the first run.
+Tables, models and settings were fixed before the first run.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SPLITS = 5
 NAMES = ("Gasoline", "RiceFarms", "SumHes", "Guns")
 THIRD = 3
 ALPHAS = np.array([0.0, 0.1, 0.3, 1.0, 3.0])
-"""Strengths that a named model chooses among, over the number of nodes."""
+"""The alphas to choose from for a named model, times the number of nodes."""
 
 
 def drawn(seed: int) -> tuple[pd.DataFrame, Any, Any, Any]:
-    """Return rows of 30 nodes whose columns go together, targets, nodes and the training rows."""
+    """Return rows of 30 nodes with correlated columns, targets, nodes and the mask of training rows."""
     rng = np.random.default_rng(seed)
     nodes = np.repeat([f"node {k:02d}" for k in range(30)], 40)
     base = rng.normal(size=(len(nodes), 1))
@@ -45,7 +45,7 @@ def drawn(seed: int) -> tuple[pd.DataFrame, Any, Any, Any]:
 
 
 def of_league(name: str, seed: int) -> tuple[pd.DataFrame, Any, Any, Any]:
-    """Return a table of the league and one of its splits."""
+    """Return the same for a table of the league and one of its splits."""
     table = next(table for table in TABLES if table.name == name)
     data = table.load()
     frame = pd.DataFrame(data.X, columns=[f"column {k}" for k in range(data.X.shape[1])])
@@ -53,7 +53,7 @@ def of_league(name: str, seed: int) -> tuple[pd.DataFrame, Any, Any, Any]:
 
 
 def most_useful(frame: pd.DataFrame, y: Any) -> str:
-    """Return the column without which one linear model of all rows loses most."""
+    """Return the column without which one linear model of all rows gets worst."""
     Z = (frame - frame.mean()) / frame.std().replace(0, 1)
     losses = {}
     for column in Z.columns:
@@ -64,7 +64,7 @@ def most_useful(frame: pd.DataFrame, y: Any) -> str:
 
 
 def errors(est: Any, frame: pd.DataFrame, y: Any, nodes: Any, train: Any) -> dict[str, float]:
-    """Return the errors alone and together."""
+    """Return the test errors of training alone and together."""
     rows = [(frame[mask], y[mask], nodes[mask]) for mask in (train, ~train)]
     est.fit(*rows[0])
     found = evaluate(est, rows[0], rows[1]).errors
@@ -72,7 +72,7 @@ def errors(est: Any, frame: pd.DataFrame, y: Any, nodes: Any, train: Any) -> dic
 
 
 def table(frame: pd.DataFrame, y: Any, nodes: Any, train: Any) -> dict[str, float]:
-    """Return the errors where every third node lacks the most useful column."""
+    """Return the errors when every third node lacks the most useful column."""
     useful = most_useful(frame[train], y[train])
     lacking = np.isin(nodes, np.unique(nodes)[::THIRD])
     less, n = frame.copy(), len(np.unique(nodes))
@@ -94,7 +94,7 @@ def table(frame: pd.DataFrame, y: Any, nodes: Any, train: Any) -> dict[str, floa
 
 
 def digits(seed: int) -> dict[str, float]:
-    """Return the error rates where every writer sees another half of the image."""
+    """Return the error rates when every writer sees a different half of the image."""
     data = digits_by_writer()
     frame = pd.DataFrame(data.X, columns=[f"pixel {k}" for k in range(64)])
     public = labelled_split(data.writers, per_node=10, random_state=1)

@@ -2,10 +2,10 @@
 
     python -m benchmarks.edges
 
-For graphs of more and more edges over the same nodes: processor time of a round, for linear models all at
-once and for decision trees node by node, with one public set for all and with one for each node. A round's
-time is the difference between a long and a short run, so what is prepared once does not count; the least of
-several repetitions is taken.
+For graphs with more and more edges over the same nodes: the processor time of a round, for linear models
+all at once and for decision trees node by node, with one public set for all and with one per node. A
+round's time is the difference between a long and a short run divided by the rounds between them, so
+preparation does not count; the fastest of several repetitions is taken.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def seconds_per_round(network: Network, engine: str, short: int, long: int) -> f
     """Return the processor time of a round beyond the first ``short`` ones."""
     least = []
     for rounds in (short, long):
-        # Damping lets linear models take their rounds one by one instead of going straight to the end.
+        # Damping makes linear models take their rounds one by one instead of solving for the end at once.
         solver = FedRelax(alpha=0.01, rounds=rounds, tol=0.0, damping=0.01, engine=engine)
         times = []
         for _ in range(REPETITIONS):

@@ -1,9 +1,9 @@
-"""Made-up inputs for every parser: ``python -m benchmarks.fuzz --inputs 100000`` shares them out.
+"""Random inputs for every parser: ``python -m benchmarks.fuzz --inputs 100000`` divides them among all.
 
-Each must end in a valid result or in one sentence of ours, within 10 seconds, in a process that may
-take 2 GB at most. Where valid inputs are known, nine of ten inputs are valid ones changed in a few places;
-the others are drawn by the strategies of ``tests/fuzzing.py``. Each parser runs in a process of its own,
-and another watches it: what hangs or dies is told with the input that did it.
+Each must give a valid result or one of our one-sentence errors, within 10 seconds, in a process limited to
+2 GB. Where valid inputs are known, nine inputs in ten are valid ones changed in a few places; the others
+are drawn by the strategies of ``tests/fuzzing.py``. Each parser runs in its own process, watched by
+another: a parser that hangs or dies is reported with the input that caused it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MEMORY = 2 << 30
 SECONDS = 10
 BATCH = 1000
 SLOW = ("table", "result", "whole result")
-"""Parsers that read through pandas get a quarter of what others get."""
+"""Parsers that read through pandas, which get a quarter of the inputs that others get."""
 
 
 def drawn(name: str, inputs: int, first: int, note: Any) -> None:
-    """Try inputs that a strategy draws, in batches with seeds of their own."""
+    """Try inputs drawn by a strategy, in batches with different seeds."""
     strategy: Any = PARSERS[name][1]
 
     def one(data: Any) -> None:
@@ -61,7 +61,7 @@ def changed(name: str, inputs: int, first: int, note: Any) -> None:
 
 
 def work(name: str, inputs: int, first: int, tried: Any, last: Path) -> None:
-    """Try so many inputs on one parser; the latest lies in a file, for whoever finds this process dead."""
+    """Try so many inputs on one parser; a file keeps the latest, in case this process dies."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
     def note(given_input: Any) -> None:
@@ -78,7 +78,7 @@ def work(name: str, inputs: int, first: int, tried: Any, last: Path) -> None:
 
 
 def watched(name: str, inputs: int, first: int) -> tuple[int, str]:
-    """Return how many inputs were tried in a process of its own, and what went wrong, if anything."""
+    """Try inputs in a separate process; return how many were tried and what went wrong, if anything."""
     tried = multiprocessing.Value("q", 0)
     with tempfile.TemporaryDirectory() as folder:
         last = Path(folder) / "last"
@@ -92,9 +92,9 @@ def watched(name: str, inputs: int, first: int) -> tuple[int, str]:
             elif tried.value and time.monotonic() - since > SECONDS:
                 child.kill()
                 child.join()
-                fault = f"nothing for {SECONDS} seconds"
+                fault = f"no progress for {SECONDS} seconds"
         if not fault and child.exitcode:
-            fault = f"ended with {child.exitcode}"
+            fault = f"exit code {child.exitcode}"
         said = f"{fault}: {last.read_text()}" if fault and last.exists() else fault
         return tried.value, said
 
@@ -117,10 +117,10 @@ def main() -> None:
             failed.append(name)
             print(f"{name:14} FAILS: {fault}", flush=True)
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    print(f"{total:,} inputs; at most {most:.2f} GB")
+    print(f"{total:,} inputs; peak memory {most:.2f} GB")
     if failed:
-        raise SystemExit(f"neither a valid result nor one sentence: {', '.join(failed)}")
-    print("Each ended in a valid result or in one sentence.")
+        raise SystemExit(f"neither a valid result nor a one-sentence error: {', '.join(failed)}")
+    print("Each gave a valid result or a one-sentence error.")
 
 
 if __name__ == "__main__":

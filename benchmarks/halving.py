@@ -1,9 +1,9 @@
-"""Does giving up candidates early change what is chosen? Ten networks of trees, both ways.
+"""Does dropping candidates early change the choice? Ten networks of trees, with and without halving.
 
     python -m benchmarks.halving
 
-For every network: what the full search and the one with halving choose, how many runs each took, and
-how much more the validation loss of the second is (both over all folds), in standard errors of the
+For every network: what the full search and the one with halving choose, how many runs each takes, and
+by how much the validation loss of the second is larger (both over all folds), in standard errors of the
 difference over nodes.
 """
 

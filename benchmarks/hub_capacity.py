@@ -1,12 +1,12 @@
-"""What one hub relays: messages and megabytes per second, and how many sites that carries.
+"""What one hub can relay: messages and megabytes per second, and for how many sites that is enough.
 
     python -m benchmarks.hub_capacity
 
-A real SuperLink with TLS and a database on disk, our own hub's way of sending letters (a ServerApp with
+A real SuperLink with TLS and a database on disk, messages sent as our own hub sends them (a ServerApp with
 ``OverFlower``), and light clients: threads that speak Flower's protocol as a SuperNode does, but start no
-process and fit nothing. Letters have ten sealed boxes there and ten back. Since everything shares this
-machine, rates by the clock are low; the processor time that SuperLink and ServerApp take is counted beside
-them, and what one hub carries is computed from that: one core, sites that ask every 3 seconds.
+process and fit nothing. Each message carries ten sealed boxes, and so does its reply. Since everything
+shares this machine, rates by the clock are low; so the processor time of SuperLink and ServerApp is
+measured too, and the capacity of one hub is computed from it: one core, sites that poll every 3 seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fedrelax.federation.processes import ENVIRONMENT, HOST, free_port
 from fedrelax.federation.sealing import Address, SealedBoxes, fresh_nonce, new_key, public_of
 
 NEIGHBOURS, ROWS, ROUND, ASKS = 10, 200, 60.0, 20
-"""The federation to compute for: a round per minute, in which a SuperNode asks 20 times for letters."""
+"""The federation to compute for: a round per minute, in which a SuperNode polls 20 times."""
 TICKS = os.sysconf("SC_CLK_TCK")
 PYPROJECT = """\
 [build-system]
@@ -91,7 +91,7 @@ def main(grid, context):
 
 
 class LightClient(threading.Thread):
-    """A site that answers every letter with one of the same size, in a thread."""
+    """A site that answers every message with one of the same size, in a thread."""
 
     stopping = threading.Event()
     polls = 0
@@ -102,7 +102,7 @@ class LightClient(threading.Thread):
         self._address, self._ca = address, ca
 
     def run(self) -> None:
-        """Ask for letters until told to stop."""
+        """Poll for messages until told to stop."""
         from flwr.supernode.fleet_http_connection import http_request_response
 
         with http_request_response(self._address, False, self._ca.read_bytes()) as connection:
@@ -118,7 +118,7 @@ class LightClient(threading.Thread):
 
 
 def _answer(message: Any, tree: Any, send: Any, pull: Any, push: Any, confirm: Any) -> None:
-    """Take a letter as a SuperNode does, and send its content back."""
+    """Receive a message as a SuperNode does, and send its content back."""
     from flwr.app import Message
     from flwr.supercore.inflatable.inflatable_object import (
         get_all_nested_objects,
@@ -152,7 +152,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def superlink(home: Path, in_memory: bool) -> Iterator[tuple[int, int]]:
-    """Start a SuperLink with TLS; yield its process and its port, and end it."""
+    """Start a SuperLink with TLS; yield its process id and port, and stop it at the end."""
     port, certificates = free_port(), home / "certificates"
     make_certificates(certificates, [HOST])
     client = home / "client"
@@ -193,7 +193,7 @@ def processor_seconds(pid: int) -> float:
 def measure(
     clients: int, rounds: int, sizes: list[int], idle: float, in_memory: bool
 ) -> dict[str, Any]:
-    """Return what the rounds took, and what asking for letters takes when there are none."""
+    """Return the cost of the rounds, and of polling when there are no messages."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         with superlink(home, in_memory) as (pid, port):
@@ -238,14 +238,14 @@ def measure(
 
 
 def _rest(pid: int, seconds: float) -> float:
-    """Return the share of a core that the SuperLink takes when nobody is there."""
+    """Return the share of a core that the SuperLink takes without any clients."""
     before = processor_seconds(pid)
     time.sleep(seconds)
     return (processor_seconds(pid) - before) / seconds
 
 
 def _asking(pid: int, seconds: float, rest: float) -> float:
-    """Return the SuperLink's processor time for one question for letters that has no answer."""
+    """Return the SuperLink's processor time for one poll that finds no message."""
     before, polls = processor_seconds(pid), LightClient.polls
     time.sleep(seconds)
     used = processor_seconds(pid) - before - rest * seconds
@@ -274,7 +274,7 @@ def _submit(home: Path) -> None:
 
 
 def sealing() -> float:
-    """Return the seconds that it takes a site to seal one box."""
+    """Return the seconds a site takes to seal one box."""
     keys = {name: new_key() for name in "ab"}
     public = {name: public_of(key) for name, key in keys.items()}
     boxes = SealedBoxes(keys["a"], public, {name: fresh_nonce() for name in "ab"})
@@ -287,8 +287,8 @@ def sealing() -> float:
 def show(found: dict[str, Any], sizes: list[int]) -> None:
     """Print rates, processor time, and what follows for one hub."""
     asking, rest = found["asking"], found["rest"]
-    print(f"a SuperLink to which nobody speaks takes {100 * rest:.0f} % of a core")
-    print(f"a question without an answer: {1000 * asking:.2f} ms of the SuperLink's processor time")
+    print(f"a SuperLink without clients takes {100 * rest:.0f} % of a core")
+    print(f"a poll that finds nothing: {1000 * asking:.2f} ms of the SuperLink's processor time")
     print(
         f"{'box':>8}{'messages/s':>12}{'MB/s':>8}{'SuperLink ms':>14}{'ServerApp ms':>14}   per message"
     )
@@ -311,10 +311,10 @@ def show(found: dict[str, Any], sizes: list[int]) -> None:
     slope = max(float(slope), 0.0)
     print(
         f"a site's round: {1000 * fixed:.1f} ms, and {1e9 * slope:.1f} ms per megabyte; "
-        f"{ASKS} questions: {1000 * ASKS * asking:.1f} ms"
+        f"{ASKS} polls: {1000 * ASKS * asking:.1f} ms"
     )
     print(
-        f"\nsites that one hub (one core) carries at {NEIGHBOURS} neighbours and a round per minute:"
+        f"\nsites that one hub (one core) can serve at {NEIGHBOURS} neighbours and a round per minute:"
     )
     for name, size in [
         (f"{ROWS} public rows", box_bytes(1, ROWS, 1)),
@@ -334,10 +334,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--in-memory", action="store_true", help="no database on disk")
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the SuperLink is ended, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the SuperLink is stopped, too
     sizes = [box_bytes(1, 50, 1), box_bytes(1, ROWS, 1), box_bytes(32, ROWS, 1)]
     print(f"{given.clients} light clients, {given.rounds} rounds for each size of box")
-    print(f"to seal a box takes {1e6 * sealing():.0f} microseconds at the site")
+    print(f"sealing a box takes a site {1e6 * sealing():.0f} microseconds")
     show(measure(given.clients, given.rounds, sizes, 5.0, given.in_memory), sizes)
 
 

@@ -1,8 +1,8 @@
-"""Trees that learn on, or trees that are told what they knew?
+"""Trees that keep learning, or trees that are reminded of what they knew?
 
 A decision tree of scikit-learn is fitted afresh in every round and forgets; the paper gives it rows
-labelled by its own last model (self-distillation), and names trees that learn incrementally as the other
-way. ``python -m benchmarks.incremental [SEEDS] [NODES_PER_CLUSTER] [JOBS]`` compares both on the
+labelled by its own last model (self-distillation), and names trees that learn incrementally as the
+alternative. ``python -m benchmarks.incremental [SEEDS] [NODES_PER_CLUSTER] [JOBS]`` compares both on the
 data of the paper's tree figure (three clusters, 10 rows of 10 features each, no noise) and prints the
 validation error after every round, as a mean over the seeds. It needs the extra ``incremental``.
 """
@@ -32,7 +32,7 @@ ALPHAS = (0.0, 0.001, 1.0)
 
 @dataclass(frozen=True)
 class Way:
-    """A kind of tree, and whether it gets rows that its last self has labelled."""
+    """A kind of tree, and the self-distillation it gets, if any."""
 
     tree: Callable[[], Any]
     echo: Distillation | None = None
@@ -62,9 +62,9 @@ def draw(seed: int, each: int) -> SyntheticNetwork:
 
 
 def curve(name: str, alpha: float, seed: int, each: int) -> FloatArray:
-    """Return the validation error after each round, with the paper's weights.
+    """Return the validation error after each round, with the paper's weighting.
 
-    Trees that no longer change end the rounds; their error stays what it is.
+    A run ends early if no tree changes any more; the curve then repeats its last error.
     """
     way, data = WAYS[name], draw(seed, each)
     solver = FedRelax(alpha=alpha, rounds=ROUNDS, tol=0.0, weighting="rows", distillation=way.echo)
@@ -77,7 +77,7 @@ def main(seeds: int = 3, each: int = 10, jobs: int = 1) -> None:
     tasks = [(name, alpha, seed) for alpha in ALPHAS for name in WAYS for seed in range(seeds)]
     found = joblib.Parallel(n_jobs=jobs)(joblib.delayed(curve)(*task, each) for task in tasks)
     by_task = dict(zip(tasks, found, strict=True))
-    print(f"validation MSE after each round, {3 * each} nodes, {seeds} seeds (spread of the last)")
+    print(f"validation MSE after each round, {3 * each} nodes, {seeds} seeds (last: spread)")
     print(
         f"{'alpha':>6} {'way':36} {'alone':>7} " + " ".join(f"{k:7d}" for k in range(1, ROUNDS + 1))
     )

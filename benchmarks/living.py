@@ -1,9 +1,9 @@
 """Networks that live on: newcomers, ripples, rows hour by hour, and a node that drifts.
 
-``python -m benchmarks.living [PART ...] [--weather FILE]`` prints, through the estimators alone, what
-newcomers to a network that has wired itself get, what a ripple costs against a full run, how the weather is
-predicted hour by hour, and how soon a node that changes sides is found. Parts: newcomers, large, ripple,
-trees, cost, weather, drift.
+``python -m benchmarks.living [PART ...] [--weather FILE]`` prints, using the estimators alone, how good
+the models of newcomers to a network that has wired itself are, what a ripple costs compared with a full
+run, how well the weather is predicted hour by hour, and how soon a node that changes its cluster is
+noticed. Parts: newcomers, large, ripple, trees, cost, weather, drift.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WEATHER = Path("../shared/data/fmi_hourly.csv")
 
 
 def _split(data: SyntheticNetwork, sizes: int, first: int) -> tuple[list[int], list[int]]:
-    """Return the nodes that are there from the start, ``first`` of every cluster, and the newcomers."""
+    """Return the nodes present from the start, ``first`` of every cluster, and the newcomers."""
     place = np.arange(len(data.X)) % sizes
     return np.flatnonzero(place < first).tolist(), np.flatnonzero(place >= first).tolist()
 
@@ -47,7 +47,7 @@ def _clusters(data: SyntheticNetwork, nodes: Iterable[Any]) -> set[int]:
 
 
 def newcomers() -> None:
-    """Fig. 1c's benchmark: 150 nodes wire themselves, and 50 newcomers come one by one."""
+    """Measure fig. 1c's benchmark: 150 nodes wire themselves, and 50 newcomers come one by one."""
     data = clustered((40,) * 5, m=10, d=50, random_state=0)
     first, new = _split(data, 40, 30)
     for rows in (10, 3):
@@ -64,14 +64,14 @@ def newcomers() -> None:
             seconds.append(time.perf_counter() - begin)
             right += _clusters(data, change.neighbours) == {int(data.clusters[i])}
         print(
-            f"newcomers, m={rows}: MSE_w {_error(est, data, new):.2e} (those before them "
+            f"newcomers, m={rows}: MSE_w {_error(est, data, new):.2e} (of those before them "
             f"{_error(est, data, first):.2e}), circles right {right} of {len(new)}, "
             f"{np.mean(seconds):.3f} s each, at most {np.max(seconds):.3f} s"
         )
 
 
 def large() -> None:
-    """The same at 2,000 nodes, against one run of ``fit`` with settings that are known."""
+    """Measure the same at 2,000 nodes, against one run of ``fit`` with known settings."""
     data = clustered((410,) * 5, m=10, d=50, p_in=0.06, p_out=0.015, random_state=0)
     first, new = _split(data, 410, 400)
     start = time.perf_counter()
@@ -108,7 +108,7 @@ def _slow_change(n: int, m: int = 10, d: int = 5, seed: int = 0) -> tuple[Any, A
 
 
 def ripple() -> None:
-    """A newcomer, new rows and a leave, against full runs from scratch on the final graph."""
+    """Compare a newcomer, new rows and a departure with full runs from scratch on the final graph."""
     n, model = 200, Ridge(1.0)
     X, y, nodes = _slow_change(n + 1)
     public = np.random.default_rng(1).standard_normal((50, X.shape[1]))
@@ -139,7 +139,7 @@ def ripple() -> None:
 
 
 def trees(n: int = 60, m: int = 40, seeds: int = 8) -> None:
-    """The same of trees: the error on rows that no tree has seen."""
+    """Compare a newcomer with a full run for trees, by the error on unseen rows."""
     differences, refitted = [], []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -163,13 +163,13 @@ def trees(n: int = 60, m: int = 40, seeds: int = 8) -> None:
         refitted.append(len(change.refitted))
     shown = ", ".join(f"{value:+.2f}" for value in differences)
     print(
-        f"trees, {n} nodes: {np.mean(refitted):.0f} fitted again; error on unseen rows against a full run "
-        f"{np.mean(differences):+.2f} % in the mean of {seeds} draws ({shown})"
+        f"trees, {n} nodes: {np.mean(refitted):.0f} refitted; error on unseen rows against a full run "
+        f"{np.mean(differences):+.2f} % on average over {seeds} draws ({shown})"
     )
 
 
 def cost() -> None:
-    """Seconds of a newcomer against the size of the network, at a fixed degree."""
+    """Measure the seconds per newcomer against the size of the network, at a fixed degree."""
     sizes, seconds = (200, 2_000, 20_000, 200_000), []
     for n in sizes:
         X, y, nodes = _slow_change(n)
@@ -192,7 +192,7 @@ def cost() -> None:
 
 
 def weather(path: Path = WEATHER, first: int = 24) -> None:
-    """Stations learn each hour after they have predicted it from the two hours before."""
+    """Let stations predict each hour from the two before, and then learn from it."""
     data = load_weather(path)
     hours, hour = np.unique(data.timestamps, return_inverse=True)
     names = data.coordinates.index.tolist()
@@ -243,12 +243,12 @@ def weather(path: Path = WEATHER, first: int = 24) -> None:
 
 
 def together_again(fit: FedRelaxRegressor, past: list[Any]) -> FedRelaxRegressor:
-    """Return an estimator trained from scratch on all rows so far, with the settings chosen at first."""
+    """Return an estimator trained from scratch on all rows so far, with the settings first chosen."""
     return fit.refitted(*(np.concatenate(part) for part in zip(*past, strict=True)))
 
 
 def drift() -> None:
-    """Every node gets new rows ten times; node 0 changes its cluster half-way, or leaves, or stays."""
+    """Give every node new rows ten times; node 0 changes its cluster half-way, or leaves, or stays."""
     errors = {}
     for does in ("moves", "leaves", "stays"):
         data = clustered((30,) * 3, m=20, d=20, sigma=0.5, random_state=0)
@@ -282,7 +282,7 @@ def drift() -> None:
     against = {does: 100 * (errors["moves"] / errors[does] - 1) for does in ("leaves", "stays")}
     print(
         f"drift: MSE_w of the old neighbours {errors['moves']:.5f}; {against['leaves']:+.2f} % against a "
-        f"network that the node leaves, {against['stays']:+.2f} % against one in which it goes on teaching"
+        f"network that the node leaves, {against['stays']:+.2f} % against one in which it stays as it was"
     )
 
 
@@ -290,7 +290,7 @@ PARTS = {part.__name__: part for part in (newcomers, large, ripple, trees, cost,
 
 
 def main() -> None:
-    """Run the parts that are named, or all."""
+    """Run the named parts, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--weather", type=Path, default=WEATHER)

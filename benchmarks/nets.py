@@ -7,9 +7,9 @@
 - FedAvg: the writers' nets are averaged after every round;
 - pooled: one net, trained on everybody's labelled images in one place;
 - FedRelax, seen: the public rows are the labelled images, whose labels stay with their writers;
-- FedRelax, unseen: the public rows are as many other images of the writers, which nobody has labelled.
+- FedRelax, unseen: the public rows are as many other, unlabelled images of the writers.
 
-Every way chooses its settings and its rounds on held-out labelled images. Test images take no part in
+Every way chooses its settings and its rounds on held-out labelled images. Test images are not used for
 that, and none of them is public.
 """
 
@@ -37,7 +37,7 @@ from fedrelax.typing import AnyArray, Label
 
 LABELLED = 20
 FRESH_SPLIT = 100
-"""The first of the splits that took no part in finding out which settings are worth a try."""
+"""The first of the splits that were not used to find out which settings are worth trying."""
 STEPS = 5
 DECAYS = (0.001, 0.003)
 LENGTHS = (30, 100, 300)
@@ -67,7 +67,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(name: str, writers: int) -> Iterator[Candidate]:
-    """Yield what a way chooses among."""
+    """Yield the candidates that a way chooses from."""
     for decay in DECAYS:
         net = {"options": {"weight_decay": decay}, "steps": STEPS, "first": STEPS}
         if name in ("alone", "pooled"):
@@ -85,7 +85,7 @@ def candidates(name: str, writers: int) -> Iterator[Candidate]:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Which images are labelled, which are public without a label, and which are for testing."""
+    """Which images are labelled, which are public and unlabelled, and which are for testing."""
 
     number: int
     X: AnyArray
@@ -116,7 +116,7 @@ class Split:
     def network(
         self, name: str, net: dict[str, Any], own: RowsByWriter, held: RowsByWriter
     ) -> Network:
-        """Return the writers with the same net and the same first weights each."""
+        """Return a network in which all writers have the same net with the same initial weights."""
         import torch
 
         from fedrelax.models.torch import TorchModel
@@ -134,7 +134,7 @@ class Split:
         return made
 
     def choose(self, name: str) -> Candidate:
-        """Return the candidate, and its round, of the least loss on held-out labelled images."""
+        """Return the candidate, stopped at its best round, with the smallest loss on held-out images."""
         rng = np.random.default_rng([self.number, 1])
         parts = deal(self.labelled, FOLDS, rng)[:TRIES]
         best: tuple[float, Candidate] | None = None
@@ -148,7 +148,7 @@ class Split:
         return best[1]
 
     def error(self, name: str) -> tuple[float, Candidate]:
-        """Return the share of wrong test images, and what was chosen."""
+        """Return the error rate on the test images, and the candidate chosen."""
         way, net = self.choose(name)
         made = self.network(name, net, self.labelled, {})
         models = way.run(made, seed=self.number).models

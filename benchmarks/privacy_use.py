@@ -1,9 +1,9 @@
-"""Privacy against use: digits by writer and weather stations, with noise for several epsilon.
+"""Privacy against accuracy: digits by writer and weather stations, with noise for several epsilons.
 
 ``python -m benchmarks.privacy_use [WEATHER.csv]`` prints the test error, and beside it how well an
-attacker tells training rows from others (mean AUC over the nodes, 0.5 is a coin): from what neighbours
-heard, and with the node's model in hand. delta is 1e-5. "alone" exchanges nothing. Of three strengths
-alpha the one with the least test error counts, in favour of every way alike.
+attacker tells training rows from others (mean AUC over the nodes; 0.5 is a coin toss): from what neighbours
+heard, and with the node's model in hand. delta is 1e-5. "alone" exchanges nothing. Of three alphas the one
+with the smallest test error counts, which favours every way alike.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from fedrelax.public import draw_public
 EPSILONS = (16.0, 4.0, 1.0)
 PUBLIC = 100
 RANGE = (-40.0, 40.0)
-"""Degrees that a thermometer in Finland may show."""
+"""Degrees that a thermometer in Finland may plausibly show."""
 WAYS = {"predictions": "a node", "moments": "a row"}
 
 
 def network_of(task: RealTask) -> Network:
-    """Return the training rows by node, with the test rows to be measured on."""
+    """Return a network of the training rows, with the test rows as validation rows."""
     X, y, nodes = task.train
     public = draw_public("gaussian", [X], PUBLIC, np.random.default_rng(0))
     network = Network(task.graph, task.kind, public)
@@ -42,7 +42,7 @@ def network_of(task: RealTask) -> Network:
 
 
 def layer_of(way: str, epsilon: float, kind: str) -> PrivatePredictions | PrivateStatistics:
-    """Return the layer that keeps the promise in one round."""
+    """Return the layer that guarantees epsilon over one round."""
     limits = None if kind == "classification" else RANGE
     if way == "predictions":
         return PrivatePredictions(rounds=1, epsilon=epsilon, range=limits)
@@ -50,7 +50,7 @@ def layer_of(way: str, epsilon: float, kind: str) -> PrivatePredictions | Privat
 
 
 def line(task: RealTask, network: Network, way: str | None, epsilon: float | None) -> str:
-    """Return error and leakage of the best alpha."""
+    """Return the error and leakage of the best alpha as text."""
     degree = float(network.graph.adjacency.sum()) / len(network)
     best: tuple[float, str] | None = None
     for strength in (0.1, 1.0, 10.0) if way is not None else (0.0,):

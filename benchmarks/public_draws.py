@@ -41,7 +41,7 @@ def kinds(task: str) -> dict[str, Any]:
 
 
 def errors(task: RealTask, model: Any, how: str, rows: int) -> dict[str, float]:
-    """Return the test errors alone, pooled and together for one way of drawing."""
+    """Return the test errors of training alone, pooled and together, for one way of drawing."""
     kind = FedRelaxClassifier if task.kind == "classification" else FedRelaxRegressor
     estimator = kind(model, task.graph, public=how, public_rows=rows, rounds=ROUNDS)
     degree = float(np.mean(task.graph.degrees))

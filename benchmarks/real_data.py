@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.real_data [WEATHER.csv]`` prints, for several random splits, the test
 error of each node alone, of one pooled model and of FedRelax, all with the same kind of model. Every
-setting (penalty, alpha, rounds) is chosen on the training rows, for each way by itself.
+setting (penalty, alpha, rounds) is chosen on the training rows, separately for each way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def estimator_for(task: RealTask, ridge: float, rounds: int) -> Any:
 
 
 def chosen(task: RealTask, nodes: Any, alphas: Sequence[float] | None, rounds: int) -> Any:
-    """Return the estimator, fitted, with the penalty, alpha and rounds of the least validation loss."""
+    """Return the fitted estimator with the penalty, alpha and rounds of the smallest validation loss."""
     X, y, _ = task.train
     best: tuple[float, Any] | None = None
     for ridge in PENALTIES:
@@ -46,7 +46,7 @@ def chosen(task: RealTask, nodes: Any, alphas: Sequence[float] | None, rounds: i
 
 
 def errors(task: RealTask) -> dict[str, float]:
-    """Return the test errors alone, pooled and together."""
+    """Return the test errors of training alone, pooled and together."""
     X, _, nodes = task.test
     one = np.zeros(len(task.train[1]), dtype=int)
     alone = chosen(task, task.train[2], ALONE, rounds=1)

@@ -20,10 +20,10 @@ from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.selection import alphas_for
 
 FIRST_SPLIT = 100
-"""Splits that no setting of this library was looked at with."""
+"""The first of the splits that were not used to choose any setting of this library."""
 RIDGE = 0.1
 ROUNDS = 13
-"""Of softmax models, enough for all stages of a wiring; linear models run to rest."""
+"""Rounds of softmax models, enough for all stages of a wiring; linear models run to convergence."""
 
 
 def error(task: RealTask, graph: bool = True, **settings: Any) -> tuple[float, Any]:

@@ -1,6 +1,6 @@
 """``python -m benchmarks.results FILE`` measures everything and writes a Markdown page.
 
-Every problem runs in a process of its own, so that its peak memory is its own.
+Every problem runs in its own process, so that its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from fedrelax.bench.problems import exponent
 
 SIZES = (10_000, 100_000, 1_000_000)
-"""Nodes of the networks that ``fit`` is timed on."""
+"""Numbers of nodes of the networks on which ``fit`` is timed."""
 Found = dict[str, Any]
 
 
@@ -39,7 +39,7 @@ def bench(name: str, **options: object) -> Found:
 
 
 def machine() -> list[str]:
-    """Return the facts of this machine that explain its figures."""
+    """Return the facts about this machine that explain its numbers."""
     model = platform.processor() or platform.machine()
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -59,7 +59,7 @@ def table(*columns: str, lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def fit_section(cases: Sequence[Found]) -> list[str]:
-    """Return what a user's ``fit`` takes, and the engine in the same process."""
+    """Return the section on a user's ``fit``, compared with the engine in the same process."""
     lines = [
         (
             f"{fit['nodes']:,}",
@@ -81,8 +81,8 @@ def fit_section(cases: Sequence[Found]) -> list[str]:
         "## `FedRelaxRegressor.fit`",
         "",
         "From plain arrays to fitted models, 10 rows per node, nearest-neighbour graph of mean degree 10,",
-        "alpha 0.1, ridge 0.1, everything else as it comes. Beside it the bare engine in the same process on the same",
-        "arrays, to a relative residual of 1e-8, and the largest difference between the two weights.",
+        "alpha 0.1, ridge 0.1, everything else by default. Beside it the bare engine in the same process on the same",
+        "arrays, to a relative residual of 1e-8, and the largest difference between the weights of both.",
         f"The seconds of `fit` grow as n^**{growth:.2f}** (10 features).",
         "",
         *table(
@@ -94,7 +94,7 @@ def fit_section(cases: Sequence[Found]) -> list[str]:
 
 
 def engine_section(cases: Sequence[Found]) -> list[str]:
-    """Return the engine's parts, and a round against the memory limit."""
+    """Return the section on the engine's parts, and on a round against the memory limit."""
     lines = [
         (
             f"{fit['nodes']:,}",
@@ -125,7 +125,7 @@ def engine_section(cases: Sequence[Found]) -> list[str]:
 
 
 def autograd_section() -> list[str]:
-    """Return one round against a plain PyTorch loop."""
+    """Return the section on one round against a plain PyTorch loop."""
     lines = []
     for features in ("10", "50"):
         case = run("benchmarks.autograd", features)
@@ -153,7 +153,7 @@ def autograd_section() -> list[str]:
 
 
 def nets_section() -> list[str]:
-    """Return nets of one architecture at once against one by one."""
+    """Return the section on nets of one architecture, trained at once and one by one."""
     found = bench("nets")
     case, growth = found["nets"], found["scaling"]
     lines = [
@@ -174,7 +174,7 @@ def nets_section() -> list[str]:
 
 
 def wiring_section() -> list[str]:
-    """Return what rewiring adds to a run."""
+    """Return the section on what rewiring adds to a run."""
     case = bench("wiring")["wiring"]
     return [
         "## Rewiring",
@@ -187,7 +187,7 @@ def wiring_section() -> list[str]:
 
 
 def page() -> str:
-    """Measure, and return the page."""
+    """Measure everything and return the page."""
     cases = [bench("linear", nodes=nodes, features=10) for nodes in SIZES]
     cases += [
         bench("linear", nodes=10_000, features=50, public=kind) for kind in ("common", "per-node")

@@ -2,10 +2,10 @@
 
     python -m benchmarks.serving
 
-Fits two small results, serves each by ``fedrelax serve`` in a process of its own, and prints: whether the
-answers equal those of ``fedrelax predict``, the times of 1,000 requests from 8 clients (one row each,
-connections kept), the time of one request with 1,000 rows, the time of health meanwhile, and what hostile
-requests get.
+Fits two small results, serves each with ``fedrelax serve`` in its own process, and prints: whether the
+answers equal those of ``fedrelax predict``, the times of 1,000 requests from 8 clients (one row each, over
+persistent connections), the time of one request with 1,000 rows, the response time of ``/health``
+meanwhile, and the answers to hostile requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MODELS = {"20 linear models of 10 numbers": "linear", "20 trees of 10 numbers": 
 
 
 def table() -> pd.DataFrame:
-    """20 nodes with 50 rows each."""
+    """Return a table of 20 nodes with 50 rows each."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 10)).round(4)
     frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(10)])
@@ -41,7 +41,7 @@ def table() -> pd.DataFrame:
 
 
 def fedrelax(*words: object) -> None:
-    """Run a command."""
+    """Run a ``fedrelax`` command."""
     subprocess.run([sys.executable, "-m", "fedrelax", *map(str, words)], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
 
@@ -61,13 +61,13 @@ def served(result: Path) -> Iterator[int]:
 
 
 class Client:
-    """One connection that is kept."""
+    """A client with one persistent connection."""
 
     def __init__(self, port: int) -> None:
         self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
     def post(self, body: Any, **headers: str) -> tuple[int, Any]:
-        """Return status and JSON of an answer to ``POST /predict``."""
+        """Return status and JSON of the answer to ``POST /predict``."""
         data = body if isinstance(body, bytes) else json.dumps(body)
         self._line.request("POST", "/predict", data, {**HEADERS, **headers})
         answer = self._line.getresponse()
@@ -112,7 +112,7 @@ def many(port: int, rows: list[dict[str, Any]], expected: list[float]) -> None:
 def whole(
     port: int, frame: pd.DataFrame, rows: list[dict[str, Any]], expected: list[float]
 ) -> None:
-    """Print the time of one large request, and of health while it is answered."""
+    """Print the time of one large request, and of ``/health`` while it is answered."""
     asked: list[float] = []
     done = threading.Event()
 

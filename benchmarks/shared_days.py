@@ -1,9 +1,9 @@
-"""Stations that share their days: what is promised on rows held out, and what new days give.
+"""Stations with the same days: the error estimated on held-out rows, and the error on new days.
 
 ``python -m benchmarks.shared_days [SEEDS] [DAYS]`` prints, for maps of 60 stations with 30 days each, the
-error (RMSE) that the choice promises with folds of whole days and with random ones, the error on 300 new
-days with each choice, and that of each alone and one model for all. Settings were fixed before the first
-run: smooth levels and slopes on a map, a shock of every day that is smooth on the map as well, noise.
+error (RMSE) that the choice estimates with folds of whole days and with random folds, the error of each
+choice on 300 new days, and those of training alone and of one model for all. Settings were fixed before the
+first run: levels and slopes smooth on the map, a daily shock that is smooth on the map as well, and noise.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def draw(seed: int, days: int = DAYS) -> tuple[Graph, Any, Any]:
 
 
 def main(seeds: int = 6, days: int = DAYS) -> None:
-    """Print a line per seed, and means."""
+    """Print a line per seed, and the means."""
     lines = []
     for seed in range(seeds):
         graph, (X, y, node, day), (T, t, at, _) = draw(seed, days)

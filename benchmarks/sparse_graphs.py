@@ -1,19 +1,18 @@
-"""How near does "auto" come to the best alpha by hindsight on graphs that do not join all nodes alike?
+"""How close does "auto" come to the best alpha by hindsight on graphs that are not complete?
 
 ``python -m benchmarks.sparse_graphs [SEEDS [FIRST]]`` prints, for each case and seed, the mean squared
 error on new rows of what ``choose_ridge_on`` finds, relative to the best of the alphas 0, 1e-3, 1e-2, ...
 1e6 and one model for all, each solved exactly with a small fixed penalty and the level coupled like the
-slopes; the best is picked on the test rows themselves. The second ratio is that of the errors without the
-noise of the test rows, which no model can predict and which makes all ratios look alike. Seconds are of
-one core.
+slopes; the best is picked on the test rows themselves. The second ratio leaves out the noise of the test
+rows, which no model can predict and which brings all ratios closer to 1. Seconds are those of one core.
 
-Settings of the data were fixed before anything was run and not changed: 4 columns, 6 rows for each node,
-noise of standard deviation one, coefficients and levels of variance one over the nodes, smooth ones as
-sums of six random waves of at most two periods across the map. In a first run with seeds 0 to 2 the
-evidence alone chose too little coupling for smooth models (ratios to 1.08); that it is refined on rows
-left out was decided with seeds 100 to 103. ``gentle_map`` came after that run, in which no case asked for
-strong coupling; its settings were fixed before it was run, too. In ``random_smooth`` a node without an edge
-has a model many times as large as the others'; with seed 0 one such node makes more than half of the error.
+The settings of the data were fixed before the first run and not changed: 4 columns, 6 rows per node, noise
+of standard deviation 1, coefficients and levels of variance 1 over the nodes, smooth ones as sums of six
+random waves of at most two periods across the map. In a first run with seeds 0 to 2 the evidence alone
+chose too little coupling for smooth models (ratios up to 1.08); refining it on held-out rows was decided
+with seeds 100 to 103. ``gentle_map`` was added after that run, in which no case needed strong coupling; its
+settings, too, were fixed before it was run. In ``random_smooth`` a node without an edge has a model many
+times as large as the others'; with seed 0 one such node accounts for more than half of the error.
 """
 
 from __future__ import annotations
@@ -53,20 +52,20 @@ def waves(places: FloatArray, rng: np.random.Generator, periods: float = 2.0) ->
 
 
 def nearest_map(rng: np.random.Generator) -> Case:
-    """200 places, each joined to its 4 nearest, with smooth models."""
+    """Return 200 places, each joined to its 4 nearest, with smooth models."""
     places = rng.random((200, 2))
     return Graph.from_coordinates(places, k=4, metric="euclidean"), waves(places, rng)
 
 
 def gentle_map(rng: np.random.Generator) -> Case:
-    """The same map; models vary by 0.3 about a common one, in waves of at most half a period."""
+    """Return such a map; models vary by 0.3 around a common one, in waves of at most half a period."""
     places = rng.random((200, 2))
     models = rng.normal(size=COLUMNS + 1) + 0.3 * waves(places, rng, 0.5)
     return Graph.from_coordinates(places, k=4, metric="euclidean"), models
 
 
 def grid(rng: np.random.Generator) -> Case:
-    """A grid of 14 x 14 nodes with smooth models."""
+    """Return a grid of 14 x 14 nodes with smooth models."""
     side = 14
     at = np.arange(side * side).reshape(side, side)
     pairs = [*zip(at[:, :-1].ravel(), at[:, 1:].ravel(), strict=True)]
@@ -76,7 +75,7 @@ def grid(rng: np.random.Generator) -> Case:
 
 
 def ring(rng: np.random.Generator) -> Case:
-    """A ring of 200 nodes with smooth models."""
+    """Return a ring of 200 nodes with smooth models."""
     turn = 2 * np.pi * np.arange(200) / 200
     places = np.stack([np.cos(turn), np.sin(turn)], axis=1) / 2
     pairs = np.stack([np.arange(200), (np.arange(200) + 1) % 200], axis=1)
@@ -84,14 +83,14 @@ def ring(rng: np.random.Generator) -> Case:
 
 
 def clusters(rng: np.random.Generator) -> Case:
-    """Four clusters of 50 random nodes, few edges between them, one model in each."""
+    """Return four random clusters of 50 nodes, few edges between them, one model in each."""
     seed = int(rng.integers(2**31))
     graph, blocks = Graph.stochastic_block([50] * 4, p_in=0.1, p_out=0.005, random_state=seed)
     return graph, rng.normal(size=(4, COLUMNS + 1))[blocks]
 
 
 def random_smooth(rng: np.random.Generator) -> Case:
-    """An Erdos-Renyi graph of mean degree 5 and models drawn to be smooth along its edges."""
+    """Return an Erdos-Renyi graph of mean degree 5 with models that are smooth along its edges."""
     graph = _random(rng)
     smoother = np.linalg.inv(np.eye(200) + 10.0 * graph.laplacian().toarray())
     models = smoother @ rng.normal(size=(200, COLUMNS + 1))
@@ -99,12 +98,12 @@ def random_smooth(rng: np.random.Generator) -> Case:
 
 
 def unrelated(rng: np.random.Generator) -> Case:
-    """An Erdos-Renyi graph that says nothing of the models."""
+    """Return an Erdos-Renyi graph that says nothing about the models."""
     return _random(rng), rng.normal(size=(200, COLUMNS + 1))
 
 
 def equal(rng: np.random.Generator) -> Case:
-    """The map, with one model for all nodes."""
+    """Return a map with one model for all nodes."""
     return nearest_map(rng)[0], np.tile(rng.normal(size=COLUMNS + 1), (200, 1))
 
 
@@ -131,7 +130,7 @@ def _random(rng: np.random.Generator) -> Graph:
 
 
 def drawn(models: FloatArray, rows: int, rng: np.random.Generator) -> tuple[Table, FloatArray]:
-    """Return rows of every node, and their targets without noise."""
+    """Return rows of every node, and the targets without noise."""
     node = np.repeat(np.arange(len(models)), rows)
     X = rng.normal(size=(len(node), COLUMNS))
     true = np.einsum("ri,ri->r", X, models[node, :-1]) + models[node, -1]
@@ -139,7 +138,7 @@ def drawn(models: FloatArray, rows: int, rng: np.random.Generator) -> tuple[Tabl
 
 
 def hindsight(graph: Graph, train: Table) -> dict[str, FloatArray]:
-    """Return the models (n, d) of every alpha, on the columns as they are."""
+    """Return the models (n, d) for every alpha, on the unscaled columns."""
     X, y, node = train
     centre, spread = X.mean(axis=0), X.std(axis=0)
     Z = np.column_stack([(X - centre) / spread, np.ones(len(X))])

@@ -1,4 +1,4 @@
-"""The two real tasks that measurements use: digits by writer and weather stations."""
+"""The two real tasks used in measurements: digits by writer and weather stations."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class RealTask:
 
 
 def digits_task(split: int, labelled: int = LABELLED_DIGITS) -> RealTask:
-    """Return digits by writer: few labelled images each, principal components of their inputs.
+    """Return digits by writer: a few labelled images each, as principal components.
 
-    The components come from the labelled rows' inputs, so the test rows stay unseen.
+    The components are fitted to the labelled rows only, so the test rows stay unseen.
     """
     from sklearn.decomposition import PCA
 
@@ -55,7 +55,7 @@ def digits_task(split: int, labelled: int = LABELLED_DIGITS) -> RealTask:
 
 
 def weather_task(path: str | Path, split: int, labelled: int = LABELLED_HOURS) -> RealTask:
-    """Return weather stations: a few labelled hours each, graph of the nearest stations."""
+    """Return weather stations: a few labelled hours each, each station joined to its nearest."""
     data = load_weather(path)
     known = labelled_split(data.stations, labelled, split)
     graph = Graph.from_coordinates(data.coordinates, k=NEAREST_STATIONS)

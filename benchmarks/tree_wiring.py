@@ -1,11 +1,11 @@
 """Do trees wire themselves? ``wiring="auto"`` in the setting of the paper's tree figure.
 
 ``python -m benchmarks.tree_wiring [SEEDS]`` prints, for 3 clusters of 50 nodes with 10 rows of 10
-features each (no noise, alpha 1, trees of depth 5, the paper's weights and self-distillation), the error
-on validation rows of: every node alone, plain FedRelax after one round and after seven, automatic wiring,
-and the oracle, a tree per cluster. Then the same wiring with what brings it nearer to the oracle: many
-common public rows and deeper trees, which can say more of what their neighbours say. Validation rows
-choose nothing: "auto" holds out training rows.
+features each (no noise, alpha 1, trees of depth 5, the paper's weighting and self-distillation), the
+validation error of: every node alone, plain FedRelax after one round and after seven, automatic wiring,
+and the oracle, a tree per cluster. Then the same wiring with what brings it closer to the oracle: many
+common public rows, and deeper trees, which can follow their neighbours more closely. Validation rows are
+not used for any choice: "auto" holds out training rows.
 """
 
 from __future__ import annotations

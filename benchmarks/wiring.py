@@ -1,8 +1,8 @@
 """Does the graph wire itself? ``alpha="auto", wiring="auto"`` on networks with a known truth.
 
 ``python -m benchmarks.wiring [SEEDS] [JOBS]`` prints, for the paper's benchmark and variations
-of it, the error of the weights: of plain FedRelax (the best fixed alpha of the usual ones, by
-hindsight) and of automatic wiring, which is told nothing; then networks on which rewiring cannot help.
+of it, the error of the weights: of plain FedRelax (the best of the usual alphas, by hindsight) and of
+automatic wiring, which is told nothing; then of networks on which rewiring cannot help.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CLUSTERED = {
     "no graph": _case(graph=False),
     "no graph, m=20": _case(graph=False, m=20),
 }
-"""Error of the weights: the truth is the cluster's."""
+"""Measured by the error of the weights: the true ones are those of the cluster."""
 UNHELPED = {
     "one cluster": Case(lambda seed: single_cluster(150, d=10, sigma=1.0, random_state=seed)),
     "one cluster, d=50": Case(lambda seed: single_cluster(150, d=50, sigma=1.0, random_state=seed)),
@@ -58,7 +58,7 @@ UNHELPED = {
     "independent": Case(lambda seed: clustered((1,) * 100, d=5, sigma=0.5, random_state=seed)),
     "independent, d=50": Case(lambda seed: clustered((1,) * 100, d=50, random_state=seed)),
 }
-"""Error on validation rows, which no method sees, against that of the best fixed alpha."""
+"""Measured by the error on validation rows, which no method sees."""
 
 
 def fitted(data: SyntheticNetwork, graph: bool = True, **settings: Any) -> FedRelaxRegressor:
@@ -83,7 +83,7 @@ def validation_error(fit: FedRelaxRegressor, data: SyntheticNetwork) -> float:
 
 
 def within(fit: FedRelaxRegressor, data: SyntheticNetwork) -> float:
-    """Return the share of the used weight that joins nodes of one cluster."""
+    """Return the share of the edge weight in use that joins nodes of one cluster."""
     edges = (fit.result_.kept or fit.result_.graph).adjacency
     same = data.clusters[:, None] == data.clusters
     return float(edges.multiply(same).sum() / edges.sum())

@@ -1,1 +1,1 @@
-"""A league of real grouped tables: fedrelax against the ways a statistician would usually take."""
+"""A league of real grouped tables: fedrelax against a statistician's usual methods."""

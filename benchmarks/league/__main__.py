@@ -24,9 +24,9 @@ def main(words: list[str]) -> None:
     )
     parser.add_argument("--seeds", type=int, default=5, help="number of splits (5)")
     parser.add_argument("--unequal", action="store_true", help="10 to 70 %% of each group's rows")
-    parser.add_argument("--show", action="store_true", help="run nothing, print what is there")
+    parser.add_argument("--show", action="store_true", help="run nothing, print the results so far")
     parser.add_argument("--ours", action="store_true", help="run fedrelax, not the usual ways")
-    parser.add_argument("--again", action="store_true", help="forget what fedrelax has reached")
+    parser.add_argument("--again", action="store_true", help="first delete fedrelax's results")
     chosen = parser.parse_args(words)
     tables = [
         t

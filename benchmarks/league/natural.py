@@ -2,8 +2,8 @@
 
 For the league's regression tables with such a graph, and the weather stations if their file is given, the
 error (RMSE, mean over three splits) of the defaults without a graph and with it, and of ``Ridge(0.01)``
-with alpha chosen: without a graph, with it as it is, and with neighbours that are discovered. Ratios to the
-first way.
+with alpha chosen: without a graph, with the graph as given, and with discovered neighbours. Errors are
+ratios to the first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 
 
 def borders() -> Graph:
-    """Return the states that share a border, by their names in small letters and by their codes."""
+    """Return the graph of states that share a border, by lower-case names and by lower-case codes."""
     with (HERE / "borders.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     names = {line["code"]: line["name"].lower() for line in lines}
@@ -38,7 +38,7 @@ def borders() -> Graph:
 
 
 def graph_of(table: Table, data: Data) -> Graph:
-    """Return a table's natural graph, nodes numbered as the league numbers groups."""
+    """Return a table's natural graph, with nodes numbered as the league numbers groups."""
     groups = np.unique(data.groups)
     if table.graph != ("borders",):
         return Graph.from_coordinates(

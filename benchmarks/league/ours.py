@@ -1,4 +1,4 @@
-"""What fedrelax gives with nothing set, and whether it says that something else would be better."""
+"""What fedrelax predicts with its defaults, and whether it says that something else would be better."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ AUTO = "fedrelax"
 
 
 def auto(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
-    """``FedRelaxRegressor()``: predictions, and what is said to be better."""
+    """``FedRelaxRegressor()``: predictions, and what it says would be better."""
     model = FedRelaxRegressor().fit(X, y, nodes=g)
     return model.predict(T, nodes=h), _said(model)
 
 
 def auto_classes(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
-    """``FedRelaxClassifier()``: probabilities, and what is said to be better."""
+    """``FedRelaxClassifier()``: probabilities, and what it says would be better."""
     model = FedRelaxClassifier().fit(X, y, nodes=g)
     return model.predict_proba(T, nodes=h), _said(model)
 

@@ -15,11 +15,11 @@ from benchmarks.league.usual import Way
 
 FIELDS = ["split", "table", "seed", "way", "error", "second", "seconds", "said"]
 """``error``: RMSE or log loss; ``second``: mean over groups of RMSE, or share of wrong classes;
-``seconds``: processor time; ``said``: what the way itself says to be better."""
+``seconds``: processor time; ``said``: what the way itself says would be better."""
 
 
 def parts(data: Data, known: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """Return X, y, groups of training rows, then of test rows; columns standardised on the first."""
+    """Return X, y and groups of training rows, then of test rows; columns standardised by the former."""
     centre, spread = data.X[known].mean(axis=0), data.X[known].std(axis=0)
     X = (data.X - centre) / np.where(spread > 0, spread, 1.0)
     groups = np.unique(data.groups, return_inverse=True)[1]
@@ -51,7 +51,7 @@ def run(
     path: Path,
     unequal: bool = False,
 ) -> None:
-    """Run what the file at ``path`` does not have yet; ``ways`` are given by kind of table."""
+    """Run what the file at ``path`` does not have yet; ``ways`` are keyed by kind of table."""
     name = "unequal" if unequal else "equal"
     done = {(r["split"], r["table"], int(r["seed"]), r["way"]) for r in read(path)}
     for table in tables:

@@ -14,7 +14,7 @@ from benchmarks.league.usual import CLASSES, REGRESSION
 
 
 def ratios(paths: Iterable[Path], tables: Iterable[Table], unequal: bool) -> pd.DataFrame:
-    """Return one row per table: mean error over the splits that all usual ways have, as a ratio."""
+    """Return one row per table: mean errors over the splits that all usual ways have, as ratios."""
     results = pd.concat([pd.read_csv(path) for path in paths if path.exists()])
     results = results[results["split"] == ("unequal" if unequal else "equal")]
     lines = []
@@ -37,7 +37,7 @@ def ratios(paths: Iterable[Path], tables: Iterable[Table], unequal: bool) -> pd.
 
 
 def tell(paths: Iterable[Path], tables: list[Table], unequal: bool) -> str:
-    """Return the tables of each league, regression and classes, each with its means."""
+    """Return the tables of each league as text, regression and classes, each with its means."""
     parts = []
     paths = list(paths)
     for kind in ("regression", "classes"):
@@ -69,10 +69,10 @@ def _times_and_words(paths: Iterable[Path], tables: list[Table], unequal: bool) 
         seconds = part.groupby("table")["seconds"].mean()
         lines.append(
             f"{kind}: processor seconds of {AUTO} per table: median {seconds.median():.2f}, "
-            f"most {seconds.max():.2f} ({seconds.idxmax()})"
+            f"at most {seconds.max():.2f} ({seconds.idxmax()})"
         )
         told = part[part["said"].fillna("") != ""].groupby("table").size()
         splits = part.groupby("table").size()
         words = [f"{name} {count}/{splits[name]}" for name, count in told.items()]
-        lines.append(f"  says in so many splits that something else is better: {', '.join(words)}")
+        lines.append(f"  splits in which it says that something else is better: {', '.join(words)}")
     return "\n".join(lines)

