@@ -102,8 +102,8 @@ def test_a_map_is_in_kilometres():
     places = {label: (60 + k, 20 + (k % 3)) for k, label in enumerate(LABELS)}
     graph = Graph.from_coordinates(places, k=2, metric="haversine")
     ax = fitted(graph=graph, alpha=0.1, rounds=1).plot.graph("disagreement")
-    assert ax.get_xlabel() == "km to the east of the middle"
-    assert ax.get_ylabel() == "km to the north of the middle"
+    assert ax.get_xlabel() == "km east of the centre"
+    assert ax.get_ylabel() == "km north of the centre"
     up = ax.collections[-1].get_offsets()[:, 1]
     assert np.ptp(up) == pytest.approx(7 * 111.2, rel=0.01)  # a degree of latitude
     assert bar_label(ax).startswith("disagreement, weight x discrepancy (squared error")

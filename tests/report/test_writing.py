@@ -236,7 +236,7 @@ def test_the_headline_follows_the_interval(together, words):
 def test_where_names_the_winners_and_the_losers(small):
     evaluation = report_data(read_result(small)).evaluation
     text = " ".join(where(evaluation, [7, 5]))
-    assert "2 groups, of 7, 5 nodes" in text
+    assert "2 groups (7, 5 nodes)" in text
     best = evaluation.nodes.sort_values("gain").iloc[-1]
     assert f"{best['node']} (+{best['gain']:.0f} %)" in text
 

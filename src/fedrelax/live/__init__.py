@@ -1,4 +1,4 @@
-"""A run to watch while it runs, on a page of this machine (the extra ``live``)."""
+"""Watch a run on a page that this machine serves (the extra ``live``)."""
 
 from fedrelax.live.callback import LiveView
 

@@ -1,4 +1,4 @@
-"""The live page's text: the report's own grid, colours and style, with curves that grow."""
+"""The live page: the report's own grid, colours and style, with curves that grow."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ OWN = ("curves", "live")
 
 
 def live_page(unit: str = "") -> tuple[str, str]:
-    """Return the page and its policy: its own scripts, no styles or pictures from elsewhere, and
-    no connection but to where it came from.
+    """Return the page and its policy: only its own scripts, no styles or pictures from elsewhere, and
+    no connection except to where it came from.
     """
     parts = [*(part(f"{name}.js") for name in FROM_REPORT), *(_own(f"{name}.js") for name in OWN)]
     scripts = {"theme": part("theme.js"), "script": palette.script() + "\n".join(parts)}

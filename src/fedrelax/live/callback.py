@@ -14,19 +14,19 @@ from fedrelax.live.state import LiveState, Progress
 from fedrelax.runtime import Callback, Outcome, Record
 from fedrelax.typing import Label
 
-FAILED = "The run has ended with an error; the terminal says which."
-BROKEN_OFF = "The run was stopped at once; nothing was kept."
+FAILED = "The run ended with an error; see the terminal."
+BROKEN_OFF = "The run was interrupted; nothing was kept."
 STOPPED = "stopped from the live page"
 
 
 class LiveView(Callback):
-    """Shows a run on a page of this machine: the grid, the curves, and a button to stop.
+    """Shows a run on a page that this machine serves: the grid, the curves, and a button to stop.
 
-    The address, with a secret in it, is told by ``say`` when the run begins. The page is there until
-    the run has ended; in a ``with`` block, until the block has. Whoever looks, or stops looking, does
-    not change the run. Needs the extra ``live``.
+    ``say`` is called with the address, which contains a secret, when the run begins. The page is served
+    until the run ends; in a ``with`` block, until the block ends. Opening or closing it does not change
+    the run. Needs the extra ``live``.
 
-    graph : where the nodes stand, if it was made from coordinates.
+    graph : where the nodes are drawn, if it was made from coordinates.
     rows, models : training rows and name of the model by node, to show beside the values.
     unit : of the loss, for the axes, such as "squared error, kWh²".
 
@@ -57,7 +57,7 @@ class LiveView(Callback):
 
     @property
     def stopped(self) -> bool:
-        """Whether someone has pressed the button."""
+        """Whether someone pressed the button."""
         return self._state.stop_asked
 
     # A run
@@ -85,7 +85,7 @@ class LiveView(Callback):
         return STOPPED if self.stopped else None
 
     def end(self, outcome: Outcome) -> None:
-        """Show why the rounds ended, and leave unless a ``with`` block holds the page."""
+        """Show why the rounds ended, and close the page unless a ``with`` block holds it."""
         words = f"{outcome.n_rounds} rounds: {outcome.reason}."
         if self._held:
             self.tell(words, 1, 1)
@@ -95,7 +95,7 @@ class LiveView(Callback):
     # Around it
 
     def tell(self, words: str, done: int = 0, total: int = 0) -> None:
-        """Show where the work is, in words, and how much of it is done."""
+        """Show in words what is going on, and how much of it is done."""
         self._open()
         self._state.tell(Progress(words, done, total))
 
@@ -106,7 +106,7 @@ class LiveView(Callback):
         return self._server
 
     def close(self, words: str) -> None:
-        """Tell all pages how it ended, and end the server."""
+        """Tell all pages how it ended, and stop the server."""
         self._state.tell(Progress(words, 1, 1, over=True))
         if self._server is not None:
             self._server.close()
@@ -133,4 +133,4 @@ class LiveView(Callback):
             self.close(FAILED if issubclass(kind, Exception) else BROKEN_OFF)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Callback, ())  # in another process nobody looks
+        return (Callback, ())  # nobody is watching in another process

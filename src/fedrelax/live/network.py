@@ -18,7 +18,7 @@ from fedrelax.typing import FloatArray, IntArray, Label
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """The edges that were given or are in use: their ends, and their weights now (0: dropped)."""
+    """The edges that were given or are in use: their ends, and their current weights (0: dropped)."""
 
     ends: IntArray
     used: FloatArray
@@ -36,7 +36,7 @@ class Edges:
         return cls(ends, used)
 
     def drawn(self, nodes: int, most: int = MOST_EDGES) -> Edges:
-        """Return all edges, or of too many each node's strongest."""
+        """Return all edges or, of too many, each node's strongest."""
         keep = strongest(self.ends, self.used, np.zeros(len(self.ends)), nodes, most)
         return Edges(self.ends[keep], self.used[keep])
 
@@ -44,9 +44,9 @@ class Edges:
 def places_of(
     labels: tuple[Label, ...], graph: Graph | None, edges: Edges, before: FloatArray | None
 ) -> Places:
-    """Return where the nodes stand: at the graph's positions, or near those they listen to.
+    """Return where the nodes are drawn: at the graph's positions, or near those they listen to.
 
-    A new layout is turned so that it is as near as possible to the one ``before``.
+    A new layout is turned to be as close as possible to the one ``before``.
     """
     positions, geographic = None, False
     if graph is not None and graph.positions is not None and all(k in graph for k in labels):
@@ -60,7 +60,7 @@ def places_of(
 
 
 def turned(points: FloatArray, before: FloatArray) -> FloatArray:
-    """Return the points, rotated or mirrored to be as near as possible to those ``before``.
+    """Return the points, rotated or mirrored to be as close as possible to those ``before``.
 
     >>> square = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     >>> np.allclose(turned(square[:, ::-1], square), square)

@@ -1,7 +1,7 @@
 """The server of a live page: this machine only, behind a secret in the address.
 
-Every stream sends the newest state and then waits for a newer one, so that a page which reads slowly
-skips what it has missed, and neither the run nor another page ever waits for it.
+Every stream sends the newest state and then waits for a newer one, so that a page that reads slowly
+skips what it missed, and neither the run nor another page ever waits for it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fedrelax.live.state import LiveState
 from fedrelax.web import HEADERS, host_of, server_for
 
 PACE, PULSE, GRACE = 0.1, 15.0, 3.0
-"""Seconds between two looks at the state, between signs of life, and for the last goodbye."""
-REFUSED = b"Refused: this page has the address that the terminal shows, and no other.\n"
+"""Seconds between two looks at the state, between signs of life, and to send the last state."""
+REFUSED = b"Refused: open this page at the address that the terminal shows.\n"
 
 
 class Server:
@@ -48,7 +48,7 @@ class Server:
             raise FedRelaxError("the live page cannot be served on this machine; run without it")
 
     def close(self) -> None:
-        """End the server; pages that still read get a moment to hear the last state."""
+        """Stop the server; pages that are still reading get a moment to receive the last state."""
         end = time.monotonic() + GRACE
         while self._streams and time.monotonic() < end:
             time.sleep(0.02)
@@ -110,9 +110,9 @@ async def events_of(state: LiveState) -> AsyncIterator[str]:
 
 
 class Guard:
-    """Lets through only requests for this machine's name and with the token in their path.
+    """Lets through only requests that name this machine as host and have the token in their path.
 
-    The name is checked because another site's name may be made to lead here (DNS rebinding).
+    The host is checked because another site's name may be made to point here (DNS rebinding).
     """
 
     def __init__(self, app: Callable[..., Any], token: str, port: int) -> None:

@@ -1,6 +1,6 @@
-"""What a live page shows: written by the run, read by the server, always the newest and always whole.
+"""What a live page shows: written by the run, read by the server, always the newest and always complete.
 
-The run only stores what it has in any case. Texts are made when a page asks, once for all pages.
+The run only stores what it has anyway. Texts are made when a page asks, once for all pages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedrelax.runtime import Record
 from fedrelax.typing import FloatArray, Label
 
 MOST_NODES = 20_000
-"""With more nodes than this a page shows the curves only."""
+"""With more nodes than this, a page shows the curves only."""
 TOTALS = ("round", *CURVES)
 
 
@@ -40,7 +40,7 @@ class Progress:
 
 
 class LiveState:
-    """The newest state of a run. ``versions`` count what has changed: the network, the numbers."""
+    """The newest state of a run. ``versions`` counts the changes of the network and of the numbers."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class LiveState:
             self._count(0, 1)
 
     def ask_to_stop(self) -> bool:
-        """Note that someone wants to stop after this round; False where no round can be kept."""
+        """Note that someone wants to stop after this round; return False if no round can be kept."""
         with self._lock:
             if not self.progress.stoppable:
                 return False
@@ -162,7 +162,7 @@ def _curves(records: list[tuple[float, ...]]) -> dict[str, Any]:
 
 
 def _values(first: Record, last: Record) -> dict[str, Any] | None:
-    """Return every node's values now, their fall against alone in percent, and the usual range."""
+    """Return every node's current values, their reduction against alone in percent, and the usual range."""
     found: dict[str, Any] = {}
     for name, quantity in QUANTITIES.items():
         before, now = (np.asarray(getattr(record, f"node_{quantity}")) for record in (first, last))

@@ -1,4 +1,4 @@
-"""What a run showed: a page, pictures, what a notebook shows, and tables, all of the same data."""
+"""What a run showed, as a page, pictures, notebook output and tables, all from the same data."""
 
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.page import report_html, write_report

@@ -47,7 +47,7 @@ CURVES = {
 
 
 def css() -> str:
-    """Return the colours of both themes as properties."""
+    """Return the colours of both themes as CSS properties."""
     return (
         f":root {{\n  color-scheme: light;\n{_properties(LIGHT)}}}\n"
         f':root[data-theme="dark"] {{\n  color-scheme: dark;\n{_properties(DARK)}}}\n'
@@ -81,7 +81,7 @@ def mixed(stops: Sequence[str], share: float) -> str:
 
 
 def colormap(stops: Sequence[str]) -> Any:
-    """Return stops as a colour map of matplotlib."""
+    """Return stops as a matplotlib colour map."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("fedrelax", list(stops))

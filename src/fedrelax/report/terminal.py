@@ -1,4 +1,4 @@
-"""The tables that the command line prints: from data to renderables, nothing is printed here."""
+"""The tables that the command line prints: from data to renderables; nothing is printed here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_NAME = 25
 
 
 def plain_table(title: str) -> Table:
-    """Return an empty table in the common form."""
+    """Return an empty table in the common style."""
     return Table(
         title=title,
         title_justify="left",
@@ -47,7 +47,7 @@ def evaluation_report(data: ReportData) -> Group:
 
 
 def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
-    """Return a line per node, the largest gains first; of many nodes, the best and the worst."""
+    """Return a line per node, the largest gains first; with many nodes, only the best and the worst."""
     found = data.evaluation
     assert found is not None
     table = plain_table(f"{found.measure.name} on the test rows of each node")
@@ -117,7 +117,7 @@ def kind_table(found: Evaluation) -> Table:
 
 
 def fact_table(facts: dict[str, str]) -> Table:
-    """Return what is known as two columns: the name and the value."""
+    """Return facts in two columns: the name and the value."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -134,13 +134,15 @@ def comparison_report(found: Comparison) -> Group:
     if found.refused:
         parts.append("")
     if found.splits < found.planned:
-        words = f"Only {found.splits} of {found.planned} splits were measured before the stop."
+        words = (
+            f"Only {found.splits} of {found.planned} splits were measured before the run stopped."
+        )
         parts += [Text(words), ""]
     return Group(*parts, Text(found.advice, style="bold"))
 
 
 def way_table(found: Comparison) -> Table:
-    """Return a line per way, the least error first, with intervals and one number of decimals."""
+    """Return a line per way, the lowest error first, with intervals, all to the same decimals."""
     measure = found.measure
     decimals = measure.decimals(float(found.errors.mean(axis=0).max()), digits=4)
     unit = f",{measure.unit}" if measure.unit else ""
@@ -169,7 +171,7 @@ def way_table(found: Comparison) -> Table:
 
 
 def left_out(refused: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the ways that share a reason together: their names and the reason.
+    """Group the ways that were left out by reason: their names and the reason.
 
     >>> left_out({"FedAvg": "trees", "Ditto": "trees", "FedMD": "too big"})
     [('FedAvg, Ditto', 'trees'), ('FedMD', 'too big')]

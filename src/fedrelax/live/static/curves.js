@@ -1,5 +1,5 @@
 "use strict";
-// Curves that grow: one small SVG per quantity, drawn anew with every update.
+// Curves that grow: one small SVG per quantity, redrawn with every update.
 
 const WIDE = 360;
 const HIGH = 190;
@@ -14,7 +14,7 @@ function drawCurves(place, curves, labels, total) {
   place.replaceChildren(...parts);
 }
 
-// Values over more than a factor of 50 need a logarithmic axis.
+// Values that span more than a factor of 50 need a logarithmic axis.
 function isSpread(values) {
   const [low, high] = ends(values.filter((value) => value !== null));
   return low > 0 && high / low > 50;

@@ -1,21 +1,21 @@
 "use strict";
-// The live page: events of the run change the words, the grid and the curves.
+// The live page: events from the run update the words, the grid and the curves.
 
 const byId = (id) => document.getElementById(id);
 const live = { labels: JSON.parse(byId("labels").textContent), network: null, numbers: null, grid: null, shown: "", updates: 0, moving: 0, asked: false };
 
 const SHORT = { validation: "validation loss", loss: "loss on own rows", disagreement: "disagreement" };
 
-// What nodes can be coloured by: name -> [text of the choice, scale]. Falls are against alone.
+// What nodes can be coloured by: name -> [text of the choice, scale]. Reductions are against alone.
 function scales() {
   const found = new Map();
   const values = live.numbers && live.numbers.values;
   if (!values) return found;
-  if (values.validation) found.set("gain", ["by fall of the validation loss", scaleByGain(values.validation.fall, "fall of the validation loss against alone (%)", gainText)]);
+  if (values.validation) found.set("gain", ["by reduction in validation loss", scaleByGain(values.validation.fall, "reduction in validation loss against alone (%)", gainText)]);
   for (const name of ["validation", "disagreement", "loss"]) {
     if (values[name]) found.set(name, [`by ${SHORT[name]}`, scaleBetween(values[name], live.labels[name])]);
   }
-  found.set("fall", ["by fall of the loss on own rows", scaleByGain(values.loss.fall, "fall of the loss on own rows against alone (%)", gainText)]);
+  found.set("fall", ["by reduction in loss on own rows", scaleByGain(values.loss.fall, "reduction in loss on own rows against alone (%)", gainText)]);
   return found;
 }
 
@@ -63,7 +63,7 @@ function takeNetwork(fresh) {
   const before = live.network;
   live.network = fresh;
   if (fresh.many) {
-    byId("grid-section").replaceChildren(element("p", { className: "quiet", text: `${number(fresh.many)} nodes are too many to draw here; the report will have them.` }));
+    byId("grid-section").replaceChildren(element("p", { className: "quiet", text: `${number(fresh.many)} nodes are too many to draw here; the report will show them.` }));
     return;
   }
   const { total, kept } = fresh.edges;
@@ -73,7 +73,7 @@ function takeNetwork(fresh) {
   drawGrid();
 }
 
-// Nodes walk to their new places, so that the eye can follow them.
+// Nodes glide to their new places, so that the eye can follow them.
 function moveNodes(from, fresh) {
   cancelAnimationFrame(live.moving);
   const still = from.x.every((x, k) => x === fresh.nodes.x[k] && from.y[k] === fresh.nodes.y[k]);
@@ -111,9 +111,9 @@ function nameStop() {
   const { stoppable, stopping, over, round } = live.numbers;
   byId("stop").disabled = !stoppable || stopping || live.asked;
   byId("stop").textContent = stopping || live.asked ? "Stopping after this round" : "Stop after this round";
-  let hint = "Stopping keeps the models of the last whole round. Closing this page does not touch the run.";
+  let hint = "Stopping keeps the models of the last complete round. Closing this page does not affect the run.";
   if (over) hint = "The run has ended; this page stays as it is until you close it.";
-  else if (!stoppable && round === null) hint = "It can be stopped once the rounds have begun; until then, Ctrl-C in the terminal keeps nothing.";
+  else if (!stoppable && round === null) hint = "It can be stopped once the rounds have begun; until then, Ctrl-C in the terminal ends it and keeps nothing.";
   byId("hint").textContent = hint;
 }
 

@@ -1,4 +1,4 @@
-"""What is shown: one model of a run that the page, the pictures, the notebook and the tables share."""
+"""What is shown: one description of a run, shared by the page, pictures, notebook output and tables."""
 
 from fedrelax.report.data.report_data import ReportData, report_data
 

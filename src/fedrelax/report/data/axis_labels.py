@@ -12,8 +12,8 @@ def axis_labels(
 ) -> dict[str, str]:
     """Return the label of every quantity.
 
-    ``own`` and ``across`` are the units of the losses on own rows and across edges, or nothing.
-    Errors are labelled where there is a ``measure`` for them.
+    ``own`` and ``across`` are the units of the losses on own rows and across edges, or empty.
+    Errors are labelled only if a ``measure`` is given.
 
     >>> found = axis_labels("squared error, temp²")
     >>> found["validation"], found["discrepancy"]
@@ -22,7 +22,7 @@ def axis_labels(
     own, across = (f" ({unit})" if unit else "" for unit in (own, across))
     errors = {}
     if measure is not None:
-        saved = f"error saved ({measure.gap_axis(target)})"
+        saved = f"reduction in error ({measure.gap_axis(target)})"
         errors = {"error": measure.axis(target), "saved": saved}
     return {
         **errors,

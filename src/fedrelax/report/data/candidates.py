@@ -21,10 +21,10 @@ class Candidate:
     alpha: float
     losses: FloatArray
     best_round: int
-    """Of a wiring only rounds on its final graph count."""
+    """With a wiring, only rounds on its final graph count."""
     chosen: bool
     rounds: int
-    """How many were chosen."""
+    """The number of rounds that was chosen."""
 
     @property
     def least(self) -> float:

@@ -1,4 +1,4 @@
-"""The columns of the tables of nodes, on the page and in the terminal. A new one is a line here."""
+"""The columns of the tables of nodes, on the page and in the terminal. A new one takes one line here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedrelax.report.data.sharing import BYTES
 
 @dataclass(frozen=True)
 class Column:
-    """``values`` gives one per node of the graph (None: not known), or None to leave it out.
+    """``values`` returns one value per node of the graph (None: unknown), or None to leave the column out.
 
     ``kind`` says how they are written: "name", "text", "count", "error", "gain" or "size" (bytes).
     """
@@ -24,7 +24,7 @@ class Column:
     kind: str
     values: Callable[[ReportData], Sequence[Any] | None]
     in_terminal: str | None = None
-    """The heading there; None leaves the column to the page."""
+    """Its heading in the terminal; None shows the column on the page only."""
 
     def to_list(self, data: ReportData) -> list[Any] | None:
         """Return the values as the page's script reads them."""
@@ -75,7 +75,7 @@ NODES = (
     Column("gain", "gain", "gain", _saved("gain"), "gain"),
     Column("missed", "rounds missed", "text", _saved("missed")),
 )  # fmt: skip
-"""What each node has and gained."""
+"""What each node has, and what it gained."""
 SENT = (
     NODES[0],
     Column("private", "rows and labels sent", "count", _sent(lambda shared, label: 0)),

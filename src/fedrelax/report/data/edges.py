@@ -1,4 +1,4 @@
-"""The edges that a page shows: ends as numbers, and of very many those that matter most."""
+"""The edges that a page shows: their ends as indices and, of very many, those that matter most."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ MOST_EDGES = 40_000
 
 @dataclass(frozen=True, eq=False)
 class EdgeTable:
-    """Edges by column. ``weight`` is 0 for those that were found, ``used`` for those dropped."""
+    """Edges by column. ``weight`` is 0 for edges that a wiring found, ``used`` for those it dropped."""
 
     ends: IntArray
     weight: FloatArray
     used: FloatArray
     there: FloatArray
-    """The discrepancy d(i, j) of the first end to the second; NaN where an end has no model."""
+    """The discrepancy d(i, j) from the first end to the second; NaN where an end has no model."""
     back: FloatArray
     total: int
     kept: int
 
     def for_layout(self) -> tuple[IntArray, FloatArray]:
-        """Return the edges in use and how strongly they bind: by weight, and more if both agree."""
+        """Return the edges in use and how strongly they pull: by weight, and more if both ends agree."""
         inside = self.used > 0
         gap = np.nan_to_num((self.there + self.back) / 2, nan=np.inf)[inside]
         usual = float(np.median(gap[np.isfinite(gap)])) if np.isfinite(gap).any() else 0.0
@@ -48,7 +48,7 @@ class EdgeTable:
 
 
 def edges_of(frame: Any, labels: Sequence[Label], most: int) -> EdgeTable:
-    """Return at most about ``most`` edges of a frame such as ``Result.edges_to_frame`` gives."""
+    """Return at most about ``most`` edges of a frame such as ``Result.edges_to_frame`` returns."""
     number = {label: k for k, label in enumerate(labels)}
     ends = np.empty((len(frame), 2), dtype=np.int64)
     for side, name in enumerate(("source", "target")):
@@ -74,7 +74,7 @@ def _agreement(frame: Any) -> FloatArray:
 def strongest(
     ends: IntArray, used: FloatArray, agreement: FloatArray, nodes: int, most: int
 ) -> IntArray:
-    """Return all edges, or of too many those that are among the strongest of either end."""
+    """Return the indices of all edges or, of too many, of those among the strongest of either end."""
     if len(ends) <= most:
         return np.arange(len(ends))
     each = max(1, most // nodes)

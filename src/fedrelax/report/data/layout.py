@@ -1,7 +1,7 @@
-"""Where the nodes of a network stand on a page: on their map, or where those who agree are near.
+"""Where the nodes of a network are drawn: on a map, or so that nodes that agree are close.
 
-The same input gives the same places, bit for bit, on one machine: a sum whose order could change
-from run to run (as in threaded matrix products) is never taken.
+The same input gives the same places, bit for bit, on one machine: no sum is taken whose order could
+change from run to run (as in threaded matrix products).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EARTH = 6371.0
 """The mean radius in km."""
 STEPS, SMOOTHINGS = 90, 30
 SAMPLE = 500
-"""Of more nodes than this, a random sample pushes in every step."""
+"""With more nodes than this, only a random sample of them pushes in every step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +46,9 @@ def places(
 
 
 def project(degrees: FloatArray) -> FloatArray:
-    """Return (latitude, longitude) as km to the east and north of the middle.
+    """Return (latitude, longitude) as km east and north of the centre.
 
-    Azimuthal equidistant: distances and directions from the middle are true.
+    Azimuthal equidistant: distances and directions from the centre are true.
 
     >>> east, north = project(np.array([[0.0, 179.0], [0.0, -179.0]]))[1]
     >>> round(east), round(north)
@@ -71,7 +71,7 @@ def project(degrees: FloatArray) -> FloatArray:
 
 
 def _fill_in(points: FloatArray, ends: IntArray) -> FloatArray:
-    """Put nodes without a place in the middle of their neighbours, or of all."""
+    """Put nodes without a position at the mean of their neighbours, or of all nodes."""
     filled = points.copy()
     for node in np.flatnonzero(np.isnan(points).any(axis=1)):
         near = np.concatenate([ends[ends[:, 0] == node, 1], ends[ends[:, 1] == node, 0]])
@@ -88,7 +88,7 @@ def _in_the_square(points: FloatArray) -> tuple[FloatArray, float]:
 
 
 def spread(nodes: int, ends: IntArray, strength: FloatArray, seed: int = 0) -> FloatArray:
-    """Return a layout by forces: edges pull by their strength, all nodes push each other away."""
+    """Return a force-directed layout: edges pull by their strength, all nodes push each other away."""
     rng = np.random.default_rng(seed)
     points = _smooth_start(nodes, ends, strength, rng)
     gap = 1.0 / np.sqrt(nodes)
@@ -104,7 +104,7 @@ def spread(nodes: int, ends: IntArray, strength: FloatArray, seed: int = 0) -> F
 def _smooth_start(
     nodes: int, ends: IntArray, strength: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return random points after each has moved towards its neighbours' mean again and again."""
+    """Return random points, each moved repeatedly towards the mean of its neighbours."""
     points = rng.normal(size=(nodes, 2))
     both = np.concatenate([ends, ends[:, ::-1]])
     shape = (nodes, nodes)
@@ -120,7 +120,7 @@ def _smooth_start(
 
 
 def _relative(nodes: int, ends: IntArray, strength: FloatArray) -> FloatArray:
-    """Return strengths relative to those of all edges at both ends, so that no degree collapses."""
+    """Return strengths relative to those of all edges at both ends, so that hubs do not collapse."""
     total = np.bincount(ends.ravel(), np.repeat(strength, 2), minlength=nodes)
     return np.asarray(strength / np.maximum(np.sqrt(total[ends[:, 0]] * total[ends[:, 1]]), 1e-12))
 

@@ -1,4 +1,4 @@
-"""One value per node by which a graph can be coloured, with its name and unit."""
+"""One value per node to colour a graph by, with its name and unit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NodeValues:
 
 
 def spreads(values: Any) -> bool:
-    """Tell whether positive values spread so far that a logarithmic scale shows them better."""
+    """Tell whether positive values span so wide a range that a logarithmic scale shows them better."""
     known = np.asarray(values)[np.isfinite(values)]
     return bool(len(known)) and float(known.min()) > 0 and known.max() / known.min() > SPREAD
 
@@ -63,14 +63,14 @@ def lines_by_node(data: ReportData) -> tuple[Any, str, float] | None:
 
 
 def usual_colour(data: ReportData) -> str:
-    """Return what a graph is coloured by if nobody says: the gain where it is known."""
+    """Return what a graph is coloured by unless told otherwise: the gain where it is known."""
     if lines_by_node(data) is not None:
         return "gain"
     return "cluster" if data.rewired else "loss"
 
 
 def node_values(data: ReportData, colour: str) -> NodeValues:
-    """Return the values for a colour, or say what they need."""
+    """Return the values for a colour, or raise an error that says what they need."""
     if colour in ("gain", "error"):
         return _by_error(data, colour)
     if colour == "cluster":
@@ -103,7 +103,7 @@ def _by_error(data: ReportData, colour: str) -> NodeValues:
         )
     if found is None:
         raise FedRelaxError(
-            f"colour='gain' needs errors, and no rows were held out in the rounds; pass evaluation=, "
+            f"colour='gain' needs errors, but no rows were held out in the rounds; pass evaluation=, "
             f"{EVALUATE}, or fit with validation_share=0.2"
         )
     lines, label, scale = found

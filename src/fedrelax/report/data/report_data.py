@@ -1,4 +1,4 @@
-"""What pages, pictures, notebooks and tables show: one model, of a saved result or of one just made."""
+"""What pages, pictures, notebooks and tables show, of a saved result or of one just made."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ class ReportData:
     stayed: Sequence[Label]
     """The nodes that kept the model of round 0."""
     sharing: Sharing | None
-    """What left the nodes; known of saved results."""
+    """What left the nodes; known only for saved results."""
     edge_frame: Callable[[], Any]
     find_groups: Callable[[], Mapping[Label, int]]
 
     @cached_property
     def groups(self) -> Mapping[Label, int]:
-        """The number of the group in which a rewired graph has put each node; else empty."""
+        """The number of each node's group in a rewired graph; else empty."""
         return self.find_groups()
 
     def edges(self, most: int) -> EdgeTable:
-        """Return the edges, or of too many each node's strongest."""
+        """Return all edges or, of too many, each node's strongest."""
         return edges_of(self.edge_frame(), self.graph.labels, most)
 
     def places(self, edges: EdgeTable) -> Places:
-        """Return where the nodes stand."""
+        """Return where the nodes are drawn."""
         return places_of(self.graph, edges)
 
     def column(self, name: str) -> list[Any] | None:
-        """Return what is saved of every node, None for nodes without; None if nobody has it."""
+        """Return a saved column by node, None for nodes without a value; None if there is no column."""
         if self.nodes is None or name not in self.nodes:
             return None
         known = dict(zip(self.nodes["node"], self.nodes[name], strict=True))
@@ -88,7 +88,7 @@ class ReportData:
         return self.by_node(getattr(self.history.records[0], f"node_{quantity}"))
 
     def kept(self, quantity: str) -> FloatArray:
-        """Return the same for the models that were kept: of round 0 where a node stayed."""
+        """Return the same for the models that were kept; those of round 0 where a node stayed alone."""
         records = self.history.records
         last = getattr(records[min(self.n_rounds, len(records) - 1)], f"node_{quantity}")
         stayed = [label in self.stayed for label in self.graph.labels]
@@ -98,7 +98,7 @@ class ReportData:
 def report_data(
     source: Result | SavedResult, evaluation: Evaluation | None = None, choice: Choice | None = None
 ) -> ReportData:
-    """Return what there is to show of a result; a saved one has its own evaluation and choice."""
+    """Return what there is to show about a result; a saved one has its own evaluation and choice."""
     if isinstance(source, SavedResult):
         return _of_saved(source)
     _check(source, evaluation)
@@ -159,7 +159,7 @@ def target_of(saved: SavedResult) -> str:
 
 
 def places_of(graph: Graph, edges: EdgeTable) -> Places:
-    """Return where the nodes of a graph stand: at their positions, or near those they agree with."""
+    """Return where the nodes of a graph are drawn: at their positions, or near those they agree with."""
     return places(graph.positions, graph.geographic, *edges.for_layout(), len(graph))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def short(name: object, longest: int = 40) -> str:
-    """Return a name in one line that fits into a sentence, or elsewhere into so many letters.
+    """Return a name on one line, cut to ``longest`` letters.
 
     >>> short("a  name\\n"), short("a longer name", longest=8), short("")
     ('a name', 'a longe…', '(no name)')
@@ -18,7 +18,7 @@ def short(name: object, longest: int = 40) -> str:
 
 
 def count_of(number: int, what: str) -> str:
-    """Return a number of things.
+    """Return a number with its noun.
 
     >>> count_of(1, "round"), count_of(2000, "node")
     ('1 round', '2,000 nodes')
@@ -43,7 +43,7 @@ def numbers(values: Any) -> list[float | int | None]:
 
 
 def thinned(count: int, most: int) -> Any:
-    """Return which of ``count`` rounds to show: all, or ``most`` with both ends, more of the first.
+    """Return which of ``count`` rounds to show: all, or ``most`` with both ends, denser at the beginning.
 
     >>> thinned(4, 10).tolist(), thinned(1000, 5).tolist()
     ([0, 1, 2, 3], [0, 62, 250, 562, 999])

@@ -16,14 +16,14 @@ REVEALS = {
     "uniform": "the smallest and the largest value of each column",
     "standard": "nothing about the inputs",
     "blend": "points between two input rows, each at least a quarter of the way from both",
-    "bootstrap": "whole input rows of some nodes, and by what they predict there nearly the labels",
-    "given": "what those who gave them chose to show, and nothing else of the nodes' inputs",
+    "bootstrap": "whole input rows of some nodes and, by the predictions on them, nearly the labels",
+    "given": "what whoever provided them chose to show, and nothing else about the nodes' inputs",
 }
 NOT_PRIVATE = (
     "Predictions on public rows are not a privacy guarantee: published attacks recover training "
     "inputs from them."
 )
-BESIDE = "This does not cover names and scales of columns, losses, and the saved models themselves."
+BESIDE = "This does not cover names and scales of columns, losses, or the saved models themselves."
 BYTES = 8
 """A prediction is a number in double precision."""
 
@@ -43,13 +43,13 @@ class Sharing:
     sets: int
     how: str
     neighbours: dict[Label, int]
-    """Nodes with a model that hear a node; those that a rewiring has dropped are still sent to."""
+    """How many nodes with a model hear each node; those that a rewiring dropped are still sent to."""
     sums: bool
     """Whether settings were found from sums over each node's rows."""
     only_sums: bool
     """Whether the models were, too, so that no predictions were sent."""
     trials: int
-    """Candidates that were tried in each part of the rows while alpha and wiring were chosen."""
+    """Candidates that were tried on each fold while alpha and wiring were chosen."""
     trial_exchanges: int
     """The exchanges of each of these."""
     promises: tuple[dict[str, Any], ...] = ()
@@ -64,7 +64,7 @@ class Sharing:
 
     @property
     def per_neighbour_in_trials(self) -> int:
-        """How many numbers go to one neighbour in the trials on one part of the rows."""
+        """How many numbers go to one neighbour in the trials on one fold."""
         return self.public_rows * self.outputs * self.sets * self.trials * self.trial_exchanges
 
     @property
@@ -74,7 +74,7 @@ class Sharing:
 
     @property
     def promised(self) -> str:
-        """The promise to every node in words; what is not covered stands beside it."""
+        """The guarantee for every node in words, and what it does not cover."""
         words = "; ".join(f"{one['says']}. It protects {one['protects']}" for one in self.promises)
         return f"Differential privacy of what each node sent: {words}. {BESIDE}" if words else ""
 
@@ -86,18 +86,18 @@ class Sharing:
         aucs = np.array(list(self.leaked.values()))
         worst = max(self.leaked, key=lambda label: self.leaked[label])
         return (
-            f"From what it heard, an attacker tells a training row from another with an AUC of "
+            f"From what it heard, an attacker tells training rows from others with an AUC of "
             f"{aucs.mean():.2f} on average over {len(aucs)} nodes, and {aucs.max():.2f} at node {worst} "
-            "(0.5 is a coin). Other attacks may do better."
+            "(0.5 is a coin toss). Other attacks may do better."
         )
 
     @property
     def reveals(self) -> str:
         """What the public rows tell about the nodes' inputs."""
-        return REVEALS.get(self.how, "what fedrelax.public says of this way of drawing them")
+        return REVEALS.get(self.how, "what fedrelax.public says about this way of drawing them")
 
     def numbers(self, label: Label) -> int:
-        """Return how many numbers a node has sent to all its neighbours together."""
+        """Return how many numbers a node sent to all its neighbours together."""
         return self.per_neighbour * self.neighbours.get(label, 0)
 
 
@@ -156,7 +156,7 @@ def _trials(saved: SavedResult) -> tuple[int, int]:
 
 
 def size_text(number: float) -> str:
-    """Return a number of bytes for reading.
+    """Return a number of bytes as readable text.
 
     >>> size_text(950), size_text(33_600), size_text(2.5e9)
     ('950 bytes', '33.6 kB', '2.5 GB')

@@ -1,4 +1,4 @@
-"""What has happened to a network since it was trained, in words."""
+"""What happened to a network since it was trained, in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = {"join": "joined", "update": "learned", "leave": "left"}
 
 @dataclass(frozen=True)
 class Event:
-    """A join, an update or a leave: when, who, what, and the error before anything was learned."""
+    """Nodes that joined, learned or left: when, who, what, and the error before anything was learned."""
 
     what: str
     when: str
@@ -24,14 +24,14 @@ class Event:
 
 
 def events_of(saved: SavedResult) -> list[Event]:
-    """Return the story of a network, the oldest first; empty if it is as it was trained."""
+    """Return the story of a network, oldest first; empty if nothing happened since training."""
     return [] if saved.living is None else [_event(line) for line in saved.living["story"]]
 
 
 def running_error(events: list[Event]) -> list[tuple[int, float]]:
-    """Return the mean loss of all new rows so far, each predicted before it was learned, by row count.
+    """Return the mean loss on all new rows so far, each predicted before it was learned, by row count.
 
-    Newcomers' rows do not count: their circle was chosen by these rows.
+    Newcomers' rows do not count: their circle was chosen by these very rows.
 
     >>> events = [Event("update", "", "", 2.0, 1), Event("join", "", "", 0.5, 9)]
     >>> running_error([*events, Event("update", "", "", 1.0, 3)])
@@ -55,11 +55,11 @@ def _event(line: Mapping[str, Any]) -> Event:
     if what == "update":
         text += f" {rows} rows"
     for move in line.get("moves") or ():
-        text += f"; {move.get('node')} went over to {listing(move.get('neighbours', ()), most=3)}"
+        text += f"; {move.get('node')} moved to {listing(move.get('neighbours', ()), most=3)}"
     drifting = line.get("drifting") or ()
     if drifting:
-        text += f"; no longer fitted by their neighbours: {listing(drifting, most=3)}"
+        text += f"; drifted from their neighbours: {listing(drifting, most=3)}"
     refitted = line.get("refitted")
-    text += f"; {refitted} node{'s' * (refitted != 1)} fitted again"
+    text += f"; {refitted} node{'s' * (refitted != 1)} refitted"
     known = float(error) if isinstance(error, int | float) else None
     return Event(what, str(line.get("when", "")), text, known, rows)

@@ -1,6 +1,6 @@
 """What a notebook shows of a result, an estimator, a network or a graph: a fragment of HTML.
 
-It holds no script and asks for nothing; names are escaped text. Colours come from the page around it, so
+It contains no script and loads nothing; names are escaped text. Colours come from the page around it, so
 that it fits light and dark ones.
 """
 
@@ -69,13 +69,13 @@ def estimator_html(fitted: Any) -> str:
 
 
 def graph_html(graph: Graph) -> str:
-    """Return a graph in a line and as a picture."""
+    """Return a graph as one line of text and a picture."""
     lead = f'<p class="lead">{_text(repr(graph))}</p>'
     return _fragment([lead, f'<div class="row">{_graph(graph)}</div>'])
 
 
 def network_html(network: Network) -> str:
-    """Return a network in a line, as a picture of its graph, and its first nodes."""
+    """Return a network as one line of text, a picture of its graph, and a table of its first nodes."""
     parts = [f'<p class="lead">{_text(repr(network))}</p>']
     if len(network):
         graph = network.graph
@@ -111,7 +111,7 @@ def _size(result: Result) -> str:
         return f"{given:,} edges"
     kept = result.kept.n_edges
     edges = f"{kept:,} of {given:,} edges kept" if given >= kept else f"{kept:,} edges found"
-    if len(result.graph) > MOST_NODES:  # to look for groups would take a while
+    if len(result.graph) > MOST_NODES:  # finding groups would take a while
         return edges
     return f"{edges}, in {count_of(len(result.clusters), 'group')}"
 
@@ -132,7 +132,7 @@ def _kind(model: Any) -> str:
 def _graph(graph: Graph, data: ReportData | None = None) -> str:
     """Return a picture of a graph, coloured by a run if there is one."""
     if len(graph) > MOST_NODES:
-        return f'<p class="quiet">More than {MOST_NODES} nodes are not drawn here.</p>'
+        return f'<p class="quiet">Graphs of more than {MOST_NODES} nodes are not drawn here.</p>'
     frame = _edges(graph) if data is None else data.edge_frame()
     edges = edges_of(frame, graph.labels, MOST_EDGES)
     stand = places_of(graph, edges)

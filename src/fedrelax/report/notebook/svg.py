@@ -1,4 +1,4 @@
-"""Small pictures as SVG text for a notebook: a graph, and a curve. Texts are escaped, nothing runs.
+"""Small pictures as SVG text for a notebook: a graph, and a curve. Text is escaped, and nothing runs.
 
 Lines take the colour of the text around them, so that they show on light and on dark pages.
 """
@@ -20,7 +20,7 @@ from fedrelax.report.palette import CATEGORIES, DIVERGING, LIGHT, OTHER, SEQUENT
 from fedrelax.typing import FloatArray, IntArray, Label
 
 SHADES = {"gain": DIVERGING[1:-1], "number": SEQUENTIAL[1:-1]}
-"""Without the ends, which do not show on all pages."""
+"""Without the ends, which do not show on every page."""
 WIDE, HIGH, MARGIN = 300, 230, 12
 
 
@@ -50,7 +50,7 @@ def colours(found: NodeValues | None, count: int) -> tuple[list[str | None], str
 def graph_svg(
     labels: Sequence[Label], stand: Places, edges: EdgeTable, shades: Sequence[str | None]
 ) -> str:
-    """Return nodes and edges; a node says its name when someone points at it."""
+    """Return nodes and edges; a node shows its name when pointed at."""
     points = stand.points
     low, high = points.min(axis=0), points.max(axis=0)
     scale = min((WIDE - 2 * MARGIN) / max(high[0] - low[0], 1e-9),

@@ -1,4 +1,4 @@
-"""The report as one HTML page: Python says what stands on it, ``static/`` draws it."""
+"""The report as one HTML page: Python decides what is on it, ``static/`` draws it."""
 
 from fedrelax.report.page.assembly import REPORT, report_html, write_report
 

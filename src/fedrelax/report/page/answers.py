@@ -12,7 +12,7 @@ from fedrelax.report.page.federated import computed_there, told_by_sites
 from fedrelax.storage import SavedResult
 from fedrelax.wiring.discover import SMALL
 
-UNMEASURED = "No rows were kept for testing, so whether it helped was not measured."
+UNMEASURED = "No rows were held out for testing, so whether it helped was not measured."
 MOST_NAMED = 3
 
 
@@ -33,7 +33,7 @@ def _mean(found: Evaluation, gap: Gap) -> str:
     mean = gap.interval
     if mean is None:
         return ""
-    sure = "" if mean.above_zero or mean.below_zero else ", which includes no difference"
+    sure = "" if mean.above_zero or mean.below_zero else ", which includes zero"
     side, seen = ("lower", mean) if mean.mean >= 0 else ("higher", -mean)
     ends = found.measure.between(seen.low, seen.high, sign="")
     size = found.measure.gap(seen.mean, sign="")
@@ -73,7 +73,7 @@ def _groups(sizes: list[int]) -> list[str]:
     if not sizes:
         return []
     shown = ", ".join(f"{size:,}" for size in sizes[:8]) + (", ..." if len(sizes) > 8 else "")
-    return [f"The nodes sorted themselves into {count_of(len(sizes), 'group')}, of {shown} nodes."]
+    return [f"The nodes sorted themselves into {count_of(len(sizes), 'group')} ({shown} nodes)."]
 
 
 def _names(lines: Any) -> str:
@@ -84,12 +84,12 @@ def _names(lines: Any) -> str:
 
 SUMS = (
     "Each node's sums over its rows: products of its features with each other and with the target. The "
-    "settings were found from these, without noise. And to say what all rows in one place would be worth, "
-    "this process, which has them, also trained on them together."
+    "settings were found from these, without added noise. To tell what pooling all rows would be worth, "
+    "this process, which has them all, also trained on all of them."
 )
 
 
-FEW_ROWS = "Sums over few rows say much about these rows: they are no privacy guarantee."
+FEW_ROWS = "Sums over few rows reveal much about these rows: they are not a privacy guarantee."
 
 
 def what_left(shared: Sharing) -> list[str]:
@@ -104,13 +104,13 @@ def what_left(shared: Sharing) -> list[str]:
 def _predicted(shared: Sharing) -> list[str]:
     if shared.exchanges == 0:
         return [
-            "Nothing in the run that was kept: each node trained alone." + _also_trials(shared),
+            "Nothing, in the run that was kept: each node trained alone." + _also_trials(shared),
             "No row, label or parameter is ever sent.",
         ]
     size = size_text(BYTES * shared.per_neighbour)
     sent = (
         f"Predictions on {shared.public_rows:,} public rows, {shared.exchanges} times: {size} from "
-        f"each node to each neighbour. No label or parameter is sent; the public rows show "
+        f"each node to each neighbour. No label or parameter is sent; the public rows reveal "
         f"{shared.reveals}."
     )
     attacked = [shared.attacked] if shared.attacked else []
@@ -120,12 +120,12 @@ def _predicted(shared: Sharing) -> list[str]:
 
 
 def _also_trials(shared: Sharing) -> str:
-    return " Trials were exchanged while alpha was chosen." if shared.trials else ""
+    return " Predictions were exchanged while alpha was chosen." if shared.trials else ""
 
 
 SCHEMA_TELLS = (
     "Before the first round all nodes agreed on what the columns mean: their names and kinds, categories "
-    "with how common they are, means, spreads and spans over all nodes together."
+    "and how common they are, and means, spreads and ranges over all nodes together."
 )
 
 
@@ -136,15 +136,15 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
         outputs = f"{shared.outputs} numbers"
     sets = " for the public rows of both ends" if shared.sets == 2 else ""
     sent = [
-        ("Rows, labels, parameters", "0. None of them is in any message."),
+        ("Rows, labels, parameters", "None: no message contains any of them."),
         ("Predictions", _predictions(shared, outputs, sets)),
-        ("To candidates", _to_candidates(saved)),
+        ("To candidate neighbours", _to_candidates(saved)),
         ("While alpha was chosen", _in_trials(shared)),
     ]
     told = told_by_sites(saved)
     run = (
-        "It was computed in one process that held all nodes' rows; the sizes are those that would "
-        "cross between sites. The pooled model used everybody's rows, for comparison only."
+        "It was computed in one process that held all nodes' rows; the sizes are what would travel "
+        "between sites. The pooled model used everybody's rows, for comparison only."
     )
     kept = [
         *([("Sums", SUMS)] if shared.sums else []),
@@ -161,7 +161,7 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
         ("This run", run if told is None else computed_there(told)),
         (
             "This page",
-            "It shows every node's name, row counts, errors and losses, and no model. Models in the "
+            "It shows every node's name, row counts, errors and losses, but no model. Models in the "
             "result directory may hold more: nearest neighbours, support vectors and Gaussian "
             "processes contain training rows.",
         ),
@@ -180,7 +180,7 @@ def _privacy(shared: Sharing) -> list[tuple[str, str]]:
 
 def _predictions(shared: Sharing, outputs: str, sets: str) -> str:
     if shared.exchanges == 0:
-        return "None in the run that was kept: alpha is 0, so nobody listens."
+        return "None in the run that was kept: alpha is 0, so no node listens to another."
     counts = sorted(shared.neighbours.values())
     spread = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] != counts[-1] else f"{counts[0]:,}"
     total = sum(counts) * shared.per_neighbour
@@ -194,11 +194,11 @@ def _predictions(shared: Sharing, outputs: str, sets: str) -> str:
 
 
 def _to_candidates(saved: SavedResult) -> str:
-    """Say what the table of edges cannot: beyond so many nodes only the found ones are in it."""
+    """Say what the table of edges cannot: in large graphs it has only the edges that were found."""
     if saved.about["wiring"] != "discover" or len(saved.graph) <= SMALL:
         return ""
     return (
-        "While neighbours were searched for, predictions also went to candidates that did not become "
+        "During the search for neighbours, predictions also went to candidates that did not become "
         "neighbours; these are not counted."
     )
 
@@ -208,13 +208,13 @@ def _in_trials(shared: Sharing) -> str:
         return ""
     size = size_text(BYTES * shared.per_neighbour_in_trials)
     return (
-        f"{shared.trials} candidates ran up to {shared.trial_exchanges:,} exchanges each, on every "
-        f"held-out part of the rows (usually three parts): at most {size} more to each neighbour and "
-        "part, of models that trained on the other parts."
+        f"{shared.trials} candidates ran up to {shared.trial_exchanges:,} exchanges each, once for every "
+        f"fold that was held out (usually three): at most {size} more to each neighbour and fold, "
+        "from models trained on the other folds."
     )
 
 
 def _drawn(how: str) -> str:
     if how == "given":
-        return "Given by the user"
+        return "Provided by the user"
     return f"Drawn from all nodes' inputs ({how})" if how != "standard" else "Drawn from N(0, I)"

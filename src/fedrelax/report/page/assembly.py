@@ -1,8 +1,8 @@
 """The report: one HTML file that needs nothing else, made from a saved result.
 
 Everything that a user named (nodes, columns, models) is text: escaped where it stands in the page, and
-data where the script reads it. The page's policy allows exactly its own scripts, known by their hashes,
-and no request to anywhere.
+data where the script reads it. The page's policy allows only its own scripts, known by their hashes,
+and no requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REPORT = "report.html"
 OWN = ("colours", "text", "table", "paint", "grid", "card", "legend", "main")
 TONES = {HELPED: "good", HURT: "bad"}
 UNSURE = (
-    "The intervals are Student's, over nodes, from one split of the rows. They say how far the mean "
+    "The intervals are Student's t, over nodes, from one split of the rows. They say how far the mean "
     "would move with other nodes like these. Nodes that learn from each other are not independent, "
     "so the intervals may be too narrow; fedrelax compare repeats the split."
 )
@@ -47,10 +47,10 @@ NO_PLOTLY = (
 def write_report(
     result: SavedResult | str | Path, path: str | Path | None = None, overwrite: bool = True
 ) -> Path:
-    """Write the report of a saved result and return its path; without ``path``, into the result.
+    """Write the report of a saved result and return its path; by default, into the result's directory.
 
-    The page is made from what the directory holds and nothing else, so that it is the same, byte for
-    byte, whenever it is made. No model is loaded. Needs plotly (the extra ``report``).
+    The page is made only from what the directory holds, so that it is the same, byte for byte, whenever
+    it is made. No model is loaded. Needs plotly (the extra ``report``).
     """
     saved = result if isinstance(result, SavedResult) else read_result(result)
     target = saved.directory / REPORT if path is None else Path(path)
@@ -76,7 +76,7 @@ def report_html(saved: SavedResult) -> str:
 def assemble(
     template: str, style: str, scripts: Mapping[str, str], values: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Return a page of the common colours, and the policy that allows its own scripts alone."""
+    """Return a page in the common colours, and the policy that allows only its own scripts."""
     safe = {name: text.replace("</script", "<\\/script") for name, text in scripts.items()}
     rules = policy(safe.values())
     css = palette.css() + style
@@ -93,7 +93,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def policy(scripts: Iterable[str]) -> str:
-    """Return the content security policy: these scripts, inline styles, and nothing from anywhere."""
+    """Return the content security policy: these scripts, inline styles, and nothing from elsewhere."""
     digests = (hashlib.sha256(text.encode()).digest() for text in scripts)
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
@@ -103,7 +103,7 @@ def policy(scripts: Iterable[str]) -> str:
 
 
 def safe_json(value: object) -> str:
-    """Return JSON that no HTML parser can take for a tag.
+    """Return JSON that no HTML parser can mistake for a tag.
 
     >>> print(safe_json({"name": "</script>"}))
     {"name":"\\u003c/script\\u003e"}
@@ -151,8 +151,8 @@ def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
         "rounds_lead": rounds_lead(saved),
         "choice_lead": choice_lead(saved),
         "again": again(saved),
-        "footer": f"Made by fedrelax {version} from the files of the result, and complete in itself: "
-        "this page loads nothing and sends nothing.",
+        "footer": f"Made by fedrelax {version} from the files of the result. This page is "
+        "self-contained: it loads nothing and sends nothing.",
     }
     return {
         **{name: html.escape(text) for name, text in plain.items()},

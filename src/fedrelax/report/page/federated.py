@@ -1,4 +1,4 @@
-"""What the page says of a run whose sites were elsewhere: the hub knows numbers only."""
+"""What the page says about a federation, of which the hub knows numbers only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fedrelax.storage import SavedResult
 
 TITLE = "Measured at the sites"
 NODES = (
-    "Every site's error on test rows that it has kept to itself: its model alone, and together. One "
-    "pooled model does not exist here: nobody has all rows."
+    "Every site's error on its own test rows, which never left it: its model alone, and together. There "
+    "is no pooled model here, as nobody has all rows."
 )
 
 
 def told_by_sites(saved: SavedResult) -> dict[str, Any] | None:
-    """Return what the sites of a federation have reported; None for a run within one process."""
+    """Return what the sites of a federation reported; None for a run within one process."""
     found = saved.metrics.get("federation")
     return found if isinstance(found, dict) else None
 
@@ -25,7 +25,7 @@ def helped_there(told: dict[str, Any]) -> list[str]:
     measure = measure_named(told["measure"])
     alone, ours = (told[way] for way in ("alone", "together"))
     if alone is None or ours is None:
-        return ["No site has kept rows for testing, so whether it helped was not measured."]
+        return ["No site held out test rows, so whether it helped was not measured."]
     words = f"On the sites' own test rows the {measure.name} is {measure.show(ours)} together and "
     return [f"{words}{measure.show(alone)} alone."]
 

@@ -9,14 +9,14 @@ from fedrelax.storage import SavedResult
 
 
 def again(saved: SavedResult) -> str:
-    """Say how to make the result again."""
+    """Say how to reproduce the result."""
     if command(saved):
-        return "This makes it again; the same seed and versions give the same numbers:"
-    return "It was made in Python; these are the settings that were saved with it."
+        return "This command reproduces it; the same seed and versions give the same numbers:"
+    return "It was made in Python; these settings were saved with it."
 
 
 def command(saved: SavedResult) -> str:
-    """Return the command line that makes the result again, or nothing if Python code made it."""
+    """Return the command line that reproduces the result; empty if Python code made it."""
     config = saved.config
     if "command" in config:
         return str(config["command"])
@@ -40,7 +40,7 @@ def _flag(name: str, value: Any) -> list[str]:
 
 
 def settings(saved: SavedResult) -> list[tuple[str, str]]:
-    """Return what the run was told, what it found out, and with which versions."""
+    """Return the run's settings, given and found, and the versions used."""
     about = saved.about
     kinds = saved.nodes["model"].value_counts(sort=False).to_dict()
     seed = about.get("seed", saved.config.get("seed"))

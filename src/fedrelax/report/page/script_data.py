@@ -1,6 +1,6 @@
-"""What the page's script reads: lists by column, nodes as numbers, and numbers of five digits.
+"""What the page's script reads: one list per column, nodes as indices, and numbers of five digits.
 
-Five digits are more than a picture shows, and make a third of the file's size.
+Five digits are more than a picture shows, and shrink the file to a third.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedrelax.report.data.rounding import numbers, thinned
 from fedrelax.report.palette import CURVES
 
 MOST_POINTS = 200_000
-"""Points of the nodes' own curves; with more, some rounds are left out."""
+"""The most points of the nodes' own curves; with more, some rounds are left out."""
 MOST_ROUNDS = 400
 
 
@@ -52,7 +52,7 @@ def script_data(data: ReportData) -> dict[str, Any]:
 
 
 def place_columns(stand: Places) -> dict[str, Any]:
-    """Return where the nodes stand, and what the distances between them mean."""
+    """Return where the nodes are drawn, and what the distances between them mean."""
     x, y = (axis.tolist() for axis in np.round(stand.points, 4).T)
     unit = None if stand.unit is None else float(f"{stand.unit:.5g}")
     return {"x": x, "y": y, "place": stand.kind, "unit": unit}

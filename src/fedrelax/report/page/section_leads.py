@@ -13,34 +13,34 @@ from fedrelax.storage import SavedResult
 def nodes_lead(found: Evaluation | None) -> str:
     """Say what the table of nodes compares."""
     if found is None:
-        return "All rows trained (no test rows), so there are no errors to compare."
+        return "All rows were used for training, so there are no test errors to compare."
     untested = int((found.nodes["test_rows"] == 0).sum())
     left = f" {untested} nodes have no test rows." if untested else ""
     return (
         "Every node's error on its own test rows, which nobody trained on: its model alone, the same "
-        "kind of model on everybody's rows (pooled), and together. The gain is the share of the error "
-        f"alone that is gone; a node with few test rows shows it roughly.{left}"
+        "kind of model on everybody's rows (pooled), and together. The gain is how much lower the error "
+        f"together is than alone, in percent; with few test rows it is only rough.{left}"
     )
 
 
 def grid_lead(saved: SavedResult) -> str:
-    """Say where the nodes stand and what an edge is."""
+    """Say where the nodes are drawn and what an edge is."""
     graph = saved.graph
     placed = graph.positions is not None and graph.positions.shape[1] >= 2
     if placed and graph.geographic:
-        stands = "Nodes stand where they are on the map, drawn so that distances from the middle are true."
+        stands = "Nodes are drawn on a map, on which distances from the centre are true."
     elif placed:
-        stands = "Nodes stand at their coordinates, with one scale for both axes."
+        stands = "Nodes are drawn at their coordinates, with the same scale on both axes."
     else:
-        stands = "Nodes have no coordinates: those that are joined and agree stand near each other."
-    edges = "An edge joins nodes that learn from each other."
+        stands = "Nodes have no coordinates: connected nodes that agree are drawn close together."
+    edges = "An edge connects nodes that learn from each other."
     if saved.about["wiring"] != "fixed":
         kept = int((saved.edges["used"] > 0).sum())
         edges += (
-            f" Of {len(saved.edges):,} edges the nodes kept {kept:,}, those along which they agree."
+            f" Of {len(saved.edges):,} edges the nodes kept {kept:,}: those along which they agree."
         )
     if len(saved.edges) > MOST_EDGES:
-        edges += " There are too many to draw; each node's strongest are shown."
+        edges += " There are too many to draw, so only each node's strongest are shown."
     return f"{stands} {edges}"
 
 
@@ -49,8 +49,8 @@ def rounds_lead(saved: SavedResult) -> str:
     about, lines = saved.about, saved.history
     done = int(lines["round"].max()) if len(lines) else 0
     words = (
-        f"{count_of(done, 'round')} ({about['reason']}). Round 0 is each node alone. The loss on "
-        "own rows usually rises as nodes listen to each other, and the GTV, their disagreement along "
+        f"{count_of(done, 'round')} ({about['reason']}). Round 0 is each node alone. As nodes listen to "
+        "each other, the loss on their own rows usually rises, and the GTV, their disagreement along "
         "edges, falls."
     )
     if about["rounds"] < done:
@@ -65,13 +65,13 @@ def choice_lead(saved: SavedResult) -> str:
     about = saved.about
     used = f"alpha {about['alpha']:.3g}, {about['rounds']} rounds, wiring {about['wiring']}"
     if saved.choice is None:
-        return f"Nothing was chosen: {used} were given, or came from the defaults."
+        return f"Nothing was chosen: {used} were given, or are the defaults."
     reason, better = about.get("choice"), about.get("better")
     why = f" Why: {reason}." if reason else ""
     if about.get("found_from_sums"):
         return f"Found from the training rows only: {used}.{why}{f' {better}' if better else ''}"
     return (
-        f"Chosen by cross-validation on the training rows only: {used}.{why} A simpler way has the "
-        "benefit of the doubt: coupling, a rewired graph, or an earlier stop is taken only if it lowers "
+        f"Chosen by cross-validation on the training rows only: {used}.{why} The simpler setting gets the "
+        "benefit of the doubt: coupling, a rewired graph or an earlier stop is chosen only if it lowers "
         "the validation loss by more than one standard error over nodes."
     )

@@ -1,4 +1,4 @@
-"""The network over time: joins, leaves, moves, and the error before anything was learned."""
+"""The network over time: who joined, left or moved, and the error on new rows before they were learned."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fedrelax.report.data.story import Event, events_of, running_error
 from fedrelax.storage import SavedResult
 
 LEAD = (
-    "Nodes that joined, learned new rows, moved or left, and the mean loss of new rows, each predicted "
-    "before it was learned."
+    "Nodes that joined, learned new rows, found other neighbours or left, and the mean loss on new rows, "
+    "each predicted before it was learned."
 )
 HEAD = (
     '<thead><tr><th scope="col">time</th><th scope="col">what happened</th>'
@@ -19,7 +19,7 @@ WIDTH, HEIGHT, EDGE = 640, 160, 36
 
 
 def story_section(saved: SavedResult) -> str:
-    """Return the section about what happened since training, or nothing if nothing did."""
+    """Return the section about what happened since training; empty if nothing did."""
     events = events_of(saved)
     if not events:
         return ""
@@ -34,7 +34,7 @@ def story_section(saved: SavedResult) -> str:
 
 
 def story_link(saved: SavedResult) -> str:
-    """Return the way to that section, if there is one."""
+    """Return a link to that section, if there is one."""
     return '<a href="#story">Story</a>' if events_of(saved) else ""
 
 
@@ -46,7 +46,7 @@ def _line(event: Event) -> str:
 
 
 def _curve(points: list[tuple[int, float]]) -> str:
-    """Return the running error as a line over the number of rows; two points are needed for one."""
+    """Return the running error as a line over the number of rows, which takes at least two points."""
     if len(points) < 2:
         return ""
     rows, errors = zip(*points, strict=True)
@@ -56,7 +56,7 @@ def _curve(points: list[tuple[int, float]]) -> str:
         f"{EDGE + (row - rows[0]) * across:.1f},{HEIGHT - EDGE - error * up:.1f}"
         for row, error in points
     )
-    said = f"Running error before learning: {errors[0]:.4g} at first, {errors[-1]:.4g} at last"
+    said = f"Running error before learning: {errors[0]:.4g} at first, {errors[-1]:.4g} at the end"
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}" style="max-width:{WIDTH}px">'
         f'<polyline points="{path}" fill="none" stroke="currentColor" stroke-width="2"/>'

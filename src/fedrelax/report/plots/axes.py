@@ -1,4 +1,4 @@
-"""Figures and axes in the common form."""
+"""Figures and axes in the common style."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedrelax.typing import FloatArray
 
 LONGEST_NAME = 24
 TINY = 1e-9
-"""What is smaller than the largest by this factor is rounding, and off the axis."""
+"""Values smaller than the largest by this factor are rounding errors, and left off the axis."""
 
 
 def new_axes(given: Any, size: tuple[float, float]) -> Any:
@@ -29,7 +29,7 @@ def new_axes(given: Any, size: tuple[float, float]) -> Any:
 
 
 def row_of_axes(count: int) -> list[Any]:
-    """Return axes beside each other in a new figure."""
+    """Return axes side by side in a new figure."""
     from matplotlib import pyplot
 
     size = (min(3.1 * count, 12.4), 2.9)
@@ -41,7 +41,7 @@ def row_of_axes(count: int) -> list[Any]:
 def saved_figure(
     path: Path, size: tuple[float, float], layout: Any = "constrained"
 ) -> Iterator[Any]:
-    """Give a figure to draw on, and save it; no window is opened."""
+    """Yield a figure to draw on, then save it; no window is opened."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -52,7 +52,7 @@ def saved_figure(
 
 
 def tidy(ax: Any, grid: str | None = None) -> None:
-    """Leave out what says nothing: the upper and the right line."""
+    """Remove what says nothing: the top and right borders."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8)
     if grid is not None:
@@ -61,7 +61,7 @@ def tidy(ax: Any, grid: str | None = None) -> None:
 
 
 def scale_up(ax: Any, values: FloatArray, zero: bool = True) -> None:
-    """Make the upward axis logarithmic where values spread far, else let it start at 0 if asked."""
+    """Make the y axis logarithmic where values span a wide range, else start it at 0 if asked."""
     known = values[np.isfinite(values)]
     if spreads(known):
         ax.set_yscale("log")

@@ -38,7 +38,7 @@ def draw_curve(ax: Any, data: ReportData, name: str) -> None:
 
 
 def draw_path(ax: Any, candidates: Sequence[Candidate], label: str) -> None:
-    """Draw a line per wiring over alpha, the nodes alone as a level, and a ring where the choice is."""
+    """Draw a line per wiring over alpha, a horizontal one for the nodes alone, and a ring at the choice."""
     coupled = sorted((one for one in candidates if one.alpha > 0), key=lambda one: one.alpha)
     for k, wiring in enumerate(dict.fromkeys(one.wiring for one in candidates)):
         own = [one for one in coupled if one.wiring == wiring]

@@ -1,4 +1,4 @@
-"""Every node alone and together: a line per node, or of many a point per node."""
+"""Every node alone and together: a line per node or, with many nodes, a point per node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_BARS = 30
 
 
 def height_of(lines: Any) -> float:
-    """Return how high axes must be for ``draw_gains``."""
+    """Return the height of the axes that ``draw_gains`` needs."""
     return max(2.6, 0.24 * len(lines) + 1.3) if len(lines) <= MOST_BARS else 5.2
 
 
@@ -24,7 +24,7 @@ def draw_gains(ax: Any, lines: Any, label: str, scale: float) -> None:
 
 
 def draw_bars(ax: Any, lines: Any, label: str, scale: float) -> None:
-    """Draw a line per node from its error alone to its error together, and a tick where pooled is."""
+    """Draw a line per node from its error alone to its error together, and a tick at the pooled error."""
     lines = lines.sort_values("gain", na_position="first", kind="stable")
     place = np.arange(len(lines))
     alone, ours = (scale * lines[way].to_numpy(float) for way in (ALONE, TOGETHER))
@@ -49,7 +49,7 @@ def draw_bars(ax: Any, lines: Any, label: str, scale: float) -> None:
 
 
 def draw_scatter(ax: Any, lines: Any, label: str, scale: float) -> None:
-    """Draw a point per node, error alone against error together: below the line it has gained."""
+    """Draw a point per node, error alone against error together: below the line, a node gained."""
     alone, ours = (scale * lines[way].to_numpy(float) for way in (ALONE, TOGETHER))
     top = 1.05 * float(max(alone.max(), ours.max()) or 1.0)
     ax.plot([0, top], [0, top], color=LIGHT["quiet"], linewidth=1, zorder=1)
@@ -60,5 +60,5 @@ def draw_scatter(ax: Any, lines: Any, label: str, scale: float) -> None:
     ax.set_xlabel(f"alone: {label}")
     ax.set_ylabel(f"together: {label}")
     better = int((ours < alone).sum())
-    ax.set_title(f"{better} of {len(lines)} nodes are below the line: better", fontsize=10)
+    ax.set_title(f"{better} of {len(lines)} nodes are below the line: better together", fontsize=10)
     tidy(ax)

@@ -1,4 +1,4 @@
-"""Nodes and edges: on their map, or with those near each other who listen to each other."""
+"""Nodes and edges: on a map, or so that nodes that listen to each other are close."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MARKS = ("o", "s", "D", "^", "v", "P", "X")
 DROPPED = "dropped edges"
 FEW_NAMES = 25
 MOST_DRAWN = 10_000
-"""Edges; of more, each node's strongest are drawn."""
+"""Edges; of more, only each node's strongest are drawn."""
 
 
 def draw_graph(
     ax: Any, data: ReportData, found: NodeValues, *, dropped: bool = True, names: bool | None = None
 ) -> None:
-    """Draw the graph of a run in the colours of the values."""
+    """Draw the graph of a run, coloured by the values."""
     edges = data.edges(MOST_DRAWN)
     stand = data.places(edges)
     points = stand.points * (stand.unit or 1.0)
@@ -104,7 +104,7 @@ def _legend(ax: Any, title: str | None = None) -> None:
 
 
 def write_names(ax: Any, points: FloatArray, labels: Sequence[Label]) -> None:
-    """Write every node's name above it, on a light rim that sets it off the edges."""
+    """Write every node's name above it, with a light outline that sets it off from the edges."""
     from matplotlib.patheffects import withStroke
 
     rim = [withStroke(linewidth=2, foreground=LIGHT["panel"], alpha=0.8)]
@@ -124,8 +124,8 @@ def name_places(ax: Any, kind: str) -> None:
         ax.set_axis_off()
         return
     tidy(ax)
-    across, up = ("km to the east of the middle", "km to the north of the middle")
+    across, up = ("km east of the centre", "km north of the centre")
     if kind == "coordinates":
-        across, up = "first coordinate, from the middle", "second coordinate, from the middle"
+        across, up = "first coordinate, from the centre", "second coordinate, from the centre"
     ax.set_xlabel(across)
     ax.set_ylabel(up)

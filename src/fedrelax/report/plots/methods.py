@@ -44,7 +44,7 @@ class Plots:
         names: bool | None = None,
         ax: Any = None,
     ) -> Any:
-        """Draw nodes and edges: on their map, or with those near each other who listen to each other.
+        """Draw nodes and edges: on a map, or so that nodes that listen to each other are close.
 
         ``colour`` is "gain", "error", "validation", "loss", "disagreement", "cluster" or "model";
         without it, the gain where it is known, else the clusters of a rewired graph, else the loss.
@@ -71,7 +71,7 @@ class Plots:
         given = None if ax is None else np.ravel(np.asarray(ax, dtype=object)).tolist()
         if given is not None and len(given) != len(wanted):
             raise FedRelaxError(
-                f"there are {len(wanted)} curves, each with a unit of its own, and ax has "
+                f"there are {len(wanted)} curves, each with a unit of its own, but ax has "
                 f"{len(given)} axes; pass {len(wanted)}, or name one: curves('gtv', ax=ax)"
             )
         found = given or row_of_axes(len(wanted))
@@ -80,7 +80,7 @@ class Plots:
         return found[0] if name is not None else np.array(found, dtype=object)
 
     def gains(self, evaluation: Evaluation | None = None, *, ax: Any = None) -> Any:
-        """Draw every node alone and together: a line per node, or of many a point per node.
+        """Draw every node alone and together: a line per node or, with many nodes, a point per node.
 
         With ``evaluation``, what ``fedrelax.evaluation.evaluate`` returns, by the error on test rows;
         else by the validation loss of round 0 and of the models kept, if rows were held out.
@@ -88,7 +88,7 @@ class Plots:
         found = lines_by_node(report_data(self._result, evaluation))
         if found is None:
             raise FedRelaxError(
-                f"gains needs errors, and no rows were held out in the rounds; pass {EVALUATE}, or "
+                f"gains needs errors, but no rows were held out in the rounds; pass {EVALUATE}, or "
                 "fit with validation_share=0.2"
             )
         height = height_of(found[0])
@@ -99,8 +99,8 @@ class Plots:
     def path(self, choice: Choice | None = None, *, ax: Any = None) -> Any:
         """Draw the validation loss over alpha for every wiring, each at its best round.
 
-        A ring marks what was chosen. A simpler way has the benefit of the doubt, so that need not be
-        the lowest point. ``choice`` is the ``choice_`` of an estimator, which knows its own.
+        A ring marks what was chosen. Simpler settings get the benefit of the doubt, so it need not be the
+        lowest point. ``choice`` is the ``choice_`` of an estimator, whose own ``plot`` knows it already.
         """
         found = self._data.candidates if choice is None else candidates_of_choice(choice)
         if not found:

@@ -1,4 +1,4 @@
-"""The pictures that are saved beside the numbers: of a result, and of a comparison of ways."""
+"""The pictures saved next to the numbers: of a result, and of a comparison of ways."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKS = {"alone": "o", "together": "D", "pooled": "s"}
 
 
 def save_result_picture(path: Path, data: ReportData) -> None:
-    """Draw the errors per node on the left, and a map (if there are places) or curves on the right."""
+    """Draw the errors per node on the left, and a map (if nodes have positions) or curves on the right."""
     found = data.evaluation
     assert found is not None
     tested, measure = found.tested, data.measure
@@ -44,7 +44,7 @@ def save_result_picture(path: Path, data: ReportData) -> None:
 
 
 def save_comparison_picture(path: Path, found: Comparison) -> None:
-    """Draw the ways below each other: errors on the left, differences to together on the right.
+    """Draw the ways one below the other: errors on the left, differences from together on the right.
 
     The differences decide: errors of all ways go up and down together from split to split, so
     their intervals may overlap where the differences are clear. Needs matplotlib (the extra

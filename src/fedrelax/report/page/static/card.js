@@ -22,7 +22,7 @@ function fillCard(place, data, node, actions) {
   actions.curves(chart, node);
 }
 
-// Without a node: the network, and how its kinds of models and its groups did.
+// With no node chosen: the network, and how its groups and kinds of models did.
 function overview(data) {
   const { nodes, edges } = data;
   const own = nodes.name.map((_, node) => node).filter((node) => nodes.model[node] !== null);
@@ -50,7 +50,7 @@ function groupTable(data, own, values, name) {
 
 function cardFacts(data, node) {
   const { nodes } = data;
-  if (nodes.model[node] === null) return "In the graph, without rows and without a model of its own.";
+  if (nodes.model[node] === null) return "In the graph, but without rows or a model of its own.";
   const facts = [nodes.model[node]];
   if (nodes.rows && nodes.rows[node] !== null) facts.push(`${number(nodes.rows[node])} training rows`);
   if (nodes.test && nodes.test[node] !== null) facts.push(`${number(nodes.test[node])} test rows`);
@@ -101,7 +101,7 @@ function neighbourRow(data, one, go) {
     element("td", { className: "number", text: number(one.discrepancy) }));
 }
 
-// Those who count most first; dropped ones last.
+// Those that count most first, dropped ones last.
 function neighboursOf(data, node) {
   const { source, target, used, there, back } = data.edges;
   const found = [];

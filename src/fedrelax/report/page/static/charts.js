@@ -1,10 +1,10 @@
 "use strict";
-// Charts by Plotly. Each is described once and drawn again when the colours of the page change.
+// Charts, drawn by Plotly. Each is described once and redrawn when the page's colours change.
 
 const FEW_NODES = 40;
 const charts = [];
 
-// Plotly reads a few tags in text; a name must not be one of them.
+// Plotly interprets some tags in text; a name must not be taken for one.
 function plotText(text) {
   return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
@@ -19,7 +19,7 @@ function addChart(place, title, summary, describe, height = 270) {
 function keepChart(box, describe, height) {
   const chart = { box, describe, height };
   charts.push(chart);
-  // Not before its neighbours have their places: alone in a row, a chart would take the width of two.
+  // Not before the charts beside it are in place: alone in a row, it would take the width of two.
   queueMicrotask(() => {
     drawChart(chart);
     if (chart.nodes) box.on("plotly_click", (event) => goToNode(chart.nodes[event.points[0].pointIndex]));
@@ -61,7 +61,7 @@ function titled(text) {
   return { text: plotText(text), standoff: 8 };
 }
 
-// A logarithmic axis where values spread over more than a factor of 50.
+// A logarithmic axis where values span more than a factor of 50.
 function axisFor(values) {
   const known = values.filter((value) => value !== null);
   const [low, high] = ends(known);
@@ -135,7 +135,7 @@ function drawDumbbells(data, place, tested) {
       yaxis: { tickvals: at, ticktext: tested.map((node) => plotText(`${shortName(nodes.name[node])} (${nodes.model[node]})`)), range: [-0.7, tested.length - 0.3], fixedrange: true, showgrid: false, zeroline: false },
     },
   });
-  addChart(place, "Each node, the largest gain on top", `Error of each node alone${nodes.pooled ? ", pooled" : ""} and together; the table below has the numbers`, describe, 110 + 24 * tested.length);
+  addChart(place, "Each node, largest gain on top", `Error of each node alone${nodes.pooled ? ", pooled" : ""} and together; the table below has the numbers`, describe, 110 + 24 * tested.length);
   clickable(tested);
 }
 
@@ -155,7 +155,7 @@ function drawScatter(data, place, tested) {
       yaxis: { range: [0, top], zeroline: false },
     },
   });
-  addChart(place, `Together: ${data.labels.error}. Below the line: better than alone`, "Error alone against error together, a point per node; the table below has the numbers", describe, 380);
+  addChart(place, `Together: ${data.labels.error}. Below the line: better than alone`, "Error alone against error together, one point per node; the table below has the numbers", describe, 380);
   clickable(tested);
 }
 
@@ -174,11 +174,11 @@ function drawRanked(data, place, tested) {
     traces: [side(1, "--together"), side(-1, "--bad")],
     layout: {
       hovermode: "closest",
-      xaxis: { title: titled("nodes, the largest gain first (rank)"), range: [0.5, ranked.length + 0.5] },
+      xaxis: { title: titled("nodes by rank, largest gain first"), range: [0.5, ranked.length + 0.5] },
       yaxis: { range: [Math.min(0, 1.1 * least), Math.max(1, 1.08 * high)], zerolinecolor: cssColour("--ink") },
     },
   });
-  const clipped = low < least ? "; larger losses are cut at −100 %" : "";
+  const clipped = low < least ? "; larger losses are cut off at −100 %" : "";
   addChart(place, data.labels.gain[0].toUpperCase() + data.labels.gain.slice(1) + clipped, "Gain of every node, largest first; the table below has the numbers", describe, 380);
   clickable(ranked);
 }
@@ -240,7 +240,7 @@ function drawAlphas(data, choice) {
     return { traces, layout: { showlegend: true, legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 }, margin: { l: 48, r: 16, t: 34, b: 44 }, xaxis: { title: titled(`${data.labels.alpha}; 0: each node alone`), tickvals: alphas.map((_, k) => k), ticktext: alphas.map(alphaText), range: [-0.4, alphas.length - 0.6] }, yaxis: { ...axisFor(values), rangemode: "normal" } } };
   };
   const log = axisFor(choice.candidates.map((one) => one.best)).type === "log" ? ", log scale" : "";
-  addChart(byId("choice-charts"), `Least ${data.labels.validation} over the rounds${log}`, "Validation loss by alpha; the table below has the numbers", describe, 320);
+  addChart(byId("choice-charts"), `Lowest ${data.labels.validation} over the rounds${log}`, "Validation loss by alpha; the table below has the numbers", describe, 320);
 }
 
 function drawTrials(data, choice) {
@@ -253,11 +253,11 @@ function drawTrials(data, choice) {
   });
   const dashes = choice.candidates.some((one) => !one.wiring.startsWith("fixed")) ? "; dashed: rewired" : "";
   const log = axisFor(values).type === "log" ? ", log scale" : "";
-  addChart(byId("choice-charts"), `Candidates by round: ${data.labels.validation}${log}. Thick: chosen; light: large alpha${dashes}`, "Validation loss of every candidate by round; the table below has the numbers", describe, 320);
+  addChart(byId("choice-charts"), `Candidates by round: ${data.labels.validation}${log}. Thick: chosen; lighter: larger alpha${dashes}`, "Validation loss of every candidate by round; the table below has the numbers", describe, 320);
 }
 
 function fillChoices(place, choice) {
-  const heads = ["wiring", "alpha", "loss after the last round", "least loss", "in round", ""];
+  const heads = ["wiring", "alpha", "loss after the last round", "lowest loss", "in round", ""];
   const head = element("tr", {}, ...heads.map((text, k) => element("th", { text, scope: "col", className: k && k < 5 ? "number" : "" })));
   const lines = choice.candidates.map((one) => {
     const cells = [one.wiring, alphaText(one.alpha), number(one.last), number(one.best), String(one.bestRound), one.chosen ? "chosen" : ""];

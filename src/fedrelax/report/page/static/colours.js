@@ -19,13 +19,13 @@ function along(stops, share) {
   return mix(stops[below], stops[below + 1], place - below);
 }
 
-// A dark page has no place for the darkest colours, and a light one none for the lightest.
+// The darkest colours do not show on a dark page, nor the lightest on a light one.
 function sequential(share) {
   const [low, high] = document.documentElement.dataset.theme === "dark" ? [0.25, 1] : [0, 0.93];
   return along(SEQUENTIAL, low + (high - low) * share);
 }
 
-// From -1 (loss) over 0 (neutral) to 1 (gain).
+// From -1 (loss) through 0 (neutral) to 1 (gain).
 function diverging(value) {
   const side = value >= 0 ? ["--gain-some", "--gain-most"] : ["--loss-some", "--loss-most"];
   return along(["--neutral", ...side].map(cssColour), Math.abs(value));

@@ -1,5 +1,5 @@
 "use strict";
-// The grid on a canvas. It knows nothing of the page around it:
+// The grid on a canvas. It knows nothing about the page around it:
 //
 //   const grid = createGrid(canvas, data, {colour, kept, dropped, by, select, hover});
 //   grid.set({colour})     other colours or edges; the view stays
@@ -9,8 +9,8 @@
 //
 // data.nodes: {name, x, y, rows, place, unit}, places between -1 and 1; data.edges: {source, target,
 // used, there, back}. options.colour(node) is a colour or null; select(node) and hover(node, x, y) are
-// called when people click and point. Edges are kept as a picture of their own, which is moved and
-// scaled while people move the view, and drawn anew when they rest.
+// called on clicks and hovering. Edges are cached as an image, which is moved and scaled while the view
+// moves, and redrawn when it rests.
 
 const MARGIN = 34;
 const REST = 90;
@@ -193,7 +193,7 @@ function createGrid(canvas, data, options) {
   };
 }
 
-// The median distance of a node to the nearest other; of very many nodes, of a part of them.
+// The median distance from a node to the nearest other; with very many nodes, over a part of them.
 function usualGap(x, y) {
   const gaps = [];
   const step = Math.ceil(x.length / 1000);

@@ -1,5 +1,5 @@
 "use strict";
-// What colours, sizes and strokes of the grid mean.
+// What the grid's colours, sizes and strokes mean.
 
 function fillLegend(place, data, scale, edges) {
   place.replaceChildren(colourPart(scale), sizePart(data), edgePart(data, edges));
@@ -51,7 +51,7 @@ function edgePart(data, edges) {
     part.append(element("b", { text: `edges: ${data.labels.discrepancy}, log scale` }), ramp(colours, [number(low), number(Math.sqrt(low * high)), number(high)]));
   } else if (edges.kept) {
     const most = data.edges.used.reduce((found, value) => Math.max(found, value), 0);
-    part.append(element("b", { text: `edges: ${data.labels.weight}` }), stroke("", `the darker the larger, up to ${number(most)}`));
+    part.append(element("b", { text: `edges: ${data.labels.weight}` }), stroke("", `darker is larger, up to ${number(most)}`));
   }
   if (edges.dropped) part.append(stroke("dropped", "dropped"));
   return part;

@@ -1,5 +1,5 @@
 "use strict";
-// Puts the parts of the page together. Charts come later, when their library has been read.
+// Puts the parts of the page together. Charts come later, when their library is loaded.
 
 const page = { data: JSON.parse(document.getElementById("data").textContent), node: null };
 const byId = (id) => document.getElementById(id);

@@ -4,7 +4,7 @@
 const WEIGHT_STEPS = 6;
 const COLOUR_STEPS = 10;
 
-// Edges of one style are drawn as one path: thousands of them then cost a few strokes.
+// Edges of one style are drawn as one path: thousands of them then take only a few strokes.
 function edgeStyles(edges, options) {
   const shown = [];
   for (let k = 0; k < edges.source.length; k += 1) {
@@ -41,7 +41,7 @@ function byDiscrepancy(edges, faint) {
   };
 }
 
-// Discrepancies spread over powers of ten, so colours follow their logarithm.
+// Discrepancies span powers of ten, so colours follow their logarithm.
 function discrepancyScale(edges) {
   const value = (k) => {
     const both = [edges.there[k], edges.back[k]].filter((part) => part !== null);

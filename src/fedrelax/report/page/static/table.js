@@ -1,8 +1,8 @@
 "use strict";
-// A table that sorts by its headers and is searched by a box.
+// A table that is sorted by clicking its headers and filtered by a search box.
 //
 // columns: [{title, value(row), text(row), numeric, action(row), tone(row)}]; rows: numbers.
-// Returns {search(text)}; of many rows the first are shown, and a button shows all.
+// Returns {search(text)}; only the first rows are shown until a button shows all.
 
 const FIRST_ROWS = 20;
 
@@ -64,7 +64,7 @@ function bodyRow(columns, row) {
   }));
 }
 
-// What has no value comes last, whichever way the rest is sorted; equals keep their order.
+// Rows without a value come last, whichever way the rest is sorted; ties keep their order.
 function sorted(rows, column, down) {
   const sign = down ? -1 : 1;
   return [...rows].sort((a, b) => {

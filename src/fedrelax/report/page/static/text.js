@@ -1,5 +1,5 @@
 "use strict";
-// Numbers and names as text; every name goes into the page through textContent, never as markup.
+// Numbers and names as text; names enter the page only through textContent, never as markup.
 
 const LONGEST_NAME = 28;
 
@@ -64,7 +64,7 @@ function placeTip(tip, frame, lines, x, y) {
   Object.assign(tip.style, { left: `${Math.max(4, left)}px`, top: `${Math.max(4, top)}px` });
 }
 
-// Names the button that switches between light and dark after what it does next.
+// Labels the button for light and dark colours with what it will do next.
 function nameTheme(button, name) {
   button.textContent = name === "dark" ? "Light" : "Dark";
   button.setAttribute("aria-label", `Switch to ${name === "dark" ? "light" : "dark"} colours`);
