@@ -1,4 +1,4 @@
-"""Six nodes, six kinds of models, one network: PyTorch, Keras, XGBoost, a tree, a machine, a line.
+"""Six nodes, six kinds of models, one network: PyTorch, Keras, XGBoost, a tree, an SVM, a linear model.
 
 ``python examples/six_frameworks.py DIRECTORY`` trains them together, once on numbers and once on
 classes, saves both results, loads them in a new process and compares the predictions. It needs
@@ -28,7 +28,7 @@ ROWS = 20
 
 
 def model_of(node: str, classify: bool) -> Any:
-    """Return the model that a node brings."""
+    """Return the model of a node."""
     if node == "PyTorch":
         from fedrelax.models.torch import mlp
 
@@ -49,7 +49,7 @@ def model_of(node: str, classify: bool) -> Any:
 
 
 def data(task: str, nodes: tuple[str, ...], rows: int, seed: int) -> tuple[Any, Any, Any]:
-    """Return rows of all nodes: one smooth rule for everybody, and a label or a number for each."""
+    """Return the rows of all nodes: one smooth rule for everybody, with a number or a class as target."""
     rng = np.random.default_rng(seed)
     X, places = rng.normal(size=(rows * len(nodes), 3)), np.repeat(nodes, rows)
     y = X[:, 0] + np.sin(2 * X[:, 1]) + 0.1 * rng.normal(size=len(X))
@@ -59,7 +59,7 @@ def data(task: str, nodes: tuple[str, ...], rows: int, seed: int) -> tuple[Any, 
 
 
 def train(task: str, out: Path, nodes: tuple[str, ...] = NODES) -> Any:
-    """Train one network of all kinds, save it, and return it."""
+    """Train one network of all kinds of models, save it, and return it."""
     classify = task == "classification"
     X, y, places = data(task, nodes, ROWS, seed=0)
     kind = FedRelaxClassifier if classify else FedRelaxRegressor
@@ -70,7 +70,7 @@ def train(task: str, out: Path, nodes: tuple[str, ...] = NODES) -> Any:
 
 
 def answers(fitted: Any, task: str) -> Any:
-    """Return predictions on new rows, as numbers: of class probabilities where there are classes."""
+    """Return predictions on new rows, as numbers: class probabilities if there are classes."""
     X, _, places = data(task, tuple(fitted.models_), 50, seed=1)
     return (
         fitted.predict_proba(X, places) if task == "classification" else fitted.predict(X, places)
@@ -78,7 +78,7 @@ def answers(fitted: Any, task: str) -> Any:
 
 
 def difference(fitted: Any, task: str, out: Path) -> float:
-    """Load the result in a new process; return how far its predictions are from ours, at most."""
+    """Load the result in a new process; return the largest difference between its predictions and ours."""
     file = out.with_suffix(".npy")
     subprocess.run([sys.executable, __file__, "--load", task, out, file], check=True)
     return float(np.abs(np.load(file) - answers(fitted, task)).max())

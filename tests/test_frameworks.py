@@ -97,5 +97,5 @@ main()
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert told.returncode == 2
     assert told.stderr.strip() == (
-        f"error: {package} is not installed; pip install 'fedrelax[{extra}]' brings it"
+        f"error: {package} is not installed; pip install 'fedrelax[{extra}]' adds it"
     )

@@ -1,4 +1,4 @@
-"""Lets the API pages show the docstrings: from the way they are written in the code to Markdown.
+"""Turns docstrings, as they are written in the code, into Markdown for the API pages.
 
 mkdocs.yml names this file as an extension of griffe, which reads the code without running it.
 """
@@ -44,7 +44,7 @@ def to_markdown(text: str) -> str:
 
 
 def _take(first: list[str], lines: list[str], belongs: Any) -> list[str]:
-    """Move the lines that belong to a piece out of those that are left."""
+    """Move the lines that belong to a piece from ``lines`` to ``first``, and return that."""
     while lines and belongs(lines[0]):
         first.append(lines.pop(0))
     return first
@@ -59,7 +59,7 @@ def _table(rule: str, rows: list[str]) -> list[str]:
         found = [row[start:end].strip() for start, end in zip(starts, ends, strict=True)]
         if found[0]:
             cells.append(found)
-        else:  # the last row goes on
+        else:  # a continuation of the row above
             cells[-1] = [f"{old} {new}".strip() for old, new in zip(cells[-1], found, strict=True)]
     head = "| " + " | ".join(" " for _ in starts) + " |"
     body = ["| " + " | ".join([f"`{first}`", *others]) + " |" for first, *others in cells]

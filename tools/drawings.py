@@ -19,7 +19,7 @@ NODES = {
     "station E": (475, 50, "ridge", (-80, -2)),
     "station F": (490, 190, "boosting", (0, 52)),
 }
-"""Where each is, its model, and how far off its name stands."""
+"""The position of each, its model, and the offset of its name."""
 EDGES = [("A", "B"), ("A", "C"), ("B", "C"), ("C", "D"), ("D", "E"), ("D", "F"), ("E", "F")]
 """The last letters of the stations' names."""
 Point = tuple[float, float]
@@ -109,7 +109,7 @@ def line(start: Point, end: Point, width: float, dashed: bool = False) -> str:
 
 
 def arrow(start: float, end: float, y: float) -> str:
-    """Return a level arrow."""
+    """Return a horizontal arrow."""
     back = -12 if end > start else 12
     return (
         f"<line x1='{start}' y1='{y}' x2='{end + back}' y2='{y}' stroke='{INK}' stroke-width='2'/>"
@@ -118,7 +118,7 @@ def arrow(start: float, end: float, y: float) -> str:
 
 
 def text(x: float, y: float, words: str, colour: str = INK, weight: int = 400) -> str:
-    """Return words that are centred at a point."""
+    """Return words centred at a point."""
     return (
         f"<text x='{x:g}' y='{y:g}' text-anchor='middle' font-size='16' font-weight='{weight}' "
         f"fill='{colour}' {FONT}>{escape(words)}</text>"

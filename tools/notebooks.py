@@ -70,7 +70,7 @@ def run_cell(source: str, names: Names, count: int) -> Outputs:
 
 
 def shown(value: Any, count: int) -> dict[str, Any]:
-    """Return the value of a cell's last line: as text, and as HTML where it has that."""
+    """Return the value of a cell's last line: as text, and as HTML if it has any."""
     data = {"text/plain": repr(value).splitlines(keepends=True)}
     html = getattr(value, "_repr_html_", lambda: None)()
     if html is not None:

@@ -1,7 +1,7 @@
 """Draws the README's pictures of the report: ``python tools/pictures.py docs/images``.
 
-Two results are made anew: the demo, and the paper's benchmark of five hidden clusters, rewired. Their
-reports are opened in Chromium. It takes about two minutes.
+Two results are computed for this: the demo, and the paper's benchmark of five hidden clusters, rewired.
+Their reports are opened in Chromium. It takes about two minutes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes the command-line reference from the commands themselves: ``tools/reference.py docs/cli.md``.
 
-What a command says of itself with ``--help`` is all that the page has; nothing is written by hand.
+The page holds only what the commands say with ``--help``; nothing is written by hand.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ HEAD = """# Command line
 
 <!-- made by tools/reference.py: change the help of the commands, not this page -->
 
-Every command and every flag, as `--help` shows them. Each flag of `fit` and `compare` can also stand in a
-file ([your own CSV](tutorials/own-csv.md)); the command line wins.
+Every command and every flag, as `--help` shows them. Flags of `fit`, `compare` and `stress` can also
+be given in a file ([your own CSV](tutorials/own-csv.md)); the command line wins.
 """
 
 
@@ -65,13 +65,13 @@ def is_argument(parameter: Any) -> bool:
 
 
 def word_of(argument: Any) -> str:
-    """Return how an argument stands in a call: in brackets if it may be left out."""
+    """Return how an argument is written in a call: in brackets if it may be left out."""
     word = (argument.metavar or argument.name.upper()).strip("[]") + "..." * (argument.nargs == -1)
     return word if argument.required else f"[{word}]"
 
 
 def flags_of(option: Any) -> str:
-    """Return the names of an option and what stands after it."""
+    """Return the names of an option, with the value that follows."""
     value = "" if option.is_flag else " " + (option.metavar or option.type.name.split()[0].upper())
     return ", ".join(f"`{name}{value}`" for name in [*option.opts, *option.secondary_opts])
 
@@ -88,7 +88,7 @@ def described(parameter: Any, help_: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return help as Markdown: commands are code, and what else is bold stays bold."""
+    """Return help as Markdown: commands become code, and whatever else is bold stays bold."""
     text = re.sub(r"\[bold\](fedrelax .*?)\[/bold\]", r"`\1`", text, flags=re.DOTALL)
     text = re.sub(
         r"\[bold\]Example:\[/bold\] (fedrelax.*?)(?=\n\n|\Z)", _example, text, flags=re.DOTALL

@@ -2,9 +2,9 @@
 
     FedRelax(exchange=SignFlipped(share=0.2), combine="median")
 
-Who lies is drawn by ``seed``, or named by ``nodes``. An attacker knows what an honest node would send in
+Liars are drawn by ``seed``, or named in ``nodes``. An attacker knows what an honest node would send in
 its place, and the others' public rows, as any neighbour does; colluding ones know each other, too.
-Label-flipped data are an attack before the first round: :func:`flip_labels`.
+Flipped labels are an attack before the first round: :func:`flip_labels`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Attack(Layer):
             )
 
     def attackers(self, labels: Sequence[Label]) -> tuple[Label, ...]:
-        """Return who lies, in the order of the nodes."""
+        """Return who lies: ``nodes`` as given, or those drawn, in the order of the network."""
         if self.nodes is not None:
             return self.nodes
         count = round(self.share * len(labels))
@@ -58,7 +58,7 @@ class Attack(Layer):
         return tuple(labels[place] for place in sorted(chosen))
 
     def check(self, network: Network, settings: Any) -> None:
-        """Refuse attackers that are not there."""
+        """Refuse attackers that are not in the network."""
         unknown = [label for label in self.attackers(network.labels) if label not in network.nodes]
         if unknown:
             raise FedRelaxError(
@@ -89,7 +89,7 @@ class _Lying(Wrapped):
         self._copied: FloatArray | None = None
 
     def post(self, messages: Iterable[Message]) -> None:
-        """Hand on lies in the place of attackers' messages."""
+        """Pass on lies in place of attackers' messages."""
         self.inner.post([self._sent(message) for message in messages])
 
     def _sent(self, message: Message) -> Message:
@@ -102,7 +102,7 @@ class _Lying(Wrapped):
             honest = self._copied
         place = self._places[message.sender]
         rng = np.random.default_rng([self._attack.seed, place, max(message.round, 0)])
-        # Of probabilities, 1/classes is what zero is of numbers: to know nothing.
+        # 1/classes is to probabilities what zero is to numbers: to know nothing.
         centre = 1.0 / honest.shape[1] if self._classes else 0.0
         told = centre + self._attack.lie(honest - centre, max(message.round, 0), rng)
         return replace(message, predictions=told)
@@ -115,7 +115,7 @@ class Constant(Attack):
     value: float = 10.0
 
     def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
-        """Return it; of classes, the first one gains."""
+        """Return it; with classes, in favour of the first one."""
         told = np.zeros_like(honest)
         told[:, 0] = self.value
         return told
@@ -154,7 +154,7 @@ class Random(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class NotANumber(Attack):
-    """NaN, or another number that is none."""
+    """NaN, or another ``value`` that is not finite."""
 
     value: float = float("nan")
 
@@ -165,7 +165,7 @@ class NotANumber(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class Colluding(Attack):
-    """All attackers send one and the same lie: ``factor`` times the truth of the first one."""
+    """All attackers send the same lie: ``factor`` times the honest answer of the first one."""
 
     factor: float = -3.0
 
@@ -176,7 +176,7 @@ class Colluding(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class Drifting(Attack):
-    """The truth at first, and ``step`` times its size more in every round."""
+    """The truth at first, then off by ``step`` times its size more in every round."""
 
     step: float = 0.1
 
@@ -192,7 +192,7 @@ def _size(answers: FloatArray) -> float:
 
 
 def flip_labels(network: Network, nodes: Iterable[Label]) -> Network:
-    """Return the network with the labels of some nodes turned round: -y, or the class at the other end."""
+    """Return the network with the labels of some nodes flipped: -y, or the classes in reverse order."""
     changed, task = set(nodes), network.task
     made = Network(network.graph, network.kind, network.public.common)
     for node in network:

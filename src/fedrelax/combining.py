@@ -1,7 +1,7 @@
-"""How a node takes its neighbours' answers on one set of public rows: as their mean, or more carefully.
+"""How a node combines its neighbours' answers on one set of public rows: their mean, or more carefully.
 
 A neighbour that lies, or whose data are damaged, can pull a mean as far as it likes. The other ways bound
-what a minority can do; each becomes one pseudo-target per public row, so any model learns from it.
+what a minority can do. Each gives one pseudo-target per public row, so any model can learn from it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fedrelax.typing import FloatArray
 __all__ = ["Clipped", "Combine", "Huber", "Mean", "Median", "Nearest", "Trimmed", "as_combine"]
 
 ENDLESS = 1e150
-"""Numbers beyond have no finite square."""
+"""The squares of larger numbers soon overflow."""
 
 
 class Combine(ABC):
-    """A way to make one target per public row of several answers (neighbours, rows, outputs)."""
+    """A way to make one target per public row from several answers (neighbours, rows, outputs)."""
 
     name: ClassVar[str]
     compares: ClassVar[bool] = True
-    """Whether neighbours are held against each other, for which they must speak of the same rows."""
+    """Whether neighbours are compared with each other, for which they must answer the same rows."""
 
     @abstractmethod
     def __call__(
@@ -62,7 +62,7 @@ class Mean(Combine):
 
 @dataclass(frozen=True)
 class Median(Combine):
-    """The weighted median of every coordinate: liars with less than half of the weight stay outvoted."""
+    """The weighted median of every coordinate: liars with less than half of the weight are outvoted."""
 
     name: ClassVar[str] = "median"
 
@@ -112,7 +112,7 @@ class Trimmed(Combine):
 
 @dataclass(frozen=True)
 class Clipped(Combine):
-    """The mean of answers clipped to the range of the node's own targets, wider by ``margin`` of it."""
+    """The mean of answers clipped to the range of the node's own targets, widened by ``margin`` of it."""
 
     name: ClassVar[str] = "clipped"
     compares: ClassVar[bool] = False
@@ -171,7 +171,7 @@ class Huber(Combine):
 @dataclass(frozen=True)
 class Nearest(Combine):
     """The mean of those who agree with the node: at most ``times`` as far from its own answers as the
-    nearest ``share`` of its neighbours are on average, in mean square. The others are not heard."""
+    nearest ``share`` of its neighbours are on average, in mean square. The others are ignored."""
 
     name: ClassVar[str] = "nearest"
     share: float = 0.25
@@ -190,7 +190,7 @@ class Nearest(Combine):
         own: FloatArray,
         span: tuple[FloatArray, FloatArray],
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the mean of those who agree; their weight stands for all."""
+        """Return the mean of those who agree, with the weight of all."""
         apart = np.square(answers - own).mean(axis=(1, 2))
         first = np.sort(apart)[: max(1, round(self.share * len(apart)))]
         near = apart <= max(self.times * first.mean(), first[-1])
@@ -204,7 +204,7 @@ WAYS: dict[str, type[Combine]] = {
 
 
 def as_combine(given: str | Combine) -> Combine:
-    """Return the way of a name, or the object itself.
+    """Return the way with this name, or the object itself.
 
     >>> as_combine("trimmed")
     Trimmed(share=0.25)
@@ -220,9 +220,9 @@ def as_combine(given: str | Combine) -> Combine:
 
 
 def usable(answer: FloatArray, shape: tuple[int, ...], classes: bool) -> FloatArray | None:
-    """Return an answer that may be taken in, or None: nothing endless, of another shape or no number.
+    """Return an answer that may be used, or None if it has another shape, NaN or numbers too large.
 
-    What should be probabilities and is not is made so: negative numbers count as 0, and rows sum to 1.
+    What should be probabilities is made so: negative numbers become 0, and rows are scaled to sum to 1.
     """
     if answer.shape != shape or not (np.abs(answer) < ENDLESS).all():
         return None

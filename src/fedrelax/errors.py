@@ -1,4 +1,4 @@
-"""The errors that a user may meet: one sentence that says where, what was found and what to do."""
+"""The errors that a user may see: one sentence that says where, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NodeFitError(FedRelaxError):
 
 
 class FedRelaxWarning(UserWarning):
-    """Something that a user should know and that does not stop the run."""
+    """Something that a user should know, but that does not stop the run."""
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:

@@ -1,4 +1,4 @@
-"""Packages that are not always there: import one, or say how to install it."""
+"""Optional packages: import one, or say how to install it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fedrelax.errors import FedRelaxError
 
 
 def need(module: str, extra: str) -> Any:
-    """Import and return ``module``; where it is missing, name the extra that brings it."""
+    """Import and return ``module``; if it is missing, name the extra to install."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
         raise FedRelaxError(
-            f"{module} is not installed; pip install 'fedrelax[{extra}]' brings it"
+            f"{module} is not installed; pip install 'fedrelax[{extra}]' adds it"
         ) from error

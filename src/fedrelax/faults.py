@@ -2,9 +2,9 @@
 
     FedRelax(exchange=[Absent(0.5), Lost(0.2), Delayed(3)], rounds=100)
 
-A node that hears nothing new goes on with what it has heard last. Solver and sites know nothing of it. What
-happens depends on the seed, the round and the nodes alone, and not on the order of the calls. A round in
-which little arrives changes little, so such a run does not end when predictions rest: it runs all rounds.
+A node that hears nothing new keeps using what it heard last. Solver and sites know nothing of faults. What
+happens depends only on the seed, the round and the nodes, not on the order of the calls. A round in which
+little arrives changes little, so such a run does not stop when predictions settle: it runs all rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 __all__ = ["Absent", "Churn", "Delayed", "Lost", "Reordered"]
 
 ABSENT, CHURN, LOST, DELAYED, REORDERED = range(5)
-"""Keep the draws of different faults under one seed apart."""
+"""Separate the draws of different faults under one seed."""
 
 
 class _Rounds(Wrapped):
@@ -41,7 +41,7 @@ class _Rounds(Wrapped):
         self.round = 0
 
     def post(self, messages: Iterable[Message]) -> None:
-        """Note the round; models that are taken back in the end are sent after all others."""
+        """Note the round; models restored at the end are sent as round -1 and leave it as it is."""
         kept = list(messages)
         rounds = [message.round for message in kept if message.round >= 0]
         self.round = max([self.round, *rounds])
@@ -98,7 +98,7 @@ class Absent(_Away):
         _check_share("Absent", "share", self.share)
 
     def away(self, rounds: int, nodes: int) -> AnyArray:
-        """Draw for every round anew."""
+        """Draw independently for every round."""
         draws = np.random.default_rng([self.seed, ABSENT]).random((rounds, nodes))
         return np.asarray(draws < self.share)
 
@@ -161,7 +161,7 @@ class _Losing(_Rounds):
         self._layer = layer
 
     def collect(self, receiver: Label, senders: Iterable[Label]) -> list[Message]:
-        """Return what is not lost: a message of an earlier round is one that came through then."""
+        """Return what is not lost; an earlier round's message is lost or not as it was then."""
         found = self.inner.collect(receiver, senders)
         return [message for message in found if self._arrives(receiver, message)]
 
@@ -176,11 +176,11 @@ class _Late(Layer):
 
     interrupts = True
     in_order: ClassVar[bool]
-    """Whether a message is dropped if a later one of the same sender has come before it."""
+    """Whether a message is dropped if a later one of the same sender has arrived before it."""
 
     @abstractmethod
     def delays(self, round: int, receiver: int, senders: int) -> IntArray:
-        """Return by how many rounds messages are late that were sent to a node in a round."""
+        """Return by how many rounds the messages sent to a node in a round are late, by sender."""
 
     def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
         """Return an exchange that holds messages back."""
@@ -219,13 +219,13 @@ class Reordered(_Late):
         _check_share("Reordered", "share", self.share)
 
     def delays(self, round: int, receiver: int, senders: int) -> IntArray:
-        """Hold some back by a round."""
+        """Hold some back for one round."""
         draws = _drawn(self.seed, REORDERED, round, receiver, senders)
         return np.asarray(draws < self.share, dtype=np.int64)
 
 
 class _Holding(_Rounds):
-    """Keeps messages that have been sent and have not arrived."""
+    """Keeps messages that have been sent but have not arrived."""
 
     changing = ("round", "_count", "_taken", "_given", "_waiting")
 

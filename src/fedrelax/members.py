@@ -11,7 +11,7 @@ from typing import Any
 def members(package: str, base: Any) -> dict[str, Any]:
     """Return the classes with a ``name`` that the modules of a package define, by that name.
 
-    A module may be a package that imports its classes. Modules are taken in the order of their names.
+    A module may be a package that imports its classes. Modules are visited in the order of their names.
 
     >>> from fedrelax.losses import Loss
     >>> sorted(members("fedrelax.losses", Loss))

@@ -1,6 +1,6 @@
 """Public rows: unlabelled inputs on which neighbours compare their predictions.
 
-What each way of drawing them tells the others about the nodes' inputs:
+What each way of drawing them reveals about the nodes' inputs:
 
 ============  ===================================================================================
 gaussian      the mean and covariance of all nodes' inputs together
@@ -23,7 +23,7 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 Pieces = Sequence[tuple[slice, bool]]
-"""Where each column of a table stands in rows, and whether a value between two others is one, too."""
+"""Where each column of a table is in rows, and whether values between two others are valid, too."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class PublicRows:
     common: AnyArray | None = None
     per_node: Mapping[Label, AnyArray] | None = None
     pieces: Pieces | None = None
-    """How rows are drawn like these: see ``draw_pieces``."""
+    """How to draw more rows like these: see ``draw_pieces``."""
     numbers: Callable[[AnyArray], FloatArray] | None = None
-    """What models of numbers see of rows, where that is not the rows themselves."""
+    """How rows look to models that need numbers, if not as they are."""
 
     def as_numbers(self, rows: AnyArray) -> AnyArray:
         """Return rows as numbers without gaps."""
@@ -102,7 +102,7 @@ def draw_public(
 ) -> FloatArray:
     """Draw one common set of ``rows`` public rows from the nodes' inputs.
 
-    With ``pieces``, only numbers are mixed: a category, a date or a gap is that of some row.
+    With ``pieces``, only numbers are mixed: a category, a date or a gap is taken from some row.
 
     >>> draw_public("uniform", [np.zeros((3, 2)), np.ones((3, 2))], 4,
     ...             np.random.default_rng(0)).shape
@@ -124,7 +124,7 @@ def draw_like(
     rng: np.random.Generator,
     pieces: Pieces | None = None,
 ) -> FloatArray:
-    """Draw rows in the shape of the inputs'; of images, say, every number is a column."""
+    """Draw rows of the inputs' shape; every number of an image, say, counts as a column."""
     if pieces is not None:
         return draw_pieces(how, inputs, rows, rng, pieces)
     drawn = DRAWS[how](inputs.reshape(len(inputs), -1), rows, rng)
@@ -134,9 +134,9 @@ def draw_like(
 def draw_pieces(
     how: str, inputs: FloatArray, rows: int, rng: np.random.Generator, pieces: Pieces
 ) -> FloatArray:
-    """Draw rows of a table: what is no number is taken from rows as it is, column by column.
+    """Draw rows of a table: what is not a number is taken from some row as it is, column by column.
 
-    Numbers are drawn as ever, but where a value is missing (NaN, or a column beside the value that
+    Numbers are drawn as usual, but where a value is missing (NaN, or 1 in the column next to it that
     says so) the column is taken from a row, too. A blend takes it from one of its two rows.
     """
     if how == "bootstrap":
@@ -180,7 +180,7 @@ def _absent(rows: FloatArray, place: slice) -> AnyArray:
 def filled(
     drawn: FloatArray, inputs: FloatArray, columns: Sequence[int], rng: np.random.Generator
 ) -> FloatArray:
-    """Return rows that have these columns: where a value is missing, it is that of some input."""
+    """Fill gaps in these columns, each with the value of some input, and return the rows."""
     for k in columns:
         gone = np.flatnonzero(np.isnan(drawn[:, k]))
         known = inputs[~np.isnan(inputs[:, k]), k]

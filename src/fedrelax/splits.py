@@ -15,7 +15,7 @@ Part = tuple[dict[Label, AnyArray], dict[Label, AnyArray]]
 """The row numbers of every node to train on, and those that are held out."""
 
 TEST_STREAM = 2
-"""Keeps the draw of test rows apart from other draws under one seed."""
+"""Separates the draw of test rows from other draws under one seed."""
 
 
 def hold_out(rows: int, share: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -56,8 +56,8 @@ def training_groups(
 ) -> npt.NDArray[np.bool_]:
     """Return the mask of the training rows: all but a share of the values of ``groups``.
 
-    A node that would be left without a row to train on keeps none for testing either: its rows are
-    for training only if their values are. The mask is of all rows, as long as ``groups``.
+    The mask is of all rows, as long as ``groups``. A node whose values are all held out has no row to train
+    on; it is up to the caller to leave it out.
 
     >>> rows = {"a": np.arange(4), "b": np.arange(4, 8)}
     >>> training_groups(rows, np.tile([1, 2, 3, 4], 2), 0.25, np.random.default_rng(0)).sum().item()
@@ -76,7 +76,7 @@ def training_groups(
 def deal(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -> list[Part]:
     """Return, for each fold, the row numbers of every node to train on and those to hold out.
 
-    A single row is never held out. Folds in which no node holds out a row are left out, so nodes
+    A node's only row is never held out. Folds in which no node holds out a row are left out, so nodes
     with one row each give none at all.
 
     >>> rows = {"a": np.arange(4), "b": np.array([4])}
@@ -100,7 +100,7 @@ def deal(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -
 def deal_together(
     rows: Mapping[Label, AnyArray], groups: AnyArray, folds: int, rng: np.random.Generator
 ) -> list[Part]:
-    """Deal whole groups (days, patients): rows of one value are never on both sides, at no node.
+    """Deal whole groups (days, patients): rows of one value are never on both sides, at any nodes.
 
     ``groups`` (all rows,) has the value of every row. A node that would be left without a row to
     train on takes no part in that fold.
@@ -117,7 +117,7 @@ def deal_together(
 
 
 def deal_in_time(rows: Mapping[Label, AnyArray], times: AnyArray, folds: int) -> list[Part]:
-    """Hold out ever later parts of the time, each with all that comes before it to train on.
+    """Hold out one later stretch of time after another, and train on all that comes before it.
 
     >>> rows = {"a": np.arange(4)}
     >>> [part[1]["a"].tolist() for part in deal_in_time(rows, np.array([3, 0, 1, 2]), 4)]
@@ -138,7 +138,7 @@ def _parts(
     masks: Iterable[AnyArray],
     within: AnyArray | None = None,
 ) -> list[Part]:
-    """Return the parts of masks over ``own``, all rows; nodes without a row to train on are left out."""
+    """Return a part for each mask over ``own``, all rows; nodes without a training row are left out."""
     ends = np.cumsum([len(index) for index in rows.values()])[:-1]
     parts = []
     for mask in masks:
@@ -158,7 +158,7 @@ def _split(own: AnyArray, mask: AnyArray, ends: AnyArray) -> list[AnyArray]:
 
 
 def as_seed(random_state: Any) -> int:
-    """Return a whole number from ``random_state``: a number, None (anew each time) or a generator.
+    """Return a whole number from ``random_state``: a number, None (a new one each time) or a generator.
 
     >>> as_seed(7), as_seed(np.random.default_rng(0)) == as_seed(np.random.default_rng(0))
     (7, True)
@@ -193,7 +193,7 @@ class RowGroups(Mapping[Label, IntArray]):
     def of(
         cls, rows: Mapping[Label, AnyArray], labels: tuple[Label, ...] | None = None
     ) -> RowGroups:
-        """Return row numbers by node in this form, for given ``labels``: none where a node has none."""
+        """Return row numbers by node in this form, for given ``labels``; a node may have no rows."""
         if isinstance(rows, RowGroups) and labels in (None, rows.labels):
             return rows
         names, none = tuple(rows) if labels is None else labels, np.arange(0)
@@ -202,7 +202,7 @@ class RowGroups(Mapping[Label, IntArray]):
         return cls(names, np.concatenate(parts) if parts else none, offsets)
 
     def take(self, values: AnyArray) -> AnyArray:
-        """Return the rows of an array, one node after the other; itself if they are so already."""
+        """Return the rows of an array, node by node; the array itself if it is in that order already."""
         if len(self.order) == len(values) and (np.diff(self.order) == 1).all():
             return values
         return values[self.order]

@@ -1,4 +1,4 @@
-"""The paper's theory as code: how far models of one cluster can be apart."""
+"""The paper's theory as code: how far apart models of one cluster can be."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def variation_bound(
     """Return epsilon / (alpha lambda_2), an upper bound on the variation within one cluster.
 
     lambda_2 is the second smallest eigenvalue of the cluster's Laplacian; it is 0, and the bound
-    infinite, where the cluster's graph falls apart. The reason: at the minimiser of
+    infinite, where the cluster's graph is not connected. The reason: at the minimiser of
     sum_i L_i + alpha w'Lw the objective is at most epsilon, its value at the true model, and
     w'Lw >= lambda_2 * variation. w'Lw counts each edge once, as the fixed point of FedRelax on a common
     public set does; GTVMin counts it twice, so half of this bound holds there. Models that are coupled
     by predictions on public rows P minimise w'(L x Q)w with Q = P'P/m instead, so the smallest
-    eigenvalue of Q enters as a factor; ``public`` brings it in. (The paper takes Q = I, its expectation
+    eigenvalue of Q enters as a factor, if ``public`` is given. (The paper takes Q = I, its expectation
     for standard normal rows.) Where every node has public rows of its own, there is no such proof.
 
     >>> round(variation_bound(Graph.complete(range(4)), alpha=0.5, epsilon=6.0), 9)

@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 def one_thread() -> Iterator[None]:
     """Compute with one thread: more gain nothing here, and sums in another order change last digits.
 
-    PyTorch is told itself, if it is there: once it has been told a number, its matrix products no
-    longer heed what its threads are limited to from outside, and waste their time on each other.
+    PyTorch, if loaded, is limited by its own setting: once that has been set, its matrix products
+    ignore limits from outside, and its threads waste their time on each other.
     """
     with one_torch_thread(), threadpool_limits(1):
         yield
@@ -22,7 +22,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Compute with one thread in PyTorch, if it is there; next to nothing if it does so already."""
+    """Compute with one thread in PyTorch, if it is loaded; costs next to nothing if it does already."""
     torch = sys.modules.get("torch")
     before = 1 if torch is None else torch.get_num_threads()
     if torch is None or before == 1:

@@ -1,4 +1,4 @@
-"""Names for the types that every layer speaks."""
+"""Names for the types that every layer uses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How fitted things are looked at: ``plot``, and the HTML that a notebook shows.
+"""How fitted objects are shown: ``plot``, and the HTML in a notebook.
 
 Pictures and pages belong to ``report``, far above the estimators and results that are drawn. This is the
-one place that reaches up, by name, and only when someone looks.
+one place that imports upwards, by name, and only when something is to be shown.
 """
 
 from __future__ import annotations

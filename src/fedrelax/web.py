@@ -1,4 +1,4 @@
-"""What every local server of this package has in common: its headers, its engine, and who may ask it."""
+"""What every local server of this package has in common: headers, uvicorn, and who may ask it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]\s/]+)(?::\d{1,5})?")
 
 
 def server_for(app: Any, **more: Any) -> Any:
-    """Return a uvicorn server of an application, which says nothing of itself and logs nothing."""
+    """Return a uvicorn server for an application; it does not identify itself and logs nothing."""
     uvicorn = need("uvicorn", "live")
     config = uvicorn.Config(
         app, http="h11", ws="none", loop="asyncio", lifespan="off", access_log=False,
@@ -30,13 +30,13 @@ def server_for(app: Any, **more: Any) -> Any:
 
 
 def host_of(scope: Any) -> str | None:
-    """Return the one Host that a request names, in small letters; None if there are none or several."""
+    """Return the one Host that a request names, in lower case; None if there are none or several."""
     hosts = [value.lower().decode("latin-1") for name, value in scope["headers"] if name == b"host"]
     return hosts[0] if len(hosts) == 1 else None
 
 
 def name_of(host: str) -> str:
-    """Return a Host without its port, or nothing if it is none.
+    """Return a Host without its port, or an empty text if it is not valid.
 
     >>> name_of("localhost:8000"), name_of("[::1]:80"), name_of("a b")
     ('localhost', '[::1]', '')
@@ -46,7 +46,7 @@ def name_of(host: str) -> str:
 
 
 def is_address(name: str) -> bool:
-    """Tell whether a name is an address in numbers, which no foreign name server can give out.
+    """Tell whether a name is a numeric address, which no foreign name server can redirect here.
 
     >>> is_address("192.168.0.7"), is_address("[::1]"), is_address("evil.example")
     (True, True, False)

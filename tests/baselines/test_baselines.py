@@ -352,7 +352,7 @@ def test_average_of_nets_wants_one_net():
     for label in "abc":
         node = (other if label == "b" else network).nodes[label]
         mixed.add(label, node.X, node.y, node.model)
-    with pytest.raises(FedRelaxError, match="node 'b': its model is not the net of node 'a'"):
+    with pytest.raises(FedRelaxError, match="node 'b': its model differs from the net of node 'a'"):
         FedAvg().run(mixed)
     assert "node 'b'" in FedAvg().refusal(mixed)
     assert "shape" in FedProx().refusal(network)

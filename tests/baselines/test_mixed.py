@@ -126,5 +126,5 @@ def test_many_nodes_and_columns_take_too_long():
 def test_a_missing_statsmodels_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "statsmodels", None)
     assert MixedModel().refusal(network_of(*slopes(n=3))) == (
-        "statsmodels is not installed; pip install 'fedrelax[mixed]' brings it"
+        "statsmodels is not installed; pip install 'fedrelax[mixed]' adds it"
     )

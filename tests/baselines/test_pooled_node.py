@@ -99,4 +99,4 @@ def test_what_it_does_not_serve():
 def test_nets_have_a_number_of_inputs():
     torch = pytest.importorskip("torch", reason="needs PyTorch (the extra torch)")
     network = small_network(torch.nn.Linear(3, 1))
-    assert PooledNode().refusal(network) == "node 0: its net takes no columns for the nodes"
+    assert PooledNode().refusal(network) == "node 0: its net cannot take more columns, one per node"

@@ -286,4 +286,4 @@ def test_numbers_as_node_names_are_found_in_any_dress(run, table):
 def test_live_without_its_extra_is_refused_before_the_table_is_read(run, table, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     text = run.refused("fit", "no-such-file.csv", *FIT[2:], *QUICK, "--live")
-    assert text == "uvicorn is not installed; pip install 'fedrelax[live]' brings it"
+    assert text == "uvicorn is not installed; pip install 'fedrelax[live]' adds it"

@@ -80,19 +80,19 @@ def test_every_kind_of_column_is_a_feature(values, kind):
 
 def test_a_value_that_looks_wrong_is_named_once_with_its_line():
     (note,) = prepare(make(extra=[1.0] * 11 + ["12,5x"])).notes
-    assert "'extra' holds numbers but for 1 row, such as '12,5x' on the row with index 11" in note
+    assert "'extra' holds numbers except in 1 row, such as '12,5x' on the row with index 11" in note
     dates = ["2024-01-05"] * 11 + ["yesterday"]
     (note,) = prepare(make(extra=dates)).notes
-    assert "'extra' holds dates but for 1 row, such as 'yesterday'" in note
+    assert "'extra' holds dates except in 1 row, such as 'yesterday'" in note
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([None] * 12, "'extra'.*nothing"),
-        ([np.nan] * 12, "'extra'.*nothing"),
+        ([None] * 12, "'extra'.*is empty"),
+        ([np.nan] * 12, "'extra'.*is empty"),
         (["calm"] * 12, "'extra'.*'calm' in every row"),
-        (["kiosk", "mall", "market"] * 4, "'extra'.*names the node once more"),
+        (["kiosk", "mall", "market"] * 4, "'extra'.*is only another name of the node"),
     ],
 )
 def test_columns_left_out_are_noted(values, words):
@@ -183,7 +183,7 @@ def test_the_line_of_the_file_is_named(tmp_path):
 
 def test_other_columns_with_gaps_are_mentioned():
     frame = with_value("site", 1, None).assign(power=[np.nan] + [1.0, 2.0, 3.0] * 3 + [0, 0])
-    with pytest.raises(FedRelaxError, match=r"'site' has 1 .*so have 'power'"):
+    with pytest.raises(FedRelaxError, match=r"'site' has 1 .*others in 'power'"):
         prepare(frame)
 
 
@@ -199,7 +199,7 @@ def test_nothing_left_after_dropping():
 def test_blanks_around_nodes_are_removed():
     table = prepare(make(site=["a", " a", "a ", "b"] * 3))
     assert set(table.nodes) == {"a", "b"}
-    assert "Blanks around 6 entries" in table.notes[0]
+    assert "Spaces around 6 entries" in table.notes[0]
 
 
 def test_numbers_and_text_as_nodes_become_text():
@@ -281,7 +281,7 @@ def test_whole_classes_with_gaps_are_still_classes():
 def test_blanks_around_classes_are_removed():
     table = prepare(make(power=["yes", " yes", "no"] * 4))
     assert table.classes.tolist() == ["no", "yes"]
-    assert any("Blanks around classes" in note for note in table.notes)
+    assert any("Spaces around classes" in note for note in table.notes)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_blanks_around_classes_are_removed():
         (list("abcdefghijkl"), "auto", "different class in each"),
         (["yes", "no"] * 6, "regression", "holds text such as 'yes'.*task='classification'"),
         ([0.5, 1.5] * 6, "classification", "decimal numbers such as 0.5.*task='regression'"),
-        ([1.5] * 11 + ["?"], "auto", r"holds numbers but for 1 rows, such as '\?'.* index 11"),
+        ([1.5] * 11 + ["?"], "auto", r"holds numbers except in 1 rows, such as '\?'.* index 11"),
         (pd.date_range("2024-01-01", periods=12), "auto", "holds dates"),
         (["2024-01-31", "2024-02-01"] * 6, "auto", "holds dates"),
         ([0, 1] * 6, "guess", "task is 'guess'"),

@@ -61,7 +61,7 @@ def test_repeated_readings_are_averaged_and_missing_ones_left_out(load):
 
 
 def test_a_bad_reading_is_located(load):
-    with pytest.raises(FedRelaxError, match=r"'temp' holds something but a number.* line 5"):
+    with pytest.raises(FedRelaxError, match=r"'temp' holds something other than a number.* line 5"):
         load(ROWS + "61.5,23.8,2024-01-03 01:00:00,cold,Tower\n")
     with pytest.raises(FedRelaxError, match=r"'Timestamp' holds nothing usable.* line 5"):
         load(ROWS + "61.5,23.8,yesterday,-7,Tower\n")

@@ -1,4 +1,4 @@
-"""The one interface behind which every way of learning is compared."""
+"""The interface through which every way of learning is compared."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Baseline(ABC):
     """
 
     name: ClassVar[str]
-    """How tables call it."""
+    """What tables call it."""
 
     @classmethod
     def usual(cls, rounds: int) -> Self | None:
-        """Return this way as it is compared by default, or None if it has to be told something.
+        """Return this way as it is compared by default, or None if it has settings without a default.
 
-        ``rounds`` is what FedRelax may use for models that have no number of their own.
+        ``rounds`` is how many FedRelax may use, for ways whose rounds are of the same kind.
         """
         return cls()
 
@@ -71,7 +71,7 @@ class Baseline(ABC):
     def choose(
         self, network: Network, folds: Sequence[Network], *, seed: int, n_jobs: int | None
     ) -> Baseline:
-        """Return this way with the settings, and the rounds, of the least validation loss.
+        """Return this way with the settings, and the rounds, of the smallest validation loss.
 
         ``network`` holds all training rows; each of ``folds`` trains on some of them and validates
         on the others. The loss is the mean over all validated rows. Of equally good settings the
@@ -116,5 +116,5 @@ def validation_curve(
 
 
 def _padded(curve: FloatArray, length: int) -> FloatArray:
-    """Return the curve of a run that ended early, as it had settled, at full length."""
+    """Extend the curve of a run that ended early to full length; it had settled at the last value."""
     return np.concatenate([curve, np.full(length - len(curve), curve[-1])])

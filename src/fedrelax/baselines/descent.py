@@ -43,7 +43,7 @@ class Descent(Baseline):
         return reason_not_linear(network)
 
     def check(self, network: Network) -> None:
-        """Refuse a network that this way cannot serve."""
+        """Refuse a network on which this way cannot learn."""
         reason = self.refusal(network)
         if reason is not None:
             raise FedRelaxError(f"{self.name} averages parameters: {reason}")

@@ -33,7 +33,7 @@ class FedAvg(Descent):
 
     rate : None also takes a net's own ``lr``; then some others are candidates, too.
     local_steps : None is one step for linear models, and what the net says otherwise.
-    patience : for nets: a run with validation rows ends after so many rounds without a better one.
+    patience : for nets: a run with validation rows ends after this many rounds without a better one.
     """
 
     name = "FedAvg"
@@ -43,7 +43,7 @@ class FedAvg(Descent):
 
     @classmethod
     def usual(cls, rounds: int) -> FedAvg:
-        """Stop nets early: they have no safe number of rounds, and each of them takes long."""
+        """Stop nets early: no number of rounds is safe for them, and each round takes long."""
         return cls(patience=PATIENCE)
 
     def refusal(self, network: Network) -> str | None:

@@ -34,14 +34,14 @@ class FedMD(Baseline):
 
     @classmethod
     def usual(cls, rounds: int) -> FedMD:
-        """Go in the same kind of rounds as FedRelax, in as many."""
+        """Allow as many rounds as FedRelax has, as they are of the same kind."""
         return cls(rounds=rounds)
 
     def too_large(self, network: Network) -> str | None:
         """Return a reason for very many nodes: the complete graph has too many edges."""
         if len(network) <= MOST_NODES:
             return None
-        return f"it joins all nodes in pairs, which takes too long for {len(network):,} of them"
+        return f"it joins every pair of nodes, which takes too long for {len(network):,} of them"
 
     def candidates(self, network: Network) -> Sequence[FedMD]:
         """Return several weights of the consensus."""

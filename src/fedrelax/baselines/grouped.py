@@ -60,7 +60,7 @@ class Grouped(Baseline):
         models: dict[Label, LocalModel] = {}
         known: dict[int, str] = {}
         changed: dict[int, Any] = {}
-        with one_thread():  # As in the rounds: small fits only lose by more threads.
+        with one_thread():  # As in the rounds: more threads only slow small fits down.
             for group, labels in members.items():
                 X = np.concatenate([network.nodes[label].X for label in labels])
                 target = np.concatenate([task.encode(network.nodes[label].y) for label in labels])
@@ -79,7 +79,7 @@ class Grouped(Baseline):
 
 
 def _seen_rows(rows: Rows, model: Any, network: Network) -> Rows:
-    """Return the rows of nodes that have all columns which a model sees; gaps are the model's matter."""
+    """Return the rows without gaps in the columns that a model sees; of tables, all: models handle gaps."""
     ready = network.preparation
     if ready is None or not ready.schema.is_plain:
         return rows

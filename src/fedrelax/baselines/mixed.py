@@ -20,7 +20,7 @@ from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray
 
 MOST_WORK = 1_000_000
-"""Nodes times the fourth power of the columns; statsmodels takes about 15 seconds for so much."""
+"""Nodes times the fourth power of the columns; statsmodels takes about 15 seconds for this much."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class MixedModel(Baseline):
         return None
 
     def too_large(self, network: Network) -> str | None:
-        """Return a reason for many nodes or columns, whose covariances statsmodels visits in pairs."""
+        """Return a reason for many nodes or columns: statsmodels loops over pairs of covariances."""
         nodes, columns = len(network), int(np.prod(next(iter(network)).X.shape[1:]))
         if network.kind != "regression" or nodes * (columns + 1) ** 4 <= MOST_WORK:
             return None
@@ -122,7 +122,7 @@ def fit_slopes(X: FloatArray, y: FloatArray, g: AnyArray) -> MixedFit:
 
 
 def fit_intercept(X: FloatArray, y: FloatArray, g: AnyArray) -> MixedFit:
-    """Fit a random intercept; where groups do not differ, nothing is left but least squares."""
+    """Fit a random intercept, or plain least squares where groups do not differ."""
     try:
         return _fit(X, y, g, [0])
     except (np.linalg.LinAlgError, ValueError):
@@ -166,9 +166,9 @@ def _fit(X: FloatArray, y: FloatArray, g: AnyArray, varies: list[int]) -> MixedF
 def _start(
     A: FloatArray, y: FloatArray, g: AnyArray, varies: list[int], steps: int = 100
 ) -> tuple[FloatArray, FloatArray]:
-    """Return fixed effects and relative covariance after some steps of EM, a start for statsmodels.
+    """Return fixed effects and relative covariance after some EM steps, to start statsmodels from.
 
-    From its own start its optimisers often stop far from the maximum, and take ten times longer.
+    From its own starting point its optimisers often stop far from the maximum, and take ten times longer.
     """
     n, q = int(g.max()) + 1, len(varies)
     Z = A[:, varies]

@@ -1,4 +1,4 @@
-"""FedAvg for nets: all nodes hold one architecture, and the average of its numbers travels."""
+"""FedAvg for nets: all nodes have one architecture, and its averaged parameters are shared."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def has_nets(network: Network) -> bool:
 
 
 def reason_not_one_net(network: Network) -> str | None:
-    """Return which node's net is not the one of the others, or None."""
+    """Return which node's net differs from the others, or None."""
     first, *others = network
     kind = kind_of(first.model)
     for node in others:
         if kind_of(node.model) != kind:
-            return f"node {node.label!r}: its model is not the net of node {first.label!r}"
+            return f"node {node.label!r}: its model differs from the net of node {first.label!r}"
     return None
 
 

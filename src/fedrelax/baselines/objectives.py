@@ -185,7 +185,7 @@ class SoftmaxObjectives(LocalObjectives):
 
 @dataclass(frozen=True)
 class LinearTask:
-    """A network of linear models: the objectives, those of the held-out rows, and the way back."""
+    """A network of linear models: the objectives, those of held-out rows, and how to make plain models."""
 
     own: LocalObjectives
     held: LocalObjectives | None

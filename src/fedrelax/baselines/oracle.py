@@ -1,4 +1,4 @@
-"""Oracle: told which nodes belong together. What no method that must find out can expect to beat."""
+"""Oracle: told which nodes belong together. No method that has to find out can expect to beat it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Oracle(Grouped):
 
     @classmethod
     def usual(cls, rounds: int) -> None:
-        """Leave it out: it has to be told the clusters."""
+        """Leave it out: it needs to know the clusters."""
         return None
 
     def refusal(self, network: Network) -> str | None:
@@ -49,7 +49,7 @@ class Oracle(Grouped):
     def iterate(
         self, objectives: LocalObjectives, rng: np.random.Generator
     ) -> Iterator[FloatArray]:
-        """Yield all nodes' models before every step; ``clusters`` is by the nodes' places."""
+        """Yield all nodes' models before every step; here ``clusters`` is keyed by position."""
         names = [self.clusters[place] for place in range(objectives.n)]
         member = np.unique(np.array(names), return_inverse=True)[1]
         F = objectives.shared()

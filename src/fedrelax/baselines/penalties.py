@@ -1,4 +1,4 @@
-"""The penalty of a linear model, and models with more or less of it."""
+"""The penalty of a linear model, and how to change it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.criteria import last_step
 
 FACTORS = (1.0, 0.001, 0.1, 10.0)
-"""What a penalty is multiplied by where several are tried."""
+"""Factors of a penalty, where several are tried."""
 
 
 def with_penalty(model: Any, factor: float) -> Any:
-    """Return a model with its penalty multiplied by ``factor``; itself where it has none.
+    """Return a model with its penalty multiplied by ``factor``, or the model itself if it has none.
 
     >>> with_penalty(Ridge(2.0), 0.1), with_penalty(LogisticRegression(), 0.1)
     (Ridge(alpha=0.2), LogisticRegression(C=10.0))

@@ -21,7 +21,7 @@ from fedrelax.typing import AnyArray, FloatArray
 
 MOST_NODES = 500
 MOST_NUMBERS = 20_000_000
-"""Of the nodes' columns together."""
+"""In all the nodes' columns together."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PooledNode(Baseline):
             return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
         for label, model in network.distinct_models.items():
             if is_net(model) or is_keras(model):
-                return f"node {label!r}: its net takes no columns for the nodes"
+                return f"node {label!r}: its net cannot take more columns, one per node"
         return None
 
     def too_large(self, network: Network) -> str | None:
@@ -75,14 +75,14 @@ class PooledNode(Baseline):
 
 
 class NodeModel(LocalModel):
-    """A model of rows with ``n`` nodes' columns, as the node at ``place`` uses it: without them."""
+    """A model of rows with ``n`` nodes' columns, which it fills in for the node at ``place``."""
 
     def __init__(self, model: LocalModel, place: int, n: int) -> None:
         self.task, self._model, self._place, self._n = model.task, model, place, n
 
     @property
     def estimator(self) -> Any:
-        """The estimator of all nodes, which takes the nodes' columns, too."""
+        """The estimator of all nodes, whose rows include the nodes' columns."""
         return self._model.estimator
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> NodeModel:
@@ -98,7 +98,7 @@ class NodeModel(LocalModel):
 
 
 def with_node(X: AnyArray, place: int, n: int) -> FloatArray:
-    """Return the rows with ``n`` columns more, 1 in the one of the node at ``place``.
+    """Return the rows with ``n`` more columns, 1 in that of the node at ``place``.
 
     >>> with_node(np.array([[5.0], [6.0]]), 1, 3)
     array([[5., 0., 1., 0.],
@@ -110,7 +110,7 @@ def with_node(X: AnyArray, place: int, n: int) -> FloatArray:
 
 
 def with_columns(model: Any, n: int, factor: float) -> Any:
-    """Return a model for ``n`` columns more, its penalty multiplied by ``factor``.
+    """Return a model for ``n`` more columns, its penalty multiplied by ``factor``.
 
     >>> from sklearn.linear_model import LogisticRegression, Ridge
     >>> with_columns(Ridge(2.0), 3, 0.1), with_columns(LogisticRegression(), 3, 0.1)

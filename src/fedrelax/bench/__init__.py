@@ -1,1 +1,1 @@
-"""Benchmarks: every figure is a ratio of two things measured in the same run."""
+"""Benchmarks: what counts is the ratio of two things measured in the same run."""

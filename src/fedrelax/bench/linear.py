@@ -1,4 +1,4 @@
-"""Networks of linear models: what ``FedRelaxRegressor.fit`` takes, and the bare engine beside it."""
+"""Networks of linear models: the cost of ``FedRelaxRegressor.fit``, and of the bare engine."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from fedrelax.typing import AnyArray
 
 ALPHA, RIDGE = 0.1, 0.1
 TOLERANCE = RESIDUAL
-"""What ``fit`` goes to as well."""
+"""The residual to which ``fit`` solves, too."""
 ROWS, PUBLIC_ROWS = 10, 100
 WARM_NODES = 100
 Progress = Callable[[str], None]
 
 
 def silent(step: str) -> None:
-    """Take progress and show nothing."""
+    """Ignore progress."""
 
 
 def measure(
@@ -51,10 +51,10 @@ def measure(
 ) -> dict[str, Any]:
     """Time ``fit`` and then the bare engine on one nearest-neighbour graph, both in this process.
 
-    ``fit`` comes first, so that the peak of the process is its own; it has the settings that a user
-    gets who gives alpha and a ridge penalty only. The engine builds its problem from the same arrays
-    and solves it to a relative residual of 1e-8, as ``fit`` does. Both have run once on a small
-    network before the clock starts.
+    ``fit`` comes first, so that the peak memory of the process is its own; it has the settings of a user
+    who gives only alpha and a ridge penalty. The engine builds its problem from the same arrays and
+    solves it to a relative residual of 1e-8, as ``fit`` does. Both have run once on a small network
+    before the clock starts.
     """
     _check_memory(nodes, features, degree, public)
     warm = make_problem(nearest_graph(WARM_NODES, 5), ROWS, features, public, PUBLIC_ROWS)
@@ -72,7 +72,7 @@ def measure(
 
 
 def _check_memory(nodes: int, features: int, degree: float, public: str) -> None:
-    """Refuse what does not fit, before anything is drawn."""
+    """Refuse what does not fit in memory, before anything is drawn."""
     common = public == "common"
     needed = estimate_bytes(
         nodes,

@@ -24,13 +24,13 @@ Progress = Callable[[str], None]
 
 
 class _Clock(Callback):
-    """Notes when each round ends."""
+    """Records when each round ends."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
 
     def after_round(self, record: Record) -> None:
-        """Look at the clock."""
+        """Record the time."""
         self.times.append(time.perf_counter())
 
     @property
@@ -85,9 +85,9 @@ def against_loop(
 ) -> dict[str, Any]:
     """Return the seconds of a round both ways, and their ratio: the median over pairs of runs.
 
-    The times are those of single precision, in which nets are trained by default. There, sums in
-    another order sooner or later send one of many nets over a kink of its ReLU, and from then on
-    its path parts from the other. Double precision shows that the two compute the same.
+    The times are for single precision, in which nets are trained by default. There, sums in another
+    order sooner or later send one of many nets across a kink of its ReLU, and from then on the two
+    runs diverge. Double precision shows that they compute the same.
     """
     pairs = []
     for repeat in range(repeats):

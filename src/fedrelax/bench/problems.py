@@ -1,4 +1,4 @@
-"""Problems of any size, the memory of this process, and how something grows."""
+"""Problems of any size, the memory of this process, and growth rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds of trees and forests by ``FedRelaxRegressor.fit``, and by a loop over scikit-learn's."""
+"""Rounds of trees and forests: ``FedRelaxRegressor.fit`` against a loop over scikit-learn's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Progress = Callable[[str], None]
 
 
 class Setting(NamedTuple):
-    """A ring of nodes with their rows, all of one linear trend and much noise."""
+    """A ring of nodes with their rows: one linear trend with much noise."""
 
     X: FloatArray
     y: FloatArray
@@ -52,14 +52,14 @@ class Setting(NamedTuple):
         )
 
     def fit(self, estimator: Any, rounds: int) -> FedRelaxRegressor:
-        """Run rounds by the public interface."""
+        """Run rounds through the public interface."""
         made = FedRelaxRegressor(
             estimator, graph=self.graph, alpha=ALPHA, public=self.public, rounds=rounds
         )
         return made.fit(self.X, self.y, self.nodes)
 
     def fits(self, alone: FedRelaxRegressor, most: int) -> Iterator[tuple[FloatArray, ...]]:
-        """Yield what nodes fit in the first round: rows, targets and weights."""
+        """Yield what the first ``most`` nodes fit in the first round: rows, targets and weights."""
         told: dict[Any, FloatArray] = {}
         for i in range(most):
             own = slice(i * OWN_ROWS, (i + 1) * OWN_ROWS)
@@ -84,7 +84,7 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 @contextmanager
 def cores(count: int) -> Iterator[None]:
-    """Let this process use so many cores only, where the system knows how."""
+    """Let this process use only ``count`` cores, where the system can do that."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -107,8 +107,9 @@ def against_loop(
 ) -> dict[str, Any]:
     """Return the time of a node's part of a round both ways, and the median ratio of pairs of runs.
 
-    A round is what ``rounds`` more of them add to ``FedRelaxRegressor.fit``. ``looped`` nodes are fitted
-    by ``clone(tree).fit(X, y, sample_weight=w).predict(X)`` to the same rows, targets and weights.
+    The time of a round is what ``rounds`` further ones add to ``FedRelaxRegressor.fit``. The loop fits
+    ``looped`` nodes by ``clone(tree).fit(X, y, sample_weight=w).predict(X)`` to the same rows, targets
+    and weights.
     """
     from sklearn.base import clone
 
@@ -145,7 +146,7 @@ def against_loop(
 
 
 def measure(nodes: int, progress: Progress = lambda step: None) -> dict[str, Any]:
-    """Return the comparison for trees, whole and of depth 5, and for forests of 100 trees."""
+    """Return the comparison for full trees, trees of depth 5, and forests of 100 trees."""
     from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
     from sklearn.tree import DecisionTreeRegressor
 
@@ -162,7 +163,7 @@ def measure(nodes: int, progress: Progress = lambda step: None) -> dict[str, Any
 
 
 def scaling(sizes: Sequence[int], progress: Progress = lambda step: None) -> dict[str, Any]:
-    """Return seconds and memory of rounds of fit for networks of growing size, on one core."""
+    """Return the seconds and memory of ``fit`` for networks of growing size, on one core."""
     from sklearn.tree import DecisionTreeRegressor
 
     lines, tree = [], DecisionTreeRegressor(max_depth=5)
@@ -191,7 +192,7 @@ def scaling(sizes: Sequence[int], progress: Progress = lambda step: None) -> dic
 
 
 def overhead(progress: Progress = lambda step: None, repeats: int = 5) -> dict[str, Any]:
-    """Return how many times as long as bare ``fit`` and ``predict`` a round takes, for other models."""
+    """Return a round's time as a multiple of bare ``fit`` and ``predict``, for other models."""
     from importlib.util import find_spec
 
     from sklearn.base import clone

@@ -1,4 +1,4 @@
-"""The answer in words: federate, pool or stay alone, and how sure that is."""
+"""The answer in words: federate, pool or stay alone, and how certain that is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POOLING = {
     PooledNode.name: "one pooled model with a column per node",
     MixedModel.name: "a mixed model of all rows",
 }
-"""The ways that need all rows in one place, and how sentences call them."""
+"""The ways that need all rows in one place, and what sentences call them."""
 
 
 def advise(
@@ -31,9 +31,9 @@ def advise(
     ``errors`` are the mean errors by way, ``gaps`` the intervals of each way's error minus that of
     learning together. To pool means ``best_pooling`` of the ways; ``alone_minus_pooled`` is the
     interval of the error alone minus that way's. One way is clearly better than another if the
-    interval of their difference leaves out zero. The advice is to pool if that is clearly better
-    than learning together, and not worse in the mean than each node alone; or clearly better than
-    each node alone where learning together is not. Else, where learning together is not clearly
+    interval of their difference excludes zero. The advice is to pool if that is clearly better
+    than learning together, and on average no worse than each node alone; or clearly better than
+    each node alone where learning together is not. Otherwise, where learning together is not clearly
     better than each node alone, it is to stay alone, the simplest way.
 
     >>> from fedrelax.evaluation import MEASURES
@@ -63,7 +63,7 @@ def advise(
 
 
 def best_pooling(errors: Mapping[str, float], gaps: Mapping[str, Interval]) -> str | None:
-    """Return the pooling way of the least error, first among those clearly better than together.
+    """Return the pooling way with the smallest error; those clearly better than together come first.
 
     >>> gaps = {"pooled": Interval(-1.0, -1.5, -0.5), "mixed model": Interval(-1.2, -3.0, 0.6)}
     >>> best_pooling({"pooled": 2.0, "mixed model": 1.8}, gaps)
@@ -76,7 +76,7 @@ def best_pooling(errors: Mapping[str, float], gaps: Mapping[str, Interval]) -> s
 def gap_text(
     measure: Measure, errors: Mapping[str, float], one: str, other: str, gap: Interval
 ) -> str:
-    """Say what is known of error(one) - error(other), also in percent of error(other)."""
+    """Say what is known about error(one) - error(other), also in percent of error(other)."""
     names = NAMES | POOLING
     first, second = names[one], names[other]
     a, b = (measure.show(errors[way]) for way in (one, other))

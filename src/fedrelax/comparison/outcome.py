@@ -31,9 +31,9 @@ class Comparison:
     rows: AnyArray
     """Each node's training rows and test rows in every split, (nodes, 2)."""
     refused: Mapping[str, str]
-    """The ways that cannot serve this network, and why."""
+    """The ways that cannot be used on this network, and why."""
     planned: int
-    """How many splits were asked for; fewer are there if the run was interrupted."""
+    """How many splits were asked for; fewer were measured if the run was interrupted."""
 
     @property
     def splits(self) -> int:
@@ -42,16 +42,16 @@ class Comparison:
 
     @property
     def training_rows(self) -> int:
-        """How many rows train in every split."""
+        """How many training rows every split has."""
         return int(self.rows[:, 0].sum())
 
     @property
     def test_rows(self) -> int:
-        """How many rows test in every split."""
+        """How many test rows every split has."""
         return int(self.rows[:, 1].sum())
 
     def error(self, way: str) -> Interval:
-        """Return the mean error of a way over the splits; no error is below 0, no share above 1."""
+        """Return the mean error of a way over the splits; its interval ends at 0 and, for shares, at 1."""
         found = self._interval(self._of(way))
         most = 1.0 if self.measure.share else np.inf
         return Interval(found.mean, max(found.low, 0.0), min(found.high, most))
@@ -79,7 +79,7 @@ class Comparison:
 
     @property
     def table(self) -> Any:
-        """A DataFrame with a line per way, the least error first: means and intervals.
+        """A DataFrame with a line per way, the smallest error first: means and intervals.
 
         ``difference`` is the way's error minus that of learning together, which is better where it
         is positive.
@@ -120,7 +120,7 @@ class Comparison:
         return frame
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers for a machine."""
+        """Return the numbers as plain values, for JSON."""
         return {
             "measure": self.measure.name,
             "nodes": len(self.nodes),
@@ -136,7 +136,7 @@ class Comparison:
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return settings for reading; those without a value are left out.
+    """Return settings as text; those without a value are left out.
 
     >>> settings_text({"alpha": 0.1 / 3, "rounds": 7, "rate": None})
     'alpha=0.0333333 rounds=7'

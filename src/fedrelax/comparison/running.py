@@ -47,20 +47,21 @@ def compare_ways(
 ) -> Comparison:
     """Compare ways of learning on random splits of the rows, to tell which one to use.
 
-    In every split a share of each node's rows is kept for testing. On the others each way chooses
-    its settings by validation on three of ``folds`` parts in turn (all ways on the same parts), then
-    trains on all of them. Test rows take no part in any of this, nor in drawing public rows.
+    In every split a share of each node's rows is held out for testing. On the others each way chooses
+    its settings by validation on three of ``folds`` parts in turn (all ways on the same parts; with
+    ``groups``, on every part), then trains on all of them. Test rows take no part in any of this, nor
+    in drawing public rows.
 
     ``estimator`` gives the nodes' models, the graph, the public rows and the settings of FedRelax
-    (not alpha, which is chosen); it may also be a function that makes one for the mask of a split's
-    training rows, if the graph or the models are made from rows. ``ways`` defaults to
+    (not alpha, which is chosen); it may also be a function that makes one from the mask of a split's
+    training rows, if the graph or the models depend on rows. ``ways`` defaults to
     ``usual_ways``; alone and together always take part, as the advice is about them. Ways that do
     not suit the network are left out, with the reason in ``refused``. ``measure`` is that of
     ``fedrelax.evaluation.evaluate``. With ``groups``, one value per row (days, patients), splits and
     folds hold out whole values, at all nodes; a node whose rows all have one value takes no part.
 
-    ``progress`` hears how much is done, out of how much, and what is next. A KeyboardInterrupt
-    after two splits ends the run with the splits that are whole.
+    ``progress`` is told how much is done, out of how much, and what is next. A KeyboardInterrupt
+    after two splits ends the run with the splits that are complete.
 
     >>> from fedrelax.baselines import Alone
     >>> rng = np.random.default_rng(0)
@@ -130,7 +131,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """The rows, and how a network is made of some of them."""
+    """The rows, and how to make a network of some of them."""
 
     estimator: Estimator | Callable[[AnyArray], Estimator]
     X: Any
@@ -211,7 +212,7 @@ def _draw_splits(
 
 
 def _check_classes(masks: Sequence[AnyArray], y: AnyArray) -> None:
-    """Refuse a table whose classes are so rare that a split has one of them in training."""
+    """Refuse a table whose classes are so rare that a split has only one among its training rows."""
     for number, mask in enumerate(masks, start=1):
         classes = np.unique(y[mask])
         if len(classes) < 2:

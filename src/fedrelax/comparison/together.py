@@ -26,10 +26,10 @@ class Together(Baseline):
     """h_i <- argmin L_i(h) + alpha sum_j A_ij d(i, j), over the network's graph.
 
     alpha, wiring : given, or what to choose among, as in the estimators.
-    rounds : the most of them; None takes as many as suit the models.
+    rounds : the maximum number; None takes as many as suit the models.
     solver : all other settings, such as ``tol`` and ``objective``.
-    search : all that is open, where that is more than alpha and wiring.
-    plan : what was decided, once it was.
+    search : what is to be chosen, where that is more than alpha and wiring.
+    plan : what was chosen, once it is.
     """
 
     name = "together"
@@ -51,11 +51,11 @@ class Together(Baseline):
 
     @property
     def open(self) -> Search:
-        """What is open."""
+        """What is to be chosen."""
         return Search(self.alpha, self.wiring) if self.search is None else self.search
 
     def kept_apart(self, apart: bool) -> Together:
-        """Return this way for folds that keep rows of several nodes together, or do not."""
+        """Return this way, told whether folds hold out the same days (patients, ...) at all nodes."""
         return replace(self, search=replace(self.open, apart=apart))
 
     def choose(
@@ -96,7 +96,7 @@ class Together(Baseline):
         return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
 
     def settings(self) -> dict[str, Any]:
-        """Return what validation chooses."""
+        """Return what validation has chosen."""
         found: dict[str, Any] = {"alpha": self.alpha, "rounds": self.rounds}
         if self.plan is not None and self.plan.choice is not None and self.plan.choice.level != 1.0:
             found["level"] = self.plan.choice.level

@@ -11,15 +11,15 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 
 PENALTIES = (1.0, 1e-4, 1e-3, 1e-2, 0.1, 10.0, 100.0)
-"""What the usual penalty is multiplied by, for ways that choose theirs."""
+"""Factors of the usual penalty that ways which choose theirs try."""
 
 
 def usual_ways(
     estimator: FedRelaxRegressor | FedRelaxClassifier, alpha: float | None = None
 ) -> list[Baseline]:
-    """Return all ways, FedRelax with the estimator's settings and a given or chosen alpha.
+    """Return all ways; FedRelax has the estimator's settings, and the given alpha or a chosen one.
 
-    Where FedRelax finds its penalty, each node alone and pooled choose theirs.
+    Where FedRelax chooses its penalty, so do each node alone and pooled.
     """
     rounds = SiteEngine.usual_rounds if estimator.rounds is None else estimator.rounds
     usual = {name: kind.usual(rounds) for name, kind in BASELINES.items()}
@@ -36,7 +36,7 @@ def simple_ways(estimator: FedRelaxRegressor | FedRelaxClassifier) -> tuple[Alon
 
 
 def ways_by_name(names: Iterable[str], ways: Sequence[Baseline]) -> list[Baseline]:
-    """Return the named ones of ``ways``; small letters, and hyphens for blanks, will do.
+    """Return those of ``ways`` with these names; lower case, and hyphens for spaces, will do.
 
     >>> from fedrelax.baselines import FedMD, NetworkLasso
     >>> [way.name for way in ways_by_name(["fedmd", "network-lasso"], [FedMD(), NetworkLasso()])]
@@ -57,7 +57,7 @@ def _plain(name: str) -> str:
 
 
 def with_the_needed(ways: Iterable[Baseline], needed: Iterable[Baseline]) -> list[Baseline]:
-    """Return the ways, with those ``needed`` before them that are not there; no name twice."""
+    """Return the ways, after those of ``needed`` that are missing; refuse a name that occurs twice."""
     given = list(ways)
     names = [way.name for way in given]
     twice = [name for name in names if names.count(name) > 1]

@@ -1,4 +1,4 @@
-"""A small table to begin with: electricity of sites on a map, with text, dates and gaps as in real life."""
+"""A small table to begin with: the load of sites on a map, with text, dates and gaps as in real life."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 SITES, ROWS, GAPS = 24, 12, 0.04
 NORTH, EAST = (59.0, 66.0), (21.0, 30.0)
-"""The part of the map on which the sites lie, in degrees."""
+"""The part of the map that holds the sites, in degrees."""
 
 
 def example_table(random_state: int = 0) -> pd.DataFrame:
     """Return made-up rows: the load of buildings, which depends on the weather, the day and the place.
 
-    Neighbouring sites are alike and none is like another: a case for learning together.
+    Neighbouring sites are similar, and no two are the same: a case for learning together.
 
     >>> table = example_table()
     >>> list(table.columns), table["site"].nunique()

@@ -23,19 +23,19 @@ TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
 PARQUET_ENDINGS = (".parquet", ".pq")
 SEPARATORS = ("\t", ";", ",")
 UNNAMED = "Unnamed: "
-"""How a column without a name is called, followed by its position."""
+"""What a column without a name is called, followed by its position."""
 
 
 def read_table(path: str | Path, as_text: Sequence[str] | Literal[True] = ()) -> pd.DataFrame:
     """Read a table from a text file (.csv, .tsv, .tab, .txt) or a Parquet file (.parquet, .pq).
 
     Text may be UTF-8, UTF-16 or Windows/Latin-1, separated by comma, semicolon or tab; decimal
-    commas are understood unless the comma separates. The index of a text table, named ``line``, is
+    commas are understood unless the comma is the separator. The index of a text table, named ``line``, is
     the line in the file, so that messages can point to it. Blank lines are skipped.
 
-    Columns of texts hold what stands in the file, "NA" too; nothing is missing but an empty field.
-    Columns in ``as_text`` (True: all) are read so even if they hold numbers: 007 stays 007. So are codes
-    with leading zeros, such as 01234, wherever they stand.
+    Columns of text hold exactly what is in the file, even "NA"; only an empty field is missing. Columns
+    in ``as_text`` (True: all) are read as text even if they hold numbers: 007 stays 007. So is any column
+    that holds a code with leading zeros, such as 01234.
     """
     path = Path(path)
     ending = path.suffix.lower()
@@ -127,7 +127,7 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
 
 
 def _read(text: str, separator: str, names: Sequence[str], exact: set[str]) -> pd.DataFrame:
-    """Read a table whose columns are called by their places; those in ``exact`` as they stand."""
+    """Read a table with columns numbered by position; those in ``exact`` are read as text."""
     import pandas as pd
 
     with warnings.catch_warnings():
@@ -159,7 +159,7 @@ def _may_hold_codes(frame: pd.DataFrame, names: Sequence[str], exact: set[str]) 
 
 
 def _exact(names: Sequence[str], as_text: Sequence[str] | Literal[True]) -> set[str]:
-    """Return the columns to be read as they stand; blanks around a name need not be typed."""
+    """Return the columns to be read as text; spaces around a name need not be typed."""
     if as_text is True:
         return set(names)
     asked = {str(name).strip() for name in as_text}
@@ -182,7 +182,7 @@ def _columns_of_codes(text: str, separator: str, names: Sequence[str]) -> set[st
 
 
 def _numbers_with_gaps(column: pd.Series) -> pd.Series:
-    """Read a column of texts as numbers, or as true and false, where all but words for gaps are such."""
+    """Read a column of text as numbers, or as true and false, if all but words for gaps are such."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
@@ -216,7 +216,7 @@ def _decode(path: Path, content: bytes) -> str:
 
 
 def _separator(text: str) -> str:
-    """The separator that cuts the first rows most evenly; of equals, the one with most columns."""
+    """The separator that splits the first rows most evenly; of equals, the one with most columns."""
 
     def evenness(separator: str) -> tuple[float, int]:
         try:

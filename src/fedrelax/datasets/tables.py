@@ -1,4 +1,4 @@
-"""From a user's table to rows, targets and nodes, with every doubt said in one sentence."""
+"""From a user's table to rows, targets and nodes; whatever is in doubt is said in one sentence."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def prepare_table(
 ) -> Table:
     """Take the node, the target and the features of every row from a table.
 
-    Without ``features``, all columns are used except the node, the target and those in ``exclude``; what
-    is left out, and why, is said in ``notes``. Gaps in features stay, unless ``drop_missing``. A
-    ``schema`` says which columns there are and what they mean. With ``task="auto"``, text and
+    Without ``features``, all columns are used except the node, the target and those in ``exclude``;
+    ``notes`` say what is left out, and why. Rows with gaps in features are kept, unless ``drop_missing``.
+    A ``schema`` says which columns there are and what they mean. With ``task="auto"``, text and
     true/false are classes, decimal numbers are not, and whole numbers are classes where they look
     like codes: at most 20 different ones, none of them rare, none negative (two values may be).
 
@@ -129,13 +129,13 @@ def prepare_table(
 
 
 def _automatic(frame: pd.DataFrame, taken: set[Hashable], notes: list[str]) -> list[Hashable]:
-    """All columns that are not taken, but row numbers that were saved with a table."""
+    """All columns that are not taken, except row numbers that were saved with the table."""
     chosen: list[Hashable] = []
     for column in frame.columns:
         if column in taken:
             continue
         if str(column).startswith(UNNAMED):
-            notes.append(f"Column {column!r} is left out: it has no name, as a saved row number.")
+            notes.append(f"Column {column!r} is left out: it has no name, like a saved row number.")
         else:
             chosen.append(column)
     return chosen
@@ -163,7 +163,7 @@ def _explicit(
 def _other_names(
     frame: pd.DataFrame, columns: list[Hashable], nodes: AnyArray, notes: list[str]
 ) -> list[Hashable]:
-    """Leave out texts that only name the node once more: one for each node, another for each."""
+    """Leave out text columns that are only another name of the node: one value per node, all different."""
     labels = pd_series(nodes)
     kept = []
     for column in columns:
@@ -171,14 +171,14 @@ def _other_names(
             texts = pd_series(texts_of(frame[column]))
             per_node = texts.groupby(labels).nunique()
             if len(per_node) > 2 and (per_node <= 1).all() and texts.nunique() == len(per_node):
-                notes.append(f"Column {column!r} is left out: it only names the node once more.")
+                notes.append(f"Column {column!r} is left out: it is only another name of the node.")
                 continue
         kept.append(column)
     return kept
 
 
 def pd_series(values: AnyArray) -> pd.Series:
-    """Return values as a column, as they are."""
+    """Return values as a Series, as they are."""
     import pandas as pd
 
     return pd.Series(list(values), dtype=object)
@@ -193,7 +193,7 @@ def _complete(
     rows = np.any(list(bad.values()), axis=0)
     if gappy and not drop_missing:
         first = gappy[0]
-        also = f" (so have {listing(gappy[1:])})" if gappy[1:] else ""
+        also = f" (others in {listing(gappy[1:])})" if gappy[1:] else ""
         raise FedRelaxError(
             f"column {first!r} has {int(bad[first].sum())} missing or infinite values, the first "
             f"on {where(frame.index, int(bad[first].argmax()))}{also}; fill them in, or {DROP_HINT}"
@@ -222,7 +222,7 @@ def _missing(column: pd.Series) -> npt.NDArray[np.bool_]:
 
 
 def _node_labels(column: pd.Series, notes: list[str]) -> AnyArray:
-    """Plain Python labels of one type: whole numbers, else text without blanks around it."""
+    """Plain Python labels of one type: whole numbers, else text without spaces around it."""
     labels: list[Any] = column.tolist()
     if all(not isinstance(label, float) or label.is_integer() for label in labels):
         # Whole numbers in a column with gaps arrive as floats.
@@ -236,7 +236,7 @@ def _node_labels(column: pd.Series, notes: list[str]) -> AnyArray:
         changed = sum(new != old for new, old in zip(stripped, texts, strict=True))
         if changed:
             notes.append(
-                f"Blanks around {changed} entries of node column {column.name!r} are removed."
+                f"Spaces around {changed} entries of node column {column.name!r} are removed."
             )
         labels = stripped
     nodes = np.empty(len(labels), dtype=object)

@@ -66,7 +66,7 @@ def _guess(column: pd.Series, frame: pd.DataFrame, gaps: bool, notes: list[str])
         place, value, strange = first_text(column)
         if 0 < strange < len(column) / 2:
             raise FedRelaxError(
-                f"target column {column.name!r} holds numbers but for {strange} rows, such as "
+                f"target column {column.name!r} holds numbers except in {strange} rows, such as "
                 f"{value!r} on {where(column.index, place)}; correct these rows, or give "
                 f"task='classification' if they are classes"
             )
@@ -110,7 +110,7 @@ def _quantities(column: pd.Series) -> AnyArray:
 
 
 def _labels(column: pd.Series, notes: list[str]) -> AnyArray:
-    """Class labels of one type: true/false, whole numbers, or text without blanks around it."""
+    """Class labels of one type: true/false, whole numbers, or text without spaces around it."""
     from pandas.api import types
 
     if types.infer_dtype(column, skipna=True) == "boolean":
@@ -121,7 +121,7 @@ def _labels(column: pd.Series, notes: list[str]) -> AnyArray:
             decimal = numbers[numbers != np.floor(numbers)][0]
             raise FedRelaxError(
                 f"target column {column.name!r} holds decimal numbers such as {decimal:g}, which "
-                f"are no classes; give task='regression', or whole numbers"
+                f"are not classes; give task='regression', or whole numbers"
             )
         return numbers.astype(np.int64)
     if all(isinstance(label, (int, np.integer)) for label in column.tolist()):
@@ -129,7 +129,7 @@ def _labels(column: pd.Series, notes: list[str]) -> AnyArray:
     labels = [str(label) for label in column.tolist()]
     stripped = [label.strip() for label in labels]
     if stripped != labels:
-        notes.append(f"Blanks around classes in target column {column.name!r} are removed.")
+        notes.append(f"Spaces around classes in target column {column.name!r} are removed.")
     return np.asarray(stripped, dtype=np.str_)
 
 

@@ -45,7 +45,7 @@ def load_weather(path: str | Path) -> Weather:
 
     Time runs from -1 at the first hour of the file to 1 at the last; the sine and cosine have a
     period of one day. Rows without a temperature are left out and repeated readings of one station
-    and hour are averaged. Two stations of one name at different places stay two: their coordinates
+    and hour are averaged. Two stations of one name at different places stay apart: their coordinates
     are added to their names.
     """
     import pandas as pd
@@ -57,7 +57,9 @@ def load_weather(path: str | Path) -> Weather:
     frame["Timestamp"] = pd.to_datetime(frame["Timestamp"], errors="coerce", format="ISO8601")
     for column in ("Latitude", "Longitude", "temp"):
         numbers = pd.to_numeric(frame[column], errors="coerce")
-        _refuse(frame, column, numbers.isna() & frame[column].notna(), "something but a number")
+        _refuse(
+            frame, column, numbers.isna() & frame[column].notna(), "something other than a number"
+        )
         frame[column] = numbers.astype(np.float64)
     for column in ("Latitude", "Longitude", "Timestamp", "name"):
         _refuse(frame, column, frame[column].isna(), "nothing usable")

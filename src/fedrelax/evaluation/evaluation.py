@@ -51,19 +51,19 @@ class Evaluation:
 
     @classmethod
     def of(cls, measure: Measure, nodes: Any, errors: Mapping[str, float]) -> Evaluation:
-        """Return an evaluation of lines without their gains."""
+        """Return an evaluation of lines that lack the column of gains."""
         gain = gains(nodes[ALONE].to_numpy(), nodes[TOGETHER].to_numpy())
         return cls(measure, nodes.assign(gain=gain), errors)
 
     @classmethod
     def saved(cls, metrics: Mapping[str, Any], nodes: Any) -> Evaluation | None:
-        """Return what ``to_dict`` and ``nodes`` were saved of, or None if nothing was measured."""
+        """Return the evaluation whose ``to_dict`` and ``nodes`` were saved, or None if there was none."""
         if "errors" not in metrics:
             return None
         return cls(measure_named(metrics["measure"]), nodes, metrics["errors"])
 
     def with_untested(self, lines: Any) -> Evaluation:
-        """Return this evaluation with lines (node, model) of nodes that had no row to be measured on."""
+        """Return this evaluation with further lines (node, model), of nodes that were not measured."""
         import pandas as pd
 
         if not len(lines):
@@ -102,7 +102,7 @@ class Evaluation:
         return sorted(found, key=lambda line: -np.nan_to_num(line[4], nan=-np.inf))
 
     def ranked(self) -> Any:
-        """Return the lines, the largest gain first; those without come last."""
+        """Return the lines, the largest gain first; those without a gain come last."""
         return self.nodes.sort_values("gain", ascending=False, na_position="last", kind="stable")
 
     @property
@@ -134,7 +134,7 @@ class Evaluation:
         return f"Learning together {lowered}; {ends}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers for a machine."""
+        """Return the numbers as plain values, for JSON."""
         return {
             "measure": self.measure.name,
             "test_rows": int(self.nodes["test_rows"].sum()),
@@ -147,7 +147,7 @@ class Evaluation:
 
 
 def gains(before: FloatArray | float, after: FloatArray | float) -> FloatArray:
-    """Return by how many percent errors went down; NaN where an error grew from nothing.
+    """Return by how many percent errors went down; NaN where an error grew from 0.
 
     >>> gains(np.array([4.0, 0.0, 0.0]), np.array([3.0, 0.0, 1.0]))
     array([25.,  0., nan])

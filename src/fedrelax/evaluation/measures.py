@@ -1,7 +1,7 @@
 """Measures of error: how a row is scored, and how the numbers are written. A new one is a class here.
 
-A measure is an error: 0 is perfect, and lower is better. What counts upwards, such as accuracy, is
-measured by what is missing.
+A measure is an error: 0 is perfect, and lower is better. Where higher is better, as with accuracy, the
+measure is what is missing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Measure(ABC):
 
     @abstractmethod
     def per_row(self, task: Task, y: AnyArray, prediction: FloatArray) -> FloatArray:
-        """Return a number per row; ``of_rows`` makes an error of any of them."""
+        """Return a number per row; ``of_rows`` turns any of them into an error."""
 
     @abstractmethod
     def axis(self, target: str) -> str:
         """Return the label of an axis of errors."""
 
     def of_rows(self, per_row: FloatArray) -> float:
-        """Return the error over rows; NaN without any."""
+        """Return the error over rows; NaN if there are none."""
         return float(np.mean(per_row)) if len(per_row) else float("nan")
 
     def least_variance(self, mean: float, rows: int) -> float:
@@ -60,7 +60,7 @@ class Measure(ABC):
         return " %" if self.share else ""
 
     def show(self, error: float) -> str:
-        """Return an error for reading, "-" for none.
+        """Return an error as text, "-" if there is none.
 
         >>> ErrorRate().show(0.125), RMSE().show(3.0712), RMSE().show(float("nan"))
         ('12.5 %', '3.07', '-')
@@ -88,7 +88,7 @@ class Measure(ABC):
         return "percentage points" if self.share else f"units of {target}"
 
     def decimals(self, usual: float | None, digits: int = 3) -> int:
-        """Return how many decimals show so many digits of errors of a usual size.
+        """Return how many decimals show ``digits`` digits of errors of a ``usual`` size.
 
         >>> [RMSE().decimals(usual) for usual in (3.09, 0.0123, 2500.0, None)]
         [2, 4, 0, 0]
@@ -153,7 +153,7 @@ def measure_named(name: str) -> Measure:
 
 
 def get_measure(given: str | Measure | None, task: str) -> Measure:
-    """Return a measure for a task: the usual one, a named one, or one that was made elsewhere.
+    """Return a measure for a task: the usual one, the named one, or the ``Measure`` given.
 
     >>> get_measure(None, "classification").name
     'error rate'
@@ -162,5 +162,5 @@ def get_measure(given: str | Measure | None, task: str) -> Measure:
         return next(measure for measure in MEASURES.values() if measure.task == task)
     found = measure_named(given) if isinstance(given, str) else given
     if found.task != task:
-        raise FedRelaxError(f"measure={found.name!r} is for {found.task}, and the task is {task}")
+        raise FedRelaxError(f"measure={found.name!r} is for {found.task}, but the task is {task}")
     return found

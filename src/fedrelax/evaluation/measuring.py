@@ -53,7 +53,10 @@ def evaluate(
 
     X, y, nodes = train
     X_test, y_test, nodes_test = test
-    y, y_test = np.asarray(y), np.asarray(y_test)  # rows go by place, not by the index of a Series
+    y, y_test = (
+        np.asarray(y),
+        np.asarray(y_test),
+    )  # rows go by position, not by the index of a Series
     result = fitted.result_
     task, rows = result.task, group_rows(nodes, len(X))
     found = get_measure(measure, task.kind)
@@ -89,7 +92,7 @@ def _apart_and_pooled(
     y: AnyArray,
     rows: Mapping[Label, AnyArray],
 ) -> dict[str, Mapping[Label, LocalModel]]:
-    """Return each node alone and pooled: of their own kind, with the penalties that suit each way."""
+    """Return each node alone and pooled: the same kinds of models, each with the penalty that suits it."""
     result = fitted.result_
     if fitted.whole_ is None:
         pooled = Pooled().run(fitted.network_of(X, y, rows, {})).models
