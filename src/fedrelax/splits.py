@@ -100,7 +100,7 @@ def deal(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -
 def deal_together(
     rows: Mapping[Label, AnyArray], groups: AnyArray, folds: int, rng: np.random.Generator
 ) -> list[Part]:
-    """Deal whole groups (days, patients): rows of one value are never on both sides, at any nodes.
+    """Deal whole groups (days, patients): rows of one value are never on both sides, at any node.
 
     ``groups`` (all rows,) has the value of every row. A node that would be left without a row to
     train on takes no part in that fold.

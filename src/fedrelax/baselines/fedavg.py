@@ -29,7 +29,7 @@ class FedAvg(Descent):
     benchmark.
 
     It averages linear models, and nets of PyTorch if all nodes have the same one. A net trains with
-    its own optimiser, which every node starts anew in each round.
+    its own optimiser, which every node restarts in each round.
 
     rate : None also takes a net's own ``lr``; then some others are candidates, too.
     local_steps : None is one step for linear models, and what the net says otherwise.

@@ -114,7 +114,7 @@ class FitConfig(LearningConfig):
 def fit(config: FitConfig, talk: Talk) -> None:
     """Train one model per node and say whether learning together helped.
 
-    A share of each node's rows is held out for testing. On it, three ways are compared: each node
+    A share of each node's rows is held out for testing. On these, three ways are compared: each node
     alone, one pooled model, and together over the graph. The saved models are then trained on all
     rows, with the settings that were measured.
 

@@ -16,17 +16,20 @@ Out = Annotated[Path, typer.Option(help="Directory for the new result; RESULT st
 OldRows = Annotated[
     Path | None,
     typer.Option(
-        help="The table RESULT was fitted to. A result holds no rows, and refitting its nodes needs them."
+        help="The table RESULT was fitted to: results hold no rows, and only nodes with rows are refitted."
     ),
 ]
 Ripple = Annotated[
     int | None,
     typer.Option(
-        help="How many edges away others are refitted; 0: none. Default: while predictions change."
+        help="How many edges away others are refitted; 0: none. Default: as far as predictions change."
     ),
 ]
 Tol = Annotated[
-    float | None, typer.Option(help="Relative change of predictions that counts as none.")
+    float | None,
+    typer.Option(
+        help="Relative change of predictions that counts as none. Default: 1e-4; 1e-2 for trees."
+    ),
 ]
 Trust = Annotated[
     list[str] | None,
@@ -47,7 +50,8 @@ def join(
     data: Annotated[Path, typer.Argument(help="The newcomers' rows, with features and target.")],
     out: Out,
     label: Annotated[
-        str | None, typer.Option(help="Name of the one newcomer. Default: by the node column.")
+        str | None,
+        typer.Option(help="Name of the newcomer, if it is one. Default: by the node column."),
     ] = None,
     neighbours: Annotated[
         str | None,
@@ -63,7 +67,7 @@ def join(
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
-    """Add nodes to a trained network: each finds its neighbours and is fitted, and others follow.
+    """Add nodes to a trained network: each finds its neighbours and is fitted, and others as needed.
 
     [bold]Example:[/bold] fedrelax join result new_shop.csv --out grown
     """
@@ -102,7 +106,7 @@ def update(
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
-    """Learn from new rows: they are predicted first, then their nodes are refitted, and others follow.
+    """Learn from new rows: they are predicted first, then their nodes are refitted, and others as needed.
 
     [bold]Example:[/bold] fedrelax update result this_week.csv --table rows.csv --keep 500 --out next
     """

@@ -98,7 +98,7 @@ def start_workers(jobs: int, backend: str | None = None) -> None:
     """Start worker processes that leave Ctrl-C to this one, unless another backend does the work.
 
     A terminal sends Ctrl-C to all processes of a command. Workers started while it is ignored
-    go on ignoring it, and joblib keeps them for the rounds to come. Their warnings would appear
+    keep ignoring it, and joblib keeps them for the rounds to come. Their warnings would appear
     once per fit, uncounted, so they are silenced.
     """
     from fedrelax.runtime import Workers

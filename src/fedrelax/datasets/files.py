@@ -182,7 +182,7 @@ def _columns_of_codes(text: str, separator: str, names: Sequence[str]) -> set[st
 
 
 def _numbers_with_gaps(column: pd.Series) -> pd.Series:
-    """Read a column of text as numbers, or as true and false, if all but words for gaps are such."""
+    """Read a column of text as numbers, or as true and false, if everything but words for gaps is."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
