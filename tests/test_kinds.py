@@ -69,7 +69,7 @@ def test_a_node_with_steps_changes_and_its_error_falls_to_less_than_half(seed):
     choice, own = found[0], h == 0
     assert choice.name in ("forest", "boosting")
     assert error(choice.model, T[own], t[own]) < 0.5 * error(together[0], T[own], t[own])
-    assert "120 rows left out" in choice.reason
+    assert "120 held-out rows" in choice.reason
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

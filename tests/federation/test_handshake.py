@@ -52,7 +52,7 @@ def test_text_in_a_column_of_numbers(federation: Federation) -> None:
     frame = pd.read_csv(path)
     frame["x1"] = "high"
     frame.to_csv(path, index=False)
-    refused(federation, "site 'birch': column 'x1' holds categories, and at site 'ash' numbers")
+    refused(federation, "site 'birch': column 'x1' holds categories, but at site 'ash' numbers")
 
 
 def test_another_task(federation: Federation) -> None:

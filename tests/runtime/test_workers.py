@@ -61,7 +61,7 @@ def test_the_result_is_the_same_on_every_backend(name):
             {"address": "10.0.0.1:1"},
             "address='10.0.0.1:1' is for clusters only; give backend='dask'",
         ),
-        ({"backend": "dask", "address": 7}, "address=7 must be a text"),
+        ({"backend": "dask", "address": 7}, "address=7 must be a string"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, sentence):

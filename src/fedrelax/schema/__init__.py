@@ -1,7 +1,8 @@
 """What a table's columns mean, agreed on by all nodes before the first round.
 
-Numbers, true/false, categories, dates and texts, with gaps: `Schema` knows their names, kinds, categories
-and scales, turns tables into rows and rows into what a model sees, and is saved as a small JSON file.
+Columns hold numbers, true/false, categories, dates or texts, with gaps. `Schema` knows their names, kinds,
+categories and scales, turns tables into rows and rows into what a model sees, and is saved as a small
+JSON file.
 """
 
 from fedrelax.schema.column import Column

@@ -1,4 +1,4 @@
-"""A schema agreed on by places that do not pool rows: each tells of its columns, and these are merged."""
+"""A schema agreed on by sites that do not pool rows: each describes its columns, and these are merged."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOTHING = "nothing"
-"""The kind of a column that is empty at a place."""
+"""The kind of a column that is empty at a site."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a place tells of one of its columns: sums over rows, and categories that several rows have.
+    """What a site tells about one of its columns: sums over rows, and categories that several rows have.
 
-    known : rows with a value; gaps : whether some have none.
-    mean, spread : of the values of numbers and dates, to six digits; below ``COMMON`` rows nothing is told.
-    categories, counts : those of at least ``COMMON`` rows here; ``others`` rows have another.
-    names : whether every row has a text of its own, as a name or number of the row would be.
+    known : rows with a value; gaps : whether some rows have none.
+    mean, spread : of numbers and dates, to six digits; not told of fewer than ``COMMON`` rows.
+    categories, counts : those with at least ``COMMON`` rows here; ``others`` rows have another one.
+    names : whether every row has a text of its own, like a name or an ID.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Told:
     order: str = "iso"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, without those that say nothing."""
+        """Return plain values, without defaults."""
         usual = {f.name: f.default for f in fields(self)}
         said = {key: value for key, value in asdict(self).items() if value != usual[key]}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}
@@ -74,13 +74,13 @@ class Told:
         fits = fits and all(type(n) is int and n >= 0 for n in [*counts, said.get("others", 0)])
         fits = fits and len(counts) == len(said.get("categories", ()))
         if not fits or said["kind"] not in (*KINDS, NOTHING) or said.get("spread", 0.0) < 0:
-            raise FedRelaxError("what is told of a column is not of the form that is known")
+            raise FedRelaxError("the description of a column does not have the expected form")
         lists = ("categories", "counts", "cycles")
         return cls(**{**said, **{key: tuple(said.get(key, ())) for key in lists}})
 
 
 def tell(frame: pd.DataFrame) -> tuple[list[Told], list[str]]:
-    """Return what a place tells of a table's columns, and what was doubtful, one sentence each."""
+    """Return what a site tells about a table's columns, and notes on doubts, one sentence each."""
     notes: list[str] = []
     return [_told(frame[name], notes) for name in frame.columns], notes
 
@@ -111,9 +111,9 @@ def _told(given: pd.Series, notes: list[str]) -> Told:
 
 
 def agreed(told: Mapping[str, Sequence[Told]], named: bool) -> tuple[Schema, list[str]]:
-    """Return the schema that fits what all places tell, and what was decided, one sentence each.
+    """Return the schema that fits what all sites tell, and notes on what was decided, one sentence each.
 
-    All tell of the same columns, in whatever order. Unless columns were ``named``, those with nothing to
+    All describe the same columns, in any order. Unless columns were ``named``, those with nothing to
     learn from are left out.
     """
     first = next(iter(told.values()))
@@ -146,7 +146,7 @@ def _find(name: str, lines: Sequence[Told]) -> Told:
 
 
 def _kind(name: str, said: Mapping[str, Told]) -> str:
-    """Return the kind that all places can read a column as; refuse kinds that differ."""
+    """Return the kind as which all sites can read a column; refuse kinds that do not go together."""
     kinds = Counter(line.kind for line in said.values() if line.kind != NOTHING)
     if not kinds:
         return NOTHING
@@ -160,12 +160,12 @@ def _kind(name: str, said: Mapping[str, Told]) -> str:
     for place, line in said.items():
         if line.kind not in (usual, NOTHING):
             raise FedRelaxError(
-                f"site {place!r}: column {name!r} holds {_plural(line.kind)}, and at site {other!r} "
-                f"{_plural(usual)}; write it alike, or give the hub a schema"
+                f"site {place!r}: column {name!r} holds {_plural(line.kind)}, but at site {other!r} "
+                f"{_plural(usual)}; write it the same way, or give the hub a schema"
             )
         if line.kind == "date" and line.order != whose[other].order:
             raise FedRelaxError(
-                f"site {place!r}: dates of column {name!r} are read {_order(line.order)}, and at site "
+                f"site {place!r}: dates in column {name!r} are read {_order(line.order)}, but at site "
                 f"{other!r} {_order(whose[other].order)}; write them as year-month-day"
             )
     return usual
@@ -183,14 +183,14 @@ def _useless(kind: str, said: Mapping[str, Told]) -> str | None:
     """Return why there is nothing to learn from a column, or None."""
     lines = [line for line in said.values() if line.kind != NOTHING]
     if kind == NOTHING:
-        return "it holds nothing"
+        return "it is empty"
     if kind in ("category", "text") and all(line.names for line in lines):
-        return "it holds another text in every row, as a name or a number of the row would"
+        return "it holds a different text in every row, like a name or an ID"
     if kind != "category":
         return None
     categories = {text for line in lines for text in line.categories}
     if not categories:
-        return f"no text in it is common to {COMMON} rows of any site"
+        return f"no text in it occurs in {COMMON} rows of any site"
     whole = not any(line.gaps or line.others for line in lines) and len(lines) == len(said)
     if len(categories) == 1 and whole:
         return f"it is {categories.pop()!r} in every row"
@@ -219,7 +219,7 @@ def _column(name: str, kind: str, lines: Sequence[Told]) -> Column:
 
 
 def _spread(lines: Sequence[Told]) -> tuple[float, float]:
-    """Return centre and scale of all places' values together."""
+    """Return centre and scale of all sites' values together."""
     rows = np.array([line.known for line in lines if line.known], dtype=float)
     if not len(rows):
         return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""Values of a table's column to numbers in rows, and back."""
+"""From the values of a table's column to numbers in rows, and back."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MISSING = frozenset(
         *("<NA>", "#N/A", "#NA", "#N/A N/A", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN", "?", "-"),
     ]
 )
-"""Texts that stand for a missing value in columns of numbers and dates."""
+"""Texts that mean a missing value in columns of numbers and dates."""
 
 FALSE, TRUE = ("false", "no", "f", "n", "0", "0.0"), ("true", "yes", "t", "y", "1", "1.0")
 
 
 def texts_of(column: pd.Series) -> AnyArray:
-    """Return each value as text without blanks around it, None where it is missing.
+    """Return each value as text without surrounding blanks, None where it is missing.
 
-    Whole numbers that a gap has turned into floats are written as whole numbers.
+    Whole numbers that became floats because of a gap are written as whole numbers.
     """
     missing = column.isna().to_numpy(dtype=bool)
     values = column.astype(object).to_numpy()
@@ -44,7 +44,7 @@ def texts_of(column: pd.Series) -> AnyArray:
 
 
 def read_numbers(column: pd.Series) -> FloatArray:
-    """Return the column as floats, NaN for what is missing, infinite or no number."""
+    """Return the column as floats, NaN for values that are missing, infinite or not a number."""
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
@@ -63,7 +63,7 @@ def read_flags(column: pd.Series) -> FloatArray:
 
 
 def strange(column: pd.Series, values: FloatArray) -> AnyArray:
-    """Return the places of values that are there and could not be read."""
+    """Return the positions of values that are present but could not be read."""
     unread = np.isnan(values)
     if unread.any():
         unread &= column.notna().to_numpy(dtype=bool)
@@ -97,14 +97,14 @@ def code_column(
     if len(bad) and len(bad) * 2 > int(given.notna().sum()):
         place = int(bad[0])
         raise FedRelaxError(
-            f"{source}: column {column.name!r} must hold {column.kind}s, as in training, and has "
+            f"{source}: column {column.name!r} must hold {column.kind}s, as in training, but has "
             f"{str(given.iloc[place])!r} on {where(given.index, place)}; correct it"
         )
     return values
 
 
 def decode_column(column: Column, codes: FloatArray, texts: Texts | None = None) -> Any:
-    """Return the values as a pandas column of the kind that libraries know."""
+    """Return the values as a column of the matching pandas or numpy type."""
     import pandas as pd
 
     missing = np.isnan(codes)

@@ -16,16 +16,16 @@ from fedrelax.typing import FloatArray
 Kind = Literal["number", "flag", "category", "date", "text"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MIXED = ("number", "date")
-"""Kinds of which a value between two others is a value, too."""
+"""Kinds for which a value between two others is also a possible value."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, kind and what its values are measured by.
+    """A column's name and kind, and how its values are turned into numbers.
 
-    Rows hold one number for it: the number itself, 0 or 1 for false or true, the place in
-    ``categories`` (one past the end: any other), seconds since 1970 of a date, the number of a
-    text; NaN where the value is missing. ``encode`` makes of it what a model of numbers sees:
+    Rows hold one number for it: the number itself, 0 or 1 for false or true, the position in
+    ``categories`` (one past the end: any other), a date's seconds since 1970, the number of a
+    text; NaN where the value is missing. ``encode`` turns it into what a numeric model sees:
 
     ========  ==========================================================================
     number    (x - centre) / scale
@@ -35,8 +35,9 @@ class Column:
     text      hashed letter groups
     ========  ==========================================================================
 
-    A missing value counts as average, which is 0 in all of these and the ``shares`` of categories; where
-    ``gaps`` were met in training, a last column is 1. So does a category that was never met.
+    A missing value counts as average: 0 in all of these, and the ``shares`` for categories. So does an
+    unknown category, unless there are ``others``. If training had ``gaps``, a last column marks missing
+    values with 1.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Column:
 
     def _fault(self) -> str | None:
         if not isinstance(self.name, str) or self.kind not in KINDS:
-            return f"has the kind {self.kind!r}; known are {', '.join(KINDS)}"
+            return f"has the kind {self.kind!r}; it must be one of {', '.join(KINDS)}"
         numbers = isinstance(self.centre, int | float) and isinstance(self.scale, int | float)
         most = sys.float_info.max
         if not numbers or not (abs(self.centre) <= most and 0 < self.scale <= most):
@@ -73,7 +74,7 @@ class Column:
         words = all(isinstance(text, str) for text in (*self.cycles, self.order))
         known = words and all(cycle in CYCLES for cycle in self.cycles) and self.order in FORMATS
         if not known:
-            return f"has a cycle not among {', '.join(CYCLES)}, or an order not of {FORMATS}"
+            return f"has a cycle not among {', '.join(CYCLES)}, or an order not among {FORMATS}"
         if not isinstance(self.gaps, bool) or not isinstance(self.others, bool):
             return "needs true or false for gaps and others"
         return None
@@ -86,7 +87,7 @@ class Column:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns that ``encode`` gives."""
+        """The names of the columns that ``encode`` returns."""
         own = [self.name]
         if self.kind == "category":
             others = [f"{self.name} of another kind"] if self.others else []
@@ -99,9 +100,9 @@ class Column:
         return own + [f"{self.name} is missing"] * self.gaps
 
     def encode(self, values: FloatArray, texts: Any = None) -> FloatArray:
-        """Return the columns (rows, len(names)) that a model of numbers sees.
+        """Return the columns (rows, len(names)) that a numeric model sees.
 
-        ``texts`` has the hashed numbers of texts: see ``schema.texts``.
+        ``texts`` provides the hashed numbers of texts: see ``schema.texts``.
         """
         missing = np.isnan(values)
         known = np.where(missing, self.centre, values) if missing.any() else values
@@ -125,7 +126,7 @@ class Column:
         return [waves(seconds, cycle) for cycle in self.cycles]
 
     def describe(self) -> dict[str, Any]:
-        """Return what a file says of the column: no more than differs from the usual."""
+        """Return the column as plain values for a file, without defaults."""
         said: dict[str, Any] = {"name": self.name, "kind": self.kind}
         for name in (
             "centre",

@@ -1,4 +1,4 @@
-"""Dates and times: read from text in one way, and seen as a line and as the cycles they go through."""
+"""Dates and times: how they are read from text, and how models see them, as a trend and as cycles."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ DAY = 86400.0
 WEEK = 7 * DAY
 YEAR = 365.2425 * DAY
 SUNDAY = 3 * DAY
-"""1 January 1970 was a Thursday: three days on, a week ends."""
+"""1 January 1970 was a Thursday; three days later, a week ended."""
 
 CYCLES = {"hour": (DAY, 1), "weekday": (WEEK, 3), "season": (YEAR, 1)}
-"""The period of each cycle and its number of sine waves; three of them tell all seven days apart."""
+"""The period of each cycle and its number of sine waves; three of them tell all seven weekdays apart."""
 
 FORMATS = ("iso", "month first", "day first")
-"""How text is read, in the order in which they are tried."""
+"""Ways of reading dates from text, in the order in which they are tried."""
 
 
 def read_dates(column: pd.Series, order: str) -> FloatArray:
-    """Return seconds since 1970 (UTC), NaN where nothing is read.
+    """Return seconds since 1970 (UTC), NaN where no date can be read.
 
     >>> import pandas as pd
     >>> read_dates(pd.Series(["1970-01-02", "3/1/1970", None]), "iso").tolist()
@@ -54,7 +54,7 @@ def read_dates(column: pd.Series, order: str) -> FloatArray:
 
 
 def order_of(column: pd.Series) -> tuple[str, bool]:
-    """Return the way of reading that reads most, and whether another reads as many as other dates."""
+    """Return the way that reads most values, and whether another one reads as many but differently."""
     values = column.dropna()
     read = {order: read_dates(values, order) for order in FORMATS}
     counts = {order: int(np.isfinite(found).sum()) for order, found in read.items()}
@@ -64,14 +64,14 @@ def order_of(column: pd.Series) -> tuple[str, bool]:
     month, day = read["month first"], read["day first"]
     if counts["month first"] != counts["day first"]:
         return best, False
-    # Both are read leniently; a text such as 31/12/2023 tells how the others are meant.
+    # Both ways are lenient; a text such as 31/12/2023 tells how the others are meant.
     strict = {order: _strict(values, order) for order in FORMATS[1:]}
     best = max(strict, key=lambda order: strict[order])
     return best, len(set(strict.values())) == 1 and not np.array_equal(month, day)
 
 
 def _strict(values: pd.Series, order: str) -> int:
-    """Return how many texts of the form a/b/year have a day and a month where the order has them."""
+    """Return how many texts of the form a/b/year have a possible month where the order puts it."""
     parts = values.astype(str).str.extract(r"^\s*(\d{1,2})[-/.](\d{1,2})[-/.]\d{2,4}").astype(float)
     month = parts[0 if order == "month first" else 1]
     return int((month <= 12).sum())
@@ -108,7 +108,7 @@ def waves(seconds: FloatArray, cycle: str) -> FloatArray:
 
 
 def wave_names(name: str, cycle: str) -> list[str]:
-    """Return the names of these columns."""
+    """Return the names of the columns of ``waves``."""
     count = CYCLES[cycle][1]
     if count == 1:
         return [f"{name} {cycle} sine", f"{name} {cycle} cosine"]

@@ -1,4 +1,4 @@
-"""DataFrames of any library as pandas frames."""
+"""DataFrames of any library, converted to pandas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_frame(given: Any) -> bool:
 
 
 def as_frame(given: Any) -> pd.DataFrame:
-    """Return a DataFrame as one of pandas.
+    """Return a DataFrame of any library as a pandas DataFrame.
 
     >>> import pandas as pd
     >>> as_frame(pd.DataFrame({"a": [1]})).shape
@@ -32,7 +32,7 @@ def as_frame(given: Any) -> pd.DataFrame:
         table = nw.from_native(given, eager_only=True)
     except TypeError as error:
         raise FedRelaxError(
-            f"X is a {type(given).__name__}; give a DataFrame of pandas or polars, or an array"
+            f"X is a {type(given).__name__}; give a pandas or polars DataFrame, or an array"
         ) from error
     columns = {}
     for name in table.columns:

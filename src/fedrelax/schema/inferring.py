@@ -1,4 +1,4 @@
-"""From a table to its schema: what each column holds, said once where it is in doubt."""
+"""From a table to its schema: what each column holds, with a note where that is in doubt."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CATEGORIES = 30
-"""The most common categories that have a column each; the others share one."""
+"""At most this many categories, the most common ones, have a column each; the others share one."""
 COMMON = 3
 """Rows that a category needs to be one of them."""
 MOSTLY = 0.9
-"""The share of a column's values that must be numbers, or dates, for the others to be mistakes."""
+"""The share of a column's values that must be numbers, or dates, for the others to count as mistakes."""
 EXACT = 2**53
-"""Whole numbers beyond this are names: as numbers some of them would be the same."""
+"""Whole numbers beyond this are taken for names: as floats, some of them would coincide."""
 
 
 def schema_of(
     frame: pd.DataFrame, columns: Sequence[Hashable] | None = None, named: bool = False
 ) -> tuple[Schema, list[str]]:
-    """Return the schema of a table, and what was decided, one sentence each.
+    """Return the schema of a table, and notes on what was decided, one sentence each.
 
-    Without ``columns``, those with nothing to learn from are left out; columns that are ``named`` must
-    be of use.
+    Columns with nothing to learn from are left out. Those that the user has ``named`` are kept, unless
+    empty, which is an error.
     """
     schema, _, notes = coded_table(frame, columns, named)
     return schema, notes
@@ -43,7 +43,7 @@ def schema_of(
 def coded_table(
     frame: pd.DataFrame, columns: Sequence[Hashable] | None = None, named: bool = False
 ) -> tuple[Schema, FloatArray, list[str]]:
-    """Return what ``schema_of`` does, and the table's rows coded by it."""
+    """Return the schema of a table, its coded rows, and the notes of ``schema_of``."""
     notes: list[str] = []
     chosen = list(frame.columns) if columns is None else list(columns)
     plain = _plain_numbers(frame, chosen)
@@ -53,7 +53,7 @@ def coded_table(
     made = [column for column in found if column is not None]
     if not made:
         raise FedRelaxError(
-            "no column is left to learn from; add at least one feature column beside node and target"
+            "no column is left to learn from; add at least one feature column besides node and target"
             + (f" ({' '.join(notes)})" if notes else "")
         )
     schema = Schema(tuple(made))
@@ -64,7 +64,7 @@ def coded_table(
 def _plain_numbers(
     frame: pd.DataFrame, chosen: Sequence[Hashable]
 ) -> tuple[Schema, FloatArray] | None:
-    """Return schema and rows of a table that holds nothing but finite numbers, without looking twice."""
+    """Return schema and rows of a table of nothing but finite numbers, quickly; None for any other."""
     kinds = [getattr(frame[name].dtype, "kind", "O") for name in chosen]
     if not chosen or not set(kinds) <= set("fiub"):
         return None
@@ -82,13 +82,13 @@ def _plain_numbers(
 
 
 def column_of(given: pd.Series, named: bool, notes: list[str]) -> Column | None:
-    """Return the column, or None where there is nothing in it to learn from."""
+    """Return the column, or None if there is nothing in it to learn from."""
     name = str(given.name)
     kind = kind_of(given)
     if kind == "nothing":
         if named:
             raise FedRelaxError(f"feature column {name!r} is empty; fill it in or leave it out")
-        notes.append(f"Column {name!r} is left out: it holds nothing.")
+        notes.append(f"Column {name!r} is left out: it is empty.")
         return None
     if kind == "numbers":
         return _numbers(given, name, named, notes)
@@ -124,7 +124,7 @@ def _numbers(given: pd.Series, name: str, named: bool, notes: list[str]) -> Colu
     if len(infinite):
         notes.append(
             f"Column {name!r} is infinite in {len(infinite)} rows, first on "
-            f"{where(given.index, int(infinite[0]))}; these values are taken as missing."
+            f"{where(given.index, int(infinite[0]))}; these values count as missing."
         )
     return Column(name, "number")
 
@@ -134,7 +134,7 @@ def _dates(given: pd.Series, name: str, notes: list[str]) -> Column:
     if unsure:
         first = str(given.dropna().iloc[0])
         notes.append(
-            f"Dates of column {name!r} such as {first!r} are read with the {order}; write them as "
+            f"Dates in column {name!r} such as {first!r} are read with the {order}; write them as "
             "year-month-day if that is wrong."
         )
     values = read_dates(given, order)
@@ -157,7 +157,7 @@ def _mostly(
     read: Callable[[pd.Series], FloatArray],
     notes: list[str],
 ) -> Column | None:
-    """Return a column of numbers or dates of which a few values are mistyped."""
+    """Return a column of numbers or dates in which a few values are mistyped, or None."""
     values = read(given)
     bad = strange(given, values)
     good = int(np.isfinite(values).sum())
@@ -174,19 +174,19 @@ def _name_strange(given: pd.Series, name: str, bad: AnyArray, what: str, notes: 
         place = int(bad[0])
         count = "1 row" if len(bad) == 1 else f"{len(bad)} rows"
         notes.append(
-            f"Column {name!r} holds {what} but for {count}, such as "
-            f"{str(given.iloc[place])!r} on {where(given.index, place)}; these are taken as "
-            "missing: correct them."
+            f"Column {name!r} holds {what} except in {count}, such as "
+            f"{str(given.iloc[place])!r} on {where(given.index, place)}; these count as missing: "
+            "correct them."
         )
 
 
 def is_name(texts: Sequence[str] | AnyArray, rows: int) -> bool:
-    """Tell whether ``rows`` rows with these different texts have one each, as names of rows would."""
+    """Tell whether each of ``rows`` rows has a text of its own, as names or IDs of rows would be."""
     return len(texts) == rows > MOST_CATEGORIES and not _has_words(texts)
 
 
 def _has_words(texts: Sequence[str] | AnyArray) -> bool:
-    """Tell whether texts are of several words, most of which come again."""
+    """Tell whether texts consist of several words, many of which recur."""
     words = [word for text in texts for word in str(text).lower().split()]
     return len(words) > 1.5 * len(texts) and len(set(words)) < 0.7 * len(words)
 
@@ -194,15 +194,15 @@ def _has_words(texts: Sequence[str] | AnyArray) -> bool:
 def _categories(
     known: AnyArray, name: str, rows: int, named: bool, notes: list[str]
 ) -> Column | None:
-    """Return the common categories, or texts where hardly one comes twice."""
+    """Return a column of the common categories, or of free text if too few values recur."""
     texts, counts = np.unique(known.astype(str), return_counts=True)
     if len(texts) == 1 and len(known) == rows and not named:
         notes.append(f"Column {name!r} is left out: it is {str(texts[0])!r} in every row.")
         return None
     if not named and is_name(texts, len(known)):
         notes.append(
-            f"Column {name!r} is left out: it holds another text in every row, such as "
-            f"{str(texts[0])!r}, as a name or a number of the row would."
+            f"Column {name!r} is left out: it holds a different text in every row, such as "
+            f"{str(texts[0])!r}, like a name or an ID."
         )
         return None
     order = np.lexsort([texts, -counts])
@@ -217,7 +217,7 @@ def _categories(
         return Column(name, "text")
     if len(common) < len(texts):
         notes.append(
-            f"Column {name!r} holds {len(texts)} different texts; the {len(common)} most common are "
-            f"kept apart, such as {listing(common, most=2)}, and the others are one."
+            f"Column {name!r} holds {len(texts)} different texts; the {len(common)} most common, such "
+            f"as {listing(common, most=2)}, are categories of their own, and the others share one."
         )
     return Column(name, "category", categories=tuple(sorted(common)))

@@ -1,4 +1,4 @@
-"""What a column of a table is called, what it holds and where a bad value stands."""
+"""Finding a table's column by name, telling what it holds, and saying where a bad value is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kind = Literal["numbers", "dates", "text", "nothing"]
 
 
 def find_column(frame: pd.DataFrame, name: Hashable) -> Hashable:
-    """Return the column called ``name``; blanks around a name need not be typed.
+    """Return the column called ``name``; surrounding blanks do not matter.
 
     >>> import pandas as pd
     >>> find_column(pd.DataFrame({" wind speed ": [1.0]}), "wind speed")
@@ -37,7 +37,7 @@ def find_column(frame: pd.DataFrame, name: Hashable) -> Hashable:
 
 
 def where(index: pd.Index, position: int) -> str:
-    """Say which row is meant in the user's own words: the line of the file, or the index."""
+    """Name a row as the user knows it: by its line in the file, or by its index."""
     label = index[position]
     if isinstance(label, np.generic):
         label = label.item()
@@ -71,7 +71,7 @@ def kind_of(column: pd.Series) -> Kind:
 
 
 def to_numbers(column: pd.Series) -> FloatArray:
-    """Return the column as floats, NaN where a value is missing; whole numbers may be too large for one."""
+    """Return the column as floats, NaN where a value is missing; integers too large become infinite."""
     try:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except OverflowError:
@@ -95,7 +95,7 @@ def is_whole(column: pd.Series) -> bool:
 
 
 def first_text(column: pd.Series) -> tuple[int, Any, int]:
-    """Return the place and value of the first entry that is no number, and how many there are."""
+    """Return position and value of the first entry that is not a number, and how many such there are."""
     import pandas as pd
 
     numbers = pd.to_numeric(column.astype(object), errors="coerce")

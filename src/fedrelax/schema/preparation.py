@@ -13,13 +13,13 @@ from fedrelax.schema.schema import Schema
 from fedrelax.typing import FloatArray, IntArray, Label
 
 ENCODED, CODED, FRAME = "encoded", "coded", "frame"
-"""Forms in which a model may see rows: numbers only, one number per column with gaps, a DataFrame."""
+"""Forms in which a model may see rows: numbers only, one number per column with gaps, or a DataFrame."""
 
 RIDGE = 1e-3
-"""The penalty with which a column is filled in from the others, next to a mean over rows."""
+"""The ridge penalty for filling in a column from the others, relative to their mean variance."""
 
 Lacking = tuple[int, ...]
-"""The places of the columns that a node does not have."""
+"""The positions of the columns that a node does not have."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Preparation:
     """A schema, which columns each node lacks, and the form of rows that all nodes share.
 
     With ``encoded``, rows in a network are numbers that every model takes as they are; a column that a
-    node lacks is filled in by what the node's other columns say of it (``fills``). Otherwise rows in a
-    network are coded, and each model has a ``View`` of its own on them, of the columns that its node has.
+    node lacks is predicted from the node's other columns (``fills``). Otherwise rows in a network are
+    coded, and each model has its own ``View`` of them: the columns that its node has.
     """
 
     schema: Schema
@@ -45,9 +45,9 @@ class Preparation:
         encoded: bool = True,
         measure: bool = True,
     ) -> Preparation:
-        """Look at training rows: a column that is empty at a node, and not at all, is not that node's.
+        """Return the preparation of training rows: a node lacks a column that is empty only there.
 
-        With ``measure``, centres, scales and gaps become those of these rows.
+        With ``measure``, centres, scales and gaps are measured on these rows.
         """
         missing = np.isnan(coded)
         lacks: dict[Label, Lacking] = {}
@@ -68,7 +68,7 @@ class Preparation:
 
     @property
     def width(self) -> int:
-        """The numbers of a row in a network."""
+        """How many numbers a row in a network has."""
         return len(self.schema.names) if self.encoded else len(self.schema.columns)
 
     @property
@@ -78,12 +78,12 @@ class Preparation:
 
     @property
     def pieces(self) -> list[tuple[slice, bool]] | None:
-        """Where columns stand in rows and whether their values may be mixed; None if all may be."""
+        """Each column's slice of a row, and whether its values may be mixed; None if all may be."""
         pieces = self.schema.pieces(self.encoded)
         return None if all(mixed and p.stop - p.start == 1 for p, mixed in pieces) else pieces
 
     def rows(self, coded: FloatArray, rows: Mapping[Label, Any]) -> FloatArray:
-        """Return coded rows in the form that the network shares; ``rows`` are each node's."""
+        """Return coded rows in the form that the network shares; ``rows`` says which are each node's."""
         if self.is_plain:
             return coded
         found = self.schema.encode(coded) if self.encoded else coded
@@ -96,11 +96,11 @@ class Preparation:
         return found
 
     def of_node(self, label: Label, coded: FloatArray) -> FloatArray:
-        """Return coded rows of one node in that form."""
+        """Return coded rows of one node in the form that the network shares."""
         return self.rows(coded, {label: np.arange(len(coded))})
 
     def _without(self, rows: FloatArray, columns: Lacking) -> FloatArray:
-        """Return rows in which a node's missing columns are filled in, or empty."""
+        """Return rows in which the columns that a node lacks are filled in, or empty if rows are coded."""
         if not self.encoded:
             rows[:, columns] = np.nan
             return rows
@@ -110,7 +110,7 @@ class Preparation:
         return rows
 
     def has(self, label: Label) -> list[int]:
-        """Return the places of the columns that a node has."""
+        """Return the positions of the columns that a node has."""
         lacking = self.lacks.get(label, ())
         return [k for k in range(len(self.schema.columns)) if k not in lacking]
 
@@ -147,7 +147,7 @@ class Preparation:
         schema = Schema.from_dict(said)
         form = said.get("rows", ENCODED)
         if form not in (ENCODED, CODED):
-            raise FedRelaxError(f"schema: rows is {form!r}, and {ENCODED} or {CODED} is needed")
+            raise FedRelaxError(f"schema: rows is {form!r}, and must be {ENCODED} or {CODED}")
         place = {name: k for k, name in enumerate(schema.column_names)}
         lacks = {line["node"]: at for line, at in _lines(said, "lacks", place)}
         fills = {}
@@ -169,7 +169,7 @@ def _lines(
     for line in lines if isinstance(lines, list) else [{}]:
         columns = line.get("columns") if isinstance(line, dict) else None
         if not isinstance(columns, list) or not columns or not set(columns) <= set(place):
-            raise FedRelaxError(f"schema: {name!r} names columns that there are not")
+            raise FedRelaxError(f"schema: {name!r} names columns that do not exist")
         if name == "lacks" and not isinstance(line.get("node"), str | int | float):
             raise FedRelaxError(f"schema: {name!r} names no node")
         yield line, tuple(sorted(place[column] for column in columns))
@@ -186,7 +186,7 @@ def _lacked(
 
 
 def _places(schema: Schema, columns: Lacking) -> tuple[list[int], list[int], list[int]]:
-    """Return the places in encoded rows of what is there, what is not, and flags of what is not."""
+    """Return positions in encoded rows: of the other columns, of these, and of these columns' gap flags."""
     there, gone, flags = [], [], []
     for k, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True)):
         inside = list(range(block.start, block.stop))
@@ -199,10 +199,10 @@ def _places(schema: Schema, columns: Lacking) -> tuple[list[int], list[int], lis
 
 
 def _fill(schema: Schema, numbers: FloatArray, missing: Any, columns: Lacking) -> FloatArray:
-    """Return the weights with which rows that have all columns predict these of a row from the rest."""
+    """Return ridge weights that predict these columns from the others, fitted to rows that have them."""
     there, gone, _ = _places(schema, columns)
     whole = numbers[~missing[:, columns].any(axis=1)]
-    if not len(whole):  # no row has them all: what is known of each is its centre
+    if not len(whole):  # no row has them all: each is filled with its centre
         return np.zeros((1 + len(there), len(gone)))
     centre, target = whole[:, there].mean(axis=0), whole[:, gone].mean(axis=0)
     Z, T = whole[:, there] - centre, whole[:, gone] - target

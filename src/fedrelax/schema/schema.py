@@ -1,4 +1,4 @@
-"""The columns that all nodes have agreed on, in the open, before the first round."""
+"""The columns that all nodes have openly agreed on before the first round."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EXTREME = 1e4
-"""A number is centred and scaled where its spread, or its mean in spreads, is beyond this."""
+"""Numbers are centred and scaled if their spread, one over it, or their mean in spreads is beyond this."""
 
 
 @dataclass(frozen=True)
 class Schema:
     """Names, kinds, categories and scales of a table's columns: what rows mean, at every node.
 
-    Rows are *coded*: one number per column, as ``Column`` tells. ``encode`` makes of them what
-    models of numbers see, ``frame`` a DataFrame of typed columns.
+    Rows are *coded*: one number per column, as ``Column`` describes. ``encode`` turns them into what
+    numeric models see, ``frame`` into a DataFrame of typed columns.
 
     >>> import pandas as pd
     >>> from fedrelax.schema import schema_of
@@ -52,27 +52,27 @@ class Schema:
 
     @cached_property
     def texts(self) -> dict[str, Texts]:
-        """The texts met so far, of each column of texts."""
+        """The texts seen so far in each text column."""
         return {column.name: Texts() for column in self.columns if column.kind == "text"}
 
     @property
     def is_plain(self) -> bool:
-        """Whether models of numbers see every column as it is."""
+        """Whether numeric models see every column as it is."""
         return all(column.is_plain for column in self.columns)
 
     @property
     def column_names(self) -> list[str]:
-        """The columns of the table."""
+        """The names of the table's columns."""
         return [column.name for column in self.columns]
 
     @property
     def names(self) -> list[str]:
-        """The columns that models of numbers see."""
+        """The names of the columns that numeric models see."""
         return [name for column in self.columns for name in column.names]
 
     @cached_property
     def blocks(self) -> tuple[slice, ...]:
-        """Where each column's numbers stand in encoded rows."""
+        """Each column's slice of an encoded row."""
         ends = np.cumsum([0, *(len(column.names) for column in self.columns)]).tolist()
         return tuple(slice(a, b) for a, b in zip(ends, ends[1:], strict=False))
 
@@ -81,9 +81,9 @@ class Schema:
     def code(
         self, frame: pd.DataFrame, source: str = "the table", absent: Iterable[str] = ()
     ) -> FloatArray:
-        """Return coded rows (rows, columns) of a table with these columns, in whatever order.
+        """Return coded rows (rows, columns) of a table with these columns, in any order.
 
-        Columns in ``absent`` need not be there.
+        Columns in ``absent`` may be missing.
         """
         found, may_miss = [], set(absent)
         for column in self.columns:
@@ -103,7 +103,7 @@ class Schema:
         return np.column_stack(found)
 
     def encode(self, coded: FloatArray) -> FloatArray:
-        """Return what models of numbers see of coded rows; the rows themselves if that is the same."""
+        """Return what numeric models see of coded rows; the rows themselves if that is the same."""
         if self.is_plain:
             return coded
         parts = [
@@ -113,7 +113,7 @@ class Schema:
         return np.column_stack(parts)
 
     def frame(self, coded: FloatArray, only: Sequence[int] | None = None) -> pd.DataFrame:
-        """Return coded rows as a table of typed columns, or ``only`` of some."""
+        """Return coded rows as a table of typed columns: all, or ``only`` those at some positions."""
         import pandas as pd
 
         chosen = range(len(self.columns)) if only is None else only
@@ -127,7 +127,7 @@ class Schema:
         )
 
     def pieces(self, encoded: bool) -> list[tuple[slice, bool]]:
-        """Return where each column stands in rows, and whether its values may be mixed."""
+        """Return each column's slice of a row, and whether its values may be mixed."""
         places = self.blocks if encoded else [slice(k, k + 1) for k in range(len(self.columns))]
         return [
             (place, column.kind == "number" or (column.kind in MIXED and not encoded))
@@ -135,10 +135,10 @@ class Schema:
         ]
 
     def measured(self, coded: FloatArray, lacked: AnyArray | None = None) -> Schema:
-        """Return the schema with centres, scales, cycles and gaps as these rows have them.
+        """Return the schema with centres, scales, cycles, shares and gaps measured on these rows.
 
         In a table of nothing but numbers without gaps, those that are not extreme keep their units.
-        ``lacked`` marks values that are no gaps, as their node has no such column.
+        ``lacked`` marks missing values that are not gaps, as their node has no such column.
         """
         missing = np.isnan(coded)
         if lacked is not None:
@@ -212,14 +212,14 @@ def _spread(column: Column, values: AnyArray) -> tuple[float, float]:
 
 
 def rounded(middle: float, spread: float) -> tuple[float, float]:
-    """Return centre and scale to six digits, of which more would say too much of the rows.
+    """Return centre and scale to six digits; more would reveal too much about the rows.
 
     >>> rounded(12.3456789, 2.0), rounded(1e7, 0.0)
     ((12.34568, 2.0), (10000000.0, 1.0))
     """
     if not np.isfinite(spread) or spread <= 1e-12 * abs(middle):
         spread = 1.0
-    # The centre is told to a thousandth of the spread, so that large offsets leave nothing behind.
+    # The centre has six digits relative to the spread, so that a large offset leaves no remainder.
     digits = 6 + max(0, int(np.ceil(np.log10(max(abs(middle) / spread, 1.0)))))
     return float(f"{middle:.{min(digits, 17)}g}"), float(f"{spread:.6g}")
 
@@ -231,5 +231,5 @@ def _shares(codes: AnyArray, categories: int) -> tuple[float, ...]:
 
 
 def is_extreme(centre: float, scale: float) -> bool:
-    """Tell whether a column's numbers are too large, too small or too far from 0 as they are."""
+    """Tell whether a column's numbers are too large, too small or too far from 0 to be used as they are."""
     return not 1 / EXTREME <= scale <= EXTREME or abs(centre) > EXTREME * scale

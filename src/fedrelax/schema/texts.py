@@ -1,4 +1,4 @@
-"""Texts of many kinds: each is a code inside the program, and a few hashed numbers to a model."""
+"""Free text: a code inside the program, and a few hashed numbers to a model."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 from fedrelax.typing import AnyArray, FloatArray
 
 HASHED = 12
-"""Numbers that stand for a text."""
+"""How many numbers a model sees of a text."""
 
 
 class Texts:
-    """The texts of a column that this process has met; a row holds a text's number.
+    """The texts of a column that this process has seen; a row holds a text's number.
 
-    Nothing of it is saved or shared: the numbers that a model sees are a hash of the text itself.
-    The number 0 is the empty text's, in every process, so that a row of zeros means something.
+    None of this is saved or shared: what a model sees is a hash of the text itself. Number 0 is the
+    empty text in every process, so that a row of zeros means something.
     """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: the numbers of texts met so far mean nothing any more."""
+        """Start again: the numbers of texts seen so far lose their meaning."""
         self._codes: dict[str, int] = {"": 0}
         self._hashed = np.zeros((0, HASHED))
 
     def codes(self, values: Iterable[str]) -> FloatArray:
-        """Return the number of each text, a new one for one never met."""
+        """Return the number of each text; a text not seen before gets a new one."""
         known = self._codes
         return np.array([known.setdefault(value, len(known)) for value in values], dtype=float)
 
@@ -46,7 +46,7 @@ class Texts:
 
 
 def hashed(texts: list[str]) -> FloatArray:
-    """Return counts of the texts' letter groups, hashed and scaled to one; similar texts are close.
+    """Return counts of the texts' letter groups, hashed and scaled to length 1; similar texts are close.
 
     >>> a, b, c = hashed(["corner shop", "corner shops", "airport"])
     >>> bool(a @ b > a @ c)

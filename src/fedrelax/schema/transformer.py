@@ -1,4 +1,4 @@
-"""The first step of a node's model that takes a table: the table's columns, as the model sees them."""
+"""The first step of a pipeline that takes a table: its columns, as a node's model sees them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedrelax.typing import AnyArray, Label
 class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turns rows of a table into what a node's model sees of them.
 
-    It has nothing to learn: all is in the schema that was agreed on before training.
+    It has nothing to learn: everything is in the schema that was agreed on before training.
     """
 
     def __init__(self, preparation: Preparation, node: Label, form: str = ENCODED) -> None:
@@ -27,7 +27,7 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.form = form
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Do nothing."""
+        """Return the transformer itself: there is nothing to fit."""
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -42,7 +42,7 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def n_features_in_(self) -> int:
-        """How many these are."""
+        """How many columns of the table the node has."""
         return len(self.preparation.has(self.node))
 
     def transform(self, X: Any) -> Any:

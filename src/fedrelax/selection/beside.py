@@ -1,4 +1,4 @@
-"""What would be better: the usual ways that need all rows in one place, on the same rows left out."""
+"""What would do better: the usual ways that need all rows in one place, on the same held-out rows."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 FOLDS = 2
-"""So many of the folds are used: boosting takes a tenth of a second on each."""
+"""How many of the folds are used: boosting takes a tenth of a second on each."""
 BETTER = 0.05
-"""The share by which a usual way's error must be lower to be named."""
+"""The share by which a usual way's error must be lower for it to be named."""
 SURE = 1.0
-"""Standard errors, over nodes, by which its loss must be lower, too."""
+"""Standard errors, over nodes, by which its loss must also be lower."""
 MOST_NODES, MOST_ROWS = 200, 10_000
-"""Of a larger network, so many nodes with at most so many rows."""
+"""From a larger network, at most this many nodes and this many rows are sampled."""
 LEAST_NODES = 20
-"""Where so few nodes have more rows than that already, some rows of each are taken."""
+"""At least this many nodes are sampled; if they have more rows than that, some rows of each are used."""
 PENALTIES = np.logspace(-4, 3, 15)
-"""Ridge penalties among which leave-one-out chooses."""
+"""Ridge penalties, of which the best by leave-one-out is used."""
 LOOSE = (0.1, 1.0)
 """Values of C tried for logistic regression."""
 LEAST_LIKELY = 1e-6
-"""Probabilities are clipped here, as where the network's models are found."""
+"""Probabilities are clipped here, as they are when the network's models are found."""
 
 LINEAR = "one linear model"
 BOOSTED = "boosting"
@@ -36,18 +36,18 @@ WAYS = {
     LINEAR: "One linear model of all rows in one place, with a column for each node,",
     BOOSTED: "A boosted model of all rows in one place, with a level for each node,",
 }
-"""The ways by name, and how a sentence begins that speaks of one."""
+"""The usual ways by name, and how a sentence about each begins."""
 
 _Rows = tuple[FloatArray, AnyArray, IntArray]
-"""Features, targets (numbers or numbers of classes) and nodes of rows."""
+"""Features, targets (numbers or class indices) and nodes of rows."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Errors on rows left out: of the usual ways by name, and of the network's ``own`` models.
+    """Errors on held-out rows: of the usual ways by name, and of the network's ``own`` models.
 
-    They are root mean squared errors, or log losses. ``sentence`` names the best way where it is
-    clearly better than the network, else it is None.
+    They are root mean squared errors, or log losses. ``sentence`` names the best way if it is clearly
+    better than the network, else it is None.
     """
 
     errors: dict[str, float]
@@ -66,12 +66,12 @@ def compare_beside(
     *,
     seed: int = 0,
 ) -> Beside | None:
-    """Return how the usual ways do on the rows left out, or None where no such row has a loss.
+    """Return how the usual ways do on the held-out rows, or None if none of these has a loss.
 
     Row r of X (rows, features) with target ``y[r]`` belongs to node ``node[r]`` of ``n``; its loss
     ``losses[r]`` under a model of the network that has not seen it is a squared error or a log loss, and
-    NaN where there is none. ``held`` are masks of the rows left out together; the usual ways learn
-    from all others, so the network's models should have done so, too.
+    NaN where there is none. ``held`` are masks of the rows held out together; the usual ways learn
+    from all others, as the network's models should have done.
     """
     rng = np.random.default_rng(seed)
     rows = _sample(node, n, rng)
@@ -119,13 +119,13 @@ def _sentence(
     if gain <= BETTER or gaps.sum() <= SURE * np.sqrt(np.square(rest).sum()):
         return None
     return (
-        f"{WAYS[best]} had a {100 * gain:.0f} % lower error on rows left out; if rows may be pooled, "
+        f"{WAYS[best]} had a {100 * gain:.0f} % lower error on held-out rows; if rows may be pooled, "
         "consider it."
     )
 
 
 def _sample(node: IntArray, n: int, rng: np.random.Generator) -> IntArray:
-    """Return the rows to work with: all, or those of a sample of nodes."""
+    """Return the rows to use: all, or those of a sample of nodes."""
     counts = np.bincount(node, minlength=n)
     if len(node) <= MOST_ROWS and np.count_nonzero(counts) <= MOST_NODES:
         return np.arange(len(node))
@@ -142,10 +142,10 @@ def _sample(node: IntArray, n: int, rng: np.random.Generator) -> IntArray:
 def _losses(
     known: _Rows, left_out: _Rows, task: Task, rng: np.random.Generator
 ) -> dict[str, FloatArray]:
-    """Return each way's losses of the rows left out after learning from those that are known.
+    """Return each way's losses on the held-out rows after learning from the known ones.
 
     Boosting is given each node's level in the linear model as columns, since the categories of
-    scikit-learn's boosting need ten rows each; a number is predicted relative to that level.
+    scikit-learn's boosting need ten rows each; in regression it predicts relative to that level.
     """
     (X, y, g), (T, t, h) = known, left_out
     n, p = int(max(g.max(), h.max())) + 1, X.shape[1]
@@ -169,10 +169,10 @@ def _losses(
 
 
 def _ridge(A: FloatArray, y: FloatArray) -> tuple[FloatArray, float]:
-    """Return weights and level of the ridge whose penalty suits A best, row by row left out.
+    """Return weights and intercept of the ridge regression with the best penalty by leave-one-out.
 
-    With A = U S V' (centred), a row's residual left out is its residual / (1 - its leverage), and the
-    leverage is 1 / rows + sum_k U_rk^2 s_k^2 / (s_k^2 + penalty).
+    With A = U S V' (centred), a row's leave-one-out residual is its residual / (1 - its leverage), and
+    the leverage is 1 / rows + sum_k U_rk^2 s_k^2 / (s_k^2 + penalty).
     """
     centre, level = A.mean(axis=0), float(y.mean())
     A, z = A - centre, y - level
@@ -194,7 +194,7 @@ def _ridge(A: FloatArray, y: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _logistic(A: FloatArray, y: AnyArray, rng: np.random.Generator) -> Any:
-    """Return a logistic regression with the C that suits a third of the rows best."""
+    """Return a logistic regression with the C that does best on a held-out third of the rows."""
     from sklearn.linear_model import LogisticRegression
 
     third = rng.permutation(len(y)) % 3 == 0
@@ -206,7 +206,7 @@ def _logistic(A: FloatArray, y: AnyArray, rng: np.random.Generator) -> Any:
 
 
 def _log_losses(model: Any, A: FloatArray, y: AnyArray, B: FloatArray, t: AnyArray) -> FloatArray:
-    """Return the log losses of rows B, t; a class that was not seen has the least probability."""
+    """Fit a model to A, y and return the log losses of rows B, t; unseen classes have LEAST_LIKELY."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -218,7 +218,7 @@ def _log_losses(model: Any, A: FloatArray, y: AnyArray, B: FloatArray, t: AnyArr
 
 
 def _boosting(task: Task) -> Any:
-    """Return boosting with small trees; for classes fewer of them, which soon become too sure."""
+    """Return boosting with small trees; fewer of them for classes, where it soon is overconfident."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     settings: dict[str, Any] = {

@@ -19,16 +19,16 @@ STRENGTHS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """alpha times the mean degree: how much the neighbours count together against a node's own rows."""
 
 FAR = (300.0, 3e3, 3e4)
-"""Further strengths on a graph that does not join everybody: what one end knows has far to go."""
+"""Further strengths for a graph that does not join everybody: what one end knows has far to travel."""
 LEVELS = (0.1, 0.01)
-"""Shares of the level that are tried besides 1."""
+"""Levels that are tried besides 1."""
 
 Alphas = float | str | Sequence[float]
 """A number, several to choose among, or "auto" for the usual ones."""
 Wirings = str | Wiring | None | Sequence[str | Wiring | None]
 """A wiring, several to choose among, or "auto" for those that suit the graph."""
 Levels = float | str
-"""The share of the pull that also holds for the level, or "auto"."""
+"""The share of the pull that applies to the level, or "auto"."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Candidate:
     alpha: float
     wiring: Wiring | None = None
     level: float = 1.0
-    """The share of the pull that also holds for the level."""
+    """The share of the pull that applies to the level."""
 
     def settings(
         self, settings: FedRelax, rounds: int | None, patience: int | None = None
     ) -> FedRelax:
-        """Return a solver's settings with these, run for so many rounds, or to rest."""
+        """Return a solver's settings with these, for this many rounds, or (None) to the fixed point."""
         return replace(
             settings,
             alpha=self.alpha,
@@ -60,7 +60,7 @@ def is_open(alpha: Alphas, wiring: Wirings) -> bool:
 
 
 def given(alpha: Alphas, wiring: Wirings, level: Levels = 1.0) -> Candidate:
-    """Return what is not open; an alpha that is open stands as 0, a wiring as the fixed graph."""
+    """Return what is given; an open alpha becomes 0, an open wiring the fixed graph, an open level 1."""
     check_alpha(alpha)
     check_wiring(wiring)
     check_level(level)
@@ -94,9 +94,9 @@ def candidates(
     level: float = 1.0,
     settles: bool = False,
 ) -> list[Candidate]:
-    """Return what to try on a network, for runs of so many rounds: fixed graphs first, weak ones first.
+    """Return what to try on a network, in runs of this many rounds: the fixed graph and small alphas first.
 
-    Models that ``settle`` can be coupled as strongly as one likes.
+    With ``settles`` (runs converge, however strong the coupling), stronger couplings are tried as well.
     """
     alphas, wirings = alphas_for(network.graph, alpha), wirings_for(network, wiring)
     far = alphas_for(network.graph, alpha, far=settles)
@@ -108,11 +108,11 @@ def candidates(
 
 
 def alphas_for(graph: Graph, alpha: Alphas = "auto", far: bool = False) -> tuple[float, ...]:
-    """Return the alphas to try; the usual ones are in proportion to 1 / mean degree.
+    """Return the alphas to try; the usual ones are proportional to 1 / mean degree.
 
-    On a graph that does not join everybody, ``far`` goes further.
+    On a graph that does not join everybody, ``far`` adds stronger ones.
 
-    A graph without edges has its neighbours still to be found, so the degree is that of discovery.
+    On a graph without edges the neighbours are still to be found, so the degree is that of discovery.
 
     >>> [round(alpha, 2) for alpha in alphas_for(Graph.from_edges([("a", "b")]))]
     [0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]
@@ -132,9 +132,9 @@ def unit(graph: Graph) -> float:
 def wirings_for(network: Network, wiring: Wirings) -> list[Wiring | None]:
     """Return the wirings to try; None is the fixed graph.
 
-    A complete graph of equal weights says nothing about who is near, and one without edges leaves
-    all of it to be found: there neighbours are discovered, if all speak of the same public rows. Any
-    other graph is rewired.
+    A complete graph with equal weights says nothing about who is close, and one without edges leaves
+    everything to be found: there neighbours are discovered, if all nodes answer on the same public rows.
+    Any other graph is rewired.
     """
     if wiring == "auto":
         graph, common = network.graph, network.public.common is not None
@@ -147,7 +147,7 @@ def wirings_for(network: Network, wiring: Wirings) -> list[Wiring | None]:
 
 
 def check_alpha(alpha: Alphas) -> None:
-    """Refuse what is neither numbers nor "auto"."""
+    """Refuse anything but numbers and "auto"."""
     values = [] if alpha == "auto" else list(alpha) if isinstance(alpha, Iterable) else [alpha]
     bad = [value for value in values if not isinstance(value, int | float | np.number)]
     if bad or (isinstance(alpha, str) and alpha != "auto") or (alpha != "auto" and not values):
@@ -159,14 +159,14 @@ def check_alpha(alpha: Alphas) -> None:
 
 
 def check_level(level: Levels) -> None:
-    """Refuse what is neither a share nor "auto"."""
+    """Refuse anything but a share and "auto"."""
     number = isinstance(level, int | float | np.number) and not isinstance(level, bool)
     if level != "auto" and not (number and 0.0 <= float(level) <= 1.0):
         raise FedRelaxError(f"level={level!r} must be a share, from 0 to 1, or 'auto'")
 
 
 def check_wiring(wiring: Wirings) -> None:
-    """Refuse what is neither a wiring, nor several, nor "auto"; names are checked where they are used."""
+    """Refuse anything but one or several wirings and "auto"; names are checked where they are used."""
     if _is_one(wiring) or wiring == "auto":
         return
     if not isinstance(wiring, list | tuple) or not wiring:

@@ -1,4 +1,4 @@
-"""What was chosen, and among what."""
+"""What was chosen, and from which candidates."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Choice:
     reason: str
     """Why it was chosen, in words."""
     to_rest: bool = False
-    """Whether it was run to its fixed point, not for ``rounds`` rounds."""
+    """Whether it is run to its fixed point, not for ``rounds`` rounds."""
     alone: tuple[Label, ...] = ()
-    """The nodes that have enough rows to tell that they do better alone."""
+    """The nodes with enough rows to tell that they do better alone."""
     better: str | None = None
-    """What would clearly do better if all rows may be in one place, in words; None if nothing is known."""
+    """A sentence on what would clearly do better if rows may be pooled; None if nothing is known to."""
 
     @property
     def alpha(self) -> float:
@@ -45,7 +45,7 @@ class Choice:
 
     @property
     def level(self) -> float:
-        """The share of the pull on the level that was chosen."""
+        """The level that was chosen: the share of the pull that applies to it."""
         return self.chosen.level
 
     @property
@@ -59,7 +59,7 @@ class Choice:
         return tuple(candidate.wiring for candidate in self.candidates)
 
     def settings(self, settings: FedRelax) -> FedRelax:
-        """Return a solver's settings with what was chosen."""
+        """Return a solver's settings with the chosen values."""
         rounds = None if self.to_rest else self.rounds
         return self.chosen.settings(settings, rounds, settings.patience)
 

@@ -1,4 +1,4 @@
-"""Trials that are kept: a search that was stopped does not run again what it has run."""
+"""Saved trials: a search that was stopped does not repeat what it has run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fedrelax.solvers.identity import identity_of
 
 @dataclass(frozen=True)
 class Recalled:
-    """A trial of an earlier process: its numbers are all that a choice needs."""
+    """A trial run by an earlier process: its history is all that a choice needs."""
 
     history: History
 
 
 def tried(settings: FedRelax, fold: Network, number: int, keeper: Keeper | None) -> Recorded:
-    """Run a trial on a fold, or recall it; ``number`` counts the trials of a search, which has an order."""
+    """Run a trial on a fold, or recall it; ``number`` counts the search's trials, whose order is fixed."""
     if keeper is None:
         return settings.solve(fold)
     name, identity = f"trial-{number:04d}", identity_of(fold, settings)

@@ -1,8 +1,8 @@
 """Other kinds of models than linear ones: forests and boosting, for single nodes and for the network.
 
-Both must do clearly better than the linear network on rows left out. What is tried depends on a guess
-of the time, never on the clock, and not on whether trees can be compiled: the same rows and seed give
-the same choice everywhere.
+Both must do clearly better than the linear network on held-out rows. What is tried depends on an
+estimate of the time, never on the clock, and not on whether trees can be compiled: the same rows and
+seed give the same choice everywhere.
 """
 
 from __future__ import annotations
@@ -23,30 +23,28 @@ from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 KINDS = ("forest", "boosting")
-"""Names of models that a node may change to."""
+"""Names of models that a node may switch to."""
 LEAST_ROWS = 40
-"""Own rows that a node needs to change its kind."""
+"""Own rows that a node needs to switch to another kind."""
 SURE, BETTER = 2.0, 0.02
 """Standard errors, and share of the loss, by which a node's other model must be better."""
 ALPHA = 0.3
 """How much the public rows count together, relative to a node's own rows."""
 MOST_PUBLIC, MOST_WEIGHTED = 100, 255
-"""Public rows used, and rows up to which boosting takes weights: with more it bins them very slowly."""
+"""Most public rows used, and most rows that boosting takes with weights: it bins more very slowly."""
 LEAST_MEAN_ROWS = 30
 """Rows that nodes must have on average for forests at all of them."""
 STRENGTHS = (1.0, 10.0)
-"""alpha times the mean degree for forests at all nodes; each alone is tried besides."""
+"""alpha times the mean degree for forests at all nodes; alpha 0 is tried as well."""
 NETWORK_FOLDS, ROUNDS = 2, 2
 """Folds and rounds of a trial of forests at all nodes."""
 SECONDS = 20.0
-"""Longer guesses are not tried."""
-
-"""Hears how many parts of the work are done, out of how many."""
+"""What is estimated to take longer is not tried."""
 
 
 @dataclass(frozen=True)
 class KindChoice:
-    """Another kind of model for one node: its name, why, and the fitted estimator.
+    """Another kind of model for one node: its name, the reason, and the fitted estimator.
 
     ``labelled`` tells whether it has also learned from public rows with the network's answers.
     """
@@ -59,10 +57,10 @@ class KindChoice:
 
 @dataclass(frozen=True)
 class ForestNetwork:
-    """What forests at all nodes would do: the strength to use, None to stay linear, and why.
+    """Whether forests at all nodes do better: the alpha to use, None to stay linear, and the reason.
 
-    ``losses`` has, for each alpha, the mean loss of every node's held-out rows by fold, (folds, n); NaN
-    where a node has none. It is empty where nothing was tried.
+    ``losses`` has, for each alpha, the mean loss on every node's held-out rows by fold, (folds, n); NaN
+    where a node has none. It is empty if nothing was tried.
     """
 
     alpha: float | None
@@ -77,7 +75,7 @@ class ForestNetwork:
 
 
 def guess_seconds(rows: int, features: int) -> float:
-    """Return about how long one forest takes on one core, grown by scikit-learn."""
+    """Return roughly how long scikit-learn takes to grow one forest on one core."""
     return 0.05 + 1e-5 * rows * features
 
 
@@ -89,7 +87,7 @@ def left_out_losses(
     held: Sequence[AnyArray],
     models: Sequence[Sequence[Any]],
 ) -> FloatArray:
-    """Return the loss of each row left out under its node's model, NaN for rows that never are.
+    """Return the loss of each held-out row under its node's model, NaN for rows never held out.
 
     ``models[f]`` are the estimators, by node, that have not seen the rows of the mask ``held[f]``.
     """
@@ -110,7 +108,7 @@ def left_out_losses(
 def nodes_to_try(
     node: IntArray, n: int, features: int, *, folds: int = 3, seconds: float = SECONDS
 ) -> list[int]:
-    """Return the nodes with rows to tell, those with most rows first, as far as time allows."""
+    """Return the nodes with enough rows to tell, those with most rows first, as far as time allows."""
     counts = np.bincount(node, minlength=n)
     order = [int(i) for i in np.argsort(-counts, kind="stable") if counts[i] >= LEAST_ROWS]
     fits = len(KINDS) * 2 * (1 + (folds - 1) / 2)  # most nodes are done after one fold
@@ -135,11 +133,11 @@ def choose_kinds(
 ) -> dict[int, KindChoice]:
     """Return the nodes that do clearly better with a forest or with boosting, and their models.
 
-    ``held`` are masks of rows left out together, ``models[f]`` the network's estimators, by node, that
-    have not seen those of fold f, and ``together`` the final ones. Each kind learns from the node's own
-    rows, and from these and ``public`` rows with the network's answers, which is one round of FedRelax:
-    own rows count 1 / m each, public rows ALPHA / rows each. A node changes if its mean loss on the rows
-    left out falls by more than two standard errors of the paired differences, and by 2 %.
+    ``held`` are masks of rows held out together, ``models[f]`` the network's estimators, by node, that
+    have not seen those of fold f, and ``together`` the final ones. Each kind is fitted to the node's own
+    rows, and also to these and ``public`` rows with the network's answers, which is one round of
+    FedRelax: own rows count 1 / m each, public rows ALPHA / rows each. A node switches if its mean loss
+    on held-out rows falls by more than two standard errors of the paired differences, and by 2 %.
     """
     tried = nodes_to_try(node, n, X.shape[1], folds=len(held), seconds=seconds)
     seeds = np.random.SeedSequence(seed).generate_state(max(n, 1)) >> 1
@@ -169,7 +167,7 @@ def refit_kinds(
     *,
     seed: int = 0,
 ) -> dict[int, KindChoice]:
-    """Return the same choices with models of other rows."""
+    """Return the same choices with models fitted to other rows."""
     seeds = np.random.SeedSequence(seed).generate_state(max(n, 1)) >> 1
     found = {}
     for i, choice in chosen.items():
@@ -192,13 +190,13 @@ class _OneNode:
 
     @property
     def variants(self) -> list[tuple[str, bool]]:
-        """What to try: names, and whether public rows are learned from as well."""
+        """What to try: names, and whether the model also learns from public rows."""
         few = len(self.X) + len(self.public) <= MOST_WEIGHTED
         taught = [name for name in KINDS if len(self.public) and (few or name != "boosting")]
         return [(name, False) for name in KINDS] + [(name, True) for name in taught]
 
     def choose(self, parts: Sequence[tuple[AnyArray, Any]], final: Any) -> KindChoice | None:
-        """Try all on the folds ``parts``; return the best with its model, if it is clearly better."""
+        """Try all variants on the folds ``parts``; return the best, with its model, if clearly better."""
         network: list[FloatArray] = []
         others: dict[tuple[str, bool], list[FloatArray]] = {one: [] for one in self.variants}
         for mask, fitted in parts:
@@ -225,7 +223,7 @@ class _OneNode:
         name, labelled = best
         source = "its own rows" + " and public rows with the network's answers" * labelled
         reason = (
-            f"{name}, from {source}, lowered the mean loss of {len(before)} rows left out from "
+            f"{name}, from {source}, lowered the mean loss on {len(before)} held-out rows from "
             f"{before.mean():.4g} to {after[best].mean():.4g}, by more than two standard errors"
         )
         known = np.ones(len(self.X), dtype=bool)
@@ -233,11 +231,11 @@ class _OneNode:
         return KindChoice(name, labelled, reason, model.estimator)
 
     def fit(self, name: str, known: AnyArray, linear: LocalModel | None) -> LocalModel:
-        """Return a fitted model of a kind; with ``linear``, public rows have its answers."""
+        """Fit a model of this kind; with ``linear``, also to public rows with its answers."""
         m, template = int(known.sum()), adapt(model_by_name(name, self.task.kind), self.task)
         terms = [Rows(self.X[known], self.target[known], np.ones(m), self.loss)]
         if linear is not None:
-            # Weights as in a round, times m: boosting would take 1 / m for too little to split.
+            # Weights as in a round, times m: with 1 / m, boosting would find too little weight to split.
             weight = np.full(len(self.public), ALPHA * m / len(self.public))
             terms.append(Rows(self.public, linear.predict(self.public), weight, self.loss))
         return template.fit(terms, seed=self.seed)
@@ -266,7 +264,7 @@ def forest_network(
 ) -> ForestNetwork:
     """Try forests at all nodes, each alone and coupled by FedRelax, against the linear network.
 
-    Each of ``folds`` has the rows left out as validation rows; ``linear[f]`` has the mean loss of every
+    Each of ``folds`` has the held-out rows as validation rows; ``linear[f]`` has the mean loss on every
     node's validation rows, (n,), under a linear network that learned from the fold's other rows. Forests
     are chosen if the mean loss falls by more than one standard error of the difference, over nodes.
     """
@@ -312,10 +310,10 @@ def forest_network(
     best = max(gains, key=lambda alpha: gains[alpha][0])
     gain, error = gains[best]
     if tried < len(folds) or gain <= error:
-        reason = "forests at all nodes did not clearly lower the loss of rows left out"
+        reason = "forests at all nodes did not clearly lower the loss on held-out rows"
         return ForestNetwork(None, known, reason, seed)
     way = "each alone" if best == 0 else f"coupled with alpha {best:.3g}"
-    reason = f"forests at all nodes, {way}, lowered the mean loss of rows left out by {gain:.4g}"
+    reason = f"forests at all nodes, {way}, lowered the mean loss on held-out rows by {gain:.4g}"
     return ForestNetwork(best, known, reason, seed)
 
 
@@ -327,7 +325,7 @@ def _held(fold: Network) -> IntArray:
 def _gain(
     before: Sequence[FloatArray], after: Sequence[FloatArray] | FloatArray, held: Sequence[IntArray]
 ) -> tuple[float, float]:
-    """Return by how much the mean loss per row falls, and the standard error of that over nodes."""
+    """Return by how much the mean loss per row falls, and its standard error over nodes."""
     rows = np.array(held, dtype=float)
     gaps = np.where(rows > 0, rows * (np.array(before) - np.array(after)), 0.0).sum(axis=0)
     by_node = rows.sum(axis=0)

@@ -1,4 +1,4 @@
-"""Forests of fewer trees for the trials of a large network: what suits them suits the whole forests."""
+"""Smaller forests for the trials of a large network: settings that suit them suit the full forests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedrelax.models.trees.settings import is_forest
 from fedrelax.network import Network
 
 ENOUGH_TREES = 25
-"""So many trees tell candidates apart (``benchmarks/halving.py``)."""
+"""This many trees are enough to tell candidates apart (``benchmarks/halving.py``)."""
 MANY_TREES = 1000
-"""Networks with fewer trees in all are tried as they are."""
+"""Networks with fewer trees in total are tried as they are."""
 
 
 def lighter(folds: Sequence[Network]) -> tuple[list[Network], str]:
-    """Return the folds for trials, and in words what is lighter there; "" for nothing."""
+    """Return the folds for trials, and a note on what is lighter there, "" for nothing."""
     models = folds[0].distinct_models
     large = [model for model in models.values() if _trees(model) > ENOUGH_TREES]
     if not large or sum(_trees(model) for model in folds[0].models) < MANY_TREES:

@@ -1,4 +1,4 @@
-"""Validation losses of candidates, and what they tell apart."""
+"""Validation losses of candidates, and which of their differences are clear."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedrelax.runtime import History
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 GROUPS = 200
-"""Losses of nodes are kept in at most so many groups, from which standard errors are taken."""
+"""Nodes' losses are summed in at most this many groups, from which standard errors are computed."""
 ENOUGH = 20
 """Held-out rows that a node needs to decide for itself."""
 SURE = 2.0
-"""Standard errors that a node must do better alone to stay so: they come from few folds."""
+"""Standard errors by which a node must do better alone to stay alone; they come from few folds."""
 BEHIND, FEWEST = 2.0, 8
 """Standard errors by which a candidate is clearly behind, and the fewest groups that can tell."""
 
@@ -25,20 +25,20 @@ Place = tuple[int, int]
 
 
 class Recorded(Protocol):
-    """A run of which the numbers of every round are known: a result, or how a loop ended."""
+    """A run with the measures of every round: a result, or the outcome of a loop."""
 
     @property
     def history(self) -> History:
-        """The numbers of every round."""
+        """The measures of every round."""
 
 
 class Losses:
     """The losses of every candidate after every round, on each fold's held-out rows.
 
-    ``counts`` (folds, nodes) has the number of held-out rows. With ``ends`` only the first and the last
-    round of single nodes are kept. A node that has no row to train on in a fold is not in it;
-    ``places`` then says which nodes are. A candidate, or line, may have been tried on the first folds
-    only; ``used`` is the number of folds that count.
+    ``counts`` (folds, nodes) has the number of held-out rows. With ``ends``, losses of single nodes are
+    kept for the first and the last round only. A node that has no row to train on in a fold is not in
+    it; ``places`` then says which nodes are. A candidate, or line, may have been tried on the first
+    folds only; ``used`` is the number of folds that count.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Losses:
 
     @classmethod
     def of(cls, folds: Sequence[Network], rounds: int, ends: bool = False) -> Losses:
-        """Return what is to hold the losses of runs on these folds."""
+        """Return an empty object for the losses of runs on these folds."""
         labels = folds[0].labels
         if any(fold.labels != labels for fold in folds):
             labels = tuple(dict.fromkeys(label for fold in folds for label in fold.labels))
@@ -89,7 +89,7 @@ class Losses:
         return len(self) - 1
 
     def record(self, line: int, run: Recorded) -> None:
-        """Add the run of a candidate's next fold. A run that has settled keeps its last losses."""
+        """Add a candidate's run on its next fold. A run that ended early keeps its last losses."""
         fold, records = self.tried(line), run.history.records
         counts = self.counts[fold]
         sums = np.empty((self.rounds + 1, self._n_groups))
@@ -111,7 +111,7 @@ class Losses:
             self.record(line, run)
 
     def append_still(self, losses: Sequence[FloatArray]) -> None:
-        """Add a way without rounds: the mean losses of each fold's nodes, in its order."""
+        """Add a candidate without rounds: for each fold, its nodes' mean losses."""
         line = self.new()
         for fold, (own, counts) in enumerate(zip(losses, self.counts, strict=True)):
             every = np.full(len(counts), np.nan)
@@ -142,8 +142,8 @@ class Losses:
     def means(self) -> FloatArray:
         """The mean loss over all held-out rows, (candidates, rounds + 1).
 
-        A candidate that was not tried on all folds has its distance from the best one on those that
-        it was tried on.
+        A candidate that was not tried on all folds has the best one's loss plus its distance from that
+        on the folds that it was tried on.
         """
         complete = self.complete
         means = np.full((len(self), self.rounds + 1), np.inf)
@@ -160,7 +160,7 @@ class Losses:
         return means
 
     def standard_error(self, one: Place, other: Place, folds: int | None = None) -> float:
-        """Return that of the difference of two mean losses, over groups of nodes; 0 for one group."""
+        """Return it for the difference of two mean losses, over groups of nodes; 0 for one group."""
         if self._n_groups < 2:
             return 0.0
         folds = self.used if folds is None else folds
@@ -178,7 +178,7 @@ class Losses:
         """Return which of the candidates are not worth another fold after the first ones.
 
         These are the worse half, and those clearly behind the best. Each is judged by its best round, so
-        that none is given up for a round that would not be chosen. Few nodes cannot tell.
+        that none is dropped for a round that would not be chosen. With few nodes, none is dropped.
         """
         if self._n_groups < FEWEST:
             return []

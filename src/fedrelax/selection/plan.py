@@ -1,4 +1,4 @@
-"""What is open, and what becomes of it: the one decision that ``fit`` and ``compare`` share."""
+"""What is left open, and how it is decided: the one decision that ``fit`` and ``compare`` share."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Plan:
     solver: Solver
     choice: Choice | None = None
     whole: Whole | None = None
-    """What was found where settings and models are found together."""
+    """What was found, if settings and models were found together."""
     model: Any = None
-    """A linear model with the penalty found, for all nodes, where only that was."""
+    """A linear model with the penalty found, for all nodes, if only that was found."""
     alone: tuple[Label, ...] = ()
-    """Nodes that keep the model of their own rows."""
+    """Nodes that keep the model trained on their own rows."""
 
     def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
-        """Train a network: the one it was made for, or that of ``again``."""
+        """Train the network that the plan was made for, or the one given to ``again``."""
         if self.whole is not None:
             result = self.whole.solve(network, callbacks)
         else:
@@ -41,7 +41,7 @@ class Plan:
         return result.with_alone([label for label in self.alone if label in result.alone])
 
     def again(self, network: Network) -> Plan:
-        """Return the same for a network of other rows."""
+        """Return the same plan for a network with other rows."""
         if self.whole is None:
             return self
         whole = self.whole.again(network)
@@ -50,15 +50,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Search:
-    """What is open.
+    """What is left open.
 
-    alpha, wiring : given, or what to choose among, as in the estimators.
-    levels : shares of the level that are tried besides that of the settings.
+    alpha, wiring : a value, or what to choose among, as in the estimators.
+    levels : levels that are tried besides that of the settings.
     finds_all : find every setting from the rows where the network allows it, as ``estimator="auto"``
         does; ``quick`` as there.
-    asked : whether somebody has asked to choose among wirings: then a tie goes to the wiring.
-    apart : whether rows of several nodes belong together, and folds keep them so.
-    alone : nodes that keep the model of their own rows.
+    asked : whether the user has asked for a choice among wirings: then one is taken if it lowers the
+        loss at all.
+    apart : whether rows of several nodes belong together, and folds keep them together.
+    alone : nodes that keep the model trained on their own rows.
     """
 
     alpha: Alphas = "auto"
@@ -71,7 +72,7 @@ class Search:
     alone: tuple[Label, ...] = ()
 
     def needs_folds(self, network: Network) -> bool:
-        """Tell whether anything is judged on rows held out."""
+        """Tell whether anything is judged on held-out rows."""
         if self._finds_all_of(network):
             return len(network) > 1 and int(network.own_rows.counts.max()) > 1
         return is_open(self.alpha, self.wiring)
@@ -91,7 +92,7 @@ class Search:
     ) -> Plan:
         """Decide what is open; ``folds`` train on some of the network's rows and validate on others.
 
-        ``keeper`` keeps trials, so that a search that was stopped does not repeat them.
+        ``keeper`` saves trials, so that a search that was stopped does not repeat them.
         """
         if self._finds_all_of(network):
             whole = choose_whole(

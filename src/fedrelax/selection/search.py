@@ -20,11 +20,11 @@ from fedrelax.splits import Part, deal, deal_in_time, deal_together
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 FOLDS, TRIES = 5, 3
-"""Parts into which a node's rows are dealt, and how many of them are held out in turn."""
+"""Folds into which a node's rows are split, and how many of them are held out in turn."""
 PATIENCE = 5
-"""Rounds without a better validation loss that end a trial of models that may get worse again."""
+"""Rounds without a better validation loss after which a trial ends, for models that may get worse again."""
 STRONGER = 2
-"""Where runs are dear, a wiring is tried with the fixed graph's best alpha and so many above it."""
+"""Where runs are expensive, a wiring is tried with the fixed graph's best alpha and this many above it."""
 
 
 def fold_rows(
@@ -34,12 +34,12 @@ def fold_rows(
     groups: AnyArray | None = None,
     times: AnyArray | None = None,
 ) -> list[Part]:
-    """Deal every node's rows into parts; return those that are held out in turn, with the rest.
+    """Split every node's rows into folds; return those that are held out in turn, each with the rest.
 
-    Five parts rather than three: a network that finds its clusters with ten rows a node may not find
+    Five folds rather than three: a network that finds its clusters with ten rows per node may not find
     them with seven, and what is chosen should suit ten. A node with fewer rows than folds takes part
-    with those it has. With ``groups``, one value for every row, rows of one value are held out
-    together, at all nodes; with ``times``, what is held out comes after what is trained on.
+    with those it has. With ``groups``, one value for every row, rows with the same value are held out
+    together, at all nodes; with ``times``, held-out rows come after training rows.
     """
     check_count("folds", folds, least=2)
     if groups is not None:
@@ -51,11 +51,11 @@ def fold_rows(
     if not parts and (groups is not None or times is not None):
         raise FedRelaxError(
             f"{'groups' if times is None else 'times'} leaves no rows to hold out: every node would "
-            "be without a row to train on; give alpha itself, or other groups"
+            "be without a row to train on; give alpha as a number, or other groups"
         )
     if not parts:
         raise FedRelaxError(
-            "every node has a single row, so none can be held out to choose alpha; give alpha itself"
+            "every node has a single row, so none can be held out to choose alpha; give alpha as a number"
         )
     return parts
 
@@ -73,23 +73,23 @@ def choose(
     """Run every candidate on every fold and choose one by the losses on the rows held out there.
 
     Each of ``folds`` trains on some of the rows and has the others as validation rows. ``settings``
-    hold all that is not chosen; ``levels`` are shares of the level that are tried with the best alpha and
-    stronger ones; ``tell`` hears how many runs are done, out of how many, and ends the search by saying
-    anything in return: the best so far is chosen. ``keeper`` recalls runs of a search that was stopped.
+    hold all that is not chosen; ``levels`` are tried with the best alpha and stronger ones; ``tell`` is
+    called with how many runs are done, out of how many, and ends the search if it returns anything
+    true: the best so far is chosen. ``keeper`` recalls runs of a search that was stopped.
 
     The loss is measured after every round, and a run may be stopped early: models that are refitted to
     refitted models can get worse again. Linear least squares does not need that: it converges, and
-    alpha does the rest; so on a fixed graph it goes straight to its fixed point. Of a wiring only the
-    rounds after its last stage count: half a wiring may look good with the few rows of a fold and is
-    not what was meant. Models that may get worse are dear too, so a wiring is then tried with a few of
-    the alphas only: the one that suits the fixed graph best, and stronger ones, because neighbours that
-    agree can be trusted more. And, with ``halving``, a candidate that is clearly behind after a fold is
-    not tried on the next.
+    alpha does the rest; so on a fixed graph it goes straight to its fixed point. With a wiring, only the
+    rounds after its last stage count: half a wiring may look good on the few rows of a fold but is not
+    what was meant. Models that may get worse are also expensive, so a wiring is then tried with only a
+    few alphas: the one that suits the fixed graph best, and stronger ones, because neighbours that agree
+    can be trusted more. With ``halving``, a candidate that is clearly behind after a fold is not tried
+    on the next.
 
     Simpler ways have the benefit of the doubt: coupling is chosen over training alone, a wiring over the
     fixed graph, and an earlier stop over running to the end, only if the loss is lower by more than one
     standard error of the difference, taken over nodes. A node with enough held-out rows to tell that
-    it does better alone is named in ``Choice.alone``, and keeps the model that it had before.
+    it does better alone is named in ``Choice.alone``, and keeps the model trained on its own rows.
     """
     early = not settings.settles(folds[0])
     rounds, to_rest = settings.rounds_for(folds[0]), settings.rounds is None and not early
@@ -140,7 +140,7 @@ def _planned(
 def _levelled(
     fixed: Sequence[Candidate], losses: Losses, levels: Sequence[float]
 ) -> list[Candidate]:
-    """Return the best candidate and the next stronger ones, with less of the pull on the level."""
+    """Return candidates with the best alpha and the next stronger ones, at each of ``levels``."""
     best = fixed[int(np.argmin(losses.means.min(axis=1)))].alpha
     alphas = sorted({candidate.alpha for candidate in fixed if candidate.alpha > 0})
     first = min(int(np.searchsorted(alphas, best)), max(len(alphas) - 1 - STRONGER, 0))
@@ -151,7 +151,7 @@ def _levelled(
 def _strong_enough(
     wired: Sequence[Candidate], fixed: Sequence[Candidate], losses: Losses
 ) -> list[Candidate]:
-    """Return the wired candidates with the best alpha of the fixed ones, and the next above it."""
+    """Return the wired candidates with the best alpha of the fixed ones, or one of the next above it."""
     best = fixed[int(np.argmin(losses.means.min(axis=1)))].alpha
     alphas = sorted({candidate.alpha for candidate in wired})
     first = min(int(np.searchsorted(alphas, best)), max(len(alphas) - 1 - STRONGER, 0))
@@ -160,7 +160,7 @@ def _strong_enough(
 
 
 def decide(candidates: Sequence[Candidate], losses: Losses, early: bool) -> Choice:
-    """Return the least loss of the simplest tier that no later tier clearly beats."""
+    """Return the best candidate of the simplest tier that no later tier clearly beats."""
     found, complete = losses.means, losses.complete
     means = np.where(np.isnan(found) | ~complete[:, None], np.inf, found)
     for line, candidate in enumerate(candidates):
@@ -185,7 +185,7 @@ def decide(candidates: Sequence[Candidate], losses: Losses, early: bool) -> Choi
         gain = means[chosen] - means[best]
         if gain > losses.standard_error(best, chosen):
             chosen = best
-            words = f"{name} lowered the validation loss clearly, to {means[best]:.4g}"
+            words = f"{name} clearly lowered the validation loss, to {means[best]:.4g}"
     choice = Choice(
         chosen=candidates[chosen[0]],
         rounds=chosen[1],
@@ -200,6 +200,6 @@ def decide(candidates: Sequence[Candidate], losses: Losses, early: bool) -> Choi
 
 
 def _stop(line: int, means: FloatArray, losses: Losses) -> Place:
-    """Return a candidate's line and round: the last, or the best one if that is clearly better."""
+    """Return a candidate's line and round: the last round, or the best one if it is clearly better."""
     best, last = (line, int(np.argmin(means[line]))), (line, means.shape[1] - 1)
     return best if means[last] - means[best] > losses.standard_error(best, last) else last

@@ -1,4 +1,4 @@
-"""Candidates tried on folds, one fold after the other; those clearly behind end early."""
+"""Candidates tried on folds, one fold after another; those clearly behind are dropped early."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fedrelax.selection.losses import Losses
 from fedrelax.solvers import FedRelax
 
 Tell = Callable[[int, int], bool | str | None]
-"""Hears how many runs are done, out of how many; whatever it says in return ends the search."""
+"""Called with how many runs are done, out of how many; returning anything true ends the search."""
 
 
-class Enough(Exception):  # noqa: N818 - not a fault
-    """Someone has said to end the search."""
+class Enough(Exception):  # noqa: N818 - not an error
+    """The user has asked to end the search."""
 
 
 def heard(tell: Tell | None) -> Tell | None:
-    """Return ``tell`` for a search of many parts: an answer ends it with ``Enough``."""
+    """Wrap ``tell`` for a search of many parts: a true answer raises ``Enough``."""
     if tell is None:
         return None
 
@@ -33,7 +33,7 @@ def heard(tell: Tell | None) -> Tell | None:
 
 
 class Trials:
-    """Runs candidates on folds. ``halving`` ends those that are clearly behind after a fold."""
+    """Runs candidates on folds. ``halving`` drops those that are clearly behind after a fold."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Trials:
         self.stopped = ""
 
     def run(self, candidates: Sequence[Candidate]) -> None:
-        """Try more candidates, unless someone has said to stop."""
+        """Try more candidates, unless asked to stop."""
         first = not self.tried
         lines: list[int] = []
         going_on = set(range(len(candidates)))
@@ -62,7 +62,7 @@ class Trials:
                 if place not in going_on:
                     continue
                 if self.stopped:
-                    if first:  # judged by the folds that all have been tried on
+                    if first:  # judge by the folds on which all were tried
                         self._losses.used = max(number, 1)
                     return
                 run = tried(self._settings(candidate), fold, self._done, self._keeper)
@@ -74,7 +74,7 @@ class Trials:
             going_on = self._ahead(lines, number + 1)
 
     def _ahead(self, lines: Sequence[int], folds: int) -> set[int]:
-        """Return the places of the candidates that go on; the first of all, each node alone, does."""
+        """Return the positions of the candidates that go on; the very first, nodes alone, always does."""
         left = [place for place, line in enumerate(lines) if self._losses.tried(line) == folds]
         rest = len(self._folds) - folds
         if not self._halving or rest == 0:
@@ -91,13 +91,13 @@ class Trials:
             self.stopped = told if isinstance(told, str) else "stopped by a callback"
 
     def plan(self, candidates: int) -> None:
-        """Put right how many candidates are still to come."""
+        """Correct how many candidates are still to come."""
         self._total = self._done + candidates * len(self._folds)
 
 
 @contextmanager
 def remembering(folds: Sequence[Network]) -> Iterator[None]:
-    """Let engines keep what all runs on a fold have in common: nobody changes folds in between."""
+    """Let engines cache what all runs on a fold have in common; folds must not change in between."""
     for fold in folds:
         fold.memory = {}
     try:

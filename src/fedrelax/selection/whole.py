@@ -36,19 +36,19 @@ from fedrelax.typing import Label
 from fedrelax.wiring import Wiring
 
 STRENGTHS = (1.0, 30.0)
-"""alpha times the degree with which a wiring is tried against what was found."""
+"""alpha times the mean degree, at which a wiring is tried against what was found."""
 
 SECONDS = 4.0
-"""What forests at all nodes, and other kinds at single ones, may each take by a guess."""
+"""The estimated time that forests at all nodes, and other kinds at single ones, may each take."""
 MOST_NODES = 60
-"""With more nodes, wirings of classifiers are too dear to be tried unasked."""
+"""With more nodes, wirings of classifiers take too long and are not tried."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """What was found for a network, and what is to be solved: models, or a network of other models.
+    """What was found for a network, and the solver: it has the models, or trains a network of others.
 
-    ``kinds`` are nodes with models of another kind than the others.
+    ``kinds`` are the nodes whose models are of another kind than the others'.
     """
 
     choice: Choice
@@ -59,7 +59,7 @@ class Whole:
     seed: int = 0
 
     def network(self, network: Network) -> Network:
-        """Return the network that the solver takes: where it is wired, with the model found."""
+        """Return the network for the solver: as it is, with forests, or with the linear model found."""
         if isinstance(self.solver, WholeNetwork):
             return network
         if self.forests:
@@ -73,7 +73,7 @@ class Whole:
         return result.with_models({i: adapt(one.model, task) for i, one in self.kinds.items()})
 
     def again(self, network: Network) -> Whole:
-        """Return the same for a network of other rows."""
+        """Return the same choice for a network with other rows."""
         found = self.found.again(network)
         solver = WholeNetwork(found) if isinstance(self.solver, WholeNetwork) else self.solver
         kinds = dict(self.kinds)
@@ -92,9 +92,9 @@ class Whole:
 
 
 def model_for(network: Network, seed: int = 0) -> Any:
-    """Return a linear model with the penalty that suits a network which cannot be solved as a whole.
+    """Return a linear model with the best penalty for a network that cannot be solved as a whole.
 
-    None where the rows do not tell.
+    None if the rows do not allow it.
     """
     if WholeNetwork.refusal_of_rows(network) is not None:
         return None
@@ -116,13 +116,13 @@ def choose_whole(
 ) -> Whole:
     """Find the settings of a network, and try whether something else does better than linear models.
 
-    With ``apart`` rows of several nodes belong together, and the folds keep them so: then these judge
-    all settings. A wiring that looks better on the first fold is tried on all, and taken if it lowers
-    the loss on held-out rows by more than one standard error of the difference, taken over nodes; one
-    that was ``asked`` for is taken if it lowers the loss at all.
-    Forests and boosting are tried at nodes, and forests at all nodes, that have the rows to tell.
-    ``quick`` tries none of that, nor curves. What ``tell`` says in return ends the search; what was
-    found until then is kept.
+    With ``apart``, rows of several nodes belong together, and the folds keep them together: then the
+    folds judge all settings. A wiring that looks better on the first fold is tried on all, and taken if
+    it lowers the loss on held-out rows by more than one standard error of the difference, taken over
+    nodes; one that was ``asked`` for is taken if it lowers the loss at all.
+    Forests and boosting are tried at single nodes, and forests at all nodes, if there are rows enough
+    to tell. ``quick`` skips all of that, and curves. If ``tell`` returns anything true, the search
+    ends, and what was found so far is kept.
     """
     masks = []
     if isinstance(network, StackedNetwork):
@@ -134,7 +134,7 @@ def choose_whole(
     dear = network.task.is_classification and len(network) > MOST_NODES
     wirings = [] if len(network) < 3 or dear else wirings_for(network, wiring)
     wired = [way for way in wirings if way is not None]
-    # Other kinds train on all rows that a fold does not hold out, so folds must leave out no others.
+    # Other kinds train on all rows that a fold does not hold out, so folds must not drop any row.
     complete = bool(masks) and all((train | held).all() for train, held in masks)
     with suppress(Enough):
         if wired:
@@ -152,7 +152,7 @@ def _other_kinds(
     n_jobs: int | None,
     tell: Tell | None,
 ) -> Whole:
-    """Try forests and boosting, and say what would be better with all rows in one place."""
+    """Try forests and boosting, and say what would do better with all rows in one place."""
     found, seed, choice = whole.found, whole.seed, whole.choice
     held = [mask for _, mask in masks]
     means = [found.losses(fold) for fold in folds]
@@ -185,7 +185,7 @@ def _other_kinds(
 
 
 def _choice(found: Found) -> Choice:
-    """Name each node alone, what was chosen and one model for all, with the losses of rows left out."""
+    """Return a choice among nodes alone, what was found and one model for all, with held-out losses."""
     alone = found.left_out["alone"]
     lines = {0.0: alone, found.alpha: found.left_out["together"]}
     lines.setdefault(ONE_MODEL, found.left_out["one model"])
@@ -197,7 +197,7 @@ def _choice(found: Found) -> Choice:
         ),
         losses=np.array([[alone, value] for value in lines.values()]),
         reason=(
-            f"{found.words}: the loss of rows left out is {found.left_out['together']:.4g}, and "
+            f"{found.words}: the loss on held-out rows is {found.left_out['together']:.4g}, and "
             f"{alone:.4g} for each node alone"
         ),
     )
@@ -251,7 +251,7 @@ def _wired(
     place = (1 + int(np.argmin(means[1:, rounds])), rounds)
     before = whole.choice
     padded = np.column_stack([before.losses[:, 0], *[before.losses[:, 1]] * rounds])
-    # The lines of the first choice are losses of single rows left out, the others those on folds.
+    # The lines of the first choice are leave-one-out losses, the others are losses on folds.
     choice = replace(
         before,
         candidates=(*before.candidates, *tried),
@@ -269,7 +269,7 @@ def _wired(
             f"{means[last]:.4g} without a wiring"
         ),
     )
-    # Other rows, as in training on all of them once measured, may not suit the engine of the trials.
+    # The engine of the trials may not suit the rows of the final training.
     solver = choice.settings(replace(trial, engine=settings.engine))
     return replace(whole, choice=choice, solver=solver)
 

@@ -45,7 +45,7 @@ def test_it_comes_near_the_noise_where_a_fixed_penalty_does_not(bend):
     kind = Pipeline if bend else Ridge
     assert all(type(model) is kind for model in found.models_.values())
     assert found.result_.engine == "whole" and found.alpha_ > 0
-    assert found.choice_.alphas[0] == 0.0 and "rows left out" in found.choice_.reason
+    assert found.choice_.alphas[0] == 0.0 and "held-out rows" in found.choice_.reason
 
 
 def test_the_report_marks_the_one_that_was_chosen(tmp_path):
