@@ -38,7 +38,7 @@ def test_join_update_leave(run: Run, result: Path) -> None:
 
     text = run("update", "second", "towns.csv", "--out", "third", "--keep", "10")
     assert "learned 32 new rows" in text
-    assert "the old rows of 4 of these nodes are not at hand" in text
+    assert "the old rows of 4 of these nodes are not available" in text
 
     text = run("unplug", "third", "Oslo", "--out", "fourth", "--table", "towns.csv", "--report")
     assert "Node 'Oslo' left." in text

@@ -252,7 +252,7 @@ def test_a_pickle_takes_nobodys_rows_along() -> None:
         ({"y": None}, "X is given but y is not"),
         ({"neighbours": [99]}, "neighbours of node 'new': 99 has no model"),
         ({"neighbours": {0: -1.0}}, "the weight of 0 is -1.0"),
-        ({"position": (1.0, 2.0)}, "the graph of the network has none"),
+        ({"position": (1.0, 2.0)}, "the network's graph has none"),
         ({"y": [1.0]}, "X has 6 rows but y has 1"),
         ({"y": [np.nan] * 6}, "node 'new': y has 6 NaN"),
         ({"tol": -1.0, "neighbours": [0]}, "tol=-1.0 must be"),

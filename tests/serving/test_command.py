@@ -112,8 +112,9 @@ def test_what_cannot_be_served_is_said_before_it_begins(numbers, tmp_path):
     assert "contradict each other" in refused(result, "--token", "x" * 16, "--no-token")
     text = refused(result, "--host", "0.0.0.0", "--port", "0", "--no-token")
     assert "--no-token is for this machine only" in text
-    assert "no address of this machine" in refused(result, "--host", "192.0.2.1", "--port", "0")
-    assert "no address of this machine" in refused(result, "--host", "no such name", "--port", "0")
+    assert "not an address of this machine" in refused(result, "--host", "192.0.2.1", "--port", "0")
+    text = refused(result, "--host", "no such name", "--port", "0")
+    assert "not an address of this machine" in text
     assert "does not exist" in refused(result, "--port", "0", "--learn", tmp_path / "rows.csv")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

@@ -82,7 +82,7 @@ def test_other_paths_and_methods(ask):
     status, text = ask.refused("/elsewhere")
     assert status == 404 and "the paths are /health, /, /nodes, /predict, /rows" in text
     status, text = ask.refused("/predict")
-    assert status == 405 and "/predict takes POST, and the request is a GET" in text
+    assert status == 405 and "/predict takes POST, but the request is a GET" in text
     assert ask.refused("/nodes", {}, method="DELETE")[0] == 405
     assert ask.refused("/predict", method="OPTIONS", Origin="http://evil.example")[0] == 405
     assert not any(name.startswith("access-control") for name in ask.headers)
@@ -130,7 +130,7 @@ BODIES = {
     b'{"node": "Oslo", "rows": []}': (400, "'rows' holds nothing"),
     b'{"node": "Oslo", "rows": {"wind": 1}}': (400, "'rows' holds an object"),
     b'{"node": "Oslo", "rows": [1]}': (400, "row 0 is a number"),
-    b'{"node": "Oslo", "rows": [{}], "more": 1}': (400, "the key 'more'; known are"),
+    b'{"node": "Oslo", "rows": [{}], "more": 1}': (400, "the key 'more'; known keys are"),
     b'{"rows": [{"wind": 1, "sun": 1}]}': (400, "names no node"),
     b'{"node": "Oslo", "nodes": ["Oslo"], "rows": [{}]}': (400, "both 'node' and 'nodes'"),
     b'{"nodes": ["Oslo"], "rows": [{}, {}]}': (400, "1 nodes for 2 rows"),

@@ -54,7 +54,7 @@ def test_a_loaded_network_goes_on_as_the_one_in_memory(first: Path) -> None:
     for est in (here, loaded):
         est.plug_in("new", new[0][own], new[1][own], neighbours=["s0", "s4"])
     assert here.story_[0].refitted == ("new",)
-    assert "their rows are not at hand" in here.story_[0].notes[0]
+    assert "their rows are not available" in here.story_[0].notes[0]
     assert set(loaded.story_[0].refitted) >= {"new", "s0", "s4"}
     assert not loaded.story_[0].notes
 

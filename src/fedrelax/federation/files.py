@@ -80,7 +80,7 @@ def write_federation(
     """Write all files but keys and rows; all sites are neighbours with weight 1."""
     if len(names) < 2:
         raise FedRelaxError(
-            f"a federation needs at least two sites, found {len(names)}; name more of them"
+            f"a federation of {len(names)} has no neighbours; name at least two sites"
         )
     for name in names:
         check_name(name, "sites")

@@ -91,7 +91,7 @@ class Deployment:
         return str(said["run-id"])
 
     def status(self, run: str) -> str:
-        """Return what Flower says of a run: "running", "finished:completed", "finished:failed", ..."""
+        """Return what Flower says about a run: "running", "finished:completed", "finished:failed", ..."""
         said = self.flwr("list", "hub", "--run-id", run)
         return str(said["runs"][0]["status"])
 

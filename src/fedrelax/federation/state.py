@@ -120,7 +120,7 @@ class Folder:
         write_kept(home / f"{round:05d}.bin", Envelope("state", head, parts))
 
     def rounds(self) -> list[int]:
-        """Return the rounds of which a state is kept."""
+        """Return the rounds whose state is kept."""
         return sorted(int(path.stem) for path in (self.where / "rounds").glob("?????.bin"))
 
     def load(self, round: int) -> tuple[int, dict[int, LaneState]]:

@@ -1,4 +1,4 @@
-"""Networks that live on: nodes join, learn new rows, move and leave, at the cost of their neighbourhood."""
+"""Networks that live on: nodes join, learn new rows, move and leave, and only their surroundings refit."""
 
 from fedrelax.living.change import Change
 from fedrelax.living.network import LivingNetwork

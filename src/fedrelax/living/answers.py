@@ -1,4 +1,4 @@
-"""What all nodes say of the common public rows, and what they would say of other rows."""
+"""What all nodes answer on the common public rows, and what they would answer on other rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedrelax.wiring.smoother import Smoother
 
 
 class FirstAnswers(Mapping[Label, FloatArray]):
-    """What the models of a trained network say, asked one by one until all are wanted."""
+    """The answers of a trained network's models, computed one by one until all are needed."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class FirstAnswers(Mapping[Label, FloatArray]):
 
     @property
     def array(self) -> FloatArray:
-        """All answers (nodes, public rows, outputs), asked for once."""
+        """All answers (nodes, public rows, outputs), computed once."""
         if self._array is None:
             self._array = np.stack([self[label] for label in self.place])
             self._asked.clear()
@@ -62,13 +62,13 @@ class Guesses:
         return Smoother(self._public.as_numbers(self._public.common))
 
     def weights(self, X: AnyArray) -> FloatArray:
-        """Return W (rows, public rows): ``W @ answers`` is what somebody would say of rows X."""
+        """Return W (rows, public rows): ``W @ answers`` is what a node would answer on rows X."""
         return self._smoother.carrying(self._public.as_numbers(X))
 
     def of_all(self, X: AnyArray) -> tuple[list[Label], FloatArray]:
-        """Return what every node would say of rows X: (nodes, rows, outputs).
+        """Return what every node would answer on rows X: (nodes, rows, outputs).
 
-        The first nodes are those that the network began with, in their order; one that has left says NaN.
+        The first nodes are those that the network began with, in their order; those that left have NaN.
         """
         first = self._said.base
         assert isinstance(first, FirstAnswers)

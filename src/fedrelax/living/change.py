@@ -17,16 +17,15 @@ class Change:
 
     what : "join", "update" or "leave"; ``nodes`` are those that did, ``when`` is the time.
     neighbours : whom a newcomer listens to, and how much.
-    rows : how many rows were new; ``error`` is the mean loss of what was predicted of them before they
-        were learned, NaN where there were none, and ``errors`` that of every node. Of a newcomer it is the
-        loss of what its circle says of its rows; where the circle was found by these very rows, that
-        flatters it.
-    refitted : nodes whose models have changed; ``refits`` counts them as often as they were fitted.
-    waiting : nodes that should have been fitted again, and stay as they are: their rows are not at hand,
-        or the ripple was to stop before them.
+    rows : the number of new rows; ``error`` is the mean loss of their predictions before they were
+        learned, NaN if there were none, and ``errors`` the same by node. For a newcomer it is the loss of
+        its circle's answers on its rows; it is too low where the circle was found by these very rows.
+    refitted : nodes whose models changed; ``refits`` is the number of fits.
+    waiting : nodes that should have been refitted but stay as they are: their rows are not available, or
+        the ripple was told to stop before them.
     movement : the largest change of a node's answers on the public rows, relative to their size.
-    drifting : nodes whose neighbours no longer agree with their rows; ``moves`` says who has gone over to
-        which new neighbours.
+    drifting : nodes whose neighbours no longer agree with their rows; ``moves`` gives the new neighbours
+        of those that moved.
     notes : what else there is to say, a sentence each.
     """
 
@@ -47,7 +46,7 @@ class Change:
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for a file: counts where a list would tell of nodes that may leave."""
+        """Return plain values for a file: counts instead of lists that would name nodes that may leave."""
         return {
             "what": self.what,
             "when": self.when,

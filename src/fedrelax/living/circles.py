@@ -1,10 +1,10 @@
 """A node looks for its circle: those whose answers fit its own rows, and then those it agrees with.
 
-What no crowd can change is asked first: how well others' answers, carried over from the public rows to
-the node's own, fit its labels. A single node may fit a few rows by chance, so its neighbours are asked with
-it: what counts is the mean of what a node and its circle say. With neighbours found so the node fits a
-first model, and then keeps those whose answers on the public rows are as near to its own as the wiring asks
-of neighbours: at most ``TIMES`` as far as the nearest ones are on average.
+What no crowd can change comes first: how well others' answers, carried over from the public rows to the
+node's own, fit its labels. A single node may fit a few rows by chance, so it is judged with its neighbours:
+what counts is the mean of what a node and its circle say. With neighbours found this way, the node fits a
+first model, and then keeps those whose answers on the public rows are as close to its own as the wiring
+asks of neighbours: at most ``TIMES`` as far as the nearest ones are on average.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from fedrelax.living.network import LivingNetwork
 
 TIMES = 2.0
-"""Who is at most so many times as far as the nearest ones is a neighbour, too."""
+"""A node at most this many times as far away as the nearest ones is a neighbour, too."""
 WIDER = 4
-"""Among so many times the neighbours that are wanted, agreement on the public rows decides."""
+"""Agreement on the public rows decides among this many times the number of neighbours wanted."""
 FEWEST, MOST, SHARE = 3, 60, 0.1
-"""Neighbours that are looked for: at least, at most, and which share of all where all are joined alike."""
+"""Neighbours to look for: at least, at most, and as a share of all nodes where all are connected alike."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """Everybody who could be a neighbour, and the loss of the own rows under what its circle says."""
+    """All possible neighbours, and the loss on a node's own rows under what each says with its circle."""
 
     labels: list[Label]
     losses: FloatArray
@@ -46,7 +46,7 @@ class Look:
 
 
 def look(network: LivingNetwork, X: AnyArray, target: FloatArray, apart: Label | None) -> Look:
-    """Return how well what everybody says, together with its circle, fits these rows."""
+    """Return how well what every node but ``apart`` says, together with its circle, fits these rows."""
     labels, guesses = network.guesses.of_all(X)
     together = 0.5 * guesses + 0.5 * mean_of_neighbours(network.links, labels, guesses)
     coupling = network.coupling
@@ -66,7 +66,7 @@ def find_circle(
     target: FloatArray,
     fit: Callable[[dict[Label, float]], FloatArray],
 ) -> tuple[dict[Label, float], Look]:
-    """Return the neighbours that a node finds by its rows; ``fit`` gives its answers with neighbours."""
+    """Return the neighbours that a node finds by its rows; ``fit`` returns its answers given neighbours."""
     seen = look(network, X, target, label)
     size = network.circle_size
     weight = network.usual_weight
@@ -85,7 +85,7 @@ def find_circle(
 
 
 def _near(labels: list[Label], values: FloatArray, size: int) -> list[Label]:
-    """Return at most ``size`` nodes that are as near as the nearest half of that number."""
+    """Return at most ``size`` nodes that are about as near as the nearest half of that number."""
     least = max(1, min(len(labels), (size + 1) // 2))
     raised = np.maximum(values, FLOOR * float(values.mean()))
     count = int((raised <= TIMES * float(raised[:least].mean())).sum())

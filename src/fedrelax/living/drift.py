@@ -1,4 +1,4 @@
-"""Drift: a node whose circle no longer fits its new rows is named, and looks for another."""
+"""Drift: a node whose circle no longer fits its new rows is reported, and looks for another circle."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fedrelax.typing import FloatArray, Label
 from fedrelax.wiring.rewire import FAR
 
 WORSE, SURE = FAR**2, 4.0
-"""A drift is a loss so many times that of the node's own past, next to the same ratio at others, and so
-many standard errors of its logarithm above it (those of squared Gaussian errors)."""
+"""A node drifts if its loss exceeds that of its own past by this factor, relative to the same ratio at
+others, and by this many standard errors of the logarithm (those of squared Gaussian errors)."""
 
 
 def drifting_nodes(network: LivingNetwork, new: Mapping[Label, OwnRows]) -> list[Label]:
-    """Return nodes whose circle fits their new rows worse than it did, and more so than at others.
+    """Return nodes whose circle fits their new rows worse than before, and by more than at others.
 
-    Each node's loss under what its neighbours say is written down, update by update.
+    Each node's loss under what its neighbours say is recorded, update by update.
     """
     found: dict[Label, list[tuple[float, float]]] = {}
     weights = network.guesses.weights(np.concatenate([X for X, _ in new.values()]))

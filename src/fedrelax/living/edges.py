@@ -1,4 +1,4 @@
-"""Who listens to whom, as it was when the network was trained and as it has changed since."""
+"""Who listens to whom: as trained, and as changed since."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FirstNeighbours(Mapping[Label, Near]):
 
 
 def join(links: Overlay[Near], label: Label, near: Mapping[Label, float]) -> None:
-    """Let a node listen to these, and them to it, instead of whom it listened to before."""
+    """Connect a node to these neighbours instead of those it had."""
     part(links, label)
     links[label] = dict(near)
     for other, weight in near.items():
@@ -51,7 +51,7 @@ def part(links: Overlay[Near], label: Label) -> None:
 def mean_of_neighbours(links: Overlay[Near], labels: list[Label], values: FloatArray) -> FloatArray:
     """Return the weighted mean of the neighbours' values (nodes, ...), the node's own if it has none.
 
-    ``labels`` begin with those of the first graph, in its order; the values of those who left are NaN.
+    ``labels`` begin with those of the first graph, in its order; the values of nodes that left are NaN.
     """
     first = links.base
     assert isinstance(first, FirstNeighbours)
@@ -78,7 +78,7 @@ def assembled(
     labels: tuple[Label, ...],
     positions: Mapping[Label, FloatArray],
 ) -> Graph:
-    """Return a graph on ``labels``: of the first one what is not changed, and all edges that are.
+    """Return a graph on ``labels``: the edges of the first one that did not change, and those that did.
 
     ``changed`` holds all neighbours of the nodes in it.
     """
@@ -110,7 +110,7 @@ def assembled(
 def _places(
     first: Graph, positions: Mapping[Label, FloatArray], labels: tuple[Label, ...]
 ) -> FloatArray | None:
-    """Return where the nodes are; NaN for newcomers of whom that is not known."""
+    """Return the nodes' positions; NaN for newcomers without a known one."""
     if first.positions is None:
         return None
     unknown = np.full(first.positions.shape[1], np.nan)

@@ -1,4 +1,4 @@
-"""How a newcomer fits: as the others do, or with a coupling of its own where theirs is not known."""
+"""How a newcomer is fitted: as the others are, or with a coupling of its own where theirs is unknown."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fedrelax.runtime import Coupling
 from fedrelax.typing import FloatArray, Label
 
 STRENGTHS = (0.0, 0.1, 1.0, 10.0, 100.0)
-"""alpha times the weight of all neighbours together, of which a node chooses by leaving out its rows."""
+"""alpha times the total weight of the neighbours: a node chooses among these by cross-validation."""
 FOLDS = 5
-"""Rows are left out in so many parts, one by one where there are fewer."""
+"""The number of folds; fewer rows than this are left out one by one."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A node's model, its answers on the public rows, and the same of its own rows only."""
+    """A node's model, its answers on the public rows, its model trained alone, and the coupling used."""
 
     model: LocalModel
     answer: FloatArray
@@ -35,9 +35,9 @@ def fit_newcomer(
     rows: OwnRows,
     near: Mapping[Label, float],
 ) -> Fit:
-    """Return a node's fit alone, and then with what its neighbours say.
+    """Fit a node alone, and then with what its neighbours say.
 
-    Where a node leans on its own last answers, it is fitted until they rest.
+    Where the problem depends on the node's own last answers, it is refitted until they converge.
     """
     coupling = chosen_coupling(network, label, model, rows, near)
     site = network.site(label, model, rows, near, None, coupling)
@@ -60,7 +60,7 @@ def chosen_coupling(
     rows: OwnRows,
     near: Mapping[Label, float],
 ) -> Coupling:
-    """Return that of the network, or the one under which a node's rows are predicted best, left out."""
+    """Return the network's coupling, or the one that predicts a node's held-out rows best."""
     coupling = network.coupling
     if not network.found_together:
         return coupling

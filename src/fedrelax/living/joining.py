@@ -1,4 +1,4 @@
-"""A newcomer takes its place, and a node leaves."""
+"""Nodes join and leave."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedrelax.solvers.base import USUAL_TOL
 from fedrelax.typing import FloatArray, Label
 
 RESTLESS_TOL = 0.1
-"""The change that counts as rest where models never quite rest, as trees do not."""
+"""The change that counts as converged where models never quite converge, such as trees."""
 TOGETHER = (
     "the models of this network were found for all nodes together, so the others stay as they are; fit "
     "again with all rows to let them follow"
@@ -43,7 +43,7 @@ def plug_in(
     start = time.perf_counter()
     if label in network.models:
         raise FedRelaxError(
-            f"node {label!r} is in the network already; its new rows go to update(), or unplug() it first"
+            f"node {label!r} is in the network already; pass its new rows to update(), or unplug() it first"
         )
     near = _given_neighbours(network, label, neighbours, position)
     if rows is None and not near:
@@ -112,7 +112,7 @@ def _with_rows(
 def unplug(
     network: LivingNetwork, label: Label, ripple: int | None = None, tol: float | None = None
 ) -> Change:
-    """Forget a node: its model, answers, rows and edges; its neighbours relax without it."""
+    """Forget a node: its model, answers, rows and edges; its neighbours are refitted without it."""
     start = time.perf_counter()
     if not network.knows(label):
         raise FedRelaxError(
@@ -133,7 +133,7 @@ def unplug(
 def error_of_circle(
     network: LivingNetwork, W: FloatArray, target: FloatArray, near: Mapping[Label, float]
 ) -> float:
-    """Return the mean loss of what neighbours, taken together, would say of rows.
+    """Return the mean loss of what neighbours, taken together, would answer on rows.
 
     ``W`` carries answers over to these rows: see ``Guesses.weights``.
     """
@@ -149,7 +149,7 @@ def _given_neighbours(
     neighbours: Mapping[Label, float] | Iterable[Label] | None,
     position: Any,
 ) -> Near:
-    """Return neighbours as given, by the graph or by coordinates; none if they are to be found."""
+    """Return the neighbours given, or those by coordinates or by the graph; empty if to be found."""
     if neighbours is not None:
         near = (
             {j: float(a) for j, a in neighbours.items()}
@@ -178,7 +178,7 @@ def _nearest(network: LivingNetwork, label: Label, position: Any) -> Near:
     graph = network.graph
     if graph.positions is None:
         raise FedRelaxError(
-            f"node {label!r} has a position and the graph of the network has none; give neighbours="
+            f"node {label!r} has a position, but the network's graph has none; give neighbours="
         )
     here = np.asarray(position, dtype=float)
     if here.shape != graph.positions.shape[1:] or not np.isfinite(here).all():
@@ -199,7 +199,7 @@ def _nearest(network: LivingNetwork, label: Label, position: Any) -> Near:
 
 
 def _angles(points: FloatArray, here: FloatArray) -> FloatArray:
-    """Return angles along the globe from (latitude, longitude) in degrees."""
+    """Return great-circle angles, in radians, from (latitude, longitude) in degrees."""
     lat, lon = np.radians(points).T
     lat0, lon0 = np.radians(here)
     half = (
@@ -209,7 +209,7 @@ def _angles(points: FloatArray, here: FloatArray) -> FloatArray:
 
 
 def tolerance(network: LivingNetwork, near: Iterable[Label], tol: float | None) -> float:
-    """Return the change of answers that counts as rest: as given, or as suits the models."""
+    """Return the change of answers that counts as converged: as given, or as suits the models."""
     if tol is not None:
         if not tol >= 0:
             raise FedRelaxError(f"tol={tol!r} must be a number of at least 0")
@@ -227,7 +227,7 @@ def told(network: LivingNetwork, wave: Ripple) -> dict[str, Any]:
         rows = [label for label in wave.waiting if label not in network.rows]
         if rows:
             notes.append(
-                f"{staying(len(rows))}: their rows are not at hand, so they cannot be fitted again"
+                f"{staying(len(rows))}: their rows are not available, so they cannot be refitted"
             )
         if len(rows) < len(wave.waiting):
             beyond = len(wave.waiting) - len(rows)
@@ -242,7 +242,7 @@ def told(network: LivingNetwork, wave: Ripple) -> dict[str, Any]:
 
 
 def staying(count: int) -> str:
-    """Return how many nodes do not follow.
+    """Say how many nodes do not follow.
 
     >>> staying(1), staying(2)
     ('1 neighbour stays as it is', '2 neighbours stay as they are')
@@ -251,12 +251,12 @@ def staying(count: int) -> str:
 
 
 def now() -> str:
-    """Return the present time as files say it."""
+    """Return the current time, in UTC, as files have it."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def kept(network: LivingNetwork, change: Change, start: float) -> Change:
-    """Write a change into the story, with the time it took."""
+    """Add a change to the story, with the time it took."""
     done = replace(change, seconds=time.perf_counter() - start)
     network.story.append(done)
     return done

@@ -5,9 +5,9 @@ problem  sum_own (y - x'w)^2 + c_i t_i sum_pub (mean_j z'w_j - z'w)^2 + penalty 
 
     (X'X + penalty) w_i / c_i + sum_j a_ij G (w_i - w_j) = X'y / c_i,    G = Z'Z,
 
-and of a level share l only that part holds for the level:  G = Z'Z - (1 - l) Z'1 1'Z / rows. For the nodes
-of a region, with all others as they are, that is one symmetric system, which conjugate gradients solve. Of
-any neighbour only Z' (its answers) counts, so that it may have a model of any kind.
+and with a level share l only that share applies to the level:  G = Z'Z - (1 - l) Z'1 1'Z / rows. For the
+nodes of a region, with all others fixed, that is one symmetric system, which conjugate gradients solve. Of
+a neighbour only Z' (its answers) counts, so that it may have a model of any kind.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from fedrelax.living.network import LivingNetwork
 
 SHARE, LEAST_RESIDUAL, MOST_STEPS = 1e-3, 1e-13, 1000
-"""Where conjugate gradients stop: the residual relative to the right-hand side, as a share of the change
-that counts as rest and at the least, and the steps at most."""
+"""When conjugate gradients stop: at a residual, relative to the right-hand side, of this share of the
+tolerance, but no less than the second; or after this many steps."""
 LEAST = 1e-10
-"""Where the rows leave weights open by this, relative to what they fix, the model's own fit is taken."""
+"""The least ratio of eigenvalues at which the weights count as determined; else models fit themselves."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Own:
-    """What a node's own rows say: X'X with the penalty, and X'y, next to rows of weight 1."""
+    """What a node's own rows contribute: X'X with the penalty, and X'y, for rows of weight 1."""
 
     rows: AnyArray
     gram: FloatArray
@@ -50,7 +50,7 @@ class _Own:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """A node's own block of the system, for the weight of its neighbours."""
+    """A node's own block of the system, for the total weight of its neighbours."""
 
     own: _Own
     total: float
@@ -86,7 +86,7 @@ class LeastSquares:
             store.pop(label, None)
 
     def solve(self, labels: Sequence[Label], tol: float) -> None:
-        """Solve for these nodes with all others as they are; models wait for ``settle``."""
+        """Solve for these nodes with all others fixed; ``settle`` makes the models."""
         network, G = self._network, self._gram
         place = {label: k for k, label in enumerate(labels)}
         blocks = [self._block(label) for label in labels]
@@ -116,7 +116,7 @@ class LeastSquares:
             network.said[label] = answer
 
     def settle(self) -> None:
-        """Make models of what was solved."""
+        """Make models from what was solved."""
         if not self._solved:
             return
         network, features = self._network, len(self._spread)
@@ -139,7 +139,7 @@ class LeastSquares:
         self._solved.clear()
 
     def drop(self) -> None:
-        """Forget what was solved and not taken over: the change has failed."""
+        """Forget what was solved but not made into models: the change failed."""
         self._solved.clear()
 
     # What is computed once
@@ -180,7 +180,7 @@ class LeastSquares:
     # One node
 
     def _penalty(self, label: Label) -> FloatArray | None:
-        """Return the penalties of a node's model, None where it has no closed form of the common kind."""
+        """Return the penalties of a node's model; None if it has no closed form of the common kind."""
         local = self._network.models[label]
         estimator = local.estimator
         if isinstance(local, Viewed) or reason_in_models({label: estimator}) is not None:
@@ -198,7 +198,7 @@ class LeastSquares:
         return penalty if self._is_fixed_by(penalty) else None
 
     def _is_fixed_by(self, penalty: FloatArray) -> bool:
-        """Tell whether public rows and penalty leave no weight open; the level may be the node's own."""
+        """Tell whether public rows and penalty determine all weights; the level may be the node's own."""
         key = penalty.tobytes()
         if key not in self._fixed:
             gram = self._gram.copy()
@@ -209,7 +209,7 @@ class LeastSquares:
         return self._fixed[key]
 
     def _block(self, label: Label) -> _Block:
-        """Return a node's block, computed once as long as its rows and edges are the same."""
+        """Return a node's block, cached as long as its rows and edges stay the same."""
         X, y = self._network.rows[label]
         total = float(sum(self._network.links[label].values()))
         known = self._blocks.get(label)
@@ -234,7 +234,7 @@ class LeastSquares:
         return _Own(X, gram, design.T @ target, factor)
 
     def _weights(self, label: Label) -> FloatArray:
-        """Return weights that say of the public rows what a node says, as far as it matters."""
+        """Return the weights whose answers on the public rows come closest to a node's (least squares)."""
         said, known = self._network.said[label], self._told.get(label)
         if known is None or known[0] is not said:
             known = self._told[label] = said, self._projection @ said
@@ -249,7 +249,7 @@ def _matrix(entries: list[tuple[int, int, float]], n: int) -> Any:
 def _conjugate_gradients(
     applied: Any, right: FloatArray, start: FloatArray, inverse: FloatArray, relative: float
 ) -> FloatArray:
-    """Return the solution of a symmetric system; ``inverse`` holds that of each node's own block."""
+    """Return the solution of a symmetric system; ``inverse`` holds the inverse of each node's own block."""
     W = start.copy()
     residual = right - applied(W)
     direction = step = inverse @ residual

@@ -1,4 +1,4 @@
-"""A trained network that goes on: its models, answers, rows and edges, and what has changed of them."""
+"""A trained network that lives on: its models, answers, rows and edges, and what changed in them."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ OwnRows = tuple[AnyArray, AnyArray]
 class LivingNetwork:
     """The state of a network between changes. A change that fails leaves it as it was.
 
-    result, graph : the trained network, and the graph with nodes that have no rows.
-    public : the common public rows; ``answers`` (nodes, rows, outputs) what every node said of them, asked
-        of the models where it is not given.
+    result, graph : the trained network, and the graph including nodes that have no rows.
+    public : the common public rows; ``answers`` (nodes, rows, outputs) are every node's predictions on
+        them, computed from the models if not given.
     coupling : how nodes listen to each other, as in training. Where the models were found for all nodes
         together (``found_together``), its alpha means nothing: a node then chooses its own, between alone
-        and its neighbours' answers, by leaving out its rows, and nobody else is fitted again.
-    rows : each node's own rows, of nodes where they are at hand; ``counts`` how many there once were, where
-        only that is known; ``past`` how well its circle has fitted each node's new rows so far.
-    wired : whether nodes have found their neighbours by themselves, and so may find others.
+        and its neighbours' answers, by cross-validation on its rows, and no other node is refitted.
+    rows : the nodes' own rows, where available; ``counts`` how many there were, where only that is known;
+        ``past`` how well each node's circle has fitted its new rows so far.
+    wired : whether nodes found their neighbours themselves, and so may find others.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class LivingNetwork:
     ) -> None:
         if public.common is None:
             raise FedRelaxError(
-                "every node has public rows of its own, so a network cannot go on: nodes that never met "
-                "have said nothing of the same rows; fit with one common set of public rows"
+                "every node has public rows of its own, so the network cannot change after fit: nodes that "
+                "never met have no answers on the same rows; fit with one common set of public rows"
             )
         self.result, self.graph, self.public, self.task = result, graph, public, result.task
         self.coupling, self.found_together, self.wired = coupling, found_together, wired
@@ -81,16 +81,16 @@ class LivingNetwork:
         """Edges of newcomers in the graph that counts as given."""
         self.positions: Overlay[FloatArray] = Overlay({}, self.journal)
         self.numbers: Overlay[int] = Overlay(place, self.journal)
-        """The place of every node in the order of joining: it decides the seed."""
+        """The place of every node in the order of joining, which determines its seed."""
         self.past: Overlay[Past] = Overlay(past or {}, self.journal)
-        """The loss of each node's new rows under what its circle says, by update."""
+        """The loss on each node's new rows under what its circle says, by update."""
         self.least_squares = LeastSquares(self)
         self.guesses = Guesses(public, self.said, self.task)
         self.story: list[Change] = []
         self._counts, self.seed = counts or {}, seed
         self._seeds = seeds_of(seed, 2 * len(place) + 100)
 
-    # What is known of the network
+    # What is known about the network
 
     @cached_property
     def circle_size(self) -> int:
@@ -100,7 +100,7 @@ class LivingNetwork:
 
     @cached_property
     def usual_weight(self) -> float:
-        """The weight of an edge that is found."""
+        """The weight of an edge that a node finds."""
         weights = self._heeded.adjacency.data
         return float(np.median(weights)) if len(weights) else 1.0
 
@@ -118,7 +118,7 @@ class LivingNetwork:
 
     @property
     def left(self) -> set[Label]:
-        """Nodes that were there once."""
+        """Nodes that have left."""
         return {label for label, value in self.numbers.changed.items() if value is GONE}
 
     def check_model_of(self, label: Label) -> None:
@@ -129,7 +129,7 @@ class LivingNetwork:
             )
 
     def neighbours_of(self, label: Label) -> Near:
-        """Return whom a node listens to; of one without a model, its neighbours in the graph."""
+        """Return whom a node listens to; for one without a model, its neighbours in the graph."""
         if label in self.models:
             return self.links[label]
         near = self.given.get(label)
@@ -164,7 +164,7 @@ class LivingNetwork:
         own: FloatArray | None,
         coupling: Coupling,
     ) -> Site:
-        """Return a node as it is in a round: it knows its rows, and what its neighbours have said."""
+        """Return a node as it is in a round: it knows its rows, and what its neighbours said."""
         assert self.public.common is not None
         return Site(
             node=Node(label, *rows, None),
@@ -203,18 +203,18 @@ class LivingNetwork:
         self.models[label], self.said[label] = self.fitted(site)
 
     def count_of(self, label: Label) -> int:
-        """Return how many rows a node learned from; as many as there are public ones, if nobody knows."""
+        """Return how many rows a node learned from; if unknown, the number of public rows."""
         if label in self.rows:
             return len(self.rows[label][1])
         return int(self._counts.get(label, len(self.public.of(label))))
 
     def remembering(self, label: Label) -> Coupling:
-        """Return a coupling by which a node whose old rows are not at hand goes on from what it said."""
+        """Return a coupling in which a node's own answers stand in for old rows that are not available."""
         rows = max(self.count_of(label), 1)
         return replace(self.coupling, distillation=Distillation(rows, "bootstrap"))
 
     def forget(self, label: Label) -> None:
-        """Remove a node with all that is known of it."""
+        """Remove a node and everything known about it."""
         if label in self.models:
             part(self.links, label)
             del self.links[label]
@@ -232,7 +232,7 @@ class LivingNetwork:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Within, everything can be changed; if that fails, it is as it was before."""
+        """Allow changes within this context; if it fails, all of them are undone."""
         self.journal.clear()
         stayed = set(self.stayed)
         try:

@@ -1,4 +1,4 @@
-"""What a trained network must keep so that it can go on."""
+"""What a trained network must keep so that it can change after fit."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Origin:
 
     @classmethod
     def of(cls, solver: Solver, network: Network, level: float, seed: int) -> Origin | None:
-        """Return that of a network which a solver has trained; None where it cannot go on.
+        """Return the origin of a network that a solver trained; None if it cannot change after fit.
 
-        A newcomer compares what others have said of one set of public rows, as they sent it, by their
-        predictions alone: so there must be such a set, nothing around the exchange, and no discrepancy that
-        depends on x.
+        A newcomer compares the others' answers on one set of public rows, as they were sent, by predictions
+        alone: so there must be such a set, nothing around the exchange, and no discrepancy that depends
+        on x.
         """
         if network.public.common is None or solver.around(network):
             return None

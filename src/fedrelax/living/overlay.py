@@ -1,4 +1,4 @@
-"""What has changed, over what was there: the base is never copied, and a change that fails is undone."""
+"""Changes on top of a base, which is never copied; a change that fails is undone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING: Any = object()
 
 
 class Journal:
-    """Remembers what overlays held before a change, so that it can be taken back as a whole."""
+    """Remembers what overlays held before a change, so that it can be undone as a whole."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[dict[Label, Any], Label, Any]] = []
@@ -28,7 +28,7 @@ class Journal:
         self._entries.clear()
 
     def undo(self) -> None:
-        """Take back all that was changed since the last ``clear``, the newest first."""
+        """Undo all changes since the last ``clear``, newest first."""
         while self._entries:
             changed, label, old = self._entries.pop()
             if old is NOTHING:
@@ -88,7 +88,7 @@ class Overlay(Mapping[Label, T]):
         return len(self.base) + new
 
     def frozen(self) -> Overlay[T]:
-        """Return a copy that later changes do not reach; it costs what has changed."""
+        """Return a copy that later changes do not reach; only the changes are copied."""
         copy: Overlay[T] = Overlay(self.base, Journal())
         copy.changed = dict(self.changed)
         return copy

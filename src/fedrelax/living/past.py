@@ -41,7 +41,7 @@ class Past:
     def changes(self) -> list[tuple[float, float]]:
         """Return, for the last update, the last two and so on, the change of the logarithm of the loss.
 
-        With each comes its standard error, by the numbers of rows.
+        Each comes with its standard error, from the numbers of rows.
 
         >>> [(round(change, 2), round(error, 2))
         ...  for change, error in Past().then(1.0, 8).then(1.0, 8).then(4.0, 4).changes()]

@@ -1,4 +1,4 @@
-"""Refits that spread along edges from what has changed, while answers move, and then stop."""
+"""Refits that spread along edges from what changed, as long as answers move."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from fedrelax.living.network import LivingNetwork
 
 MOST, MOST_RESTLESS = 2000, 3
-"""How often a node is fitted at most in one ripple: if its model settles, and if it never quite does."""
+"""The most fits of a node in one ripple: if its model converges, and if it never quite does."""
 
 
 @dataclass
 class Ripple:
     """A queue of nodes that have something new to hear.
 
-    A node whose answers have moved by more than ``tol`` since its neighbours last heard of it, relative to
-    their size, puts these in the queue; what moved less is not lost, as it counts from the same point next
-    time. Least-squares models that were in the queue once make a region, which is solved for as a whole.
-    ``hops`` is how far from the first nodes the ripple may go, None as far as it does.
+    A node whose answers have moved by more than ``tol``, relative to their size, since its neighbours last
+    heard them puts these in the queue; a smaller movement is not lost, as it counts from the same point
+    next time. Least-squares models that were once in the queue form a region, which is solved as a whole.
+    ``hops`` is how far from the first nodes the ripple may go; None sets no limit.
     """
 
     network: LivingNetwork
@@ -40,12 +40,12 @@ class Ripple:
     _region: dict[Label, None] = field(default_factory=dict)
 
     def start(self, labels: Iterable[Label], distance: int = 0) -> None:
-        """Put nodes in the queue, whatever they have heard."""
+        """Put nodes in the queue, whatever they heard."""
         for label in labels:
             self._add(label, distance)
 
     def fitted(self, label: Label, before: FloatArray | None) -> None:
-        """Say that a node was fitted; ``before`` is what its neighbours have heard of it until now."""
+        """Record that a node was fitted; ``before`` is what its neighbours last heard from it."""
         self.refits[label] = self.refits.get(label, 0) + 1
         self._distance.setdefault(label, 0)
         if before is not None:
@@ -53,7 +53,7 @@ class Ripple:
             self._heard.setdefault(label, before)
 
     def spread(self, label: Label) -> None:
-        """Put a node's neighbours in the queue, if its answers have moved since they heard of it."""
+        """Put a node's neighbours in the queue if its answers have moved since they heard them."""
         network, now = self.network, self.network.said[label]
         before = self._heard.get(label)
         if before is not None and distance_of(now, before) <= self.tol:
@@ -91,7 +91,7 @@ class Ripple:
         self.movement = max(moves, default=0.0)
 
     def _solve(self, more: list[Label]) -> None:
-        """Solve for all nodes of the region, and let news go beyond it."""
+        """Solve for all nodes of the region, and spread what changed beyond it."""
         network = self.network
         self._region.update(dict.fromkeys(more))
         labels = list(self._region)

@@ -1,4 +1,4 @@
-"""A living network as a result: made when somebody asks, as it costs the whole network."""
+"""A living network as a result: made only on request, as it takes work for the whole network."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Later(Mapping[tuple[Label, Label], float]):
 
 
 def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
-    """Return the network as it is now, and its graph with nodes that have no rows."""
+    """Return the network as it is now, and its graph including nodes that have no rows."""
     labels = tuple(network.models)
     whole = whole_graph_of(network)
     graph = whole if whole.labels == labels else whole.subgraph(labels)
@@ -88,7 +88,7 @@ def whole_graph_of(network: LivingNetwork) -> Graph:
 
 
 def history_of(history: History, labels: tuple[Label, ...]) -> History:
-    """Return the rounds of training for the present nodes; a newcomer was in none of them (NaN)."""
+    """Return the rounds of training for the current nodes; a newcomer was in none of them (NaN)."""
     if history.labels == labels:
         return history
     place = {label: k for k, label in enumerate(history.labels)}

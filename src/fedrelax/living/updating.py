@@ -25,7 +25,7 @@ def update(
     ripple: int | None = None,
     tol: float | None = None,
 ) -> Change:
-    """Predict new rows, learn them, let those who have drifted move, and let the others follow."""
+    """Predict new rows, learn them, let nodes that drifted move, and let the others follow."""
     start = time.perf_counter()
     if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
         raise FedRelaxError(f"keep={keep!r} must be a whole number of rows, 1 or more")
@@ -66,8 +66,8 @@ def update(
         said = told(network, wave)
         if remembered:
             said["notes"] += (
-                f"the old rows of {len(remembered)} of these nodes are not at hand; what they said before "
-                "stands for them",
+                f"the old rows of {len(remembered)} of these nodes are not available; their earlier "
+                "answers stand in for them",
             )
         change = Change(
             UPDATE,
@@ -86,7 +86,7 @@ def update(
 def _take(
     network: LivingNetwork, label: Label, rows: OwnRows, keep: int | None, fresh: bool
 ) -> bool:
-    """Put new rows to a node's own; one that has moved keeps only these. False if the old are unknown."""
+    """Add new rows to a node's own; one that moved keeps only these. False if the old are unknown."""
     if not fresh and label not in network.rows:
         return False
     X, y = rows
@@ -108,7 +108,7 @@ def _learn(network: LivingNetwork, label: Label) -> None:
 
 
 def _remember(network: LivingNetwork, label: Label, rows: OwnRows) -> None:
-    """Fit a node to new rows and to what it said before, which stands for its old ones."""
+    """Fit a node to new rows and to its earlier answers, which stand in for its old ones."""
     model, said, coupling = network.models[label], network.said[label], network.remembering(label)
     site = network.site(label, model, rows, network.links[label], said, coupling)
     network.models[label], network.said[label] = network.fitted(site)

@@ -1,4 +1,4 @@
-"""The service's paths. Each answer is JSON, but for the report; each refusal is one sentence."""
+"""The service's paths. Each answer is JSON, except for the report; each refusal is one sentence."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from fedrelax.serving.served import Served
 from fedrelax.web import HEADERS
 
 MOST_WAITING = 64
-"""Requests that are read or wait for the models; their number bounds what bodies take of memory."""
+"""The most requests being read or waiting for the models; this bounds the memory that bodies take."""
 PATIENCE = 30.0
-"""Seconds in which a body must have come."""
+"""Seconds within which a body must arrive."""
 THROWN_AWAY = 8_000_000
-"""Bytes of a body that is too large which are still taken, so that its sender can read why."""
+"""Bytes of an oversized body that are still read and dropped, so that its sender can read why."""
 NOT_LEARNING = "this service does not learn; start it with --learn TABLE to let it take new rows"
 FRAMES = "frame-ancestors 'none'"
 
 
 @dataclass(eq=False)
 class Application:
-    """What is served, to whom it answers at most, and the one thread in which models work.
+    """What is served, within which limits, and the one thread in which models work.
 
     Libraries do not promise that a model may predict in two threads at once, so all predictions are made
-    in one; requests wait for it, and health never does.
+    in one; requests wait for it, but ``/health`` never does.
     """
 
     served: Served
@@ -47,7 +47,7 @@ class Application:
     )
 
     def close(self) -> None:
-        """Let go of the thread; what waits is not begun."""
+        """Release the thread; work that is waiting is cancelled."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def routes(self) -> Any:
@@ -67,7 +67,7 @@ class Application:
             words = f"there is no {request.url.path[:80]}; the paths are {', '.join(known)}"
             if error.status_code == 405:
                 method = next(way for path, way, _ in paths if path == request.url.path)
-                words = f"{request.url.path} takes {method}, and the request is a {request.method}"
+                words = f"{request.url.path} takes {method}, but the request is a {request.method}"
             return _json(sentence_of(Refusal(error.status_code, words)), error.status_code)
 
         return starlette.Starlette(
@@ -79,7 +79,7 @@ class Application:
         )
 
     def _careful(self, answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-        """Return an answer that turns every error into a sentence; what nobody expected is also said."""
+        """Return an answer that turns every error into a sentence; unexpected ones also go to ``say``."""
 
         async def careful(request: Any) -> Any:
             try:
@@ -92,7 +92,7 @@ class Application:
                 self.say(
                     f"{request.url.path}: unexpected {type(error).__name__}: {str(error)[:300]}"
                 )
-                words = f"unexpected {type(error).__name__}; whoever runs the service can read more"
+                words = f"unexpected {type(error).__name__}; the service's own output says more"
                 return _json({"error": words}, 500)
 
         return careful
@@ -130,7 +130,7 @@ class Application:
     # Bodies
 
     async def _work(self, request: Any, work: Callable[[bytes], dict[str, Any]]) -> Any:
-        """Read a body and let the models' thread make the answer to it."""
+        """Read a body and let the models' thread make the answer."""
         if self._waiting >= MOST_WAITING:
             raise Refusal(503, f"{MOST_WAITING} requests are waiting already; try again later")
         self._waiting += 1
@@ -155,7 +155,7 @@ class Application:
                     elif size > self.max_bytes + THROWN_AWAY:
                         break
         except TimeoutError:
-            raise Refusal(408, f"the body did not come within {PATIENCE:.0f} seconds") from None
+            raise Refusal(408, f"the body did not arrive within {PATIENCE:.0f} seconds") from None
         except gone:
             raise Refusal(400, "the connection ended before the body did") from None
         if size > self.max_bytes:
@@ -166,13 +166,13 @@ class Application:
 
 
 def _check_kind(headers: Any) -> None:
-    """Refuse what is not JSON; pages of other sites cannot send JSON without being asked first."""
+    """Refuse what is not JSON; pages of other sites cannot send JSON without a preflight request."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refusal(415, f"the content type is {kind[:80] or 'missing'!r}; send application/json")
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
-        raise Refusal(415, f"the content encoding is {coding[:80]!r}; send the body as it is")
+        raise Refusal(415, f"the content encoding is {coding[:80]!r}; send the body unencoded")
 
 
 def _text(value: Any) -> bytes:

@@ -15,10 +15,10 @@ from fedrelax.serving.refusal import Refusal
 
 MOST_ROWS = 10_000
 DEEPEST = 8
-"""Levels of lists and objects; a good request has three."""
+"""The most levels of nested lists and objects; a valid request has three."""
 KEYS = ("node", "nodes", "rows")
 WHOLE = 2**63
-"""Whole numbers from here on are floats, as they are in tables."""
+"""Whole numbers from here on are read as floats, as in tables."""
 SHAPE = '{"node": "...", "rows": [{"column": value, ...}, ...]}'
 
 
@@ -31,19 +31,19 @@ class Asked:
 
 
 def read_asked(body: bytes) -> Asked:
-    """Return what a body asks; every value in it is text, a finite number, true, false or null."""
+    """Return what a body asks for; every value in it is text, a finite number, true, false or null."""
     said = read_json(body)
     if not isinstance(said, dict):
         raise Refusal(400, f"the body holds {_kind(said)}; send an object such as {SHAPE}")
     strange = [key for key in said if key not in KEYS]
     if strange:
-        raise Refusal(400, f"the body has the key {strange[0]!r}; known are {listing(KEYS)}")
+        raise Refusal(400, f"the body has the key {strange[0]!r}; known keys are {listing(KEYS)}")
     rows = _rows(said.get("rows"))
     return Asked(_nodes(said, len(rows)), rows)
 
 
 def read_json(body: bytes) -> Any:
-    """Return the values of a JSON text without the numbers that JSON does not have."""
+    """Parse JSON, strictly: without NaN and infinity, and without a key twice in one object."""
     if _depth(body) > DEEPEST:
         raise Refusal(400, f"the body nests deeper than {DEEPEST} levels; send {SHAPE}")
     try:
@@ -58,7 +58,7 @@ def read_json(body: bytes) -> Any:
         raise
     except UnicodeDecodeError as error:
         raise Refusal(
-            400, f"the body is not text in UTF-8 (at byte {error.start}); encode it so"
+            400, f"the body is not text in UTF-8 (at byte {error.start}); encode it as UTF-8"
         ) from None
     except json.JSONDecodeError as error:
         raise Refusal(
@@ -147,7 +147,7 @@ def _check_value(value: Any, place: str) -> None:
 
 
 def _kind(value: Any) -> str:
-    """Return a value's kind in the words of JSON."""
+    """Return what JSON calls a value's type."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, list):

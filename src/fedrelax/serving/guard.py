@@ -1,4 +1,4 @@
-"""Who may ask: requests for a name of this machine, and with the token."""
+"""Who may ask: requests that name this machine as host and carry the token."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TOKEN = (
 
 
 class Guard:
-    """Refuses a foreign name with 403 and a missing or wrong token with 401, before anything is read.
+    """Refuses a foreign host with 403 and a missing or wrong token with 401, before anything is read.
 
-    The name is checked because a foreign one may be made to lead here (DNS rebinding). On this machine
-    only its own names do; a service for other machines also takes addresses in numbers.
+    The host is checked because another site's name may be made to point here (DNS rebinding). A service
+    for this machine accepts only its own names; one for other machines also accepts numeric addresses.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Guard:
         return Refusal(401, TOKEN)
 
     def _knows(self, scope: Any) -> bool:
-        """Tell whether a request has the token: in its header or, to look at pages, in the address."""
+        """Tell whether a request has the token: in its header or, to view pages, in the address."""
         assert self._token is not None
         said = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(said) == 1 and said[0][:7].lower() == b"bearer ":

@@ -1,4 +1,4 @@
-"""How a service that learns gets its learning: a function from new rows to a new result."""
+"""How a service learns: a function from new rows to a new result."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from pathlib import Path
 from typing import Any
 
 Learn = Callable[[Any], Path]
-"""Takes new rows, a table with the columns of training, the target and the node, and returns the
-directory of the result that knows them."""
+"""Takes new rows, a table with the training columns, the target and the node, and returns the directory
+of the result that has learned them."""

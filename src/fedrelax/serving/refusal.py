@@ -1,11 +1,11 @@
-"""A request that is not answered: a status of HTTP and one sentence."""
+"""A request that is not answered: an HTTP status and one sentence."""
 
 from __future__ import annotations
 
 from fedrelax.errors import FedRelaxError
 
 LONGEST = 500
-"""Letters of a sentence, which may quote what was sent."""
+"""The most letters of a sentence, which may quote what was sent."""
 
 
 class Refusal(FedRelaxError):  # noqa: N818 - what is said, not what went wrong

@@ -1,4 +1,4 @@
-"""What is served: the models of a result, loaded once, and what can be said of them."""
+"""What is served: the models of a result, loaded once, and what can be said about them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from fedrelax.typing import AnyArray
 
 SOURCE = "the request"
 MOST_COMPARED = 1000
-"""Names among which a like one is looked for; more would let a stranger keep the processor busy."""
+"""The most names searched for a similar one; more would let a stranger keep the processor busy."""
 
 
 class Served:
-    """A result that answers. Not for several threads at once: models and texts are not made for it."""
+    """A result that answers. Not thread-safe, as models and text columns are not."""
 
     def __init__(self, saved: SavedResult, trust: Sequence[str] = ()) -> None:
         self.saved, self._fitted = saved, load_result(saved, trust)
@@ -40,7 +40,7 @@ class Served:
         return cls(read_result(directory), trust)
 
     def predict(self, asked: Asked) -> dict[str, Any]:
-        """Return the answer to a question: what ``fedrelax predict`` says of the same rows."""
+        """Return the answer to a request: what ``fedrelax predict`` says for the same rows."""
         notes: list[str] = []
         nodes = self._labels(asked)
         try:
@@ -58,7 +58,7 @@ class Served:
             raise Refusal(
                 422,
                 f"the model of node {nodes[row]!r} has no finite answer to row {row}; send values of "
-                "the size that it was trained on",
+                "the magnitude that it was trained on",
             )
         task = self.saved.task
         found: dict[str, Any] = {"predictions": task.decode(answer).tolist()}
@@ -67,7 +67,7 @@ class Served:
         return {**found, "notes": notes} if notes else found
 
     def table(self, asked: Asked) -> Any:
-        """Return rows with their targets and nodes, as a table such as ``fedrelax fit`` reads."""
+        """Return rows with their targets and nodes, in a table like those that ``fedrelax fit`` reads."""
         target = self.saved.about["target_column"]
         nodes = self._labels(asked)
         frame = self.frame(asked, nodes)
@@ -76,7 +76,7 @@ class Served:
         return frame
 
     def frame(self, asked: Asked, nodes: AnyArray) -> Any:
-        """Return the columns of training as a table; a node's rows need not have what it lacks."""
+        """Return the training columns as a table; a row need not have columns that its node lacks."""
         import pandas as pd
 
         found = {}
@@ -118,13 +118,11 @@ class Served:
             if labels[number] is None:
                 near = len(self._known) <= MOST_COMPARED and len(str(value)) <= 100
                 hint = did_you_mean(value, self._known) if near else ""
-                raise Refusal(
-                    404, f"there is no node {value!r}{hint}; GET /nodes tells which there are"
-                )
+                raise Refusal(404, f"there is no node {value!r}{hint}; GET /nodes lists them all")
         return labels
 
     def describe(self) -> dict[str, Any]:
-        """Return what may be asked: the nodes, their models, and what the columns mean."""
+        """Return what can be asked: the nodes, their models, and what the columns mean."""
         about, schema = self.saved.about, self._ready.schema
         kinds = dict(zip(self.saved.nodes["node"], self.saved.nodes["model"], strict=True))
         names = schema.column_names
@@ -148,7 +146,7 @@ class Served:
     def report(self) -> str:
         """Return the report's page, made once from the checked files of the result.
 
-        The file ``report.html`` that may lie there is not sent: nothing vouches for what is in it.
+        A file ``report.html`` in the result is not sent: nothing vouches for what is in it.
         """
         with self._making:
             self._page = self._page or report_html(self.saved)

@@ -1,4 +1,4 @@
-"""The server of a result: a socket that is taken before models are loaded, and a graceful end."""
+"""The server of a result: a socket that is bound before models are loaded, and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fedrelax.web import server_for
 
 MOST_CONNECTIONS = 256
 GRACE = 5
-"""Seconds that requests have to end when the service is told to."""
+"""Seconds that requests have to finish when the service is told to stop."""
 SHORTEST = 16
-"""Letters of a token."""
+"""The fewest letters of a token."""
 
 
 def listen(host: str, port: int, token: str | None) -> socket.socket:
-    """Return a listening socket, so that a port which is taken is known before any work starts.
+    """Return a listening socket, so that a port already in use is noticed before any work starts.
 
-    Without a token it must be one that only this machine can reach.
+    Without a token, it must be one that only this machine can reach.
     """
     try:
         family, kind, _, _, place = socket.getaddrinfo(
@@ -30,7 +30,7 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
         )[0]
     except (OSError, UnicodeError) as error:
         raise FedRelaxError(
-            f"--host {host!r} is no address of this machine; use 127.0.0.1, or 0.0.0.0 for all"
+            f"--host {host!r} is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for all"
         ) from error
     made = socket.socket(family, kind)
     try:
@@ -43,7 +43,7 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
     if token is None and not is_loopback(made):
         made.close()
         raise FedRelaxError(
-            f"--no-token is for this machine only, and --host {host} is for others too; give a "
+            f"--no-token is for this machine only, but --host {host} is for others too; give a "
             "--token, or leave both out to get a random one"
         )
     return made
@@ -53,9 +53,11 @@ def _why_not(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is used by another program; choose another with --port"
     if error.errno == errno.EACCES:
-        return f"port {port} of {host} is not allowed to you; choose one above 1023 with --port"
+        return f"you may not use port {port} of {host}; choose one above 1023 with --port"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host!r} is no address of this machine; use 127.0.0.1, or 0.0.0.0 for all"
+        return (
+            f"--host {host!r} is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for all"
+        )
     return f"{host}:{port} cannot be served ({error.strerror or error}); choose another --port"
 
 
@@ -68,7 +70,7 @@ def check_token(token: str) -> None:
     """Refuse a token that can be guessed or that no header can carry."""
     if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
         raise FedRelaxError(
-            f"the token needs at least {SHORTEST} letters, digits or signs without blanks; leave it "
+            f"the token needs at least {SHORTEST} letters, digits or symbols, without spaces; leave it "
             "out to get a random one"
         )
 
@@ -98,5 +100,5 @@ class Service:
             self._app.close()
 
     def stop(self) -> None:
-        """End it: requests under way are answered, others are not taken."""
+        """Stop: requests under way are answered, new ones are not accepted."""
         self._server.should_exit = True
