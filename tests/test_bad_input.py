@@ -174,7 +174,7 @@ def test_rows_and_labels_of_different_length():
             DecisionTreeRegressor(),
             "absolute",
             "squared",
-            "and DecisionTreeRegressor fits weighted rows",
+            "but DecisionTreeRegressor fits weighted rows",
         ),
     ],
 )

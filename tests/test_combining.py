@@ -120,7 +120,7 @@ def test_what_may_be_taken_in():
         ({"combine": 3}, "combine=3 must be one of"),
         (
             {"combine": "median", "engine": "linear"},
-            "it takes neighbours' mean, and combine='median'",
+            "it always takes the neighbours' mean, but combine='median'",
         ),
     ],
 )
@@ -132,7 +132,7 @@ def test_what_is_refused(changes, words):
 def test_rows_of_each_nodes_own_cannot_be_compared():
     network = regression_network(np.random.default_rng(0), Ridge(), common=False)
     with pytest.raises(
-        FedRelaxError, match="combine='median' holds neighbours' answers on the same"
+        FedRelaxError, match="combine='median' compares the neighbours' answers on the same"
     ):
         FedRelax(combine="median").solve(network)
     assert FedRelax(combine="clipped", rounds=2).solve(network).n_rounds == 2

@@ -193,7 +193,7 @@ def test_another_run_is_refused(tmp_path, part, change):
 
 def test_models_that_remember_are_refused_before_work_starts(tmp_path):
     network, plug = network_of("mixed"), Plug(0)
-    with pytest.raises(FedRelaxError, match="node 'n0': Ridge goes on in every round"):
+    with pytest.raises(FedRelaxError, match="node 'n0': Ridge continues from its last fit"):
         FedRelax(continued=True).solve(network, [Checkpoint(tmp_path / "run"), plug])
     assert plug.heard == []
 

@@ -1,4 +1,4 @@
-"""Engines: ways to compute the same rounds, each for the networks that it serves."""
+"""Engines: ways to compute the same rounds, each for the networks it supports."""
 
 from fedrelax.engines.base import Engine, Settings, Unsuited, losses_of
 from fedrelax.engines.dispatch import ENGINES, NAMES, engine_for, prepare

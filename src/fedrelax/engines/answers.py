@@ -1,4 +1,4 @@
-"""Answers of all nodes on one common public set, (nodes, rows, outputs), and how far they are apart."""
+"""Answers of all nodes on one common public set, (nodes, rows, outputs), and how far apart they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedrelax.runtime.level import level_gap, levelled
 from fedrelax.typing import AnyArray, FloatArray
 
 AT_ONCE = 1 << 20
-"""Numbers that are compared at a time, so that they stay in cache."""
+"""Numbers compared at a time, so that they stay in cache."""
 
 
 def mean_square(values: FloatArray) -> FloatArray:
@@ -30,7 +30,7 @@ def learners_of(edges: Any) -> AnyArray:
 def discrepancies(
     edges: Any, own: FloatArray, told: FloatArray, loss: Loss, level: float, classes: bool
 ) -> FloatArray:
-    """Return d(i, j) for every stored entry: node i's own answers against what j has told."""
+    """Return d(i, j) for every stored entry: node i's own answers against what j has sent."""
     learners = learners_of(edges)
     values = np.empty(len(learners))
     most = max(1, AT_ONCE // max(own[0].size, 1))
@@ -56,11 +56,11 @@ def variations(
     level: float,
     classes: bool,
 ) -> FloatArray:
-    """Return ``sum_j A_ij d(i, j)`` of every node; ``heard`` is ``sum_j A_ij v_j`` of what was told.
+    """Return ``sum_j A_ij d(i, j)`` of every node; ``heard`` is ``sum_j A_ij v_j`` of the answers sent.
 
-    Both losses need no look at single edges: ``sum_j A_ij |p_i - v_j|^2 = deg_i |p_i|^2 - 2 p_i'
-    heard_i + sum_j A_ij |v_j|^2``, and the log loss alike. With a share of the level only, classes
-    differ from edge to edge, and so each is looked at.
+    Neither loss needs to visit single edges: ``sum_j A_ij |p_i - v_j|^2 = deg_i |p_i|^2 - 2 p_i'
+    heard_i + sum_j A_ij |v_j|^2``, and similarly for the log loss. For classes with a level below 1,
+    the targets differ from edge to edge, so every edge is visited.
     """
     if level < 1.0 and classes:
         values = edges.data * discrepancies(edges, own, told, loss, level, classes)
@@ -76,7 +76,7 @@ def variations(
 def _squared(
     edges: Any, own: FloatArray, told: FloatArray, heard: FloatArray, level: float
 ) -> FloatArray:
-    centre = told.mean(axis=0)  # what all have in common would drown the differences
+    centre = told.mean(axis=0)  # subtracted: the common part would swamp the differences
     degree = np.asarray(edges.sum(axis=1), dtype=float).reshape(-1)
     mine, theirs = own - centre, told - centre
     between = np.einsum("ipk,ipk->i", mine, heard) - degree * np.einsum("ipk,pk->i", mine, centre)

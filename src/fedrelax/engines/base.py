@@ -1,4 +1,4 @@
-"""The contract of an engine: a way to compute the rounds, for the networks that it serves."""
+"""The interface of an engine: a way to compute the rounds, for the networks it supports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedrelax.wiring import Wiring
 
 
 class Settings(Protocol):
-    """What an engine reads of ``solvers.FedRelax``, where it is explained."""
+    """The settings of ``solvers.FedRelax`` that an engine reads; they are documented there."""
 
     alpha: float
     loss: str | Loss | None
@@ -46,7 +46,7 @@ class Settings(Protocol):
 
 
 class Unsuited(FedRelaxError):  # noqa: N818 - a reason, not a fault
-    """An engine cannot serve this network, or not as exactly as the models themselves."""
+    """An engine does not support this network, or not as exactly as the models themselves would."""
 
     def __init__(self, engine: str, reason: str) -> None:
         self.reason = reason
@@ -58,97 +58,97 @@ class Unsuited(FedRelaxError):  # noqa: N818 - a reason, not a fault
 class Engine(Steps):
     """Holds the nodes of a network while the loop runs its rounds. All engines give the same result.
 
-    ``refusal`` is asked first and is cheap. What only shows when the arrays are there is refused by
-    ``of``, with ``Unsuited``.
+    ``refusal`` is called first and is cheap. ``of`` refuses, with ``Unsuited``, what shows only once the
+    arrays are built.
     """
 
     name: ClassVar[str]
     rank: ClassVar[int]
-    """Engines are asked in this order: from the most special to the one that serves any models."""
+    """Engines are tried in this order: from the most specialised to the one for any models."""
     usual_rounds: ClassVar[int] = 20
-    """The most rounds where none are given."""
+    """The maximum number of rounds if none is given."""
     settles: ClassVar[bool] = False
-    """Whether rounds are cheap and lead to one point, wherever they start."""
+    """Whether rounds are cheap and converge to one point from any start."""
     sends: ClassVar[bool] = False
-    """Whether nodes meet through messages, so that something can stand around these."""
+    """Whether nodes exchange messages, so that layers of ``exchange=`` can act on them."""
     at_rest = False
     may_rest = True
 
     @classmethod
     def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-        """Return the part of ``refusal`` that can be told before there are rows.
+        """Return the part of ``refusal`` that can be decided before there are rows.
 
         ``kind`` is "regression" or "classification", ``models`` the nodes' unfitted models. A model
-        that many nodes share is looked at once.
+        shared by many nodes is checked once.
         """
         return None
 
     @classmethod
     @abstractmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
-        """Return why this engine does not serve the network, naming the node, or None."""
+        """Return why this engine does not support the network, naming the node, or None."""
 
     @classmethod
     @abstractmethod
     def of(cls, network: Network, settings: Settings) -> Engine:
-        """Return an engine ready to run on a network that ``refusal`` has let pass."""
+        """Return an engine ready to run on a network that ``refusal`` has accepted."""
 
     def working(self) -> AbstractContextManager[None]:
         """Return a context in which rounds can run."""
         return nullcontext()
 
-    # Stopping and going on: see ``runtime.keeping``
+    # Checkpoints: see ``runtime.keeping``
 
     def why_not_kept(self) -> str | None:
-        """Return why a run could not go on from a checkpoint as if nothing had happened, or None."""
+        """Return why a run could not resume from a checkpoint with the same result, or None."""
         return None
 
     @abstractmethod
     def state(self) -> Any:
-        """Return as plain values what ``start`` cannot find again."""
+        """Return, as plain values, what ``start`` cannot recompute."""
 
     @abstractmethod
     def resume(self, state: Any, round: int) -> None:
-        """Take back the state of a round, after ``start``."""
+        """Restore the state of a round, after ``start``."""
 
     def packed(self, snapshot: Any) -> Any:
-        """Return a snapshot as plain values; most are."""
+        """Return a snapshot as plain values."""
         edges, *rest = snapshot
         return (self.as_given(edges), *rest)
 
     def unpacked(self, values: Any, round: int) -> Any:
-        """Return the snapshot of a round again."""
+        """Return the snapshot that ``packed`` has stored."""
         edges, *rest = values
         return (self.edges_from(edges), *rest)
 
     def as_given(self, edges: Any) -> Any:
-        """Return a graph, or None for the one that was given, which need not be kept."""
+        """Return a graph, or None for the given one, which need not be stored."""
         return None if edges is self.given else edges
 
     def edges_from(self, kept: Any) -> Any:
-        """Return the graph that ``as_given`` stands for."""
+        """Return the graph that ``as_given`` has stored."""
         if kept is None:
             return self.given
         n = len(self.labels)
         if getattr(kept, "shape", None) != (n, n) or not sparse.issparse(kept):
-            raise FedRelaxError("its graph has other nodes")
+            raise FedRelaxError("its graph has different nodes")
         if not (np.isfinite(kept.data).all() and (kept.data >= 0).all()):
-            raise FedRelaxError("its graph has weights that are none")
+            raise FedRelaxError("its graph has a weight that is negative, infinite or NaN")
         return kept
 
     @property
     @abstractmethod
     def local_models(self) -> Mapping[Label, LocalModel]:
-        """The present models."""
+        """The current models."""
 
     @property
     @abstractmethod
     def alone_models(self) -> Mapping[Label, LocalModel]:
-        """The models of nodes that were trained on their own rows only."""
+        """Every node's model trained on its own rows only."""
 
 
 def losses_of(settings: Settings, kind: str) -> tuple[Loss, Loss]:
-    """Return the loss on own rows and the one across edges."""
+    """Return the loss on own rows and the loss across edges."""
     loss = get_loss(settings.loss, kind)
     if settings.discrepancy is None:
         return loss, loss
@@ -156,26 +156,26 @@ def losses_of(settings: Settings, kind: str) -> tuple[Loss, Loss]:
 
 
 def reason_in_settings(settings: Settings, kind: str, served: str, loss: type[Loss]) -> str | None:
-    """Return why an engine for one task under one loss does not serve these settings, or None."""
+    """Return why an engine for one task and one loss does not support these settings, or None."""
     if kind != served:
         return f"the task is {kind}"
     for name, found in zip(("loss", "discrepancy"), losses_of(settings, kind), strict=True):
         if not isinstance(found, loss):
             return f"{name}={found.name!r} is not {loss.name}"
     if settings.distillation is not None:
-        return "distillation rows are drawn afresh in every round"
+        return "distillation draws new rows in every round"
     return None
 
 
 def of_shape(values: Any, shape: tuple[int, ...], what: str, finite: bool = True) -> FloatArray:
-    """Return numbers of a kept state, which must have this shape."""
+    """Return an array from a stored state, checked to have this shape."""
     if not isinstance(values, np.ndarray) or values.dtype != float or values.shape != shape:
         raise FedRelaxError(f"its {what} are not {' x '.join(map(str, shape))} numbers")
     if finite and not np.isfinite(values).all():
-        raise FedRelaxError(f"its {what} hold what is no number")
+        raise FedRelaxError(f"its {what} have a NaN or infinite value")
     return values
 
 
 def coupling_factor(settings: Settings) -> float:
-    """Return the factor of GTV in what the rounds minimise: alpha, or half of it for the paper's."""
+    """Return the factor of GTV in the objective: alpha, or alpha / 2 for the paper's objective."""
     return float(settings.alpha) * (1.0 if settings.objective == "gtvmin" else 0.5)

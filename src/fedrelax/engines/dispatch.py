@@ -12,12 +12,12 @@ from fedrelax.runtime.layers import as_layers
 ENGINES: tuple[type[Engine], ...] = tuple(
     sorted(members("fedrelax.engines", Engine).values(), key=lambda kind: kind.rank)
 )
-"""From the most special to the one that serves any models."""
+"""From the most specialised to the one for any models."""
 NAMES = ("auto", *(engine.name for engine in ENGINES))
 
 
 def engine_for(name: str, network: Network, settings: Settings) -> type[Engine]:
-    """Return the engine of this name, or with "auto" the first that does not refuse at first sight."""
+    """Return the engine of this name, or with "auto" the first whose cheap check does not refuse."""
     for kind in ENGINES[:-1]:
         if name in ("auto", kind.name) and _refusal(kind, network, settings) is None:
             return kind
@@ -25,22 +25,20 @@ def engine_for(name: str, network: Network, settings: Settings) -> type[Engine]:
 
 
 def _refusal(kind: type[Engine], network: Network, settings: Settings) -> str | None:
-    """Return why an engine does not serve the network with these settings, or None."""
+    """Return why an engine does not support the network with these settings, or None."""
     if not kind.sends and as_layers(settings.exchange):
-        return "it sends no messages around which exchange= could stand"
+        return "it sends no messages for exchange= to act on"
     if not kind.sends and not isinstance(as_combine(settings.combine), Mean):
-        return (
-            f"it takes neighbours' mean, and combine={settings.combine!r} asks for something else"
-        )
+        return f"it always takes the neighbours' mean, but combine={settings.combine!r} is given"
     if not kind.sends and settings.order == "asynchronous":
-        return "it computes all nodes at once, and order='asynchronous' lets them work one by one"
+        return "it computes all nodes at once, but order='asynchronous' updates them one by one"
     return kind.refusal(network, settings)
 
 
 def prepare(name: str, network: Network, settings: Settings) -> Engine:
     """Return the engine of this name, or with "auto" the first that does not refuse.
 
-    All give the same result: the choice is one of time.
+    All give the same result; they differ in speed.
     """
     for kind in ENGINES:
         if name not in ("auto", kind.name):

@@ -112,7 +112,7 @@ def test_soft_labels_give_answers_that_are_as_good() -> None:
 @pytest.mark.parametrize(
     ("models", "settings", "reason"),
     [
-        ([TREE, Ridge(), TREE], {}, "node 1: Ridge is not a tree"),
+        ([TREE, Ridge(), TREE], {}, "node 1: Ridge is not a scikit-learn tree"),
         ([DecisionTreeRegressor(ccp_alpha=0.1)] * 3, {}, "node 0: ccp_alpha=0.1"),
         ([TREE] * 3, {"order": "sequential"}, "order='simultaneous'"),
         ([TREE] * 3, {"collapse": False}, "collapse"),

@@ -17,15 +17,15 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray
 
 DIVERGED = 1e6
-"""Growth of the residual since the first round at which a run is given up."""
+"""Growth of the residual since the first round at which a run counts as diverged."""
 RoundProgress = Callable[[int, float], None]
 PATIENCE = 20
-"""Rounds in which the residual must at least halve, else the short method gives way."""
+"""Rounds in which the residual must at least halve, or the short-memory method is abandoned."""
 
 
 @dataclass
 class Solution:
-    """Models (n, d, q) rounds used, ``|b - K w| / |b|`` round by round."""
+    """Models (n, d, q), the rounds used, and ``|b - K w| / |b|`` after each round."""
 
     models: AnyArray
     rounds: int
@@ -34,7 +34,7 @@ class Solution:
 
 
 class _Log:
-    """Keep residuals, tell the caller, say when to stop."""
+    """Records residuals, reports progress, and decides when to stop."""
 
     def __init__(self, tol: float, max_rounds: int, progress: RoundProgress | None) -> None:
         if not tol > 0 or max_rounds < 1:
@@ -45,13 +45,13 @@ class _Log:
         self.residuals: list[float] = []
 
     def add(self, residual: float) -> bool:
-        """Record one round; return whether to go on."""
+        """Record one round; return whether to continue."""
         self.residuals.append(residual)
         if self.progress is not None:
             self.progress(len(self.residuals), residual)
         if not residual < DIVERGED * max(1.0, self.residuals[0]):
             raise FedRelaxError(
-                f"round {len(self.residuals)}: the residual is {residual}; the rounds diverged. Use "
+                f"round {len(self.residuals)}: the rounds diverged, with a residual of {residual}; use "
                 "solve_accelerated, damping, more public rows or a smaller alpha"
             )
         return not self.converged and len(self.residuals) < self.max_rounds
@@ -76,8 +76,8 @@ def solve_rounds(
 ) -> Solution:
     """Repeat plain exact rounds until the relative residual is at most ``tol``.
 
-    With one common public set, and on the symmetric system in sequential order, they converge.
-    When public sets differ and are small, the paper's simultaneous rounds may diverge.
+    With one common public set, or in sequential order on the symmetric system, they converge. If
+    public sets differ and are small, the paper's simultaneous rounds may diverge.
     """
     log = _Log(tol, max_rounds, progress)
     rounds: SimultaneousRounds | SequentialRounds
@@ -100,13 +100,13 @@ def solve_accelerated(
     window: int = 5,
     progress: RoundProgress | None = None,
 ) -> Solution:
-    """Find the same fixed point as plain rounds, in a fraction of them; any public sets.
+    """Find the same fixed point as plain rounds, in a fraction of the rounds; for any public sets.
 
     The fixed point solves ``(I - N) s = b`` with N one exchange and ``w = M^-1 s``: block-Jacobi
     from the right, so residuals are those of the system itself. A truncated conjugate residual
-    method of ``window`` directions minimises the residual; it is nearly optimal when public sets
-    are alike, as N is then nearly self-adjoint. Where it stalls, induced dimension reduction takes
-    over. One round is one application of N; a start from given models costs one more.
+    method with ``window`` directions minimises the residual; it is nearly optimal if public sets are
+    similar, because N is then nearly self-adjoint. If it stalls, induced dimension reduction takes
+    over. One round is one application of N; starting from given models costs one more.
     """
     b = update.problem.moment
     scale = scale_of(b)
@@ -145,7 +145,7 @@ def solve_conjugate(
     max_rounds: int = 10_000,
     progress: RoundProgress | None = None,
 ) -> Solution:
-    """Conjugate gradients with the nodes' inverses as preconditioner: ``K w = b``, K symmetric.
+    """Solve ``K w = b``, K symmetric, by conjugate gradients preconditioned with the nodes' inverses.
 
     For the symmetric system (GTVMin) with any public sets, and for the paper's system with one
     common set: there ``K = M - alpha A (x) Q`` is symmetric, and the paper's system at alpha is
@@ -156,7 +156,7 @@ def solve_conjugate(
     problem, coupling = update.problem, update.coupling
     if problem.public is not None and not coupling.symmetric:
         raise FedRelaxError(
-            "conjugate gradients: the paper's system is not symmetric when public sets differ; use "
+            "conjugate gradients: the paper's system is not symmetric if public sets differ; use "
             "solve_accelerated, system='symmetric', or one common public set"
         )
     b = problem.moment

@@ -7,13 +7,13 @@ import numpy as np
 from fedrelax.typing import AnyArray, FloatArray
 
 CACHE_BYTES = 1 << 19
-"""Low-rank products go node group by node group of this size, so that rows are read once."""
+"""Low-rank products run in groups of nodes of this size, so that rows are read once."""
 
 
 class Blocks:
     """Matrices ``G_i`` for all nodes: as ``G_i`` itself (n, d, d) or as rows ``F_i`` (n, m, d).
 
-    The row form means ``G_i = F_i' F_i`` and is the smaller one when m < d. Rows of zeros change
+    The row form means ``G_i = F_i' F_i`` and is the smaller one if m < d. Rows of zeros change
     nothing, so nodes with fewer rows are padded.
     """
 
@@ -25,7 +25,7 @@ class Blocks:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """The size in bytes."""
         return int(self.array.nbytes)
 
     def apply(self, x: AnyArray, out: AnyArray) -> AnyArray:

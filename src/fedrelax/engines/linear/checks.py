@@ -1,4 +1,4 @@
-"""Does the linear engine apply? One sentence if it does not."""
+"""Does the linear engine apply? If not, one sentence says why."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ EXACT_SOLVERS = ("auto", "svd", "cholesky")
 
 
 def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-    """Return what in the settings or in which node's model is not linear least squares."""
+    """Return which setting or which node's model is not linear least squares, or None."""
     reason = reason_in_settings(settings, kind, "regression", Squared)
     return reason or reason_in_models(models)
 
 
 def reason_in_models(models: Mapping[Label, Any]) -> str | None:
-    """Return which node's model is not linear least squares, or unlike the others."""
+    """Return which node's model is not linear least squares or has another intercept setting, or None."""
     seen: set[int] = set()
     first: tuple[Label, bool] | None = None
     for label, model in models.items():
@@ -51,7 +51,7 @@ def reason_in_models(models: Mapping[Label, Any]) -> str | None:
 
 
 def reason_in_rows(network: Network) -> str | None:
-    """Return that the rows are not rows of features; they are alike at all nodes."""
+    """Return why the rows, alike at all nodes, are not rows of features, or None."""
     first = next(iter(network))
     if first.X.ndim != 2:
         return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
@@ -59,14 +59,14 @@ def reason_in_rows(network: Network) -> str | None:
 
 
 def ridge_of(model: Any, features: int) -> FloatArray:
-    """Return the factor of each ``coef^2`` next to a sum over own rows of weight 1."""
+    """Return the factor of each ``coef^2``, relative to a sum over own rows of weight 1."""
     if isinstance(model, LinearModel | SoftmaxModel):
         return model.penalties(features)
     return np.full(features, float(model.alpha) if isinstance(model, Ridge) else 0.0)
 
 
 def minimum_norm_of(model: Any) -> str | None:
-    """Return the norm that the model minimises where its rows leave weights open."""
+    """Return the norm that the model minimises where its rows leave weights undetermined."""
     if isinstance(model, LinearModel):
         return "all" if model.fit_intercept else "coefficients"
     return "coefficients" if isinstance(model, LinearRegression) else None
@@ -81,7 +81,7 @@ def _reason_in_model(model: Any) -> str | None:
     except FedRelaxError as error:
         return str(error)
     if type(adapted) not in (ScikitModel, LinearNode):
-        return f"{type(model).__name__} has an adapter of its own, {type(adapted).__name__}"
+        return f"{type(model).__name__} has its own adapter, {type(adapted).__name__}"
     reason = check(model)
     return None if reason is None else f"{type(model).__name__} has {reason}"
 
@@ -94,7 +94,7 @@ def _ridge(model: Ridge) -> str | None:
     if model.positive:
         return "positive=True"
     if model.solver not in EXACT_SOLVERS:
-        return f"solver={model.solver!r}, which stops at a tolerance of its own"
+        return f"solver={model.solver!r}, which stops at its own tolerance"
     return _penalty("alpha", model.alpha)
 
 

@@ -27,7 +27,7 @@ class GradientEngine(ArrayEngine):
 
     @classmethod
     def refusal(cls, network: Network, settings: Any) -> str | None:
-        """Serve models that minimise squared error exactly, and rows of features."""
+        """Support models that minimise squared error exactly, on rows of features."""
         if network.kind != "regression":
             return f"the task is {network.kind}"
         return reason_in_models(network.distinct_models) or reason_in_rows(network)
@@ -56,16 +56,16 @@ class GradientEngine(ArrayEngine):
         return cls(prepared, rounds, coupling_factor(settings), zeros_first)
 
     def rewire(self, edges: Any) -> None:
-        """Go on with another graph; the step rule keeps its memory."""
+        """Continue on another graph; the step rule keeps its memory."""
         super().rewire(edges)
         self._rounds.rewire(edges)
 
     def state(self) -> dict[str, Any]:
-        """Return, too, what the step rule remembers."""
+        """Return the state, with the memory of the step rule."""
         return {**super().state(), "steps": self._rounds.state()}
 
     def resume(self, state: Any, round: int) -> None:
-        """Take back models and the step rule's memory."""
+        """Restore the models and the step rule's memory."""
         super().resume(state, round)
         self._rounds.resume(state["steps"])
 

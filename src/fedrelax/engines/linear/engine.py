@@ -20,16 +20,16 @@ from fedrelax.runtime import NodeMeasures
 from fedrelax.typing import FloatArray, Label
 
 RESIDUAL = 1e-8
-"""``|b - K w| / |b|`` at which a run without a number of rounds is at rest, unless ``tol`` is given."""
+"""``|b - K w| / |b|`` at which a run without a number of rounds has converged, unless ``tol`` is given."""
 MOST_ROUNDS = 2000
-"""Accelerated rounds after which a run gives up."""
+"""The most accelerated rounds before a run gives up."""
 
 
 class ArrayEngine(Engine):
-    """Models W and messages V, (n, d, q): what all engines of linear models share.
+    """Models W and messages V, (n, d, q): what all engines for linear models share.
 
-    A node's message is its model, ``v <- (1 - damping) w + damping v``: predictions on public rows
-    are linear in it. ``factor`` is alpha, or alpha / 2 for the paper's objective.
+    A node's message is its model, ``v <- (1 - damping) w + damping v``, because predictions on public
+    rows are linear in it. ``factor`` is alpha, or alpha / 2 for the paper's objective.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class ArrayEngine(Engine):
         self._change: FloatArray | None = None
 
     def start(self) -> None:
-        """Begin with the models that were given."""
+        """Begin with the given models."""
 
     def share(self, round: int) -> None:
-        """Let every node send its model's predictions."""
+        """Let every node send its predictions, represented by its model."""
         old, new = self.V, self.W
         if round == 0 and self._zeros_first:
             new = np.zeros_like(new)
@@ -64,7 +64,7 @@ class ArrayEngine(Engine):
         self.V = new
 
     def measure(self) -> NodeMeasures:
-        """Return the numbers of the present models."""
+        """Return the measures of the current models."""
         assert self.V is not None
         return self._measures(self.W, self.V, self._factor, self._change)
 
@@ -73,7 +73,7 @@ class ArrayEngine(Engine):
         return self.edges, self.W
 
     def restore(self, state: tuple[Any, FloatArray]) -> None:
-        """Take earlier models and their graph back and share their predictions."""
+        """Return to earlier models and their graph, and share their predictions."""
         edges, self.W = state
         if edges is not self.edges:
             self.rewire(edges)
@@ -91,7 +91,7 @@ class ArrayEngine(Engine):
         }
 
     def resume(self, state: Any, round: int) -> None:
-        """Take back models, messages and the graph."""
+        """Restore models, messages and the graph."""
         edges, shape = self.edges_from(state["edges"]), self.W.shape
         if edges is not self.edges:
             self.rewire(edges)
@@ -102,27 +102,27 @@ class ArrayEngine(Engine):
         self.at_rest = bool(state["at_rest"])
 
     def unpacked(self, values: Any, round: int) -> tuple[Any, FloatArray]:
-        """Return graph and models."""
+        """Return the graph and the models."""
         edges, models = super().unpacked(values, round)
         return edges, of_shape(models, self.W.shape, "best models")
 
     def settle(self, round: int) -> None:
-        """Go on: these models settle from wherever they are."""
+        """Do nothing: these models converge from any start."""
 
     def rewire(self, edges: Any) -> None:
-        """Go on with another graph."""
+        """Continue on another graph."""
         self.edges = edges
         self._measures = self._measures.on(edges)
 
     def embedding(self) -> FloatArray:
-        """Return every node's message so that squared distances are mean squared differences."""
+        """Return every node's message as a row whose squared distances are mean squared differences."""
         assert self.V is not None
         return self._measures.variation.embedding(self.V)
 
     def own_losses(self, edges: Any) -> FloatArray:
         """Return node i's loss on its own rows under neighbour j's model.
 
-        Answers on public rows determine a linear model, so i can know what j would say of its rows.
+        Answers on public rows determine a linear model, so i can tell what j would predict on its rows.
         """
         assert self.V is not None
         return self._measures.losses_of_others(edges, self.V)
@@ -135,17 +135,17 @@ class ArrayEngine(Engine):
 
     @property
     def weights(self) -> FloatArray:
-        """The present models (n, d, q) in the user's features, the intercept last."""
+        """The current models (n, d, q) in the user's features, the intercept last."""
         return self._prepared.coordinates.back(self.W)
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
-        """The present models, made when asked for."""
+        """The current models, made on demand."""
         return self._prepared.network.fitted(self.weights)
 
     @property
     def alone_models(self) -> Mapping[Label, LocalModel]:
-        """Every node's model of its own rows, made when asked for."""
+        """Every node's model trained on its own rows, made on demand."""
         return self._prepared.network.fitted(self._prepared.coordinates.back(self._prepared.alone))
 
 
@@ -169,20 +169,20 @@ class LinearEngine(ArrayEngine):
 
     @classmethod
     def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-        """Serve squared error and models that minimise it exactly."""
+        """Support squared error and models that minimise it exactly."""
         return refusal_of(kind, models, settings)
 
     @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
-        """Serve squared error, models that minimise it exactly, and rows of features."""
+        """Support squared error, models that minimise it exactly, and rows of features."""
         reason = cls.refusal_of(network.kind, network.distinct_models, settings)
         if reason is None and settings.level < 1 and network.public.common is None:
-            reason = f"level={settings.level!r} needs one common set of public rows there"
+            reason = f"level={settings.level!r} needs one common set of public rows"
         return reason or reason_in_rows(network)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> LinearEngine:
-        """Form and invert the nodes' matrices; refuse what would cost digits or memory."""
+        """Form and invert the nodes' matrices; refuse what would lose digits or not fit into memory."""
         straight = goes_straight(settings)
         prepared = Prepared.of(
             network,
@@ -203,19 +203,19 @@ class LinearEngine(ArrayEngine):
         return kind(prepared, exact, settings)
 
     def rewire(self, edges: Any) -> None:
-        """Factorise anew for another graph."""
+        """Continue on another graph, with new inverses where they change."""
         super().rewire(edges)
         self._exact = self._exact.on(edges)
         self._passes = None
 
     def state(self) -> dict[str, Any]:
-        """Return, too, where a sequential pass stands, and inverses that depend on all graphs so far."""
+        """Return the state, with sequential passes, and inverses if they depend on earlier graphs."""
         inverse = None if self.edges is self.given else self._exact.inverse
         passes = None if self._passes is None else self._passes.state()
         return {**super().state(), "inverse": inverse, "passes": passes}
 
     def resume(self, state: Any, round: int) -> None:
-        """Take back where it stood."""
+        """Restore that state."""
         super().resume(state, round)
         if self.edges is not self.given:
             shape = self._exact.inverse.shape
@@ -226,7 +226,7 @@ class LinearEngine(ArrayEngine):
             self._passes.resume(state["passes"])
 
     def update(self, round: int) -> int:
-        """Take the argmin at every node, at once or one after the other; W is replaced."""
+        """Take the argmin at every node, all at once or one after the other; W is replaced."""
         exact = self._exact
         if exact.coupling.alpha == 0:
             return 1
@@ -243,7 +243,7 @@ class LinearEngine(ArrayEngine):
 
 
 class FixedPointEngine(LinearEngine):
-    """One update goes to the fixed point: conjugate gradients, or an accelerated iteration."""
+    """Goes to the fixed point in one update, by conjugate gradients or an accelerated iteration."""
 
     usual_rounds = MOST_ROUNDS
 
@@ -252,10 +252,10 @@ class FixedPointEngine(LinearEngine):
         self._tol = RESIDUAL if settings.tol is None else float(settings.tol)
 
     def update(self, round: int) -> int:
-        """Solve to a relative residual of ``tol``, from the messages of round 0.
+        """Solve to a relative residual of ``tol``, starting from the messages of round 0.
 
-        Where the rows of all nodes together leave weights open, the fixed point depends on the start;
-        these methods and plain rounds keep the same part of it.
+        Where the rows of all nodes together leave weights undetermined, the fixed point depends on the
+        start; these methods keep the same part of the start as plain rounds do.
         """
         exact = self._exact
         if exact.coupling.alpha == 0:
@@ -269,7 +269,7 @@ class FixedPointEngine(LinearEngine):
 
 
 def goes_straight(settings: Settings) -> bool:
-    """Tell whether only the fixed point is asked for: no number of rounds, nothing on the way."""
+    """Tell whether only the fixed point matters: no number of rounds, nothing to do on the way."""
     return (
         settings.rounds is None
         and settings.wiring is None

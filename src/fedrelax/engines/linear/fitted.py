@@ -1,4 +1,4 @@
-"""What a run on arrays hands over: plain fitted estimators, made when asked for."""
+"""The result of a run on arrays: plain fitted estimators, made on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 
 class FittedLinear(LocalModel):
-    """A least-squares estimator with its weights set; it predicts by them directly."""
+    """A least-squares estimator with its weights set; predictions use these directly."""
 
     def __init__(self, estimator: Any, task: Task) -> None:
         self.task = task
@@ -32,11 +32,11 @@ class FittedLinear(LocalModel):
 
     @property
     def settles(self) -> bool:
-        """Least squares are convex."""
+        """Least squares is convex, so rounds settle."""
         return True
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
-        """Return the general adapter's fit."""
+        """Fit with the general adapter."""
         return adapt(self._estimator, self.task).fit(terms, seed=seed, continued=continued)
 
     def predict(self, X: AnyArray) -> FloatArray:
@@ -49,7 +49,7 @@ class FittedLinear(LocalModel):
 class FittedModels(Mapping[Label, LocalModel]):
     """The models of all nodes from their weights (n, d, q), the intercept last if there is one.
 
-    Node i's model is like ``kinds[codes[i]]``.
+    Node i's model is of the kind ``kinds[codes[i]]``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class FittedModels(Mapping[Label, LocalModel]):
 
 
 def _fitted(estimator: Any, weights: FloatArray, task: Task) -> LocalModel:
-    """Set weights (d, q) on an estimator, in the shapes that its own ``fit`` gives them."""
+    """Set weights (d, q) on an estimator, in the shapes that its own ``fit`` would give them."""
     q = weights.shape[1]
     features = len(weights) - bool(estimator.fit_intercept)
     coef = np.ascontiguousarray(weights[:features].T)

@@ -1,4 +1,4 @@
-"""How near a round comes to the memory limit: its time against a copy of the bytes it must move."""
+"""How close a round is to memory bandwidth: its time against a copy of the bytes it must move."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedrelax.engines.linear.update import ExactUpdate
 
 @dataclass(frozen=True)
 class Floor:
-    """Bytes that one round must move, and the median seconds of a round and of a copy of them."""
+    """The bytes that a round must move, and the median seconds of a round and of a copy of them."""
 
     bytes_moved: int
     round_seconds: float
@@ -27,10 +27,10 @@ class Floor:
 
 
 def round_bytes(update: ExactUpdate) -> int:
-    """Return the bytes that an exact round must move at least.
+    """Return the least number of bytes that an exact round must move.
 
-    Read once: the nodes' matrices, the graph, b and the last round's vectors; written once: the new
-    vectors. Intermediate vectors are not counted.
+    The nodes' matrices, the graph, b and the last round's vectors are read once, the new vectors are
+    written once. Intermediate vectors are not counted.
     """
     problem = update.problem
     matrices = update.inverse.nbytes if update.fused is None else update.fused.nbytes
@@ -40,7 +40,7 @@ def round_bytes(update: ExactUpdate) -> int:
 
 
 def median_seconds(action: Callable[[], object], repeats: int) -> float:
-    """Return the median time of one call, after one call to warm up."""
+    """Return the median time of one call, after a warm-up call."""
     action()
     times = []
     for _ in range(repeats):

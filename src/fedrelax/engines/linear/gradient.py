@@ -21,12 +21,12 @@ class GradientRounds:
     symmetric: the gradient of GTVMin.
 
     rule "plain": ``w <- w - rate g``. rule "rmsprop": ``v <- c v + (1-c) g^2``,
-    ``w <- w - rate g / (sqrt(v) + eps)``, v zero at first. ``first_exchange`` "zeros" takes the
+    ``w <- w - rate g / (sqrt(v) + eps)``, v starting at zero. ``first_exchange`` "zeros" takes the
     neighbours' predictions as zero in round one, as the authors' code does; "models" takes the
     initial models' predictions, as the paper says.
 
-    With one common public set no d x d matrix per node is formed: ``alpha (L W) Q`` with the
-    Laplacian L of the graph does the coupling and ``H_i`` may stay in row form.
+    With one common public set, no d x d matrix per node is formed: ``alpha (L W) Q``, with the graph's
+    Laplacian L, does the coupling, and ``H_i`` may stay in row form.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class GradientRounds:
         self._degree = problem.degree[:, None, None]
 
     def rewire(self, edges: Any) -> None:
-        """Go on with another graph; models and the step rule's memory stay."""
+        """Continue on another graph, keeping models and the step rule's memory."""
         old = self.coupling
         self._join(NeighbourTerms(self.problem.on(edges), old.alpha, old.system))
 
@@ -78,7 +78,7 @@ class GradientRounds:
         return {"models": self.W, "memory": memory, "silent": self._silent}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore that state."""
         np.copyto(self.W, state["models"])
         if self._rmsprop is not None:
             np.copyto(self._rmsprop.memory, state["memory"])

@@ -1,4 +1,4 @@
-"""Inverses of one symmetric matrix per node, and what stands in where there is none."""
+"""Inverses of one symmetric matrix per node, and generalised ones where there is none."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Inverses:
 
     matrices: FloatArray
     condition: FloatArray
-    """The condition number; of a singular matrix, that of the part which is not zero."""
+    """The condition number; for a singular matrix, that of its non-zero part."""
     rank: IntArray
 
 
 def invert(matrices: AnyArray, least: FloatArray | None = None) -> Inverses:
     """Return the inverses of (c, d, d) positive semidefinite matrices.
 
-    Where ``M w = s`` leaves w open, the generalised inverse G gives the solution ``G s`` for which
-    ``|least w|`` is least, with ``least`` (p, d) the same for all; by default ``|w|``. Eigenvalues
+    Where ``M w = s`` does not determine w, the generalised inverse G gives the solution ``G s`` that
+    minimises ``|least w|``, with ``least`` (p, d) the same for all; by default ``|w|``. Eigenvalues
     below ``d * eps`` times the largest count as zero.
     """
     M = np.asarray(matrices, dtype=np.float64)
@@ -32,7 +32,7 @@ def invert(matrices: AnyArray, least: FloatArray | None = None) -> Inverses:
     hopeless = np.zeros(len(M), dtype=bool)
     try:
         inverse = np.linalg.inv(M)
-    except np.linalg.LinAlgError:  # one exact zero pivot among all nodes stops them all
+    except np.linalg.LinAlgError:  # a single zero pivot fails the whole batch
         hopeless = np.linalg.slogdet(M).sign == 0
         inverse = np.linalg.inv(np.where(hopeless[:, None, None], np.eye(d), M))
     condition = np.linalg.norm(M, axis=(1, 2)) * np.linalg.norm(inverse, axis=(1, 2))
@@ -47,10 +47,10 @@ def invert(matrices: AnyArray, least: FloatArray | None = None) -> Inverses:
 def _generalised(
     M: FloatArray, least: FloatArray | None, cut: float
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Return generalised inverses, and the condition and the rank of what they invert.
+    """Return generalised inverses, and the condition number and rank of what they invert.
 
     With eigenvectors N of eigenvalue zero and ``P = I - N (least N)^+ least``, the inverse is
-    ``P M^+ P'``: M's own pseudo-inverse, moved along N to where ``least`` is least.
+    ``P M^+ P'``: M's pseudo-inverse, moved along N to where ``|least w|`` is smallest.
     """
     values, vectors = np.linalg.eigh(M)
     top = values[:, -1]

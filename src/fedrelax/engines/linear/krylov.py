@@ -1,4 +1,4 @@
-"""Two short-memory methods for a non-symmetric linear system ``op(s) = b``, one product a step."""
+"""Two short-memory methods for a non-symmetric linear system ``op(s) = b``, one product per step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Operator = Callable[[AnyArray, AnyArray], AnyArray]
 
 
 class TruncatedResidual:
-    """Generalised conjugate residuals, the new image orthogonal to the last ``window`` images.
+    """Generalised conjugate residuals, each image orthogonal to the last ``window`` images.
 
-    Each step takes the residual r as direction p, makes ``op(p)`` orthogonal to earlier images and
-    moves s along p to minimise ``|r|``. Works on the given ``s`` and ``r`` in place.
+    Each step takes the residual r as direction p, orthogonalises ``op(p)`` against earlier images and
+    moves s along p to minimise ``|r|``. It modifies the given ``s`` and ``r`` in place.
     """
 
     def __init__(self, operator: Operator, s: AnyArray, r: AnyArray, window: int) -> None:
@@ -53,7 +53,7 @@ class InducedReduction:
     """IDR(s) with bi-orthogonal directions (van Gijzen and Sonneveld, 2011): robust, fixed memory.
 
     Residuals are forced into shrinking subspaces defined by ``size`` fixed shadow vectors. The norm
-    need not fall at every step. Works on the given ``s`` and ``r`` in place.
+    need not fall at every step. It modifies the given ``s`` and ``r`` in place.
     """
 
     def __init__(self, operator: Operator, s: AnyArray, r: AnyArray, size: int = 8) -> None:
@@ -107,7 +107,7 @@ class InducedReduction:
             yield
 
     def _omega(self, image: AnyArray) -> float:
-        """Return the step along r that minimises the residual, enlarged when nearly orthogonal."""
+        """Return the step along r that minimises the residual, enlarged if image and r hardly align."""
         size, length = norm(image), norm(self.r)
         if not size or not length:
             return 1.0

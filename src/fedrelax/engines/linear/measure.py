@@ -1,4 +1,4 @@
-"""Round 0 and the numbers of every round, from Gram matrices."""
+"""Round 0 and the measures of every round, from Gram matrices."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def train_alone(
     residuals: RowResiduals,
     weighting: str,
 ) -> tuple[FloatArray, ExactUpdate]:
-    """Solve ``(H_i + R_i) u = b_i``, then correct by residuals of the rows themselves.
+    """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.
 
-    The correction ``u <- u - (H + R)^-1 [X'(X u - y)/m + R u]`` brings back the digits that forming
-    H has cost. Returned with the update that holds the inverses.
+    The refinement ``u <- u - (H + R)^-1 [X'(X u - y)/m + R u]`` recovers the digits lost in forming H.
+    Returns the models and the update that holds the inverses.
     """
     norm = coordinates.least(network.minimum_norm)
     exact = ExactUpdate(problem, 0.0, minimum_norm=norm, fused=False)
@@ -42,11 +42,11 @@ def train_alone(
 
 
 class Measures:
-    """The numbers of every node for models W and messages V, both (n, d, q).
+    """The measures of every node for models W and messages V, both (n, d, q).
 
-    Own losses are taken from a reference w0, whose loss is known from the rows:
-    ``L(w) = L(w0) + 2 (w - w0)' g0 + (w - w0)' H (w - w0)`` with the gradient 2 g0 there. Nothing
-    large cancels, as it would in ``|y|^2 - 2 b'w + w'H w``.
+    Own losses are computed relative to a reference w0, whose loss is known from the rows:
+    ``L(w) = L(w0) + 2 (w - w0)' g0 + (w - w0)' H (w - w0)``, where the gradient at w0 is 2 g0. No large
+    terms cancel, as they would in ``|y|^2 - 2 b'w + w'H w``.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Measures:
         return values
 
     def validation_losses(self, W: FloatArray) -> FloatArray:
-        """Return the mean squared error on each node's validation rows, NaN without any."""
+        """Return the mean squared error on each node's validation rows; NaN for a node without any."""
         if self._held is None:
             return np.full(len(self._counts), np.nan)
         return self._held.losses(W)
@@ -131,7 +131,7 @@ class Measures:
     def __call__(
         self, W: FloatArray, V: FloatArray, factor: float, change: FloatArray | None
     ) -> NodeMeasures:
-        """Return the numbers; ``change`` is the last change of the messages, None for none yet."""
+        """Return the measures; ``change`` is the last change of the messages, None in the first round."""
         q = W.shape[2]
         gtv, pull = self.variations(W, V)
         moved = np.full(len(W), np.inf) if change is None else self.variation.own(change) / q

@@ -1,4 +1,4 @@
-"""How much memory a network of linear models needs, asked before any of it is taken."""
+"""How much memory a network of linear models needs, estimated before any is allocated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedrelax.errors import FedRelaxError
 Public = Literal["common", "per-node"]
 Method = Literal["rounds", "accelerated", "conjugate", "gradient"]
 BUFFERS = 64 << 20
-"""Room for the buffers in which products and inverses are formed."""
+"""Memory for the buffers in which products and inverses are formed."""
 _VECTORS: dict[str, int] = {"rounds": 4, "accelerated": 30, "conjugate": 8, "gradient": 5}
 
 
@@ -25,7 +25,7 @@ def problem_bytes(
     m: int | None = None,
     m_pub: int | None = None,
 ) -> int:
-    """Return the bytes of a stored problem; ``m_pub`` None means one common public set."""
+    """Return the size of a stored problem in bytes; ``m_pub`` None means one common public set."""
     size = 8
     own = n * min(d, d if m is None else m) * d * size
     public = d * d * 8 if m_pub is None else n * min(d, m_pub) * d * size
@@ -44,12 +44,12 @@ def estimate_bytes(
     m_pub: int | None = None,
     method: Method = "rounds",
 ) -> int:
-    """Return the peak bytes of building and solving a problem, without the caller's own arrays.
+    """Return the peak memory, in bytes, of building and solving a problem, without the caller's arrays.
 
-    ``n_edges`` counts each edge once, ``d`` includes the intercept; ``m`` and ``m_pub`` are the
-    most rows of a node, and None means "at least d". On top of the stored problem come one inverse
-    (n, d, d) for exact updates, a second operator of that size with per-node public sets, and the
-    iteration's vectors (n, d, q).
+    ``n_edges`` counts each edge once, ``d`` includes the intercept; ``m`` and ``m_pub`` are the largest
+    numbers of rows at a node, and None means "at least d". Besides the stored problem, this counts one
+    inverse (n, d, d) for exact updates, a second operator of that size for per-node public sets, and
+    the iteration's vectors (n, d, q).
 
     >>> round(estimate_bytes(1_000_000, 10, 1, 5_000_000, method="conjugate") / 1e9, 1)
     2.6
@@ -63,7 +63,7 @@ def estimate_bytes(
 
 
 def available_bytes() -> int | None:
-    """Return the memory this process may still take, or None where the system does not say."""
+    """Return how much memory this process may still use, or None if the system does not say."""
     found: list[int] = []
     with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -85,7 +85,7 @@ def available_bytes() -> int | None:
 def require_memory(
     needed: int, *, n: int, d: int, common: bool, available: int | None = None
 ) -> None:
-    """Refuse a problem that does not fit, with the estimate and what would make it fit."""
+    """Refuse a problem that does not fit, stating the estimate and what would make it fit."""
     room = available_bytes() if available is None else available
     if room is None or needed <= room:
         return
@@ -95,6 +95,6 @@ def require_memory(
     fewer = max(1, int(d * (room / needed) ** 0.5))
     ways.append(f"about {fewer} features instead of {d}, or {int(n * room / needed):,} nodes")
     raise FedRelaxError(
-        f"memory: {n:,} nodes with {d} features need about {needed / 1e9:.2f} GB, "
+        f"memory: {n:,} nodes with {d} features need about {needed / 1e9:.2f} GB, but only "
         f"{room / 1e9:.2f} GB are available; what would make it fit: {'; '.join(ways)}"
     )

@@ -1,4 +1,4 @@
-"""The exchange: every node adds up what its neighbours send, weighted by the graph."""
+"""The exchange: every node sums what its neighbours send, weighted by the graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DENSE_MOST = 1 << 22
 DENSE_SHARE = 1 / 6
 """A graph with at least this share of all pairs is multiplied as a dense matrix (measured)."""
 PART_BYTES = 1 << 19
-"""The neighbour sums of so many nodes at a time stay in cache until they are added up."""
+"""Neighbour sums are computed in parts of this size, which stay in cache until they are added."""
 
 
 class NeighbourSums:

@@ -14,7 +14,7 @@ from fedrelax.typing import AnyArray, IntArray
 
 
 class SimultaneousRounds:
-    """The paper's order: every node answers its neighbours' models of the last round.
+    """The paper's order: every node responds to its neighbours' models of the last round.
 
     ``damping`` keeps that share of the old models: ``w <- (1 - damping) argmin + damping w``.
     The start is zero models, or ``initial``.
@@ -67,11 +67,11 @@ class SimultaneousRounds:
 
 
 class SequentialRounds:
-    """Gauss-Seidel order: node 0, 1, 2, ... as given, each answering the newest messages.
+    """Gauss-Seidel order: nodes 0, 1, 2, ... as given, each responding to the newest messages.
 
-    A node sends its new model, or with ``damping`` ``(1 - damping) argmin + damping last message``.
-    Nodes that do not wait for each other are updated together; the result is that of one node after
-    the other. On the symmetric objective every undamped update can only decrease the objective.
+    A node sends its new model, or with ``damping``, ``(1 - damping) argmin + damping last message``.
+    Nodes that do not depend on each other are updated together; the result is the same as one by one.
+    On the symmetric objective, an undamped update never increases the objective.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class SequentialRounds:
         self.rounds += 1
 
     def state(self) -> dict[str, AnyArray]:
-        """Return what the next pass goes on from."""
+        """Return what the next pass starts from."""
         return {"messages": self.messages, "models": self.W, "s": self.s, "sent": self._sent}
 
     def resume(self, state: dict[str, AnyArray]) -> None:
-        """Go on from there."""
+        """Restore that state."""
         for name, own in self.state().items():
             np.copyto(own, state[name])
 
@@ -140,13 +140,13 @@ def _checked(damping: float) -> float:
 
 
 def _sums(graph: Any, values: AnyArray) -> AnyArray:
-    """Return the neighbour sums of the nodes whose rows of the graph are given."""
+    """Return the neighbour sums of the nodes whose rows of the adjacency are given."""
     flat = graph @ values.reshape(len(values), -1)
     return np.asarray(flat).reshape(graph.shape[0], *values.shape[1:])
 
 
 def levels(adjacency: Any) -> list[IntArray]:
-    """Group nodes: one comes after all its neighbours of smaller number; no group has an edge."""
+    """Group nodes so that each comes after its lower-numbered neighbours; no edge is within a group."""
     n = adjacency.shape[0]
     rows = np.repeat(np.arange(n), np.diff(adjacency.indptr))
     later = adjacency.indices > rows

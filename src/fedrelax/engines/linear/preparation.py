@@ -1,4 +1,4 @@
-"""From a network to Gram matrices, round 0 and measures: what all engines of linear models need."""
+"""From a network to Gram matrices, round 0 and measures: what all engines for linear models need."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from fedrelax.typing import FloatArray
 
 @dataclass(frozen=True)
 class Prepared:
-    """A network in coordinates: its problem, every node's model alone, and what measures models."""
+    """A network in given coordinates: its problem, every node's model alone, and the measures."""
 
     network: LinearNetwork
     coordinates: Coordinates
     problem: LinearProblem
     measures: Measures
     alone: FloatArray
-    """Every node's model of its own rows, (n, d, q) in these coordinates."""
+    """Every node's model trained on its own rows, (n, d, q) in these coordinates."""
     apart: ExactUpdate
-    """The update of nodes that hear nobody."""
+    """The update of nodes without neighbours."""
     weighting: str
 
     @classmethod
@@ -51,7 +51,7 @@ class Prepared:
         return cls(stacked, coordinates, problem, measures, alone, apart, weighting)
 
     def raw(self) -> Prepared:
-        """Return the same in the user's own features, in which gradient steps are defined."""
+        """Return the same in the user's features, in which gradient steps are defined."""
         network, weighting = self.network, self.weighting
         coordinates = Coordinates.raw(len(self.coordinates.scale), network.intercept)
         problem = network.problem(coordinates, weighting)
@@ -74,7 +74,7 @@ def _residuals(network: LinearNetwork, coordinates: Coordinates) -> RowResiduals
 
 
 def _check_memory(network: LinearNetwork, system: System, straight: bool) -> None:
-    """Refuse a problem that will not fit before any of it is built."""
+    """Refuse a problem that does not fit into memory before any of it is built."""
     n, d, q = len(network.labels), network.n_weights, network.task.n_outputs
     common = network.public_offsets is None
     method: Method = "rounds"

@@ -19,7 +19,7 @@ from fedrelax.typing import AnyArray, FloatArray
 class LinearProblem:
     """All rows as ``H_i = X_i'X_i/m_i``, ``b_i = X_i'y_i/m_i`` and ``Q_j = P_j'P_j/m_pub(j)``.
 
-    Node i's model is ``w_i`` of shape (d, q); with ``intercept`` a constant column is appended, so
+    Node i's model is ``w_i`` of shape (d, q); with ``intercept``, a constant column is appended, so
     its last row is the intercept. Node i's own objective is ``|X_i w - y_i|^2/m_i + w'R_i w`` with
     ``R_i = ridge_i`` on the diagonal, zero for the intercept.
 
@@ -31,10 +31,10 @@ class LinearProblem:
     public : (m_pub, features) for one common set; (n, m_pub, features), or (M, features) with
         ``public_offsets``, for a set per node.
     ridge : one number, one per node, or one per node and feature; in the units of H_i, that is
-        already divided by the node's number of rows when ``scaling`` is "mean".
+        already divided by the node's number of rows if ``scaling`` is "mean".
     scaling : "mean" as above; "rows" leaves out the divisions by m_i and m_pub(j).
-    level : share of the coupling that also holds for the level: ``Q - (1 - level) x x'`` takes the place
-        of Q, with x the mean public row; for a common set.
+    level : the share of the coupling that also applies to the level: ``Q - (1 - level) x x'`` replaces Q,
+        with x the mean public row; for a common set only.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LinearProblem:
         )
         self.common: FloatArray | None = None
         self.whole: FloatArray | None = None
-        """Q itself, where ``common`` has a share of the level only."""
+        """Q itself; ``common`` differs from it if ``level`` is below 1."""
         self.public: Blocks | None = None
         if public_rows is None:
             self.common, self.mean = _common(shared, self.intercept, scaling)
@@ -105,7 +105,7 @@ class LinearProblem:
             )[0]
 
     def _join(self, graph: Any) -> None:
-        """Keep the graph with the smallest indices that do."""
+        """Store the graph with the smallest index type that suffices."""
         index = np.int32 if max(graph.nnz, self.n) < np.iinfo(np.int32).max else np.int64
         self.adjacency = sparse.csr_array(
             (
@@ -118,7 +118,7 @@ class LinearProblem:
         self.degree: FloatArray = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1)
 
     def on(self, edges: Any) -> LinearProblem:
-        """Return the problem on another graph, a CSR matrix in the same order of nodes.
+        """Return the problem on another graph, a CSR matrix with the nodes in the same order.
 
         The rows' products are shared, not copied.
         """
@@ -135,7 +135,7 @@ class LinearProblem:
         if value.shape not in shapes or not (value >= 0).all():
             raise FedRelaxError(
                 f"ridge: expected a number >= 0 or one for each of {self.n} nodes (and each of "
-                f"{features} features), found shape {value.shape} with least value "
+                f"{features} features), found shape {value.shape} with smallest value "
                 f"{value.min(initial=np.inf):g}"
             )
         if value.ndim == 0:
@@ -148,7 +148,7 @@ class LinearProblem:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored problem."""
+        """The size of the stored problem in bytes."""
         kept = self.own.nbytes + self.moment.nbytes + self.power.nbytes
         kept += self.ridge.nbytes if self.ridge.strides[0] else 0
         kept += self.degree.nbytes
@@ -158,7 +158,7 @@ class LinearProblem:
         return int(kept + (0 if self.common is None else self.common.nbytes))
 
     def start(self, W: npt.ArrayLike | None) -> FloatArray:
-        """Return a copy of models (n, d, q) or (n, d) to start from; zeros for None."""
+        """Return a copy of the models (n, d, q) or (n, d) to start from; zeros for None."""
         if W is None:
             return np.zeros((self.n, self.d, self.q))
         given = np.array(W, dtype=np.float64)
@@ -175,7 +175,9 @@ def check_adjacency(adjacency: Any, n: int) -> Any:
     """Return the graph as CSR after checking shape, weights, diagonal and symmetry."""
     graph = sparse.csr_array(adjacency, dtype=np.float64)
     if graph.shape != (n, n):
-        raise FedRelaxError(f"adjacency: {n} nodes have rows, the graph has shape {graph.shape}")
+        raise FedRelaxError(
+            f"adjacency: {n} nodes have rows, but the graph has shape {graph.shape}"
+        )
     if not (np.isfinite(graph.data).all() and (graph.data >= 0).all()):
         raise FedRelaxError("adjacency: weights must be finite and >= 0")
     if graph.diagonal().any():
@@ -209,11 +211,11 @@ def _check_public(flat: AnyArray, features: int) -> None:
 
 
 def _common(rows: AnyArray, intercept: bool, scaling: str) -> tuple[FloatArray, FloatArray]:
-    """Return ``Q = P'P/m_pub`` of the one public set, or ``P'P``, and its mean row x in the same units."""
+    """Return ``Q = P'P/m_pub``, or ``P'P``, of the common set, and its mean row x in the same units."""
     P = np.asarray(rows, dtype=np.float64)
     if intercept:
         P = np.column_stack([P, np.ones(len(P))])
     if not np.isfinite(P).all():
-        raise FedRelaxError("public: the common set holds a value that is not a finite number")
+        raise FedRelaxError("public: the common set has a value that is not a finite number")
     Q: FloatArray = P.T @ P / (len(P) if scaling == "mean" else 1)
     return Q, P.mean(axis=0) * (1.0 if scaling == "mean" else np.sqrt(len(P)))

@@ -1,4 +1,4 @@
-"""Squared errors of all nodes on rows of their own, from the rows themselves."""
+"""Squared errors of all nodes on their own rows, from the rows themselves."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fedrelax.typing import AnyArray, FloatArray
 class RowResiduals:
     """Rows (N, features), targets (N, q) and offsets as in LinearProblem, ready for many models.
 
-    Sums over rows are exact where the squared error is tiny against the targets, which Gram matrices
-    are not. Models are (n, d, q) in the given order of nodes.
+    Sums over rows stay accurate where the squared error is tiny compared with the targets; Gram
+    matrices do not. Models are (n, d, q) in the given order of nodes.
     """
 
     def __init__(

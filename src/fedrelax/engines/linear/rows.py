@@ -1,4 +1,4 @@
-"""Rows of all nodes, of equal or unequal number, read in groups that fit a small buffer."""
+"""Rows of all nodes, equal or unequal in number, read in groups that fit into a small buffer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 BUFFER_NUMBERS = 1 << 20
-"""Numbers in one buffer of rows: 8 MB."""
+"""Numbers in a buffer of rows: 8 MB."""
 
 
 class NodeRows:
@@ -52,9 +52,9 @@ class NodeRows:
     def groups(
         self, other: AnyArray | None = None
     ) -> Iterator[tuple[IntArray, IntArray, AnyArray]]:
-        """Yield nodes, ``take`` (c, m) that indexes flat rows, and a mask of the real ones.
+        """Yield nodes, ``take`` (c, m) that indexes the flat rows, and a mask of the real ones.
 
-        Nodes of like size go together, so that padding stays small; a group fits the buffer.
+        Nodes of similar size are grouped, so that padding stays small; a group fits into the buffer.
         """
         order = np.argsort(self.counts, kind="stable")
         width = self.d + (0 if other is None else other.shape[1])
@@ -74,7 +74,7 @@ class NodeRows:
             lo = hi
 
     def padded(self, take: IntArray, mask: AnyArray, intercept: bool) -> FloatArray:
-        """Return rows (c, m, d) of a group in float64; a constant column last, zeros as padding."""
+        """Return a group's rows (c, m, d) in float64, padded with zeros, a constant column last."""
         c, m = take.shape
         rows = np.empty((c, m, self.d + intercept), dtype=np.float64)
         if m and len(self.flat):
@@ -87,7 +87,7 @@ class NodeRows:
 
 
 def uses_rows(n_rows: int, d: int) -> bool:
-    """Say whether rows take less room than the d x d product: ``m < d``."""
+    """Tell whether rows take less memory than their d x d product: ``m < d``."""
     return n_rows < d
 
 
@@ -100,7 +100,7 @@ def build_blocks(
 ) -> tuple[Blocks, AnyArray, FloatArray]:
     """Return ``G_i = X_i' X_i / m_i``, ``b_i = X_i' y_i / m_i`` and ``|y_i|^2 / m_i``.
 
-    With ``scaling`` "rows" nothing is divided by m_i. Without targets the last two are empty. A node
+    With ``scaling`` "rows", nothing is divided by m_i. Without targets, the last two are empty. A node
     without rows gets zeros.
     """
     d = rows.d + intercept
@@ -129,7 +129,7 @@ def build_blocks(
             sound &= np.isfinite(y).all(axis=(1, 2))
         if not sound.all():
             raise FedRelaxError(
-                f"{rows.name}: node {int(nodes[~sound][0])} (counting from 0) holds a value that "
-                "is not a finite number; clean or impute its rows"
+                f"{rows.name}: node {int(nodes[~sound][0])} (counting from 0) has a value that is "
+                "not a finite number; clean or impute its rows"
             )
     return Blocks(stored, low_rank=low_rank), moment, power

@@ -1,4 +1,4 @@
-"""Would the general path find the same weights? Gram matrices square what is nearly lost."""
+"""Would the general path find the same weights? Gram matrices square the condition number."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fedrelax.models import LinearModel
 from fedrelax.typing import AnyArray, FloatArray
 
 APART_CONDITION, TOGETHER_CONDITION = 1e11, 1e8
-"""Greatest condition numbers: round 0 is corrected by the rows themselves, later rounds are not."""
+"""Largest condition numbers: round 0 is corrected with the rows themselves, later rounds are not."""
 LEAST_SPREAD = 1e-6
-"""``LinearRegression`` counts directions with less than ``tol`` of the most spread as constant."""
+"""``LinearRegression`` treats directions with less than ``tol`` times the largest spread as constant."""
 OWN_SPREAD, OWN_RESOLVED = 1e-12, 1.5e-7
-"""``LinearModel`` goes down to rounding; what a Gram matrix still resolves is the root of that."""
+"""``LinearModel`` goes down to rounding; a Gram matrix resolves only the square root of that."""
 
 MOST_LOST = 1e-6
-"""Rounding times the square of how unlike the features' sizes are, where open weights are filled in."""
+"""Largest rounding error times squared ratio of feature scales where undetermined weights are filled in."""
 CLEARLY_ZERO = 0.3
-"""The share of a least-squares solver's own cut below which a singular value is zero for sure."""
+"""The share of a least-squares solver's own cut-off below which a singular value is surely zero."""
 
 
 def check_safe(
@@ -34,14 +34,14 @@ def check_safe(
     together: ExactUpdate,
     weighting: str,
 ) -> None:
-    """Refuse nodes whose weights hang by a thread, or are open in a way that models fill unlike."""
+    """Refuse nodes with barely determined weights, or undetermined ones that models fill in differently."""
     for exact, most in ((apart, APART_CONDITION), (together, TOGETHER_CONDITION)):
         worst = int(np.argmax(exact.condition))
         if not exact.condition[worst] <= most:
             raise Unsuited(
                 "linear",
-                f"node {network.labels[worst]!r}: its rows nearly leave a weight open (condition "
-                f"number {exact.condition[worst]:.1e}), which costs the linear engine its exactness",
+                f"node {network.labels[worst]!r}: its rows barely determine a weight (condition number "
+                f"{exact.condition[worst]:.1e}), so the linear engine would not be exact",
             )
     norm = network.minimum_norm
     singular = np.minimum(apart.rank, together.rank) < network.n_weights
@@ -49,8 +49,8 @@ def check_safe(
         if minimum_norm_of(network.model(i)) != norm:
             raise Unsuited(
                 "linear",
-                f"node {network.labels[i]!r}: its rows leave weights open, and the models of the "
-                "network fill them in differently",
+                f"node {network.labels[i]!r}: its rows leave weights undetermined, and the models of "
+                "the network fill them in differently",
             )
     if singular.any():
         sizes = np.linalg.svd(coordinates.least(norm), compute_uv=False)
@@ -60,8 +60,8 @@ def check_safe(
         if not lost[worst] <= MOST_LOST:
             raise Unsuited(
                 "linear",
-                f"node {network.labels[worst]!r}: its rows leave weights open, and its features "
-                "differ too much in size to fill them in exactly from Gram matrices",
+                f"node {network.labels[worst]!r}: its rows leave weights undetermined, and its features "
+                "differ too much in scale to fill them in exactly from Gram matrices",
             )
     for exact in (apart, together):
         _check_spreads(network, coordinates, exact)
@@ -69,7 +69,7 @@ def check_safe(
 
 
 def _check_spreads(network: LinearNetwork, coordinates: Coordinates, exact: ExactUpdate) -> None:
-    """Refuse nodes for which the model, in raw features, sees another number of open weights."""
+    """Refuse nodes for which the model sees a different number of undetermined weights in raw features."""
     stretch = float(coordinates.scale.max() / coordinates.scale.min())
     offset = 1 + float(np.abs(coordinates.centre / coordinates.scale).max())
 
@@ -91,16 +91,16 @@ def _check_spreads(network: LinearNetwork, coordinates: Coordinates, exact: Exac
         if (values > (2 * least) ** 2 * values[-1]).sum() != rank - (len(M) - len(raw)):
             raise Unsuited(
                 "linear",
-                f"node {network.labels[i]!r}: its features differ so much in size that "
-                f"{type(network.model(i)).__name__} may take some for constant",
+                f"node {network.labels[i]!r}: its features differ so much in scale that "
+                f"{type(network.model(i)).__name__} may treat some as constant",
             )
 
 
 def _check_open(network: LinearNetwork, exact: ExactUpdate, weighting: str) -> None:
-    """Refuse nodes with weights that look open in a Gram matrix and are not.
+    """Refuse nodes with weights that look undetermined in a Gram matrix but are not.
 
-    What the rows determine by less than the root of rounding, the Gram matrix cannot tell from zero,
-    and the rows themselves can: their singular values have to be clearly there or clearly zero.
+    What the rows determine by less than the square root of rounding, a Gram matrix cannot tell from
+    zero, but the rows themselves can: their singular values must be clearly non-zero or clearly zero.
     """
     for i in np.flatnonzero(exact.rank < network.n_weights):
         if minimum_norm_of(network.model(int(i))) is None:
@@ -111,15 +111,15 @@ def _check_open(network: LinearNetwork, exact: ExactUpdate, weighting: str) -> N
         if ((sizes > zero * sizes[0]) & (sizes < 2 * OWN_RESOLVED * sizes[0])).any():
             raise Unsuited(
                 "linear",
-                f"node {network.labels[i]!r}: its rows nearly leave a weight open, so nearly that "
-                "the linear engine would take it for open",
+                f"node {network.labels[i]!r}: its rows determine a weight so barely that the linear "
+                "engine would treat it as undetermined",
             )
 
 
 def _weighted_rows(
     network: LinearNetwork, exact: ExactUpdate, i: int, weighting: str
 ) -> FloatArray:
-    """Return the rows of node i's fit, own and public, times the roots of their weights."""
+    """Return the rows of node i's fit, own and public, times the square roots of their weights."""
     coupling, own = exact.coupling, network.own
     mean = weighting == "mean"
     start, end = own.offsets[i : i + 2]
@@ -152,7 +152,7 @@ def _with_constant(X: AnyArray, intercept: bool) -> FloatArray:
 
 
 def _raw(M: AnyArray, coordinates: Coordinates, model: Any) -> tuple[FloatArray, float]:
-    """Return the matrix whose eigenvalues the model's own solver sees, and its cut on their roots."""
+    """Return the matrix whose eigenvalues the model's own solver sees, and its cut-off on their roots."""
     f = len(coordinates.scale)
     if isinstance(model, LinearModel):
         forth = np.linalg.inv(coordinates.least("all"))

@@ -1,4 +1,4 @@
-"""A network of least-squares models as stacked arrays, in coordinates that computing likes."""
+"""A network of least-squares models as stacked arrays, in well-conditioned coordinates."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Features as ``(x - centre) / scale``, common to all nodes; a change of names, not of models.
+    """Features as ``(x - centre) / scale``, common to all nodes; the models stay the same.
 
-    Gram matrices of such rows keep the digits that raw ones may lose. A model u in these
+    Gram matrices of such rows keep digits that raw ones may lose. A model u in these
     coordinates is ``coef = u / scale`` and ``intercept = u_last - centre' coef``.
     """
 
@@ -32,7 +32,7 @@ class Coordinates:
 
     @classmethod
     def standard(cls, X: FloatArray, intercept: bool) -> Coordinates:
-        """Return mean 0 (only with an intercept: without one, zero is special) and size 1."""
+        """Return coordinates of size 1 and, with an intercept, mean 0 (without one, zero is special)."""
         centre = X.mean(axis=0) if intercept else np.zeros(X.shape[1])
         scale = np.sqrt(np.square(X - centre).mean(axis=0))
         most = np.abs(X).max(axis=0, initial=0.0)
@@ -69,7 +69,7 @@ class Coordinates:
         return U
 
     def least(self, norm: str) -> FloatArray:
-        """Return C with ``|C u|`` the norm of the coefficients, or of "all" raw entries."""
+        """Return C such that ``|C u|`` is the norm of the raw coefficients, or of "all" raw entries."""
         f = len(self.scale)
         to_raw = np.diag(np.append(1 / self.scale, np.ones(int(self.intercept))))
         if self.intercept:
@@ -79,15 +79,15 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class LinearNetwork:
-    """All that the linear engine takes from a network."""
+    """Everything the linear and softmax engines take from a network, as stacked arrays."""
 
     labels: tuple[Label, ...]
     graph: Graph
     task: Task
     kinds: list[Any]
-    """The model objects, each once."""
+    """The distinct model objects."""
     codes: IntArray
-    """The number of every node's model among them."""
+    """The index of every node's model in ``kinds``."""
     own: StackedRows
     validation: StackedRows | None
     public: FloatArray
@@ -125,12 +125,12 @@ class LinearNetwork:
         return self.kinds[self.codes[i]]
 
     def per_node(self, value: Callable[[Any], Any]) -> AnyArray:
-        """Return a number or an array for every node that depends on its model only."""
+        """Return ``value`` of every node's model, a number or array, computed once per model object."""
         return np.array([value(kind) for kind in self.kinds])[self.codes]
 
     @property
     def intercept(self) -> bool:
-        """Whether the models, which are alike in this, have an intercept."""
+        """Whether the models have an intercept; either all do or none."""
         return bool(self.kinds[0].fit_intercept)
 
     @cached_property
@@ -141,12 +141,12 @@ class LinearNetwork:
 
     @property
     def n_weights(self) -> int:
-        """The weights of one model and output, with the intercept."""
+        """The number of weights of a model per output, including the intercept."""
         return int(self.own.X.shape[1]) + self.intercept
 
     @cached_property
     def minimum_norm(self) -> str:
-        """The norm to minimise where rows leave weights open."""
+        """The norm to minimise where rows leave weights undetermined."""
         norms = {minimum_norm_of(kind) for kind in self.kinds}
         return "all" if norms == {"all"} else "coefficients"
 
@@ -158,13 +158,13 @@ class LinearNetwork:
         return np.diff(self.public_offsets).astype(float)
 
     def fitted(self, weights: FloatArray) -> FittedModels:
-        """Return models with these weights (n, d, q), made when asked for."""
+        """Return models with these weights (n, d, q), made on demand."""
         return FittedModels(self.labels, self.kinds, self.codes, self.task, weights)
 
     def problem(
         self, coordinates: Coordinates, weighting: str, level: float = 1.0
     ) -> LinearProblem:
-        """Return Gram matrices; the penalty ``ridge |coef|^2`` is in the same units as own rows."""
+        """Return the problem as Gram matrices; ``ridge |coef|^2`` is in the same units as own rows."""
         penalty = self.ridge / coordinates.scale**2
         if weighting == "mean":
             penalty /= self.own.counts[:, None]

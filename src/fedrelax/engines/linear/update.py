@@ -1,4 +1,4 @@
-"""The exact update: every node takes the argmin, through one inverse per node formed once."""
+"""The exact update: every node takes the argmin, with one inverse per node, formed once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedrelax.typing import AnyArray, FloatArray
 
 System = Literal["paper", "symmetric"]
 SAFE = 1e6
-"""Matrices with smaller condition numbers stay safe when some neighbours go."""
+"""Matrices with smaller condition numbers stay safe if some neighbours are dropped."""
 MinimumNorm = Literal["coefficients", "all"] | FloatArray
 
 
@@ -49,7 +49,7 @@ class NeighbourTerms:
     def on_public(self, W: AnyArray, out: AnyArray) -> AnyArray:
         """Write ``Q_j w_j``, what node j sends.
 
-        The factor alpha is in the exchange, or in the one common Q (with 2 when symmetric).
+        The factor alpha is in the exchange, or in the common Q (doubled if symmetric).
         """
         if self.common is not None:
             return times_common(W, self.common, out)
@@ -57,7 +57,7 @@ class NeighbourTerms:
         return self.problem.public.apply(W, out)
 
     def __call__(self, W: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:
-        """Write ``start`` plus the coupling of models ``W``."""
+        """Write ``start`` plus the neighbour terms of models ``W``."""
         exchange = self.exchange
         if not self.symmetric:
             return exchange(self.on_public(W, self._u), out, start)
@@ -104,14 +104,14 @@ def _least(problem: LinearProblem, minimum_norm: MinimumNorm) -> FloatArray | No
 class ExactUpdate:
     """All nodes' argmin at once: ``M_i w_i = s_i``, ``s_i = b_i + coupling_i(w)``.
 
-    Iterations run on the right-hand sides s, because ``s_new - s`` is the residual of the system at
-    ``w = M^-1 s``, for free. With per-node public sets and the paper's system,
+    Iterations run on the right-hand sides s, because ``s_new - s`` is then the residual of the system
+    at ``w = M^-1 s``, at no extra cost. With per-node public sets and the paper's system,
     ``C_i = Q_i M_i^-1`` is stored too (``fused``): a round ``s <- b + alpha A (C s)`` then reads
     one matrix per node, not two.
 
     A node whose ``M_i`` is singular takes the minimum-norm solution: over all entries of w_i
-    (``minimum_norm="all"``), or over all but the intercept ("coefficients": scikit-learn's choice,
-    and the same thing without an intercept), or with the least ``|C w_i|`` for a given matrix C.
+    (``minimum_norm="all"``), over all but the intercept ("coefficients": scikit-learn's choice,
+    and the same without an intercept), or with the smallest ``|C w_i|`` for a given matrix C.
     ``condition`` and ``rank`` tell, node by node, how safe the inverses are.
     """
 
@@ -155,8 +155,8 @@ class ExactUpdate:
     def on(self, edges: Any) -> ExactUpdate:
         """Return the update on another graph, with the same settings.
 
-        With one common public set a node's matrix depends on its degree only: nodes that keep theirs
-        keep their inverse.
+        With one common public set, a node's matrix depends only on its degree: nodes whose degree stays
+        the same keep their inverse.
         """
         problem = self.problem.on(edges)
         if problem.common is None:
@@ -192,7 +192,7 @@ class ExactUpdate:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the update's own arrays."""
+        """The size of the update's own arrays in bytes."""
         fused = 0 if self.fused is None else self.fused.nbytes
         return int(self.inverse.nbytes + fused + 2 * self._w.nbytes)
 
@@ -201,7 +201,7 @@ class ExactUpdate:
         return np.matmul(self.inverse, s, out=np.empty_like(s) if out is None else out)
 
     def sources(self, W: AnyArray) -> AnyArray:
-        """Return ``s = M w``; once per run, to start from given models."""
+        """Return ``s = M w``; needed once per run, to start from given models."""
         problem, common = self.problem, self.coupling.common
         if common is None:
             return np.asarray(np.matmul(node_matrices(self.coupling), W))

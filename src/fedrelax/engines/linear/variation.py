@@ -1,4 +1,4 @@
-"""How far neighbours' predictions are apart, edge by edge and summed over each node's edges."""
+"""How far apart neighbours' predictions are, edge by edge and summed over each node's edges."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fedrelax.engines.linear.vectors import rows_times
 from fedrelax.typing import AnyArray, FloatArray
 
 CANCELLED = 1e-5
-"""A sum this small against its parts has lost digits and is taken edge by edge instead."""
+"""A sum this small relative to its terms has lost digits, and is recomputed edge by edge."""
 
 
 class Variation:
     """``d(i, j) = (w_i - v_j)' Q_j (w_i - v_j)`` for models w and messages v, in stored order.
 
-    ``counts`` are the nodes' numbers of public rows by which an unnormalised problem
-    (``scaling="rows"``) has to be divided here; one number for a common set.
+    ``counts`` are the nodes' numbers of public rows, by which an unnormalised problem
+    (``scaling="rows"``) is divided here; one number for a common set.
     """
 
     def __init__(self, problem: LinearProblem, counts: float | FloatArray = 1.0) -> None:
@@ -53,8 +53,8 @@ class Variation:
     def nodes(self, W: AnyArray, V: AnyArray) -> FloatArray:
         """Return ``sum_j A_ij d(i, j)`` per node i.
 
-        Expanded to ``w'S w - 2 w' sum_j A_ij Q_j v_j + sum_j A_ij v_j'Q_j v_j``, in the distances
-        from the mean message, so that the cost does not grow with the degree times d^2.
+        Expanded to ``w'S w - 2 w' sum_j A_ij Q_j v_j + sum_j A_ij v_j'Q_j v_j``, with w and v relative
+        to the mean message, so that the cost does not grow with the degree times d^2.
         """
         problem = self.problem
         centre = V.mean(axis=0)

@@ -1,6 +1,6 @@
 """Products over all nodes in small pieces, on one BLAS thread.
 
-Waking threads for products of this kind gains little and stalls for long on a busy machine.
+Starting threads for products of this size gains little, and can stall for long on a busy machine.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import numpy as np
 from fedrelax.typing import AnyArray
 
 PIECE = 4096
-"""Length of inner products for which BLAS stays on one thread."""
+"""Length of inner products up to which BLAS stays on one thread."""
 SMALL_PRODUCT = 1 << 18
-"""Multiplications in a matrix product for which BLAS stays on one thread."""
+"""Multiplications in a matrix product up to which BLAS stays on one thread."""
 
 
 def dot(x: AnyArray, y: AnyArray) -> float:

@@ -1,4 +1,4 @@
-"""The engine for any mix of models: every node a site of its own."""
+"""The engine for any mix of models: every node is a separate site."""
 
 from fedrelax.engines.sites.engine import SiteEngine
 

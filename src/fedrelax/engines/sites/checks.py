@@ -1,4 +1,4 @@
-"""Can every node's model minimise what is asked of it? One sentence if not."""
+"""Can every node's model minimise its objective? If not, one sentence says why."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fedrelax.network import Network
 from fedrelax.runtime import Coupling
 
 STEADY = 0.999
-"""The damping with which models that do not settle tell their first answers where messages may be lost."""
+"""Damping for models that do not settle where messages may be lost: they keep sending first answers."""
 
 
 def coupling_of(settings: Settings, kind: str) -> Coupling:
-    """Return the settings as what a node needs to know of them."""
+    """Return the part of the settings that a node needs."""
     loss, discrepancy = losses_of(settings, kind)
     return Coupling(
         alpha=float(settings.alpha),
@@ -36,11 +36,12 @@ def coupling_of(settings: Settings, kind: str) -> Coupling:
 
 
 def steadied(coupling: Coupling, model: LocalModel) -> Coupling:
-    """Return how a node takes part where messages may be lost or late.
+    """Return a node's coupling for exchanges in which messages may be lost or late.
 
-    A model that does not settle is of most use to its neighbours as it was when trained alone: refitted to
-    refitted models it loses detail. Where all hear each other in every round, the first round brings it to
-    them. Where some are away, it has to be told until it has arrived. Damping that was given stays.
+    A model that does not settle is most useful to its neighbours as it was when trained alone: refitted
+    to refitted models, it loses detail. If all nodes hear each other in every round, its first answers
+    arrive in the first round. If some are away, it has to keep sending them until they arrive. Damping
+    that was given is kept.
     """
     if coupling.damping or coupling.continued or model.settles:
         return coupling
@@ -48,12 +49,12 @@ def steadied(coupling: Coupling, model: LocalModel) -> Coupling:
 
 
 def reason_in_models(network: Network, settings: Settings) -> str | None:
-    """Return which node's model cannot take its rows or cannot minimise the pair of losses."""
+    """Return which node's model cannot take its rows or minimise the pair of losses, or None."""
     combine = as_combine(settings.combine)
     if combine.compares and network.public.common is None:
         return (
-            f"combine={combine.name!r} holds neighbours' answers on the same rows against each other, "
-            "and here every node has public rows of its own; pass one array as public"
+            f"combine={combine.name!r} compares the neighbours' answers on the same rows, but every node "
+            "has its own public rows; pass one array as public"
         )
     nodes = network.nodes
     for label, given in network.distinct_models.items():
@@ -74,8 +75,8 @@ def _reason_in_model(model: LocalModel, settings: Settings, kind: str) -> str | 
     if mixed and not model.gradients:
         return (
             f"loss={loss.name!r} with discrepancy={discrepancy.name!r} needs a model that minimises "
-            f"a sum of two losses by gradients, and {model.name} fits weighted rows under one; use "
-            "one loss for both, or fedrelax.models.LinearModel"
+            f"a sum of two losses by gradients, but {model.name} fits weighted rows under one loss; "
+            "use one loss for both, or fedrelax.models.LinearModel"
         )
     asked = settings.loss is not None or settings.discrepancy is not None
     if asked and model.fits is not None and loss.name not in model.fits:
@@ -88,7 +89,7 @@ def _reason_in_model(model: LocalModel, settings: Settings, kind: str) -> str | 
 
 
 def warn_of_resampling(network: Network, settings: Settings) -> None:
-    """Say once which models take no weights."""
+    """Warn, once, which models take no sample weights."""
     models = [adapt(given, network.task) for given in network.distinct_models.values()]
     resampled = {model.name: None for model in models if model.weights == "resampled"}
     if resampled and settings.alpha > 0:

@@ -1,4 +1,4 @@
-"""All sites of a network in one process (with helpers): the engine for any mix of models."""
+"""All sites of a network in one process (with workers): the engine for any mix of models."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ from fedrelax.typing import FloatArray, Label
 
 
 class SiteEngine(Engine):
-    """Runs rounds over sites that meet only through an exchange.
+    """Runs rounds over sites that communicate only through an exchange.
 
     ``order`` is "simultaneous" (all nodes refit to the last round's predictions), "sequential" (one after
-    the other, each hearing the newest) or "asynchronous" (the same, by whom ``waking`` draws).
+    the other, each hearing the newest) or "asynchronous" (the same, for nodes drawn at random with the
+    seed ``waking``).
     """
 
     name, rank, sends = "sites", 9, True
@@ -76,7 +77,7 @@ class SiteEngine(Engine):
 
     @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
-        """Serve any models that can minimise what is asked of them."""
+        """Support any models that can minimise their node's objective."""
         return reason_in_models(network, settings)
 
     @classmethod
@@ -117,7 +118,7 @@ class SiteEngine(Engine):
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Have workers at hand."""
+        """Start the workers, and fetch what they hold at the end."""
         with self._workers.open() as crew:
             cluster = crew.cluster
             send = None if cluster is None else SentRefits(cluster, self.sites, self._placed)
@@ -127,7 +128,7 @@ class SiteEngine(Engine):
                 self._bring_models()
 
     def _bring_models(self) -> None:
-        """Bring the models that stayed on workers here, before these are gone."""
+        """Fetch the models that stayed on workers, before these shut down."""
         first = [model for model, _ in self._memory.values()]
         brought([*(site.model for site in self.sites), *self.alone.values(), *first])
         for site in self.sites:
@@ -137,7 +138,7 @@ class SiteEngine(Engine):
             self._memory[label] = brought([model])[0], answers
 
     def start(self) -> None:
-        """Train every node alone, or take the models of an earlier run on the same rows."""
+        """Train every node alone, or reuse the models of an earlier run on the same rows."""
         for site in self.sites:
             if site.label in self._memory:
                 site.adopt(*self._memory[site.label])
@@ -166,11 +167,11 @@ class SiteEngine(Engine):
             self._refit([site], [site.problem(round)], round + 1)
             before = dict(site.shared)
             self._exchange.post(site.share(round))
-            site.shared = before  # Change and damping are told from round to round.
+            site.shared = before  # Change and damping refer to the last round.
         return 1
 
     def _awake(self, round: int) -> list[Site]:
-        """Return who works in a round, one after the other: all in turn, or as many drawn at random."""
+        """Return the sites to update in a round: all in turn, or as many drawn at random."""
         if self._order == "sequential":
             return self.sites
         count = len(self.sites)
@@ -205,14 +206,14 @@ class SiteEngine(Engine):
         )
 
     def measure(self) -> NodeMeasures:
-        """Gather the numbers that the sites report."""
+        """Gather the measures that the sites report."""
         coupling = self.sites[0].coupling
         factor = coupling.alpha * (1.0 if coupling.symmetric else 0.5)
         return gathered([site.measure() for site in self.sites], factor)
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
-        """The present models."""
+        """The current models."""
         return {site.label: site.model for site in self.sites}
 
     @property
@@ -223,7 +224,7 @@ class SiteEngine(Engine):
     # Wiring
 
     def discrepancies(self, edges: Any) -> FloatArray:
-        """Return d(i, j) for every stored entry, each computed by site i from what it has heard."""
+        """Return d(i, j) for every stored entry, computed by site i from what it has heard."""
         found = []
         for i, site in enumerate(self.sites):
             others = [self.labels[j] for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]]
@@ -235,9 +236,9 @@ class SiteEngine(Engine):
         return np.array(found)
 
     def own_losses(self, edges: Any) -> FloatArray:
-        """Return site i's loss on its own rows if it took neighbour j's answers for them.
+        """Return site i's loss on its own rows if it predicted them with neighbour j's answers.
 
-        Neighbours answer for public rows only, so a smoother carries their answers over.
+        Neighbours answer on public rows only, so a smoother carries their answers over to these rows.
         """
         guessing = Guessing(self.sites[0].public)
         found: list[float] = []
@@ -247,7 +248,7 @@ class SiteEngine(Engine):
         return np.array(found)
 
     def embedding(self) -> FloatArray:
-        """Return what every site has told of the common public rows as one row."""
+        """Return what every site has sent about the common public rows, as a row."""
         told = []
         for site in self.sites:
             sent = self._exchange.collect(site.label, [site.label])
@@ -255,7 +256,7 @@ class SiteEngine(Engine):
         return np.stack(told)
 
     def rewire(self, edges: Any) -> None:
-        """Tell every site whom to heed from now on; given neighbours are still heard."""
+        """Tell every site which neighbours count from now on; those of the given graph are still heard."""
         self._heed(edges)
         for site in self.sites:
             self._hear(site)
@@ -270,10 +271,10 @@ class SiteEngine(Engine):
         self.edges = edges
 
     def settle(self, round: int) -> None:
-        """Start anew from the models trained alone, unless all settle anyway.
+        """Restart from the models trained alone, unless all models settle anyway.
 
-        A tree that is refitted to refitted trees keeps what it took from neighbours that it has left
-        since, and loses detail every round. The graph is what the rounds so far were for.
+        A tree refitted to refitted trees keeps what it learned from neighbours it has since dropped, and
+        loses detail in every round. The rounds so far only served to find the graph.
         """
         if all(site.model.settles for site in self.sites):
             return
@@ -284,11 +285,11 @@ class SiteEngine(Engine):
         self.share(round)
 
     def snapshot(self) -> tuple[Any, list[Kept]]:
-        """Return the graph, and models with their answers; models are never changed in place."""
+        """Return the graph, and the models with their answers; models are never modified in place."""
         return self.edges, [(s.model, s.answers, self._terms[s.label]) for s in self.sites]
 
     def restore(self, state: tuple[Any, list[Kept]]) -> None:
-        """Take earlier models and their graph back and share their predictions."""
+        """Return to earlier models and their graph, and share their predictions."""
         edges, models = state
         self._adopt(models)
         for site in self.sites:
@@ -302,14 +303,14 @@ class SiteEngine(Engine):
             site.adopt(model, answers)
             self._terms[site.label] = terms
 
-    # Stopping and going on
+    # Checkpoints
 
     def why_not_kept(self) -> str | None:
-        """Return which model or layer remembers what cannot be kept."""
+        """Return which model or layer has a memory that cannot be stored, or None."""
         return why_models_not_kept(self.sites) or why_not_kept(self._exchange)
 
     def state(self) -> dict[str, Any]:
-        """Return what models were fitted to, what sites have heard, and what is on its way."""
+        """Return what models were fitted to, what sites have heard, and messages still on their way."""
         return {
             "models": self.packed(self.snapshot()),
             "words": packed_words(self.sites, self._place),
@@ -317,7 +318,7 @@ class SiteEngine(Engine):
         }
 
     def resume(self, state: Any, round: int) -> None:
-        """Fit the models of a round again, and take back what was said and heard."""
+        """Refit the models of a round, and restore what was sent and heard."""
         edges, models = self.unpacked(state["models"], round)
         if edges is not self.edges:
             self._heed(edges)
@@ -333,7 +334,7 @@ class SiteEngine(Engine):
         ]
 
     def unpacked(self, values: Any, round: int) -> tuple[Any, list[Kept]]:
-        """Return graph and models, which are fitted again as they were in the round before."""
+        """Return the graph and the models, refitted as they were in the round before."""
         edges, packed = values
         together = self._order == "simultaneous" or round == 0
         models = made_again(self.sites, packed, round, self._fitted, together)
@@ -341,7 +342,7 @@ class SiteEngine(Engine):
 
 
 def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
-    """Return what the sites report as one array each; ``factor`` is that of the coupling term."""
+    """Return the sites' reports as one array per measure; ``factor`` multiplies the coupling term."""
 
     def column(name: str) -> FloatArray:
         return np.array([getattr(part, name) for part in parts], dtype=float)
@@ -358,7 +359,7 @@ def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
 
 
 def _edges_of(sites: Sequence[Site], place: dict[Label, int]) -> Any:
-    """Return the graph that the sites know of, as a CSR matrix."""
+    """Return the graph that the sites know, as a CSR matrix."""
     ends = [[place[j] for j in site.neighbours] for site in sites]
     weights = [list(site.neighbours.values()) for site in sites]
     rows = np.repeat(np.arange(len(sites)), [len(part) for part in ends])

@@ -1,4 +1,4 @@
-"""How well neighbours' answers fit a site's own rows: the second look of a wiring, taken by the site."""
+"""How well neighbours' answers fit a site's own rows: the second check of a wiring, done by the site."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fedrelax.wiring.smoother import Smoother
 
 
 class Guessing:
-    """Guesses what neighbours would say of a site's rows; they have answered for public rows only."""
+    """Estimates what neighbours would predict on a site's rows from their answers on public rows."""
 
     def __init__(self, public: PublicRows) -> None:
         self._public = public
         self._smoothers: dict[Label | None, Smoother] = {}
         self._told: dict[int, tuple[FloatArray, FloatArray]] = {}
-        """Most answers are one array for all who hear it; the array is kept so that its id is."""
+        """By id: most answers are one array for all who hear it. Storing the array keeps its id valid."""
 
     def losses(self, site: Site, others: Iterable[Label]) -> dict[Label, float]:
-        """Return the site's loss on its own rows if it took each neighbour's answers for them."""
+        """Return the site's loss on its own rows if it predicted them with each neighbour's answers."""
         X, common = self._public.as_numbers(site.node.X), self._public.common is not None
         weights = self._smoother(site.label).weights(X) if common else None
         found: dict[Label, float] = {}

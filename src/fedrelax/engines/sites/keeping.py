@@ -1,7 +1,7 @@
-"""The sites of a stopped run: what their models were fitted to, and what they have heard.
+"""Checkpoints of sites: what their models were fitted to, and what they have sent and heard.
 
-Models are not kept. One that forgets is fitted again to the same terms with the same seed, and is then the
-same; one that goes on from its last fit says itself what it remembers.
+Models themselves are not stored. One without memory is fitted again to the same terms with the same seed,
+which gives the same model; one that trains on from its last fit says itself what it remembers.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from fedrelax.runtime import Site
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 Kept = tuple[LocalModel, Answers, list[Rows]]
-"""A model, what it answers, and what it was fitted to."""
+"""A model, its answers, and what it was fitted to."""
 
 
 def why_models_not_kept(sites: Sequence[Site]) -> str | None:
-    """Return which node's model remembers what cannot be kept, or None."""
+    """Return which node's model has a memory that cannot be stored, or None."""
     for site in sites:
         model, continued = site.model, site.coupling.continued
         if not (model.forgets(continued) or model.recalls):
             return (
-                f"node {site.label!r}: {model.name} goes on in every round from its last fit, and what "
-                "it remembers cannot be kept; let it start afresh in every round (continued=False, "
+                f"node {site.label!r}: {model.name} continues from its last fit in every round, and its "
+                "memory cannot be stored; let it start from scratch in every round (continued=False, "
                 "warm_start=False or learn_on=False), or run without a checkpoint"
             )
     return None
@@ -40,7 +40,7 @@ def why_models_not_kept(sites: Sequence[Site]) -> str | None:
 def packed_model(
     site: Site, model: LocalModel, answers: Answers, terms: Sequence[Rows]
 ) -> dict[str, Any]:
-    """Return how a node's model is made again; one that remembers keeps its answers, too."""
+    """Return what is needed to rebuild a node's model; for one with memory, its answers too."""
     if model.forgets(site.coupling.continued):
         return {"terms": [_packed_term(site, term) for term in terms]}
     return {"memory": model.memory(), "answers": list(answers.values())}
@@ -53,7 +53,7 @@ def made_again(
     fitted: Callable[[Sequence[Site], Sequence[list[Rows]], int], Sequence[tuple[Any, Any]]],
     together: bool,
 ) -> list[Kept]:
-    """Return the models of a round; those that forget are ``fitted`` again, all ``together`` or in turn."""
+    """Return the models of a round; those without memory are refitted, all ``together`` or in turn."""
     found: dict[Label, Kept] = {}
     problems: list[tuple[Site, list[Rows]]] = []
     for site, kept in zip(sites, packed, strict=True):
@@ -75,14 +75,14 @@ def _answers_from(site: Site, answers: Sequence[Any], round: int) -> Answers:
         whole = answer.dtype == float and np.isfinite(answer).all()
         if not whole or answer.shape != (len(rows), site.task.n_outputs):
             raise FedRelaxError(
-                f"an answer of node {site.label!r} has another shape or is no number"
+                f"an answer of node {site.label!r} has the wrong shape or a NaN or infinite value"
             )
         found[key] = answer
     return found
 
 
 def _packed_term(site: Site, term: Rows) -> tuple[Any, Any, Any, bool]:
-    """Return rows (whose they are, or the rows), targets, weights (one number if equal) and loss."""
+    """Return rows (or whose they are), targets, weights (one number if equal), and whether own loss."""
     rows: Any = term.X
     if term.X is site.node.X:
         rows = "own"
@@ -102,16 +102,18 @@ def _term_from(site: Site, rows: Any, target: Any, weight: Any, own_loss: bool) 
     y: FloatArray = site.target if target is None else target
     w: FloatArray = np.full(len(X), weight) if isinstance(weight, float) else weight
     if y.shape != (len(X), site.task.n_outputs) or w.shape != (len(X),):
-        raise FedRelaxError(f"the rows of node {site.label!r} do not fit together")
+        raise FedRelaxError(f"rows, targets and weights of node {site.label!r} differ in number")
     if not (np.isfinite(y).all() and np.isfinite(w).all() and (w >= 0).all()):
-        raise FedRelaxError(f"targets or weights of node {site.label!r} are no numbers")
+        raise FedRelaxError(
+            f"node {site.label!r} has a NaN or infinite target, or an invalid weight"
+        )
     return Rows(X, y, w, site.coupling.loss if own_loss else site.coupling.discrepancy.plain)
 
 
 def _rows_from(site: Site, rows: Any) -> AnyArray:
     if isinstance(rows, np.ndarray):
         if rows.shape[1:] != site.node.X.shape[1:]:
-            raise FedRelaxError(f"the rows of node {site.label!r} have other columns")
+            raise FedRelaxError(f"the rows of node {site.label!r} have different columns")
         return rows
     if rows == "own":
         return site.node.X
@@ -121,11 +123,11 @@ def _rows_from(site: Site, rows: Any) -> AnyArray:
     return site.public.of([site.label, *site.neighbours][rows])
 
 
-# What was said and heard
+# What was sent and heard
 
 
 def packed_words(sites: Sequence[Site], place: dict[Label, int]) -> dict[str, Any]:
-    """Return what every site has shared and heard; an answer that many have heard is kept once."""
+    """Return what every site has sent and heard; an answer that many have heard is stored once."""
     answers: dict[int, FloatArray] = {}
     shared, received = [], []
     number: dict[int, int] = {}
@@ -148,11 +150,11 @@ def packed_words(sites: Sequence[Site], place: dict[Label, int]) -> dict[str, An
 
 
 def take_words(sites: Sequence[Site], words: dict[str, Any]) -> None:
-    """Let every site have shared and heard what it had."""
+    """Restore what every site has sent and heard."""
     answers, labels = words["answers"], [site.label for site in sites]
     shared, received = words["shared"], words["received"]
     if (shared < 0).any() or (received < 0).any():
-        raise FedRelaxError("it names nodes by negative numbers")
+        raise FedRelaxError("it has negative node numbers")
     for site in sites:
         site.shared, site.received = {}, {}
     for i, j, number in shared.tolist():
@@ -165,8 +167,10 @@ def take_words(sites: Sequence[Site], words: dict[str, Any]) -> None:
 
 def _answer(site: Site, owner: Label, answer: Any) -> FloatArray:
     if answer.dtype != float or answer.shape != (len(site.public.of(owner)), site.task.n_outputs):
-        raise FedRelaxError(f"an answer on the public rows of node {owner!r} has another shape")
+        raise FedRelaxError(f"an answer on the public rows of node {owner!r} has the wrong shape")
     if not np.isfinite(answer).all():
-        raise FedRelaxError(f"an answer on the public rows of node {owner!r} is no number")
+        raise FedRelaxError(
+            f"an answer on the public rows of node {owner!r} has a NaN or infinite value"
+        )
     found: FloatArray = answer
     return found

@@ -1,4 +1,4 @@
-"""A part of the nodes on a worker: what lies there, what a round changes, and the refits there."""
+"""Some of the nodes on a worker: what it holds, what a round changes, and the refits there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedrelax.typing import AnyArray, FloatArray, Label
 
 @dataclass(frozen=True)
 class HomeNode:
-    """What stays of one node: its untrained model and its rows."""
+    """What a worker holds of one node: its untrained model and its rows."""
 
     label: Label
     model: LocalModel
@@ -27,22 +27,22 @@ class HomeNode:
 
 @dataclass(frozen=True)
 class Home:
-    """What lies on a worker as long as a network is trained: some nodes, and public rows."""
+    """What a worker holds while a network is trained: some nodes, and public rows."""
 
     nodes: list[HomeNode]
     public: dict[Label | None, AnyArray]
-    """By owner; None owns the common ones."""
+    """By owner; the common rows are under None."""
 
 
 class Lies(NamedTuple):
-    """Stands for rows that lie at home: a node's own, or someone's public ones."""
+    """A reference to rows in ``Home``: a node's own rows, or someone's public rows."""
 
     public: bool
     name: Any
 
 
 class Term(NamedTuple):
-    """``Rows`` without what lies at home; a weight that is the same for all rows is one number."""
+    """``Rows`` with references to what is in ``Home``; equal weights are sent as one number."""
 
     X: Any
     target: Any
@@ -51,18 +51,18 @@ class Term(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Stands for a model that a worker has kept: which of the lists that come along, and where."""
+    """A reference to a model kept on the worker: which list of models, and where in it."""
 
     batch: int
     number: int
 
 
 class Change(NamedTuple):
-    """What is new for a node in a round."""
+    """What a round changes for a node."""
 
     node: int
     model: LocalModel | Kept | None
-    """None: the untrained one at home."""
+    """None for the untrained model in ``Home``."""
     terms: list[Term]
     inputs: dict[AnswerKey, Any]
     seed: int
@@ -72,11 +72,10 @@ class Change(NamedTuple):
 def refit_part(
     home: Home, changes: Sequence[Change], *kept: Sequence[LocalModel | None]
 ) -> tuple[list[LocalModel | None], list[tuple[Answers, bool]]]:
-    """Refit some nodes of a part, on the worker; return models, to stay there, and answers.
+    """Refit some of the nodes on a worker; return models, which stay there, and answers.
 
-    Beside the answers stands whether a model stays. None stays of a fit that was only noted: its trees
-    are grown again where someone wants them. Warnings would come once per fit, uncounted, so there
-    are none.
+    Each answer comes with whether its model stays. A fit that was only noted leaves no model: its trees
+    are regrown where they are needed. Warnings are silenced: they would be repeated for every fit.
     """
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -108,7 +107,7 @@ def _task(home: Home, change: Change, kept: Sequence[Sequence[LocalModel | None]
 
 
 def _writable(rows: Any) -> Any:
-    """Return a copy of arrays in shared memory, which some models cannot read as they are."""
+    """Return a copy of a read-only array (in shared memory), which some models cannot use."""
     if isinstance(rows, np.ndarray) and not rows.flags.writeable:
         return rows.copy(order="K")
     return rows

@@ -1,4 +1,4 @@
-"""The fits of a round: nodes whose models train together at once, the others by the workers."""
+"""The fits of a round: models that can be trained in one batch are, the others go to the workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answers = dict[AnswerKey, FloatArray]
 
 
 class Refit(NamedTuple):
-    """One node's part of a round: what its model is fitted to, and what it is asked then."""
+    """One node's part of a round: what its model is fitted to, and the rows it then predicts."""
 
     label: Label
     model: LocalModel
@@ -29,14 +29,15 @@ class Refit(NamedTuple):
 
 
 def here(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Do one after the other."""
+    """Run the tasks one after the other, in this process."""
     return [function(*task) for task in tasks]
 
 
 class Refits:
-    """Does the refits of a round and remembers what batches need not prepare again.
+    """Runs the refits of a round, and caches what batches need not prepare again.
 
-    ``send`` does on a cluster what it can; batches whose last digits hang on who is in them stay here.
+    ``send`` runs on a cluster what can run there; batches whose last digits depend on their members stay
+    in this process.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Refits:
         return [done[place] for place in range(len(tasks))]
 
     def _may_go(self, model: LocalModel) -> bool:
-        """Tell whether a model may be fitted on a cluster, where other nodes are beside it."""
+        """Tell whether a model may be fitted on a cluster, where its batch may have other members."""
         return self._send is not None and (not isinstance(model, BatchedModel) or model.divisible)
 
     def _one_by_one(self, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
@@ -80,7 +81,7 @@ class Refits:
         return [done[place] for place in range(len(tasks))]
 
     def _together(self, key: Hashable, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
-        """Return what one batch gives, or nothing if it fails: one by one, the node has a name."""
+        """Return the fits of one batch, or nothing if it fails: one by one, the error names the node."""
         memory = self._memory.setdefault(key, {})
         models: list[Any] = [task.model for task in tasks]
         kind = type(models[0])
@@ -120,7 +121,7 @@ def refit(
     seed: int,
     continued: bool,
 ) -> tuple[LocalModel, Answers]:
-    """Fit one node's model and ask it once for everything the node needs."""
+    """Fit one node's model and predict everything the node needs in one call."""
     step, count = "fit", sum(len(term) for term in terms)
     try:
         fitted = model.fit(terms, seed=seed, continued=continued)

@@ -1,4 +1,4 @@
-"""Refits on a cluster: rows are placed once, a round sends what changed, models stay where they are."""
+"""Refits on a cluster: rows are placed once, a round sends only changes, models stay on the workers."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from fedrelax.typing import AnyArray, FloatArray, Label
 
 
 class KeptBatch:
-    """The models that one task has fitted, still on the worker."""
+    """The models fitted by one task, still on their worker."""
 
     def __init__(self, cluster: Cluster, reference: Any) -> None:
         self.cluster, self.reference = cluster, reference
         self._models: list[LocalModel] | None = None
 
     def models(self) -> list[LocalModel]:
-        """Bring them here."""
+        """Return the models, fetched if need be."""
         if self._models is None:
             bring([self])
         assert self._models is not None
         return self._models
 
     def arrive(self, models: list[LocalModel]) -> None:
-        """Have them here."""
+        """Store the fetched models."""
         self._models = models
 
     @property
     def is_here(self) -> bool:
-        """Whether they have been brought."""
+        """Whether the models have been fetched."""
         return self._models is not None
 
 
 def bring(batches: Iterable[KeptBatch]) -> None:
-    """Bring the models of several tasks here at once."""
+    """Fetch the models of several tasks in one go."""
     missing = [batch for batch in batches if not batch.is_here]
     if missing:
         found = missing[0].cluster.fetch([batch.reference for batch in missing])
@@ -50,7 +50,7 @@ def bring(batches: Iterable[KeptBatch]) -> None:
 
 
 class KeptModel(LocalModel):
-    """A fitted model that stays on its worker until someone asks for more than its kind."""
+    """A fitted model that stays on its worker until more than its kind is needed."""
 
     def __init__(self, batch: KeptBatch, number: int, kind: LocalModel) -> None:
         self.batch, self.number, self._kind = batch, number, kind
@@ -58,7 +58,7 @@ class KeptModel(LocalModel):
 
     @property
     def here(self) -> LocalModel:
-        """The model itself."""
+        """The model itself, fetched if need be."""
         return self.batch.models()[self.number]
 
     @property
@@ -68,27 +68,27 @@ class KeptModel(LocalModel):
 
     @property
     def settles(self) -> bool:
-        """Whether rounds lead to the same model from wherever they start."""
+        """Whether rounds converge to the same model from any start."""
         return self._kind.settles
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
-        """Fit the model here."""
+        """Fetch the model and fit it in this process."""
         return self.here.fit(terms, seed=seed, continued=continued)
 
     def predict(self, X: AnyArray) -> FloatArray:
-        """Ask the model here."""
+        """Fetch the model and predict in this process."""
         return self.here.predict(X)
 
 
 def brought(models: Iterable[LocalModel]) -> list[LocalModel]:
-    """Return the models themselves, all that stayed on workers brought at once."""
+    """Return the models themselves; those still on workers are fetched in one go."""
     found = list(models)
     bring({model.batch: None for model in found if isinstance(model, KeptModel)})
     return [model.here if isinstance(model, KeptModel) else model for model in found]
 
 
 def noted(kind: LocalModel, task: Refit) -> LocalModel:
-    """Return a model that knows what it was fitted to on a worker, and is fitted when asked for."""
+    """Return a model that knows what a worker fitted it to, and is fitted here on demand."""
     assert isinstance(kind, BatchedModel)
     (model,) = type(kind).fit_many(
         [kind], [task.terms], seeds=[task.seed], continued=task.continued, memory={}
@@ -97,7 +97,7 @@ def noted(kind: LocalModel, task: Refit) -> LocalModel:
 
 
 class SentRefits:
-    """Sends refits to the workers that have the rows."""
+    """Sends refits to the workers that hold the rows."""
 
     def __init__(
         self, cluster: Cluster, sites: Sequence[Site], memory: dict[Hashable, Any]
@@ -109,7 +109,7 @@ class SentRefits:
         self._memory = memory
 
     def __call__(self, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
-        """Return models, most of which stay where they are, and their answers."""
+        """Return models, most of which stay on their workers, and their answers."""
         seen = traffic()
         if seen is not None:
             seen.trips.append(Trip())
@@ -134,7 +134,7 @@ class SentRefits:
         return [done[place] for place in range(len(tasks))]
 
     def _homes(self) -> list[Any]:
-        """Return references to what lies on the workers; the first call places it."""
+        """Return references to what the workers hold; the first call places it there."""
         key = "homes", self._cluster
         if key not in self._memory:
             self._memory[key] = [self._place(part) for part in range(self._parts)]
@@ -150,7 +150,7 @@ class SentRefits:
         return self._cluster.place(home, part)
 
     def _submit(self, home: Any, part: int, tasks: Sequence[Refit]) -> tuple[Any, Any]:
-        """Send what changed, with references to models that the worker has kept."""
+        """Send the changes, with references to the models that the worker has kept."""
         batches: dict[KeptBatch, int] = {}
         changes = [self._change(task, batches) for task in tasks]
         seen = traffic()
@@ -163,7 +163,7 @@ class SentRefits:
         site = self._sites[task.label]
         model: LocalModel | Kept | None = task.model
         if not task.continued:
-            model = None  # it starts afresh, whatever it was
+            model = None  # it starts from scratch anyway
         elif isinstance(task.model, KeptModel) and task.model.batch.cluster is self._cluster:
             batch = batches.setdefault(task.model.batch, len(batches))
             model = Kept(batch, task.model.number)
@@ -184,7 +184,7 @@ def _node(site: Site, model: LocalModel) -> HomeNode:
 
 
 def _public(sites: Sequence[Site]) -> dict[Label | None, AnyArray]:
-    """Return the public rows that the models of these sites are ever asked about."""
+    """Return all public rows on which the models of these sites will predict."""
     public = sites[0].public
     if public.common is not None:
         return {None: public.common}
@@ -193,7 +193,7 @@ def _public(sites: Sequence[Site]) -> dict[Label | None, AnyArray]:
 
 
 def _lies(site: Site, rows: Any) -> Any:
-    """Return what stands for rows that lie with the worker, or the rows if they do not."""
+    """Return a reference to rows that the worker holds, or the rows themselves if it does not."""
     if rows is site.node.X:
         return Lies(False, "own")
     if rows is site.target:
@@ -210,6 +210,6 @@ def _lies(site: Site, rows: Any) -> Any:
 
 
 def _short(weight: FloatArray) -> FloatArray | float:
-    """Return one number for weights that are all the same."""
+    """Return a single number if all weights are the same, else the weights."""
     same = len(weight) > 0 and weight.dtype == np.float64 and bool((weight == weight[0]).all())
     return float(weight[0]) if same else weight

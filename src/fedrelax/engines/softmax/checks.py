@@ -1,4 +1,4 @@
-"""Does the softmax engine apply? One sentence if it does not."""
+"""Does the softmax engine apply? If not, one sentence says why."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ ONLY = {
     "weighting": "mean",
     "first_exchange": "models",
 }
-"""The settings that the softmax engine serves."""
+"""The settings that the softmax engine supports."""
 
 
 def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-    """Return what in the settings or in which node's model the engine does not serve."""
+    """Return which setting or which node's model the engine does not support, or None."""
     reason = reason_in_settings(settings, kind, "classification", Log)
     if reason is not None:
         return reason
     for name, value in ONLY.items():
         if getattr(settings, name) != value:
-            return f"softmax models at once need {name}={value!r}, not {getattr(settings, name)!r}"
+            return f"it needs {name}={value!r}, not {getattr(settings, name)!r}"
     return _reason_in_models(models)
 
 
 def reason_in_rows(network: Network) -> str | None:
-    """Return what in the nodes' rows, which are alike, or in the public ones the engine does not serve."""
+    """Return what about the rows, alike at all nodes, or the public rows is not supported, or None."""
     first = next(iter(network))
     if first.X.ndim != 2:
         return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
     weights = (first.X.shape[1] + bool(first.model.fit_intercept)) * network.task.n_outputs
     if weights > MOST_WEIGHTS:
-        return f"node {first.label!r}: a model has {weights} weights, more than {MOST_WEIGHTS}"
+        return f"node {first.label!r}: its model has {weights} weights, more than {MOST_WEIGHTS}"
     if network.public.common is None:
-        return "softmax models at once need one common set of public rows"
+        return "it needs one common set of public rows"
     return None
 
 
@@ -64,7 +64,7 @@ def _reason_in_models(models: Mapping[Label, Any]) -> str | None:
                 f"the task is {task.kind}, and {name} has {type(model).__name__}, not SoftmaxModel"
             )
         if type(adapt(model, task)) is not LinearNode:
-            return f"{name}: SoftmaxModel has an adapter of its own"
+            return f"{name}: SoftmaxModel has its own adapter"
         if not (isinstance(model.ridge, Real) and 0 < float(model.ridge) < math.inf):
             return f"{name}: SoftmaxModel has ridge={model.ridge!r}, not one number above 0"
         intercept = bool(model.fit_intercept)

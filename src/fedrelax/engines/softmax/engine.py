@@ -61,18 +61,18 @@ class SoftmaxEngine(Engine):
 
     @classmethod
     def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-        """Serve the log loss and ``SoftmaxModel``."""
+        """Support the log loss and ``SoftmaxModel``."""
         return refusal_of(kind, models, settings)
 
     @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
-        """Serve the log loss, ``SoftmaxModel``, few features and one common public set."""
+        """Support the log loss, ``SoftmaxModel``, few features and one common public set."""
         reason = cls.refusal_of(network.kind, network.distinct_models, settings)
         return reason or reason_in_rows(network)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> SoftmaxEngine:
-        """Stack the nodes' rows, if there is room for them."""
+        """Stack the nodes' rows, if they fit into memory."""
         stacked = LinearNetwork.of(network)
         _check_memory(stacked)
         return cls(stacked, float(settings.alpha), float(settings.damping), float(settings.level))
@@ -93,7 +93,7 @@ class SoftmaxEngine(Engine):
         self._heard = self._exchange(new, np.empty_like(new))
 
     def measure(self) -> NodeMeasures:
-        """Return the numbers of the present models."""
+        """Return the measures of the current models."""
         assert self._messages is not None
         gtv = variations(
             self.edges, self._answers, self._messages, self._heard, LOSS, self._level, classes=True
@@ -109,7 +109,7 @@ class SoftmaxEngine(Engine):
         )
 
     def update(self, round: int) -> int:
-        """Minimise at every node; W is replaced, never changed in place."""
+        """Minimise at every node; W is replaced, never modified in place."""
         taught = None
         if self._alpha > 0:
             taught = self._heard / np.where(self._degree > 0, self._degree, 1.0)[:, None, None]
@@ -122,7 +122,7 @@ class SoftmaxEngine(Engine):
         return self.edges, self.W
 
     def restore(self, state: tuple[Any, FloatArray]) -> None:
-        """Take earlier models and their graph back and share their predictions."""
+        """Return to earlier models and their graph, and share their predictions."""
         edges, self.W = state
         self._join(edges)
         self._messages = None
@@ -138,7 +138,7 @@ class SoftmaxEngine(Engine):
         }
 
     def resume(self, state: Any, round: int) -> None:
-        """Take back models, messages and the graph."""
+        """Restore models, messages and the graph."""
         self._join(self.edges_from(state["edges"]))
         self.W = of_shape(state["models"], self.W.shape, "models")
         self._answers = softmax(np.matmul(self._public, self.W))
@@ -147,7 +147,7 @@ class SoftmaxEngine(Engine):
         self._heard = self._exchange(self._messages, np.empty_like(self._messages))
 
     def unpacked(self, values: Any, round: int) -> tuple[Any, FloatArray]:
-        """Return graph and models."""
+        """Return the graph and the models."""
         edges, models = super().unpacked(values, round)
         return edges, of_shape(models, self.W.shape, "best models")
 
@@ -157,23 +157,23 @@ class SoftmaxEngine(Engine):
         self._exchange = NeighbourSums(edges, self._width)
 
     def settle(self, round: int) -> None:
-        """Go on: these models settle from wherever they are."""
+        """Do nothing: these models converge from any start."""
 
     def rewire(self, edges: Any) -> None:
-        """Go on with another graph."""
+        """Continue on another graph."""
         assert self._messages is not None
         self._join(edges)
         self._heard = self._exchange(self._messages, np.empty_like(self._messages))
 
     def embedding(self) -> FloatArray:
-        """Return every node's messages as one row."""
+        """Return every node's messages as a row."""
         assert self._messages is not None
         return self._messages.reshape(len(self._messages), -1)
 
     def own_losses(self, edges: Any) -> FloatArray:
         """Return node i's log loss on its own rows under neighbour j's model.
 
-        Answers on public rows determine a softmax model, so i can know what j would say of its rows.
+        Answers on public rows determine a softmax model, so i can tell what j would predict on its rows.
         """
         values = np.empty(edges.nnz)
         for group in self._own:
@@ -217,17 +217,17 @@ class SoftmaxEngine(Engine):
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
-        """The present models, made when asked for."""
+        """The current models, made on demand."""
         return self._network.fitted(self.W)
 
     @property
     def alone_models(self) -> Mapping[Label, LocalModel]:
-        """The models of round 0, made when asked for."""
+        """The models of round 0, made on demand."""
         return self._network.fitted(self.alone)
 
 
 def _check_memory(network: LinearNetwork) -> None:
-    """Refuse a problem that will not fit before any of it is built."""
+    """Refuse a problem that does not fit into memory before any of it is built."""
     n, d, K = len(network.labels), network.n_weights, network.task.n_outputs
     held = 0 if network.validation is None else len(network.validation.X)
     rows = 2 * (len(network.own.X) + held)  # Padding at most doubles them.

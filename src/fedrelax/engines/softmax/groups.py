@@ -1,4 +1,4 @@
-"""Nodes of like size as padded arrays."""
+"""Nodes of similar size as padded arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOSS = Log()
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes of like size: rows (c, m, d) and labels (c, m, K), zeros beyond a node's own."""
+    """Nodes of similar size: rows (c, m, d) and labels (c, m, K), padded with zeros."""
 
     nodes: AnyArray
     rows: FloatArray
@@ -31,7 +31,7 @@ class Group:
 
 
 def groups_of(stack: StackedRows, intercept: bool, most: int) -> list[Group]:
-    """Return all nodes that have rows, at most ``most`` in a group; padding at most doubles rows."""
+    """Return all nodes with rows, at most ``most`` per group; padding at most doubles the rows."""
     rows = NodeRows(stack.X, stack.offsets, name="X")
     order = np.argsort(rows.counts, kind="stable")
     sizes = rows.counts[order]

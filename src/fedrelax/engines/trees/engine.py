@@ -1,4 +1,4 @@
-"""The engine for networks of trees and forests: arrays instead of sites, one compiled loop a round."""
+"""The engine for networks of trees and forests: arrays instead of sites, one compiled loop per round."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from fedrelax.wiring.smoother import Smoother
 
 
 class TreeEngine(Engine):
-    """Answers V (nodes, public rows, outputs) of trees that are grown all at once.
+    """Answers V (nodes, public rows, outputs) of trees that are all grown at once.
 
-    A round grows node i's trees on its own rows, weight 1 each, and on the public rows with the
-    weighted mean of its neighbours' answers, weight ``alpha deg_i m_i / m_pub`` each: what a site
-    does, for all of them.
+    A round grows node i's trees on its own rows, with weight 1 each, and on the public rows labelled by
+    the weighted mean of its neighbours' answers, with weight ``alpha deg_i m_i / m_pub`` each: what a
+    site does, for all nodes together.
     """
 
     name, rank = "trees", 3
@@ -50,18 +50,18 @@ class TreeEngine(Engine):
 
     @classmethod
     def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-        """Serve trees and forests that the compiled loop knows, under one loss."""
+        """Support the trees and forests that the compiled loop knows, under one loss."""
         return refusal_of(kind, models, settings)
 
     @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
-        """Serve trees and forests on one common public set."""
+        """Support trees and forests on one common public set."""
         reason = cls.refusal_of(network.kind, network.distinct_models, settings)
         return reason or reason_in_rows(network, settings)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> TreeEngine:
-        """Sort the rows; what the loop cannot take is left to the sites, which name the node."""
+        """Sort the rows; what the loop cannot handle is left to the sites, whose errors name the node."""
         coupling = coupling_of(settings, network.kind)
         zeros = settings.first_exchange == "zeros"
         try:
@@ -70,7 +70,7 @@ class TreeEngine(Engine):
             raise Unsuited(cls.name, str(error)) from None
 
     def start(self) -> None:
-        """Take the trees grown alone."""
+        """Start from the trees grown alone."""
         self._grove = self._alone
 
     def share(self, round: int) -> None:
@@ -90,7 +90,7 @@ class TreeEngine(Engine):
         self._heard = (self.edges @ told.reshape(len(told), -1)).reshape(told.shape)
 
     def update(self, round: int) -> int:
-        """Grow all trees anew."""
+        """Regrow all trees."""
         coupling, counts = self._coupling, np.diff(self._prepared.own_ends)
         if coupling.alpha == 0:
             self._grove = self._alone
@@ -104,7 +104,7 @@ class TreeEngine(Engine):
         return 1
 
     def _mean_heard(self) -> FloatArray:
-        """Return the weighted mean of the neighbours' answers; that of one neighbour is its answer."""
+        """Return the weighted mean of the neighbours' answers; with one neighbour, exactly its answer."""
         assert self._told is not None
         mean = self._heard / np.where(self._degree > 0, self._degree, 1.0)[:, None, None]
         single = np.flatnonzero(np.diff(self.edges.indptr) == 1)
@@ -112,7 +112,7 @@ class TreeEngine(Engine):
         return np.asarray(mean)
 
     def measure(self) -> NodeMeasures:
-        """Return the numbers of the present trees."""
+        """Return the measures of the current trees."""
         assert self._told is not None
         coupling, ready, grove = self._coupling, self._prepared, self._grove
         classes = self._task.is_classification
@@ -138,25 +138,25 @@ class TreeEngine(Engine):
         )
 
     def _losses(self, target: FloatArray, answers: FloatArray, ends: IntArray) -> FloatArray:
-        """Return the mean loss of every node; NaN where it has no such rows."""
+        """Return the mean loss of every node; NaN for nodes without such rows."""
         counts = np.diff(ends)
         owners = np.repeat(np.arange(len(counts)), counts)
         sums = np.bincount(owners, self._coupling.loss.per_row(target, answers), len(counts))
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
     def snapshot(self) -> tuple[Any, Grove]:
-        """Return the graph and the trees; neither is ever changed in place."""
+        """Return the graph and the trees; neither is ever modified in place."""
         return self.edges, self._grove
 
     def restore(self, state: tuple[Any, Grove]) -> None:
-        """Take earlier trees and their graph back and share their answers."""
+        """Return to earlier trees and their graph, and share their answers."""
         edges, self._grove = state
         self._join(edges)
         self._told = None
         self.share(-1)
 
     def state(self) -> dict[str, Any]:
-        """Return what the trees were grown on and answer, what was told, and the graph."""
+        """Return what the trees were grown on and predict, the messages, and the graph."""
         return {
             "edges": self.as_given(self.edges),
             "grove": self._grove_packed(self._grove),
@@ -165,7 +165,7 @@ class TreeEngine(Engine):
         }
 
     def resume(self, state: Any, round: int) -> None:
-        """Take back trees, messages and the graph."""
+        """Restore trees, messages and the graph."""
         self._join(self.edges_from(state["edges"]))
         self._grove = self._grove_from(state["grove"])
         self._told = of_shape(state["told"], self._alone.public.shape, "messages")
@@ -173,12 +173,12 @@ class TreeEngine(Engine):
         self._hear()
 
     def packed(self, snapshot: tuple[Any, Grove]) -> tuple[Any, Any]:
-        """Return graph and trees as plain values."""
+        """Return the graph and the trees as plain values."""
         edges, grove = snapshot
         return self.as_given(edges), self._grove_packed(grove)
 
     def unpacked(self, values: Any, round: int) -> tuple[Any, Grove]:
-        """Return graph and trees."""
+        """Return the graph and the trees."""
         edges, grove = values
         return self.edges_from(edges), self._grove_from(grove)
 
@@ -198,12 +198,12 @@ class TreeEngine(Engine):
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
-        """The present models, made when asked for."""
+        """The current models, made on demand."""
         return GrownModels(self.labels, self._prepared, self._grove, self._public, self._coupling)
 
     @property
     def alone_models(self) -> Mapping[Label, LocalModel]:
-        """The models of round 0, made when asked for."""
+        """The models of round 0, made on demand."""
         return GrownModels(self.labels, self._prepared, self._alone, self._public, self._coupling)
 
     # Wiring
@@ -213,18 +213,18 @@ class TreeEngine(Engine):
         self._degree = _degrees(edges)
 
     def rewire(self, edges: Any) -> None:
-        """Go on with another graph."""
+        """Continue on another graph."""
         self._join(edges)
         self._hear()
 
     def settle(self, round: int) -> None:
-        """Start anew from the trees grown alone: others keep what they took from neighbours left."""
+        """Restart from the trees grown alone: later ones carry what dropped neighbours taught them."""
         self._grove = self._alone
         self._told = None
         self.share(round)
 
     def embedding(self) -> FloatArray:
-        """Return every node's answers as one row."""
+        """Return every node's answers as a row."""
         assert self._told is not None
         return self._told.reshape(len(self._told), -1)
 
@@ -242,7 +242,7 @@ class TreeEngine(Engine):
         )
 
     def own_losses(self, edges: Any) -> FloatArray:
-        """Return node i's loss on its own rows if it took neighbour j's answers for them."""
+        """Return node i's loss on its own rows if it predicted them with neighbour j's answers."""
         assert self._told is not None
         smoother, told, values = Smoother(self._public), self._told, []
         flat = told.transpose(1, 0, 2).reshape(told.shape[1], -1)
@@ -257,16 +257,16 @@ class TreeEngine(Engine):
 
 
 def _degrees(edges: Any) -> FloatArray:
-    """Return the sum of every node's weights, added as ``np.sum`` adds those of one node.
+    """Return every node's degree, summed as ``np.sum`` sums the weights of one node.
 
-    Trees have ties that the last digit decides, and sites should decide them alike.
+    Trees have ties that the last digit decides; this way they are decided as at sites.
     """
     ends = edges.indptr.tolist()
     return np.array([np.sum(edges.data[first:last]) for first, last in pairwise(ends)])
 
 
 def _prepared(network: Network, seed: int | None) -> tuple[Ready, Grove]:
-    """Return sorted rows and the trees grown alone, once for all runs on one network's rows."""
+    """Return sorted rows and the trees grown alone, cached for all runs on a network's rows."""
     memory = network.memory
     known: tuple[Ready, Grove] | None = None if memory is None else memory.get(("trees", seed))
     if known is not None:

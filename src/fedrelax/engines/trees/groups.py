@@ -16,7 +16,7 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 
 class Grove(NamedTuple):
-    """The trees of all nodes: what they were grown on besides own rows, and what they answer."""
+    """The trees of all nodes: what they were grown on besides own rows, and their answers."""
 
     taught: FloatArray | None
     """Targets on the public rows, (nodes, rows, outputs), or None for trees grown alone."""
@@ -29,7 +29,7 @@ class Grove(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A network with its rows sorted, for all runs on it."""
+    """A network with its rows sorted once, for all runs on it."""
 
     nodes: list[Node]
     models: list[TreeNode]
@@ -71,7 +71,7 @@ class Ready(NamedTuple):
         )
 
     def grow(self, taught: FloatArray | None, strength: FloatArray, rows: int) -> Grove:
-        """Grow every node's trees on its own rows and ``rows`` public ones."""
+        """Grow every node's trees on its own rows and ``rows`` public rows."""
         n, outputs = len(self.nodes), self.target.shape[1]
         own = np.empty((self.own_ends[-1], outputs))
         held = np.empty((self.held_ends[-1], outputs))
@@ -85,10 +85,10 @@ class Ready(NamedTuple):
 
 
 class Group:
-    """The nodes of one set of rules.
+    """The nodes that share one set of rules.
 
-    Targets of all own rows come first and then those of the public rows, node after node, so that
-    the new ones of a round are joined to the old ones as they are.
+    The targets of all own rows come first, then those of the public rows, node by node, so that a
+    round only has to append its new targets.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Group:
         self._packed = packed._replace(sources=sources, target=np.empty(0), weight=np.empty(0))
 
     def grow(self, taught: FloatArray | None, strength: FloatArray) -> FloatArray:
-        """Return the answers on all rows, node after node."""
+        """Return the answers on all rows, node by node."""
         from fedrelax.models.trees.batch import answers_of
 
         rows, outputs = self.public.size, self._own_target.shape[1]
@@ -165,7 +165,7 @@ def _rows_of(ends: IntArray, places: IntArray) -> IntArray:
 
 
 def _joined(parts: Sequence[slice]) -> IntArray:
-    """Return the numbers of several ranges, one after the other."""
+    """Return the concatenated numbers of several ranges."""
     if not parts:
         return np.empty(0, dtype=np.int64)
     return np.concatenate([np.arange(part.start, part.stop) for part in parts])

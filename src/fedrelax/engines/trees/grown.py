@@ -1,4 +1,4 @@
-"""The models of trees that were grown all at once: each is made when somebody asks for it."""
+"""The models of trees that were grown all at once, each made on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedrelax.typing import AnyArray, Label
 
 
 class GrownModels(Mapping[Label, LocalModel]):
-    """The local models of a grove: each is made when it is asked for, and then kept."""
+    """The local models of a grove, each made on demand and then cached."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Networks of linear models with nothing to set: every setting is found from the rows of all nodes."""
+"""Networks of linear models without hyper-parameters to set: all are found from the nodes' rows."""

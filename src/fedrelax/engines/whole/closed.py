@@ -1,4 +1,4 @@
-"""A complete network of ridge models in closed form, and what its hyperparameters are judged by.
+"""A complete network of ridge models in closed form, and the criteria for its hyper-parameters.
 
 Node i has ``A_i = c_i X_i'X_i + R`` and ``b_i = c_i X_i'y_i``: its rows, each of weight ``c_i``, and the
 ridge R that all nodes share. Every pair of nodes is coupled by ``P / n``, with P any positive
@@ -7,12 +7,12 @@ semi-definite matrix, so the fixed point of the rounds (all equations at once) i
     (A_i + P) w_i = b_i + P mean_j w_j.
 
 It minimises ``sum_i c_i |X_i w_i - y_i|^2 + w_i'R w_i + (w_i - mean w)' P (w_i - mean w)``. With
-``M_i = A_i + P`` and ``K = P (sum_j M_j^-1 A_j)^-1`` the inverse of the whole system has the blocks
-``[i = j] M_i^-1 + M_i^-1 K M_j^-1``: one d x d solve besides the nodes' own. From the same blocks come the
-leave-one-out residuals and the evidence, so a candidate is judged by all rows at the price of one fit.
+``M_i = A_i + P`` and ``K = P (sum_j M_j^-1 A_j)^-1``, the inverse of the whole system has the blocks
+``[i = j] M_i^-1 + M_i^-1 K M_j^-1``: one d x d solve besides the nodes' own. The same blocks give the
+leave-one-out residuals and the evidence, so a candidate is judged on all rows for the price of one fit.
 
-The paper's coupling with one common public set and ``A_ij = 1`` is ``P = alpha n Q``, for rows that count
-as a mean ``c_i = 1 / m_i``.
+The paper's coupling with one common public set and ``A_ij = 1`` is ``P = alpha n Q``, with the row
+weights ``c_i = 1 / m_i`` of a mean loss.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedrelax.typing import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class NodeSums:
-    """What a node has to say of its rows: Gram matrix, moments, sum of squares, number of rows.
+    """Sums over each node's rows: Gram matrix, moments, sum of squares, number of rows.
 
     ``gram`` (n, d, d), ``moment`` (n, d) and ``power`` (n,) are multiplied by the nodes' row weights
     ``weight`` (n,); ``rows`` (n,) counts.
@@ -72,13 +72,13 @@ def rows_of(node: IntArray, n: int) -> list[IntArray]:
 
 
 def level_and_shape(Q: FloatArray, mean: FloatArray, level: float) -> FloatArray:
-    """Return ``Q - (1 - level) mean mean'``: the level is coupled by a share of what the shape is."""
+    """Return ``Q - (1 - level) mean mean'``: ``level`` is the share of the coupling that the level gets."""
     return Q - (1.0 - level) * np.outer(mean, mean)
 
 
 @dataclass(frozen=True)
 class Network:
-    """All models (n, d) of one candidate, with what its leave-one-out residuals and evidence need."""
+    """All models (n, d) of one candidate, with what leave-one-out residuals and evidence need."""
 
     models: FloatArray
     ridge: FloatArray
@@ -88,15 +88,16 @@ class Network:
     shared: FloatArray
 
     def covariances(self) -> FloatArray:
-        """Return the diagonal blocks (n, d, d) of the whole system's inverse."""
+        """Return the diagonal blocks (n, d, d) of the inverse of the whole system."""
         return self.inverse + self.inverse @ self.passed @ self.inverse
 
 
 def solve_complete(sums: NodeSums, ridge: FloatArray, coupling: FloatArray) -> Network:
     """Solve the complete network exactly; ``ridge`` (d,) is the diagonal of R.
 
-    ``coupling`` of zeros is every node alone. All ``A_i + P`` must be invertible: a ridge above zero for
-    every column but the constant one, and a coupled level or at least one row at every node.
+    A zero ``coupling`` trains every node alone. All ``A_i + P`` must be invertible: the ridge must be
+    above zero for every column but the constant one, and either the level is coupled or every node has
+    at least one row.
     """
     own = sums.gram + np.diag(ridge)
     inverse: FloatArray = np.linalg.inv(own + coupling).astype(np.float64, copy=False)
@@ -108,9 +109,9 @@ def solve_complete(sums: NodeSums, ridge: FloatArray, coupling: FloatArray) -> N
 
 
 def solve_one(sums: NodeSums, ridge: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the limit of ever stronger coupling, one model (d,) for all, and its system's inverse.
+    """Return the limit of infinite coupling, one model (d,) for all, and the inverse of its system.
 
-    ``(sum_i A_i) w = sum_i b_i``: sums of Gram matrices and moments, no row is pooled.
+    ``(sum_i A_i) w = sum_i b_i`` takes sums of Gram matrices and moments; no rows are pooled.
     """
     inverse = np.linalg.inv(sums.gram.sum(axis=0) + sums.n * np.diag(ridge))
     return inverse @ sums.moment.sum(axis=0), inverse
@@ -124,7 +125,7 @@ def leave_one_out(
     covariances: FloatArray,
     weight: FloatArray,
 ) -> FloatArray:
-    """Return ``y_r`` minus its prediction by the network that never saw row r, for every row, exactly.
+    """Return, exactly, ``y_r`` minus its prediction by a network that never saw row r, for every row.
 
     ``(y_r - x_r'w_i) / (1 - h_r)`` with the leverage ``h_r = c_i x_r' C_i x_r``, C_i the node's block of
     the inverse; ``covariances`` (n, d, d).
@@ -141,9 +142,9 @@ def negative_log_evidence(sums: NodeSums, network: Network) -> float:
     """Return -2 log of the restricted likelihood of the rows, up to a constant.
 
     The minimised objective is that of a mixed model: ``w_i - mean w`` has prior precision ``R + P``, the
-    mean of all models ``n R``, a column without ridge (the constant one) a flat prior; the noise
-    variance is profiled out. It compares candidates with the same columns without ridge, whatever
-    other columns they have. Needs ``R + P`` invertible, so a coupled level.
+    mean of all models ``n R``, and a column without ridge (the constant one) a flat prior; the noise
+    variance is profiled out. Candidates are comparable if the same columns are without ridge, whatever
+    other columns they have. ``R + P`` must be invertible, so the level must be coupled.
     """
     n, penalised = sums.n, network.ridge > 0
     flat = int((~penalised).sum())
@@ -166,11 +167,11 @@ def learn_coupling(
     held: IntArray | None = None,
     steps: int = 30,
 ) -> FloatArray:
-    """Learn P from the network by steps of EM on the evidence, starting at ``coupling``.
+    """Learn P from the network by EM steps on the evidence, starting at ``coupling``.
 
-    Every step sets P to the inverse of the nodes' expected spread about their mean. ``full`` learns all
-    of it, otherwise its diagonal: one strength for each column. The columns ``tied`` have one strength
-    together (curves, of which there are many), and no cross terms; those ``held`` keep theirs.
+    Every step sets P to the inverse of the nodes' expected spread about their mean. ``full`` learns the
+    whole matrix, otherwise only its diagonal: one strength per column. The columns ``tied`` share one
+    strength (curves, of which there are many) and have no cross terms; those ``held`` keep theirs.
     """
     d, none = len(ridge), np.empty(0, dtype=np.int64)
     tied, held = none if tied is None else tied, none if held is None else held

@@ -1,4 +1,4 @@
-"""The engine that runs what was found for a whole network: round 0 alone, round 1 together."""
+"""The engine for models found for a whole network at once: round 0 alone, round 1 together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedrelax.typing import FloatArray, Label
 
 
 class WholeEngine(Engine):
-    """Holds the models of a network whose settings and models are known already."""
+    """Holds the models of a network whose settings and models have already been found."""
 
     name, rank = "whole", 0
 
@@ -34,19 +34,19 @@ class WholeEngine(Engine):
 
     @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
-        """Refuse: it is made from what was found, by ``solvers.WholeNetwork``."""
-        return "it is made by solvers.WholeNetwork"
+        """Refuse: only ``solvers.WholeNetwork`` makes this engine, from what it found."""
+        return "only solvers.WholeNetwork can make it"
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> NoReturn:
-        """Refuse, too."""
+        """Refuse as well."""
         raise NotImplementedError
 
     def start(self) -> None:
         """Begin with every node alone."""
 
     def share(self, round: int) -> None:
-        """Let every node answer on the public rows."""
+        """Let every node predict the public rows."""
         rows, old = self._network.public.common, self._answers
         assert rows is not None
         new = np.stack([model.predict(rows) for model in self._models])
@@ -55,7 +55,7 @@ class WholeEngine(Engine):
             self._moved = np.square(new - old).mean(axis=(1, 2))
 
     def measure(self) -> NodeMeasures:
-        """Return the numbers of the present models."""
+        """Return the measures of the current models."""
         assert self._answers is not None
         loss, task = usual_loss(self._network.kind), self._network.task
         own, held, rows = [], [], []
@@ -78,7 +78,7 @@ class WholeEngine(Engine):
         )
 
     def update(self, round: int) -> int:
-        """Take the models of the whole network."""
+        """Switch to the models found for the whole network."""
         self._models, self.at_rest = self._together, True
         return 1
 
@@ -102,51 +102,51 @@ class WholeEngine(Engine):
         return np.array(values)
 
     def embedding(self) -> FloatArray:
-        """Return every node's answers as one row."""
+        """Return every node's answers as a row."""
         assert self._answers is not None
         return self._answers.reshape(len(self._answers), -1)
 
     def snapshot(self) -> list[LocalModel]:
-        """Return the present models."""
+        """Return the current models."""
         return self._models
 
     def restore(self, state: list[LocalModel]) -> None:
-        """Take earlier models back."""
+        """Return to earlier models."""
         self._models = state
         self.share(-1)
 
     def state(self) -> dict[str, Any]:
-        """Return which of the models are in use: all were found before the first round."""
+        """Return which models are in use; all were found before the first round."""
         return {"together": self._models is self._together, "moved": self._moved}
 
     def resume(self, state: Any, round: int) -> None:
-        """Take these models up again."""
+        """Use the stored choice of models again."""
         self._models = self._together if state["together"] else self._alone
         self.at_rest = bool(state["together"])
         self.share(round)
         self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
 
     def packed(self, snapshot: list[LocalModel]) -> bool:
-        """Return which models these are."""
+        """Return whether these are the models together."""
         return snapshot is self._together
 
     def unpacked(self, values: Any, round: int) -> list[LocalModel]:
-        """Return them."""
+        """Return the models together or alone."""
         return self._together if values else self._alone
 
     def rewire(self, edges: Any) -> NoReturn:
-        """Refuse: the models were found for the graph as it is."""
+        """Refuse: the models were found for the given graph."""
         raise NotImplementedError
 
     def settle(self, round: int) -> None:
-        """Go on: the models are final."""
+        """Do nothing: the models are final."""
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
-        """The present models."""
+        """The current models."""
         return dict(zip(self.labels, self._models, strict=True))
 
     @property
     def alone_models(self) -> Mapping[Label, LocalModel]:
-        """Every node's model of its own rows."""
+        """Every node's model trained on its own rows."""
         return dict(zip(self.labels, self._alone, strict=True))

@@ -1,4 +1,4 @@
-"""Plain fitted estimators for every node, alone and together, from what was found for the network."""
+"""Plain fitted estimators for every node, alone and together, from the settings found."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fedrelax.network import Network
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 ONE_MODEL = 1e9
-"""The alpha that stands for one model for all."""
+"""The alpha that stands for one model for all nodes."""
 MOST_NODES, FEWEST_NODES = 1000, 30
-"""Nodes that are looked at to find the settings: of more than these, a sample."""
+"""The most and fewest nodes used to find the settings; of a larger network, a sample."""
 SAMPLE_STREAM = 5
-"""Keeps the draw of that sample apart from other draws under one seed."""
+"""Keeps the draw of that sample independent of other draws under one seed."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Found:
     """What was found: estimators in the order of the nodes, and how they were chosen.
 
     ``alone``, ``together`` and ``pooled`` (one model for all) are plain fitted estimators. ``alpha`` is
-    the mean pull of the coupling along an edge of weight one, relative to that of the public rows' own
-    matrix, ``penalty`` and ``level`` are those of the best candidate; ``left_out`` are the losses of rows
-    under models that have not seen them.
+    the mean strength of the coupling along an edge of weight one, relative to that of the public rows'
+    own matrix; ``penalty`` and ``level`` are those of the best candidate; ``left_out`` are the mean losses
+    of rows under models that have not seen them.
     """
 
     settings: NetworkRidge | NetworkSoftmax
@@ -49,13 +49,13 @@ class Found:
     left_out: dict[str, float]
 
     def model(self, rows: float) -> LinearModel | SoftmaxModel:
-        """Return an unfitted linear model with the penalty found, for nodes of so many rows."""
+        """Return an unfitted linear model with the penalty found, for nodes with this many rows."""
         return _model(self.settings, rows)
 
     def losses(self, fold: Network, means: bool = True) -> FloatArray:
-        """Return every node's mean loss on a fold's validation rows, with models of its other rows.
+        """Return every node's mean loss on a fold's validation rows, with models fitted to the rest.
 
-        Without ``means``, that of each row.
+        Without ``means``, return the loss of each row.
         """
         X, y, node = rows_of(fold)
         held = fold.validation_rows
@@ -71,7 +71,7 @@ class Found:
         return np.asarray(sums / np.where(held.counts > 0, held.counts, np.nan))
 
     def again(self, network: Network) -> Found:
-        """Return the models of other rows, and perhaps other nodes, with the same settings."""
+        """Refit to other rows, and possibly other nodes, with the same settings."""
         X, y, node = rows_of(network)
         found = self.settings.refitted(X, y, node, len(network), _laplacian(network))
         return _found(found, network)
@@ -82,8 +82,8 @@ def find(
 ) -> Found:
     """Find all settings and models of a network from the rows of its nodes.
 
-    ``folds`` judge where rows of several nodes belong together. Of a large network, a sample of nodes is
-    enough to find the settings.
+    ``folds`` are used to compare candidates if rows of several nodes belong together. In a large network,
+    the settings are found from a sample of the nodes.
     """
     laplacian = _laplacian(network)
     if laplacian is not None:
@@ -96,7 +96,7 @@ def find(
 
 
 def linear_model(network: Network, seed: int = 0) -> LinearModel | SoftmaxModel:
-    """Return an unfitted linear model with the penalty that suits the nodes, whatever their graph."""
+    """Return an unfitted linear model with a penalty that suits the nodes, whatever their graph."""
     settings = _settings(network, (), False, seed)
     return _model(settings, float(np.mean(network.own_rows.counts)))
 
@@ -108,13 +108,13 @@ def _model(found: NetworkRidge | NetworkSoftmax, rows: float) -> LinearModel | S
 
 
 def sample_size(n: int, columns: int) -> int:
-    """Return how many of n nodes are looked at to find the settings."""
+    """Return how many of n nodes are used to find the settings."""
     fit = int(MOST_WORK / (columns + 1) ** 3)
     return min(n, MOST_NODES, max(fit, FEWEST_NODES))
 
 
 def rows_of(network: Network) -> tuple[FloatArray, AnyArray, IntArray]:
-    """Return the nodes' own rows, targets (numbers, or codes of classes), and the node of each row."""
+    """Return the nodes' own rows, targets (numbers, or class codes), and the node of each row."""
     own, task = network.own_rows, network.task
     node = np.repeat(np.arange(len(network)), own.counts)
     X = np.asarray(own.X, dtype=float)
@@ -127,7 +127,7 @@ def rows_of(network: Network) -> tuple[FloatArray, AnyArray, IntArray]:
 def _settings(
     network: Network, folds: Sequence[Fold], curves: bool, seed: int
 ) -> NetworkRidge | NetworkSoftmax:
-    """Return what is found where all nodes are joined alike: of a large network, for a sample of nodes."""
+    """Return the settings for the complete graph; of a large network, from a sample of the nodes."""
     X, y, node = rows_of(network)
     n, classes = len(network), network.task.classes
     few = sample_size(n, X.shape[1])
@@ -144,7 +144,7 @@ def _settings(
 
 
 def _laplacian(network: Network) -> Any:
-    """Return that of a graph which does not join all nodes alike, else None."""
+    """Return the Laplacian of the graph; None if it has no edges, or joins all nodes with one weight."""
     graph = network.graph
     return None if graph.is_uniform or not graph.n_edges else graph.laplacian()
 
@@ -190,7 +190,7 @@ def _numbers(found: NetworkRidge) -> Found:
 
 
 def plain_ridge(w: FloatArray, centre: FloatArray, spread: FloatArray) -> Ridge:
-    """Return a model of standardised columns as one of the columns themselves."""
+    """Return a model of standardised columns as a model of the columns themselves."""
     coef = w[:-1] / spread
     return _fitted(Ridge(), coef, float(w[-1] - centre @ coef))
 

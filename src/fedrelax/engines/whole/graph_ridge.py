@@ -1,10 +1,10 @@
-"""Ridge for a network on any graph with nothing to set: penalty, coupling, level, curves from the rows.
+"""Ridge for a network on any graph: penalty, coupling, level and curves are found from the rows.
 
-As ``ridge`` does for the complete graph. A factorisation for each candidate is too dear for a full grid, so
-a coarse one is followed by steps along one setting at a time, of a decade and then of half a decade.
-The evidence takes models for a random walk along the edges; true ones may be smoother and then deserve
-more coupling, so what it finds is refined on rows left out. Besides the graph as given, all nodes may
-pull on each other alike as well, or instead.
+As in ``ridge`` for the complete graph. One factorisation per candidate is too expensive for a full grid,
+so a coarse one is followed by steps along one setting at a time, of a decade and then of half a decade.
+The evidence assumes that models follow a random walk along the edges; true ones may be smoother and
+deserve more coupling, so what it finds is refined on rows left out. Besides the pull along the given
+graph, or instead of it, all nodes may pull on each other equally.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from fedrelax.models.curves import Curves
 from fedrelax.typing import FloatArray, IntArray
 
 COARSE = {"penalty": (-3.0, 0.0), "strength": (-2.0, 0.0, 2.0, 4.0, 6.0), "level": (-2.0, 0.0)}
-"""Powers of ten that are tried together: the pull is relative to a node's own rows."""
+"""Powers of ten tried in a grid; the pull is relative to a node's own rows."""
 RANGES = {"penalty": (-4.0, 2.0), "strength": (-3.0, 6.0), "level": (-6.0, 2.0)}
-"""How far single steps may go from there."""
+"""The powers of ten that single steps may reach from there."""
 SHARES = (0.0, 0.1, 1.0)
-"""Pulls of all nodes alike tried beside the graph's, relative to it."""
+"""Equal pulls between all nodes tried besides the graph's, relative to it."""
 BENDS, BEND_STRENGTHS = (-1.0, 0.0, 1.0, 2.0), (-1.0, 1.0, 3.0, 5.0)
-"""Powers of ten of penalties and pulls tried for curves."""
+"""Penalties and pulls tried for curves, as powers of ten."""
 BENT_OPERATIONS = 3 * OPERATIONS
-"""What a factorisation with curves may take; there are few of them."""
+"""Operations that a factorisation with curves may take; there are few of these."""
 FOLDS = 10
-"""Folds of rows dealt to refine what was found, and to compare it with every node alone and one model."""
+"""Folds used to refine what was found, and to compare it with every node alone and one model."""
 BETTER = "joining all nodes alike did better than the given graph: "
 
 
 @dataclass(frozen=True)
 class GraphRidge(NetworkRidge):
-    """The same on a graph, with one candidate: coupling along its edges, and of all nodes alike."""
+    """The same on a graph, with one candidate: coupling along its edges and between all nodes equally."""
 
     everywhere: FloatArray
-    """The coupling E of all nodes alike."""
+    """The equal coupling E between all nodes."""
 
     def refitted(
         self, X: FloatArray, y: FloatArray, node: IntArray, n: int, laplacian: Any = None
     ) -> NetworkRidge:
-        """Return the models of other rows, and perhaps other nodes, with the settings found here."""
+        """Refit to other rows, and possibly other nodes, with the settings found here."""
         straight, sums = self.sums_of(X, y, node, n)
         mesh = Mesh.of(laplacian, self.per_edge)
         (chosen,), (alone, one) = self.parts, self.simple
@@ -90,7 +90,7 @@ def choose_ridge_on(
     curves: bool = True,
     folds: Sequence[Fold] = (),
 ) -> NetworkRidge:
-    """Choose and fit all nodes' models on the graph of a Laplacian; the rest as ``choose_ridge``."""
+    """Choose and fit all nodes' models on the graph of a Laplacian; otherwise like ``choose_ridge``."""
     mesh = Mesh.of(laplacian)
     n = mesh.n
     scale = Scale.of(X, y)
@@ -101,7 +101,7 @@ def choose_ridge_on(
     graph, best, together = _straight([GraphRows(rows, mesh) for rows in tried], judged)
     if _complete_error(tried, judged) < together:
         found = choose_ridge(X, y, node, n, curves=curves, folds=folds)
-        coupled = len(found.parts) > 1  # and not every node alone, or one model for all
+        coupled = len(found.parts) > 1  # rather than every node alone, or one model for all
         return replace(found, words=BETTER + found.words) if coupled else found
     plain = graph.rows
     scale = ways[next(k for k, rows in enumerate(tried) if rows is plain)]
@@ -138,7 +138,7 @@ def choose_ridge_on(
 
 
 def _dealt(node: IntArray, n: int) -> list[Fold]:
-    """Deal every node's rows into folds."""
+    """Split every node's rows into folds."""
     rng = np.random.default_rng(0)
     fold = np.empty(len(node), dtype=np.int64)
     start = 0
@@ -151,7 +151,7 @@ def _dealt(node: IntArray, n: int) -> list[Fold]:
 def _straight(
     graphs: Sequence[GraphRows], judged: Sequence[Fold]
 ) -> tuple[GraphRows, Setting, float]:
-    """Return the best setting without curves, the rows (weighted one way or another), and its error."""
+    """Return the rows (weighted one way or the other), the best setting without curves, and its error."""
     coarse = [Setting(*powers) for powers in product(*COARSE.values())]
     firsts = [min(coarse, key=graph.score) for graph in graphs]
     place = int(np.argmin([g.score(first) for g, first in zip(graphs, firsts, strict=True)]))
@@ -181,9 +181,9 @@ def _descend(graph: GraphRows, start: Setting, steps: Sequence[float]) -> Settin
 
 
 def _complete_error(tried: Sequence[Rows], judged: Sequence[Fold]) -> float:
-    """Return the error on folds of the complete graph's own choice, without its fullest coupling.
+    """Return the error on folds of what is chosen on the complete graph, without its full coupling.
 
-    That one is learned from the rows left out as well, with many settings.
+    The full coupling has many parameters, and is learned from the held-out rows as well.
     """
     found = [straight_candidates(rows)[:2] for rows in tried]
     place = int(np.argmin([min(part.score for part in parts) for parts in found]))
@@ -193,7 +193,7 @@ def _complete_error(tried: Sequence[Rows], judged: Sequence[Fold]) -> float:
 def _bent(graph: GraphRows, straight: Setting, least: float) -> Setting:
     """Return the best setting of curves on top of what was found for the columns.
 
-    Curves that all nodes have almost in common come first; looser ones only if these are worth it.
+    Curves that are almost common to all nodes come first; looser ones are tried only if these help.
     """
     common = [replace(straight, bend=bend, bend_strength=BEND_STRENGTHS[-1]) for bend in BENDS]
     best = min(common, key=graph.score)
@@ -204,7 +204,7 @@ def _bent(graph: GraphRows, straight: Setting, least: float) -> Setting:
 
 
 def _simple(rows: Rows, mesh: Mesh) -> tuple[tuple[Candidate, Candidate], tuple[float, float]]:
-    """Return every node alone and one model, each with the penalty that suits it, and errors on folds."""
+    """Return every node alone and one model, each with its best penalty, and their errors on folds."""
     d = rows.X.shape[1]
     words = ONE if mesh.parts == 1 else "one model for each connected part"
 
@@ -225,7 +225,7 @@ def _simple(rows: Rows, mesh: Mesh) -> tuple[tuple[Candidate, Candidate], tuple[
 
 
 def _faint(d: int) -> FloatArray:
-    """Return the coupling that gives a node without rows the level of the others, and no more."""
+    """Return a coupling just strong enough to give a node without rows the level of the others."""
     coupling = np.zeros((d, d))
     coupling[-1, -1] = FAINT
     return coupling

@@ -13,14 +13,14 @@ from fedrelax.engines.whole.ridge_rows import FAINT, Fold, Rows, ridge_of, squar
 from fedrelax.typing import FloatArray
 
 WORTH = 1e-4
-"""A step must lower the error on folds by this share of it, or minus twice the log evidence by 0.1."""
+"""A step must lower the error on folds by this share, or minus twice the log evidence by 0.1."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One candidate: powers of ten, and the share of the pull that holds between all nodes alike.
+    """One candidate: powers of ten, and the equal pull between all nodes as a share of the graph's.
 
-    ``bend`` and ``bend_strength`` are penalty and pull of curves.
+    ``bend`` and ``bend_strength`` are the penalty and the pull of curves.
     """
 
     penalty: float
@@ -32,14 +32,14 @@ class Setting:
 
     @property
     def words(self) -> str:
-        """What it is, in words."""
+        """The setting in words."""
         words = f"penalty {10**self.penalty:.3g}, pull {10**self.strength:.3g} along the graph"
         words += f", {10**self.level:.3g} of it on the level"
         return words + (f", {self.share:g} of it between all nodes alike" if self.share else "")
 
 
 class GraphRows:
-    """Training rows with one set of columns on a graph, and how a setting is judged on them.
+    """Training rows with one set of columns on a graph, which judge settings.
 
     The last ``bends`` columns before the constant one are curves.
     """
@@ -51,7 +51,7 @@ class GraphRows:
         self._scores: dict[Setting, float] = {}
 
     def matrices(self, setting: Setting) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the diagonal of the ridge R, the coupling P along edges and E of all nodes alike."""
+        """Return the diagonal of the ridge R, the coupling P along edges, and E between all nodes."""
         d, unit = self.rows.X.shape[1], self.rows.pull
         curved = np.arange(d - 1 - self.bends, d - 1)
         plain = np.setdiff1d(np.arange(d), curved)
@@ -66,7 +66,7 @@ class GraphRows:
         return ridge, P, E
 
     def score(self, setting: Setting) -> float:
-        """Judge a setting: by the error on folds if there are, else by evidence; lower is better."""
+        """Judge a setting by the error on folds if there are any, else by evidence; lower is better."""
         if setting not in self._scores:
             self._scores[setting] = self._judged(setting)
         return self._scores[setting]
@@ -79,7 +79,7 @@ class GraphRows:
         return graph_evidence(sums, self.mesh, solve_graph(sums, self.mesh, R, P, E))
 
     def improves(self, setting: Setting, best: Setting) -> bool:
-        """Tell whether a setting is better than the best so far by more than nothing."""
+        """Tell whether a setting is better than the best so far by more than a trifle."""
         least = WORTH * self.score(best) if self.rows.folds else 0.1
         return self.score(setting) < self.score(best) - least
 
@@ -95,7 +95,7 @@ class GraphRows:
 
 
 def fold_error(rows: Rows, solve: Callable[[NodeSums], FloatArray]) -> float:
-    """Return the mean squared error on the folds of what ``solve`` makes of the other rows' sums."""
+    """Return the mean squared error on folds; ``solve`` gets the sums over the other rows."""
     left = []
     for (_, fold), kept in zip(rows.folds, rows.kept, strict=True):
         models = solve(kept)[rows.node[fold]]

@@ -1,13 +1,13 @@
-"""A network of ridge models on any graph, solved at once, and its evidence.
+"""A network of ridge models on any graph, solved in one go, and its evidence.
 
 Node i has ``A_i = c_i X_i'X_i + R`` and ``b_i = c_i X_i'y_i`` as in ``closed``. The models minimise
 
     sum_i c_i |X_i w_i - y_i|^2 + w_i'R w_i + sum_ij L_ij w_i'P w_j + sum_i (w_i - mean w)'E (w_i - mean w),
 
-with L the graph's Laplacian, P the coupling along edges and E a coupling of all nodes alike. L is scaled
-so that its mean degree is that of the complete graph in ``closed``: there both are the same models.
-The system ``blockdiag(A_i + E) + L (x) P`` is factorised as a sparse matrix; the mean in the last term
-adds a matrix of rank d, which is solved for apart. The prior's determinant needs L's eigenvalues only.
+with L the graph's Laplacian, P the coupling along edges and E an equal coupling between all nodes. L is
+scaled to the mean degree of the complete graph in ``closed``, on which both give the same models. The
+system ``blockdiag(A_i + E) + L (x) P`` is factorised as a sparse matrix; the mean in the last term adds a
+matrix of rank d, which is handled separately. The prior's determinant needs only the eigenvalues of L.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray
 DENSE = 0.2
 """Graphs with more than this share of all pairs joined are factorised as dense matrices."""
 NODES = 2000
-"""All eigenvalues of the Laplacian are computed, for so many nodes at most."""
+"""The most nodes, because all eigenvalues of the Laplacian are computed."""
 OPERATIONS = 3e8
-"""What one factorisation may take (about a sixth of a second); a search needs a few hundred of them."""
+"""Operations one factorisation may take (about a sixth of a second); a search needs a few hundred."""
 
 
 @dataclass(frozen=True)
 class Mesh:
-    """A weighted graph, scaled and taken apart as far as all candidates share it.
+    """A weighted graph, scaled, with everything precomputed that all candidates share.
 
-    ``part`` numbers every node's connected part. ``order`` is the one in which factorising fills in
-    little.
+    ``part`` is the number of every node's connected component. ``order`` is an order of the nodes in
+    which factorising causes little fill-in.
     """
 
     laplacian: Any
     part: IntArray
     order: IntArray
     per_edge: float
-    """The share of P that an edge of weight one has."""
+    """The share of P that an edge of weight one gets."""
     _patterns: dict[int, tuple[IntArray, IntArray, IntArray]] = field(default_factory=dict)
 
     @classmethod
@@ -61,7 +61,7 @@ class Mesh:
 
     @cached_property
     def eigenvalues(self) -> FloatArray:
-        """The scaled Laplacian's eigenvalues, ascending; one for each connected part is zero."""
+        """The scaled Laplacian's eigenvalues, ascending; one per connected component is zero."""
         values: FloatArray = np.linalg.eigvalsh(self.laplacian.toarray())
         values[: self.parts] = 0.0
         return np.maximum(values, 0.0)
@@ -73,12 +73,12 @@ class Mesh:
 
     @property
     def parts(self) -> int:
-        """The number of connected parts."""
+        """The number of connected components."""
         return int(self.part.max()) + 1
 
     @property
     def is_dense(self) -> bool:
-        """Whether so many nodes are joined that sparse matrices do not pay."""
+        """Whether so many nodes are joined that sparse matrices do not pay off."""
         return bool(self.laplacian.nnz > DENSE * self.n**2)
 
     @cached_property
@@ -91,7 +91,7 @@ class Mesh:
         return rows, columns, np.concatenate([ordered.diagonal(), ordered.data[off]])
 
     def pattern(self, d: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return where the entries of all d x d blocks are in a CSC matrix: take, indices, indptr."""
+        """Return where the entries of all d x d blocks go in a CSC matrix: take, indices, indptr."""
         if d not in self._patterns:
             self._patterns[d] = self._pattern(d)
         return self._patterns[d]
@@ -107,9 +107,9 @@ class Mesh:
 
 
 def operations(laplacian: Any, d: int) -> float:
-    """Return about how many sparse multiplications it takes to factorise a network of d columns.
+    """Return roughly how many sparse multiplications it takes to factorise a network of d columns.
 
-    Dense ones are ten times as fast.
+    Dense multiplications are ten times as fast, and counted so.
     """
     n = laplacian.shape[0]
     if laplacian.nnz > DENSE * n * n:
@@ -119,7 +119,7 @@ def operations(laplacian: Any, d: int) -> float:
 
 
 def _symbolic(laplacian: Any) -> Any:
-    """Factorise the graph itself, for the order and the number of entries that are filled in."""
+    """Factorise the graph itself, for the ordering and the fill-in."""
     matrix = sparse.csc_array(laplacian + sparse.eye_array(laplacian.shape[0]))
     return _sparse_factor(matrix, "MMD_AT_PLUS_A")
 
@@ -132,9 +132,9 @@ def _sparse_factor(matrix: Any, ordering: str) -> Any:
 
 
 class _Factor:
-    """The system without its part of rank d, nodes in the mesh's order, factorised.
+    """The factorised system, without its part of rank d, nodes in the mesh's order.
 
-    Sparse, or dense where most nodes are joined.
+    It is sparse, or dense if many nodes are joined.
     """
 
     def __init__(self, mesh: Mesh, own: FloatArray, coupling: FloatArray) -> None:
@@ -183,9 +183,9 @@ def solve_graph(
 ) -> GraphNetwork:
     """Solve the network exactly, with one step of refinement; ``everywhere`` is E, zero by default.
 
-    With ``B = blockdiag(A_i + E) + L (x) P``, ``U`` n identities one below the other and ``Y = B^-1 U``
-    the inverse is ``B^-1 + Y (E / n) T^-1 Y'`` with ``T = Y' blockdiag(A_i) U / n``. A connected part
-    without rows needs E above zero for the columns without ridge.
+    With ``B = blockdiag(A_i + E) + L (x) P``, ``U`` n stacked identities and ``Y = B^-1 U``, the
+    inverse is ``B^-1 + Y (E / n) T^-1 Y'`` with ``T = Y' blockdiag(A_i) U / n``. A connected component
+    without rows needs E above zero in the columns without ridge.
     """
     n, d = mesh.n, len(ridge)
     E = np.zeros((d, d)) if everywhere is None else everywhere
@@ -215,10 +215,10 @@ def solve_graph(
 def graph_evidence(sums: NodeSums, mesh: Mesh, network: GraphNetwork) -> float:
     """Return -2 log of the restricted likelihood of the rows, up to a constant.
 
-    As ``closed.negative_log_evidence``, to which it is equal on a complete graph: the part of the
-    models along an eigenvector of L with eigenvalue e has prior precision ``R + e P + E``, and their
-    mean ``R``. With E = 0 every connected part has a mean of its own, flat in a column without ridge, so
-    candidates with and without E compare on a connected graph only.
+    Like ``closed.negative_log_evidence``, and equal to it on a complete graph: the part of the models
+    along an eigenvector of L with eigenvalue e has prior precision ``R + e P + E``, and their mean has
+    ``R``. With E = 0, every connected component has its own mean, flat in a column without ridge, so
+    candidates with and without E are comparable only on a connected graph.
     """
     penalised = network.ridge > 0
     held = bool(network.everywhere.any())
@@ -235,10 +235,10 @@ def graph_evidence(sums: NodeSums, mesh: Mesh, network: GraphNetwork) -> float:
 
 
 def solve_parts(sums: NodeSums, mesh: Mesh, ridge: FloatArray, faint: float) -> FloatArray:
-    """Return the limit of ever stronger coupling: one model for each connected part, as (n, d).
+    """Return the limit of infinite coupling: one model per connected component, as (n, d).
 
-    ``faint`` holds the parts' columns without ridge together, so that a part without rows has the
-    mean of the others there.
+    ``faint`` weakly couples the components' columns without ridge, so that a component without rows
+    gets the mean of the others there.
     """
     sizes, d = np.bincount(mesh.part), len(ridge)
     gram: AnyArray = (sizes - 1.0)[:, None, None] * np.diag(ridge)

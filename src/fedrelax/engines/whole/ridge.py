@@ -1,8 +1,8 @@
-"""Ridge for a whole network with nothing to set: penalty, coupling, level, curves from the rows.
+"""Ridge for a whole network: penalty, coupling, level and curves are found from the rows.
 
 Candidates on the complete graph are judged by their evidence (the restricted likelihood, see
-``closed``), or, where rows of several nodes belong together (days, patients), by the error on folds that
-the caller deals. What is chosen must beat every node alone and one model for all on rows left out.
+``closed``) or, if rows of several nodes belong together (days, patients), by the error on the caller's
+folds. What is chosen must beat both every node alone and one model for all on rows left out.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from fedrelax.models.curves import Curves, Values
 from fedrelax.typing import FloatArray, IntArray
 
 PENALTIES = (1e-3, 0.03, 1.0, 10.0)
-"""Ridge penalties tried, in the units of sums over a node's rows of standardised columns."""
+"""Ridge penalties tried, in units of sums over a node's rows of standardised columns."""
 STRENGTHS = (1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-"""Pulls of all other nodes together, relative to a node's own rows."""
+"""Pulls of all other nodes together that are tried, relative to a node's own rows."""
 LEVELS = (1.0, 0.1, 0.01, 0.001)
-"""Shares of the pull that also hold for the level."""
+"""Shares of the pull that also apply to the level."""
 BENDS, BEND_STRENGTHS = (0.1, 1.0, 10.0, 100.0), (0.01, 0.1, 1.0, 1000.0)
 """Penalties and pulls tried for curves."""
 EFFECTS, COMMON = (0.003, 0.03, 0.3, 3.0, 30.0), 1000.0
 """Penalties tried for effects that all nodes have in common, and the pull that makes them common."""
 OWN_LEVELS = (1e-3, 1e-2, 0.1, 1.0)
-"""Pulls of the levels where slopes are common."""
+"""Pulls tried for the levels if slopes are common."""
 NEAR = 2.0
-"""Effects that are worse by more than this in minus twice the log evidence are not looked at further."""
+"""Effects that are worse by more than this, in minus twice the log evidence, are not refined."""
 MOST_KNOTS, MOST_LINES = 12, 36
-"""Knots of the smooth line of a column, and of all columns together."""
+"""The most knots in the smooth line of a column, and of all columns together."""
 MARGIN = 4.0
-"""What curves, or effects, must gain in minus twice the log evidence: two for each of two settings."""
+"""What curves or effects must gain in minus twice the log evidence: two for each of two settings."""
 MOST_WORK = 1e8
-"""Nodes times columns cubed up to which curves are tried: some ten seconds for all candidates."""
+"""Nodes times columns cubed up to which curves are tried: about ten seconds for all candidates."""
 
 
 def choose_ridge(
@@ -63,9 +63,9 @@ def choose_ridge(
     curves: bool = True,
     folds: Sequence[Fold] = (),
 ) -> NetworkRidge:
-    """Choose and fit all nodes' models; ``folds`` judge, if rows of several nodes belong together.
+    """Choose and fit all nodes' models; ``folds`` judge if rows of several nodes belong together.
 
-    Curves need room: they are left out where a node's matrices would take too long.
+    Curves are left out if they would make the nodes' matrices too slow to factorise.
     """
     scale = Scale.of(X, y)
     counts = np.bincount(node, minlength=n)
@@ -109,7 +109,7 @@ def _least(parts: Sequence[Candidate]) -> float:
 
 
 def straight_candidates(rows: Rows) -> tuple[Candidate, ...]:
-    """Return the best of the grid, and the two couplings that are learned from there."""
+    """Return the best candidate of the grid, and the two couplings learned from there."""
     d = rows.X.shape[1]
     Q, centre = rows.X.T @ rows.X / len(rows.X), rows.X.mean(axis=0)
     pulls = list(product(STRENGTHS, LEVELS)) if rows.sums.n > 1 else [(1.0, 1.0)]
@@ -128,12 +128,12 @@ def straight_candidates(rows: Rows) -> tuple[Candidate, ...]:
 
 
 def _bent(rows: Rows, straight: Sequence[Candidate], bends: int) -> tuple[Candidate, ...]:
-    """Return the same with curves, which are tried on top of what was found for the columns."""
+    """Return candidates with curves, tried on top of what was found for the columns."""
     d = rows.X.shape[1]
     curved = np.arange(d - 1 - bends, d - 1)
     plain = np.setdiff1d(np.arange(d), curved)
     grid = []
-    for part in straight[:2]:  # the best of the grid, and one strength for each column
+    for part in straight[:2]:  # the best of the grid, and one strength per column
         assert part.coupling is not None
         for penalty, strength in product(BENDS, BEND_STRENGTHS):
             ridge, coupling = np.full(d, penalty), np.zeros((d, d))
@@ -152,7 +152,7 @@ def _with_effects(
     y: FloatArray,
     node: IntArray,
 ) -> tuple[Rows, tuple[Candidate, ...], Scale]:
-    """Add what all nodes may have in common, by evidence: smooth lines, effects of single values."""
+    """Add effects that all nodes may share, if the evidence is for them: smooth lines, single values."""
     n, p = rows.sums.n, X.shape[1]
     Z = (X - scale.centre) / scale.spread
     knots = max(min(MOST_KNOTS, MOST_LINES // max(p, 1)), 1)
@@ -177,7 +177,7 @@ def _with_effects(
 def _effects(
     rows: Rows, before: Sequence[Candidate], scale: Scale, name: str
 ) -> tuple[Candidate, ...]:
-    """Return the same with effects that all nodes have in common."""
+    """Return candidates with effects that all nodes share."""
     d, n, new = rows.X.shape[1], rows.sums.n, scale.places(name)
     old = np.setdiff1d(np.arange(d), new)
     grid = []
@@ -198,10 +198,9 @@ def _effects(
 def _with_learned(
     rows: Rows, grid: list[Candidate], tied: IntArray, held: IntArray | None = None
 ) -> tuple[Candidate, ...]:
-    """Return the best of a grid with the couplings learned from there, to be averaged.
+    """Return the best of a grid and the couplings learned from it, to be averaged.
 
-    What is learned trusts rows to be independent; where they belong together, folds tell whether it
-    helps.
+    Learning the coupling assumes independent rows; if rows belong together, folds tell whether it helps.
     """
     best = min(grid, key=lambda candidate: candidate.score)
     assert best.coupling is not None
@@ -222,7 +221,7 @@ def _with_learned(
 
 
 def _simple(rows: Rows) -> list[tuple[Candidate, float]]:
-    """Return every node alone and one model for all, with the penalty that suits each, and errors."""
+    """Return every node alone and one model for all, each with its best penalty, and their errors."""
     d = rows.X.shape[1]
     faint = np.zeros((d, d))
     faint[-1, -1] = FAINT
@@ -235,7 +234,7 @@ def _simple(rows: Rows) -> list[tuple[Candidate, float]]:
 
 
 def _common_slopes(rows: Rows) -> tuple[Candidate, float]:
-    """Return common slopes and levels of the nodes' own, the best by the error of rows left out."""
+    """Return common slopes with separate levels: the best by the error on rows left out."""
     d, best = rows.X.shape[1], None
     for penalty, level in product(PENALTIES, OWN_LEVELS):
         coupling = np.diag(np.append(np.full(d - 1, COMMON), level)) * rows.pull

@@ -1,4 +1,4 @@
-"""Rows of a whole network of ridge models: how they are scaled, solved for and judged."""
+"""Rows of a whole network of ridge models: scaling, solving and judging."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from fedrelax.models.curves import Curves, Values
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 Fold = tuple[AnyArray, AnyArray]
-"""The rows to train on and those to hold out, as masks."""
+"""Masks of the rows to train on and of those to hold out."""
 ALONE, ONE = "every node alone", "one model for all"
 FAINT = 1e-6
-"""Coupling of the level that gives a node without rows the mean of the others, and no more."""
+"""A coupling of the level just strong enough to give a node without rows the mean of the others."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings (``coupling`` None: one model for all), the models (n, d) they give, and their score.
+    """Settings (``coupling`` None: one model for all), the resulting models (n, d), and their score.
 
     The score is minus twice the log evidence, or the error on folds; lower is better.
     """
@@ -39,19 +39,19 @@ class Candidate:
     models: FloatArray
     score: float
     level: float = 1.0
-    """The share of the pull that also holds for the level, where it is one number."""
+    """The share of the pull that also applies to the level, if it is a single number."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How rows are put to a common scale, which curves join them, and how a node's rows count."""
+    """How rows are standardised, which curves are added, and how a node's rows are weighted."""
 
     centre: FloatArray
     spread: FloatArray
     level: float
     size: float
     means: bool = False
-    """Whether a node's rows count as a mean, or each as one row."""
+    """Whether a node's rows count as a mean; otherwise every row counts the same."""
     curves: Curves | None = None
     lines: Curves | None = None
     values: Values | None = None
@@ -70,7 +70,7 @@ class Scale:
         return np.asarray(counts.mean() / np.maximum(counts, 1))
 
     def columns(self, X: FloatArray, curves: bool = True) -> FloatArray:
-        """Return standardised columns, curves of them if there are, and the constant one."""
+        """Return standardised columns, curves of them if there are any, and the constant column."""
         Z = (X - self.centre) / self.spread
         parts = [Z]
         if curves:
@@ -80,12 +80,12 @@ class Scale:
 
     @property
     def plain(self) -> Scale:
-        """The same with nothing but the columns."""
+        """The same scale with the columns only."""
         return replace(self, curves=None, lines=None, values=None)
 
     @property
     def is_plain(self) -> bool:
-        """Whether there are nothing but the columns."""
+        """Whether there are only the columns."""
         return self.curves is None and self.lines is None and self.values is None
 
     def places(self, name: str) -> IntArray:
@@ -100,7 +100,7 @@ class Scale:
 
     @property
     def words(self) -> str:
-        """What joins the columns, in words."""
+        """What is added to the columns, in words."""
         bases = ("curves of them", self.curves), ("smooth lines", self.lines)
         more = [
             words for words, basis in (*bases, ("effects of single values", self.values)) if basis
@@ -108,7 +108,7 @@ class Scale:
         return f"columns and {' and '.join(more)}, " if more else ""
 
     def models(self, w: FloatArray) -> FloatArray:
-        """Return models (..., d) of the standardised target as models of the target."""
+        """Return models (..., d) of the standardised target as models of the target itself."""
         found = self.size * w
         found[..., -1] += self.level
         return np.asarray(found)
@@ -116,11 +116,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class NetworkRidge:
-    """One plain linear model for each node, on standardised columns and perhaps curves of them.
+    """One plain linear model per node, on standardised columns and possibly curves of them.
 
     ``parts`` are the candidates whose models are averaged; ``apart`` (n, p + 1) is every node alone
-    and ``one`` (p + 1,) one model for all, each with the penalty that suits it, without curves.
-    ``errors`` are the mean squared errors of rows left out: alone, one model, together.
+    and ``one`` (p + 1,) one model for all, each with its best penalty and without curves. ``errors``
+    are the mean squared errors on rows left out: alone, one model, together.
     """
 
     scale: Scale
@@ -132,7 +132,7 @@ class NetworkRidge:
     words: str
     errors: dict[str, float]
     per_edge: float
-    """The share of a coupling that an edge of weight one has."""
+    """The share of the coupling that an edge of weight one gets."""
 
     @property
     def penalty(self) -> float:
@@ -146,9 +146,9 @@ class NetworkRidge:
     def refitted(
         self, X: FloatArray, y: FloatArray, node: IntArray, n: int, laplacian: Any = None
     ) -> NetworkRidge:
-        """Return the models of other rows, and perhaps other nodes, with the settings found here.
+        """Refit to other rows, and possibly other nodes, with the settings found here.
 
-        ``laplacian`` is that of the nodes' graph, which the complete one does not need.
+        ``laplacian`` is that of the nodes' graph; it is not needed here, for the complete graph.
         """
         straight, sums = self.sums_of(X, y, node, n)
         alone, one = self.simple
@@ -162,7 +162,7 @@ class NetworkRidge:
     def sums_of(
         self, X: FloatArray, y: FloatArray, node: IntArray, n: int
     ) -> tuple[NodeSums, NodeSums]:
-        """Return sums over rows of the standardised columns, and of these with their curves."""
+        """Return sums over rows of the standardised columns, and of these with curves."""
         scale, weight = self.scale, self.scale.weights(np.bincount(node, minlength=n))
         z = (y - scale.level) / scale.size
         straight = NodeSums.of(scale.columns(X, curves=False), z, node, n, weight)
@@ -172,7 +172,7 @@ class NetworkRidge:
 
 
 class Rows:
-    """Training rows with one set of columns, and how a candidate on the complete graph is judged."""
+    """Training rows with one set of columns, which judge candidates on the complete graph."""
 
     def __init__(
         self,
@@ -189,13 +189,13 @@ class Rows:
         self.judge_by(folds)
 
     def judge_by(self, folds: Sequence[Fold]) -> None:
-        """Take these folds to judge candidates by."""
+        """Use these folds to judge candidates."""
         X, y, node, n, weight = self.X, self.y, self.node, self.sums.n, self.weight
         self.folds = folds
         self.kept = [NodeSums.of(X[f], y[f], node[f], n, weight) for f, _ in folds]
 
     def with_folds(self, folds: Sequence[Fold]) -> Rows:
-        """Return the same rows, judged by other folds."""
+        """Return the same rows with other folds to judge by."""
         if self.folds is folds:
             return self
         made = copy.copy(self)
@@ -204,11 +204,11 @@ class Rows:
 
     @property
     def pull(self) -> float:
-        """The unit of a pull: what an average node's rows weigh."""
+        """The unit of pulls: the total weight of an average node's rows."""
         return float((self.sums.rows * self.weight).mean())
 
     def candidate(self, words: str, ridge: FloatArray, coupling: FloatArray | None) -> Candidate:
-        """Solve for one coupling and judge it: by folds if there are, else by evidence."""
+        """Solve for one coupling and judge it: by folds if there are any, else by evidence."""
         if coupling is None:
             models = _solve(self.sums, ridge, None)[0]
             return Candidate(words, ridge, None, models, np.inf)
@@ -220,7 +220,7 @@ class Rows:
         return Candidate(words, ridge, coupling, net.models, score)
 
     def left_out(self, parts: Sequence[Candidate]) -> FloatArray:
-        """Return residuals of rows that the averaged models have not seen: folds, or row by row."""
+        """Return residuals of rows that the averaged models have not seen: by folds, or leave-one-out."""
         lefts = []
         for part in parts:
             left = np.zeros(len(self.y))
@@ -248,7 +248,7 @@ def square(residuals: FloatArray) -> float:
 def _solve(
     sums: NodeSums, ridge: FloatArray, coupling: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return models (n, d) and their blocks (n, d, d) of the inverse."""
+    """Return models (n, d) and the nodes' blocks (n, d, d) of the inverse."""
     if coupling is None:
         w, inverse = solve_one(sums, ridge)
         return np.tile(w, (sums.n, 1)), np.tile(inverse, (sums.n, 1, 1))
@@ -257,12 +257,12 @@ def _solve(
 
 
 def models_of(sums: NodeSums, part: Candidate) -> FloatArray:
-    """Return the models (n, d) of a candidate's settings."""
+    """Return the models (n, d) that a candidate's settings give."""
     if part.coupling is None:
         return np.tile(solve_one(sums, part.ridge)[0], (sums.n, 1))
     return solve_complete(sums, part.ridge, part.coupling).models
 
 
 def ridge_of(penalty: float, d: int) -> FloatArray:
-    """Return the diagonal of a ridge for all columns but the last, constant one."""
+    """Return the diagonal of a ridge on all columns but the last, which is constant."""
     return np.append(np.full(d - 1, penalty), 0.0)

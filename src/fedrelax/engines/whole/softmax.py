@@ -1,8 +1,8 @@
-"""Softmax regression for a whole network with nothing to set: penalty, coupling and level from the rows.
+"""Softmax regression for a whole network: penalty, coupling and level are found from the rows.
 
-The complete network of ``closed``, with the log loss in the place of squares: Newton's method, each step
+The complete network of ``closed``, with the log loss instead of squared error: Newton's method, each step
 a weighted least-squares network in closed form. Candidates are judged by the log loss of every row
-under models that have not seen it, to first order exact (approximate leave-one-out).
+under models that have not seen it, exact to first order (approximate leave-one-out).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from fedrelax.engines.whole.closed import NodeSums, level_and_shape, rows_of, so
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 PENALTIES = (0.3, 3.0, 10.0)
-"""Ridge penalties tried, in the units of sums over a node's rows of standardised columns."""
+"""Ridge penalties tried, in units of sums over a node's rows of standardised columns."""
 STRENGTHS = (100.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.01)
-"""Pulls of all other nodes together, relative to a node's own rows; each starts from the one before."""
+"""Pulls of all other nodes together, relative to a node's own rows; each fit starts from the last."""
 LEVELS = (1.0, 0.1, 0.01)
-"""Shares of the pull that also hold for the level: the shares of classes."""
+"""Shares of the pull that also apply to the level, which is the class frequencies."""
 AVERAGED = 5
-"""So many of the best candidates are averaged: the average of linear scores is a linear score."""
+"""How many of the best candidates are averaged: the average of linear scores is a linear score."""
 STEPS, CLOSE = 30, 1e-3
 ALONE = 0.1
-"""Coupling of the level that keeps a node with rows of one class from certainty."""
+"""Coupling of the level that keeps a node whose rows have one class from being certain."""
 FAINT = 1e-3
-"""Ridge of the constant column where every class has one: only differences matter."""
+"""Ridge of the constant column if every class has one, because only differences matter."""
 
 
 @dataclass(frozen=True)
 class SoftmaxCandidate:
-    """Settings, the models (scores, n, d) they give, and the log loss of rows left out.
+    """Settings, the resulting models (scores, n, d), and the log loss of rows left out.
 
-    A strength of 0 is every node alone, one without end is one model for all.
+    A strength of 0 is every node alone, an infinite one is one model for all.
     """
 
     penalty: float
@@ -57,11 +57,11 @@ class SoftmaxCandidate:
 
 @dataclass(frozen=True)
 class NetworkSoftmax:
-    """One softmax model for each node: linear scores (one for two classes) of standardised columns.
+    """One softmax model per node: linear scores (a single one for two classes) of standardised columns.
 
     ``parts`` are the candidates whose models are averaged, the best one first; ``apart`` is every node
-    alone, ``one`` (scores, 1, d) one model for all, each with the penalty that suits it. ``losses`` are
-    the log losses of rows left out: alone, one model, together.
+    alone and ``one`` (scores, 1, d) one model for all, each with its best penalty. ``losses`` are the
+    log losses on rows left out: alone, one model, together.
     """
 
     centre: FloatArray
@@ -96,7 +96,7 @@ class NetworkSoftmax:
     def refitted(
         self, X: FloatArray, y: IntArray, node: IntArray, n: int, laplacian: Any = None
     ) -> NetworkSoftmax:
-        """Return the models of other rows, and perhaps other nodes, with the settings found here."""
+        """Refit to other rows, and possibly other nodes, with the settings found here."""
         Z = np.column_stack([(X - self.centre) / self.spread, np.ones(len(X))])
         rows = _Rows(Z, y, node, n, self.classes)
         together = _Rows(Z, y, np.zeros_like(node), 1, self.classes)
@@ -110,7 +110,7 @@ class NetworkSoftmax:
 
 
 def probabilities(scores: FloatArray) -> FloatArray:
-    """Return the softmax of scores (N, K); a single column is the second class against the first."""
+    """Return the softmax of scores (N, K); a single column scores the second class against the first."""
     if scores.shape[1] == 1:
         scores = np.column_stack([np.zeros(len(scores)), scores[:, 0]])
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -128,9 +128,8 @@ def choose_softmax(
 ) -> NetworkSoftmax:
     """Choose and fit all nodes' models; ``y`` holds classes 0 .. classes - 1.
 
-    ``folds`` (masks of rows to train on and to hold out) judge, if rows of several nodes belong
-    together. What is chosen
-    must beat every node alone and one model for all on rows left out.
+    ``folds`` (masks of rows to train on and to hold out) judge if rows of several nodes belong together.
+    What is chosen must beat both every node alone and one model for all on rows left out.
     """
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
@@ -161,7 +160,7 @@ def _averaged(parts: Sequence[SoftmaxCandidate], n: int) -> FloatArray:
 
 
 class _Judge:
-    """Training rows, and what is held out of them in turn."""
+    """Training rows, and the folds held out of them."""
 
     def __init__(
         self,
@@ -177,7 +176,7 @@ class _Judge:
         self.held = [(X[f], y[f], node[f]) for _, f in folds]
 
     def path(self, settings: Sequence[tuple[float, float, float]]) -> list[SoftmaxCandidate]:
-        """Fit one candidate after the other, each from the models of the one before."""
+        """Fit the candidates in order, each starting from the models of the one before."""
         found = []
         starts = [rows.zeros() for rows in (self.rows, *self.kept)]
         for penalty, strength, level in settings:
@@ -199,7 +198,7 @@ class _Judge:
 
 
 class _Rows:
-    """Training rows, padded to one length so that all nodes are multiplied at once."""
+    """Training rows, padded to one length so that all nodes are computed at once."""
 
     def __init__(self, X: FloatArray, y: IntArray, node: IntArray, n: int, classes: int) -> None:
         self.X, self.n = X, n
@@ -214,21 +213,21 @@ class _Rows:
         labels = np.eye(classes)[y][self.place]
         self.labels = labels[..., 1:] if self.scores == 1 else labels
         self.true = y[self.place]
-        # Curvature across classes is left out; this factor makes up for it where classes are even.
+        # Curvature across classes is left out; this factor makes up for it if classes are balanced.
         self.factor = 1.0 if self.scores == 1 else classes / (classes - 1.0)
 
     def zeros(self) -> FloatArray:
-        """Return models that say nothing."""
+        """Return all-zero models, to start from."""
         return np.zeros((self.scores, self.n, self.X.shape[1]))
 
     def models_of(self, part: SoftmaxCandidate) -> FloatArray:
-        """Return the models of a candidate's settings."""
+        """Return the models that a candidate's settings give."""
         return self.fit(*self.coupled(part.penalty, part.strength, part.level), self.zeros())[0]
 
     def coupled(
         self, penalty: float, strength: float, level: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the ridge and the coupling of settings; alone, only the level is held a little."""
+        """Return the ridge and the coupling of settings; alone, only the level is coupled, weakly."""
         d = self.X.shape[1]
         ridge = np.append(np.full(d - 1, penalty), 0.0 if self.scores == 1 else FAINT)
         if strength == 0 or np.isinf(strength):
@@ -241,7 +240,7 @@ class _Rows:
     def fit(
         self, ridge: FloatArray, coupling: FloatArray, models: FloatArray
     ) -> tuple[FloatArray, float]:
-        """Return the models for one coupling, starting at ``models``, and their loss left out."""
+        """Return the models for one coupling, starting at ``models``, and their leave-one-out loss."""
         n = self.n
         counts, ones = self.there.sum(axis=1), np.ones(n)
         for _ in range(STEPS):
@@ -273,7 +272,7 @@ class _Rows:
         return models, float(-np.log(np.clip(found, 1e-6, 1.0)).mean())
 
     def _at(self, models: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return scores, probabilities (of the second class if there are two) and curvatures."""
+        """Return scores, probabilities (of two classes, only the second's) and curvatures."""
         eta = np.einsum("nmi,kni->nmk", self.rows, models)
         p = probabilities(eta.reshape(-1, self.scores)).reshape(*eta.shape[:2], -1)
         p = p[..., 1:] if self.scores == 1 else p
