@@ -224,7 +224,7 @@ def test_a_refused_run_leaves_no_checkpoint(run, table, words):
     if "hoeffding" in words:
         pytest.importorskip("river")
     text = run.refused(*FIT, *words, "--out", "out", "--checkpoint-every", "1")
-    assert ("goes on in every round" in text) == ("hoeffding" in words)
+    assert ("continues from its last fit" in text) == ("hoeffding" in words)
 
 
 FILL = """

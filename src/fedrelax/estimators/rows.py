@@ -71,7 +71,7 @@ class TableRows:
         groups = group_rows(nodes, len(X))
         return self.preparation_.rows(self._coded_later(X, groups), groups)
 
-    # From whatever was given to one number per column
+    # From user input to one number per column
 
     def _coded_with_target(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
         """Return coded rows and checked targets."""

@@ -178,7 +178,7 @@ def test_features_that_linear_regression_takes_for_constant_need_the_general_pat
     """Its solver drops directions with less than ``tol`` of the most spread."""
     network, _ = unlike_features([1e-5, 1.0, 1e4], [0.0, 0.0, 0.0], LinearRegression())
     reason = refused("linear", network, FedRelax())
-    assert reason is not None and "differ so much in size that LinearRegression" in reason
+    assert reason is not None and "differ so much in scale that LinearRegression" in reason
     network, X = unlike_features([1e-5, 1.0, 1e4], [0.0, 0.0, 0.0], Ridge(1e-3))
     general, linear = both(network, alpha=0.4, rounds=10, tol=0.0)
     for label, other in general.models.items():

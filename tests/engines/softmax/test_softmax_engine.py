@@ -211,7 +211,9 @@ def test_settings_that_need_the_general_path(choices, reason):
 def test_own_public_sets_and_many_weights_take_the_general_path(monkeypatch):
     assert "one common set" in refused("softmax", softmax_network(0, common=False), FedRelax())
     wide = softmax_network(0, d=200)
-    assert refused("softmax", wide, FedRelax()) == "node 0: a model has 603 weights, more than 600"
+    assert (
+        refused("softmax", wide, FedRelax()) == "node 0: its model has 603 weights, more than 600"
+    )
     monkeypatch.setattr("fedrelax.engines.linear.memory.available_bytes", lambda: 1000)
     with pytest.raises(FedRelaxError, match="memory: 4 nodes"):
         FedRelax(engine="softmax", rounds=1).solve(softmax_network(0))
