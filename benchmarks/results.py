@@ -81,9 +81,9 @@ def fit_section(cases: Sequence[Found]) -> list[str]:
         "## `FedRelaxRegressor.fit`",
         "",
         "From plain arrays to fitted models, 10 rows per node, nearest-neighbour graph of mean degree 10,",
-        "alpha 0.1, ridge 0.1, everything else by default. Beside it the bare engine in the same process on the same",
-        "arrays, to a relative residual of 1e-8, and the largest difference between the weights of both.",
-        f"The seconds of `fit` grow as n^**{growth:.2f}** (10 features).",
+        "alpha 0.1, ridge 0.1, all else at its default. Beside it, the bare engine in the same process on the same",
+        "arrays, run to a relative residual of 1e-8, and the largest difference between the two sets of weights.",
+        f"The time of `fit` grows as n^**{growth:.2f}** (10 features).",
         "",
         *table(
             "nodes", "features", "public sets", "`fit`", "rounds", "peak of the process",
@@ -114,10 +114,10 @@ def engine_section(cases: Sequence[Found]) -> list[str]:
     return [
         "## The engine",
         "",
-        "Its parts, and one plain round against a copy (memcpy) of the bytes that it must move.",
+        "Its parts, and one plain round compared with a copy (memcpy) of the bytes that it must move.",
         "",
         *table(
-            "nodes", "features", "public sets", "Gram matrices", "inverses", "rounds", "their number",
+            "nodes", "features", "public sets", "Gram matrices", "inverses", "all rounds", "number of rounds",
             "stored", "one round", "bytes", "round / memcpy",
             lines=lines,
         ),
@@ -144,7 +144,7 @@ def autograd_section() -> list[str]:
         "",
         "150 nodes, 10 rows each, 100 public rows per node, one RMSprop round.",
         '"loop" has one autograd term per neighbour, as the algorithm is written; "stacked" has all',
-        "neighbours' rows of a node prepared in one term.",
+        "neighbours' rows of a node stacked into one term.",
         "",
         *table(
             "features", "engine", "loop", "times faster", "stacked", "times faster", lines=lines
@@ -164,9 +164,9 @@ def nets_section() -> list[str]:
         "## Nets",
         "",
         f"{case['nodes']} perceptrons 10-32-1, 10 rows each, 100 common public rows, "
-        f"{case['steps_per_round']} steps a round: {case['batched_round_seconds'] * 1e3:.0f} ms a round "
+        f"{case['steps_per_round']} steps per round: {case['batched_round_seconds'] * 1e3:.0f} ms per round "
         f"at once, {case['loop_round_seconds']:.2f} s one by one, **{case['times_faster']:.0f}** times "
-        "faster. At once, the seconds of a round grow as "
+        "faster. At once, the time of a round grows as "
         f"n^**{growth['exponent']:.2f}**:",
         "",
         *table("nodes", "one round", "per node", lines=lines),
