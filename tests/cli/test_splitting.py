@@ -113,7 +113,10 @@ def test_compare_holds_out_whole_values_too(run, days):
         (("--split-by", "dya"), ["no column 'dya'", "day"]),
         (("--test-from", "2024-01-05"), ["no column holds dates", "--split-by COLUMN"]),
         (("--split-by", "day", "--test-from", "99"), ["--test-from leaves no row from then on"]),
-        (("--split-by", "day", "--test-from", "soon"), ["--test-from 'soon' is not one of"]),
+        (
+            ("--split-by", "day", "--test-from", "soon"),
+            ["--test-from 'soon' does not fit column 'day', which holds numbers"],
+        ),
         (("--split-by", "none", "--test-from", "3"), ["contradict each other"]),
     ],
 )

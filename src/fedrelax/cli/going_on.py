@@ -153,7 +153,7 @@ def _tell(change: Any, talk: Talk) -> None:
     elif change.what == "leave":
         talk.plain(f"Node {who} left.")
     else:
-        talk.plain(f"Learned {change.rows} new rows of node {who}.")
+        talk.plain(f"Learned {change.rows} new rows of {who}.")
     if change.rows:
         talk.plain(
             f"Before they were learned, the mean loss on the new rows was {change.error:.4g}."

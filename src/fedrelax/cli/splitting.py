@@ -219,5 +219,6 @@ def _moment(text: str, frame: Any, column: Hashable) -> Any:
         return pd.to_datetime(text, utc=True).tz_localize(None).to_datetime64()
     except (ValueError, TypeError):
         raise FedRelaxError(
-            f"--test-from {text!r} does not fit column {column!r}, which holds {kind}; give one of these"
+            f"--test-from {text!r} does not fit column {column!r}, which holds {kind}; give a value "
+            "of that kind"
         ) from None
