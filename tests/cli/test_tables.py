@@ -47,7 +47,7 @@ def test_predict_takes_any_order_and_new_categories_and_names_what_is_missing(ru
     new.loc[2, "promotion"] = "television"
     write(new, "new.csv")
     text = run("predict", "out", "new.csv", "--out", "p.csv", "--overwrite")
-    assert run.code == 0 and "'promotion' has 1 values that were not met in training" in text
+    assert run.code == 0 and "'promotion' has 1 values that were not seen in training" in text
     assert "line 4" in text
     write(new.drop(columns="price"), "new.csv")
     text = run.refused("predict", "out", "new.csv", "--out", "q.csv")

@@ -73,7 +73,7 @@ def test_text_dates_gaps_and_columns_that_a_node_lacks(kinds):
         _, about = ask("/nodes")
         again = ask("/predict", {"node": rows[1]["site"], "rows": [rows[1]]})[1]
     assert status == 200 and said["predictions"] == expected
-    assert "not met in training" in said["notes"][0]
+    assert "not seen in training" in said["notes"][0]
     assert again["predictions"] == pytest.approx(expected[1:2], rel=1e-12)
     columns = {line["name"]: line["kind"] for line in about["columns"]}
     found = {"size": "number", "kind": "category", "open": "flag", "day": "date", "note": "text"}

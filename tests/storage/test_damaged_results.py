@@ -143,7 +143,7 @@ def test_a_model_that_was_changed_is_refused(out):
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(
         FedRelaxError,
-        match=f"{SENTENCE}models/0001-a.skops does not have the checksum that models.json gives; ",
+        match=f"{SENTENCE}models/0001-a.skops does not match the checksum in models.json; ",
     ):
         load_result(out)
 

@@ -69,7 +69,7 @@ def test_a_format_of_the_future_is_refused(tmp_path):
     text = (tmp_path / "out/models.json").read_text().replace('"skops"', '"crystal"')
     (tmp_path / "out/models.json").write_text(text)
     resign(tmp_path / "out")
-    with pytest.raises(FedRelaxError, match="format 'crystal' of a model is not known"):
+    with pytest.raises(FedRelaxError, match="format 'crystal' of a model is unknown"):
         load_result(tmp_path / "out")
 
 

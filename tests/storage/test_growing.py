@@ -81,7 +81,7 @@ def test_a_grown_result_links_to_its_ancestor(first: Path, tmp_path: Path) -> No
     assert [event["what"] for event in saved.living["story"]] == ["join"]
     assert saved.living["ancestors"][0]["sha256"] == read_result(first).about["sha256"]
     assert second.can_go_on
-    with pytest.raises(FedRelaxError, match="it stays as it is"):
+    with pytest.raises(FedRelaxError, match="is never replaced"):
         save_grown(first, read_result(first), est, overwrite=True)
 
 

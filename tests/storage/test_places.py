@@ -104,7 +104,7 @@ def test_files_of_the_user_in_a_result_are_named_and_never_deleted(tmp_path, nam
     a_result(target)
     a_result(target, "new")  # a result alone may be replaced
     (target / name).write_text("mine")
-    with pytest.raises(FedRelaxError, match=f"holds '{name}', which fedrelax has not written"):
+    with pytest.raises(FedRelaxError, match=f"holds '{name}', which fedrelax did not write"):
         check_directory(target, overwrite=True)
     with pytest.raises(FedRelaxError, match=name):
         a_result(target, "newer")

@@ -88,7 +88,11 @@ def test_labels_come_back_as_they_were(tmp_path, labels):
 
 @pytest.mark.parametrize(
     ("labels", "part"),
-    [([("a", 1), "b"], "of type tuple"), ([1, "1"], "written alike"), ([1.5, float("inf")], "inf")],
+    [
+        ([("a", 1), "b"], "of type tuple"),
+        ([1, "1"], "are the same as text"),
+        ([1.5, float("inf")], "inf"),
+    ],
 )
 def test_labels_that_cannot_be_saved_are_refused(tmp_path, labels, part):
     X, y, nodes = rows(labels)
@@ -142,7 +146,7 @@ def test_foreign_types_need_trust_by_name(tmp_path):
     assert read_result(tmp_path / "out").about["types_to_trust"] == [name]
     with pytest.raises(FedRelaxError, match=rf"not trusted: {name}.*trust=\['{name}'\]"):
         load_result(tmp_path / "out")
-    with pytest.raises(FedRelaxError, match="is another name"):
+    with pytest.raises(FedRelaxError, match="is a different name"):
         load_result(tmp_path / "out", trust=[name[:-1]])
     loaded = load_result(tmp_path / "out", trust=[name])
     assert np.array_equal(loaded.predict(X, nodes), fitted.predict(X, nodes))

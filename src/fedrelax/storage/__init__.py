@@ -1,4 +1,4 @@
-"""Results and checkpoints on disk: whole or not at all, and without pickle."""
+"""Results and checkpoints on disk: written completely or not at all, and without pickle."""
 
 from fedrelax.storage.checkpoints import Checkpoint
 from fedrelax.storage.loading import SavedResult, load_result, read_result

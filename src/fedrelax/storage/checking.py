@@ -1,4 +1,4 @@
-"""The files of a result: inside its directory, of the size and checksum that were written down.
+"""The files of a result: inside its directory, with the size and checksum that were recorded.
 
 A result may come from anywhere. Its files name each other, and a name may be a path to somewhere
 else, a device that never ends or a pipe that never answers: only regular files inside are opened.
@@ -24,15 +24,15 @@ CHUNK = 2**20
 
 
 def damage(file: str, what: str) -> FedRelaxError:
-    """Return the sentence about a file that is not as it was written."""
+    """Return the error about a file that is not as it was written."""
     return FedRelaxError(
-        f"this result is damaged: {file} {what}; run the fit again, or copy the result again from "
-        "where it is whole"
+        f"this result is damaged: {file} {what}; run the fit again, or copy the result again from an "
+        "intact one"
     )
 
 
 def fingerprint(content: bytes) -> dict[str, Any]:
-    """Return what a file is known by.
+    """Return size and checksum of a file's content.
 
     >>> fingerprint(b"")["size"], fingerprint(b"")["sha256"][:8]
     (0, 'e3b0c442')
@@ -41,15 +41,15 @@ def fingerprint(content: bytes) -> dict[str, Any]:
 
 
 def sealed(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values with the checksum of all of them."""
+    """Return plain values with a checksum over all of them."""
     return {**about, "sha256": _checksum(about)}
 
 
 def check_seal(about: Mapping[str, Any], file: str) -> None:
-    """Refuse values that are not those of which the checksum was taken."""
+    """Refuse values that do not match their checksum."""
     inside = {key: value for key, value in about.items() if key != "sha256"}
     if about.get("sha256") != _checksum(inside):
-        raise damage(file, "does not have the checksum that it gives")
+        raise damage(file, "does not match its checksum")
 
 
 def _checksum(values: Mapping[str, Any]) -> str:
@@ -60,42 +60,42 @@ def _checksum(values: Mapping[str, Any]) -> str:
 def read_inside(
     directory: Path, name: Any, said: Mapping[str, Any] | None, where: str, most: int = MOST
 ) -> bytes:
-    """Return a file of a result, which must be as the file ``where`` says: ``size``, ``sha256``.
+    """Return the content of a result's file, which must have the ``size`` and ``sha256`` in ``said``.
 
-    Where nothing is said of it, at most ``most`` bytes are read.
+    ``where`` is the file that gives them. If ``said`` is None, at most ``most`` bytes are read.
     """
     path = _inside(directory, name, where)
     if said is not None and not _is_fingerprint(said):
-        raise damage(where, f"gives no size and checksum of {name}")
+        raise damage(where, f"gives no size and checksum for {name}")
     most = most if said is None else int(said["size"])
     content = _read(path, str(name), most)
     if said is None:
         return content
     if len(content) != said["size"]:
         raise damage(
-            str(name), f"has {len(content)} bytes and {where} says that it has {said['size']}"
+            str(name), f"has {len(content)} bytes, but {where} says that it has {said['size']}"
         )
     if fingerprint(content)["sha256"] != said["sha256"]:
-        raise damage(str(name), f"does not have the checksum that {where} gives")
+        raise damage(str(name), f"does not match the checksum in {where}")
     return content
 
 
 @contextmanager
 def reading(file: str) -> Iterator[None]:
-    """Within, whatever goes wrong is said of this file."""
+    """Report any error inside the ``with`` block as damage of this file."""
     try:
         yield
     except FedRelaxError as error:
         if str(error).startswith("this result is damaged"):
             raise
         raise damage(file, f"cannot be used ({error})") from error
-    except Exception as error:  # values of another kind fail in many ways
+    except Exception as error:  # values of the wrong kind fail in many ways
         text = " ".join(str(error).split())
         raise damage(file, f"cannot be read ({type(error).__name__}: {text})") from error
 
 
 def _inside(directory: Path, name: Any, where: str) -> Path:
-    """Return the path of a file that lies in the directory, also where links lead."""
+    """Return the path of a file that must lie in the directory, with links resolved."""
     plain = isinstance(name, str) and "\\" not in name and "\0" not in name and ":" not in name
     parts = PurePosixPath(name).parts if plain else ()
     if not parts or name.startswith("/") or ".." in parts:
@@ -104,10 +104,10 @@ def _inside(directory: Path, name: Any, where: str) -> Path:
     try:
         found = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or "it leads in a circle"
+        reason = getattr(error, "strerror", None) or "its links form a cycle"
         raise damage(str(name), f"cannot be opened ({reason})") from error
     if not found.is_relative_to(directory.resolve()):
-        raise damage(str(name), "is a link to a file outside of the result")
+        raise damage(str(name), "is a link to a file outside the result")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: a run that was stopped goes on from its last round, to the same last digit."""
+"""Checkpoints: a run that was stopped resumes from its last saved round, to the same last digit."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?"
 
 
 class Interrupted(FedRelaxError):  # noqa: N818 - what happened
-    """Somebody has asked to stop, and the state of the run is on the disk."""
+    """A stop was requested, and the state of the run is on the disk unless a warning says otherwise."""
 
 
 class Checkpoint(Keeper):
-    """Keeps the state of a run in a directory, so that the same call goes on where it was stopped.
+    """Saves the state of a run in a directory, so that the same call resumes where it was stopped.
 
         FedRelaxRegressor(model, alpha=0.5, callbacks=[Checkpoint("run", every=5)]).fit(X, y, nodes)
 
-    path : the directory; it is made if it is not there. A former state stays until the new one is whole.
-    every : write after every so many rounds. The last round, and every finished trial of a search for
-        alpha, are written in any case.
+    path : the directory; created if it does not exist. The last state stays until the new one is complete.
+    every : save after this many rounds. The last round, and every finished trial of a search for alpha,
+        are saved in any case.
 
-    A directory serves one run: the same rows, graph, models and settings. Another one is refused. A
-    finished run is not repeated: its models are made again and returned.
+    A directory belongs to one run: the same rows, graph, models and settings. Any other run is refused.
+    A finished run is not repeated: its models are rebuilt and returned.
 
-    What a directory holds are predictions and losses of nodes, and the state of privacy noise: keep it as
-    you keep the rows. Files can be read by their owner only.
+    The directory holds predictions and losses of nodes, and the state of privacy noise: protect it as you
+    protect the rows. Only their owner can read the files.
     """
 
     def __init__(self, path: str | Path, every: int = 1) -> None:
@@ -51,7 +51,7 @@ class Checkpoint(Keeper):
         self.stopping: str = ""
         """Why to stop after this round; the command line sets it when a signal comes."""
         self.saved: int | None = None
-        """The round of the last state that is on the disk."""
+        """The round of the last state on the disk."""
         self._failed = False
         self._versions: dict[str, str] = {}
 
@@ -59,7 +59,7 @@ class Checkpoint(Keeper):
         return f"Checkpoint({str(self.path)!r}, every={self.every})"
 
     def ready(self) -> Self:
-        """Make the directory, or say why that cannot be; asked before any work is done."""
+        """Create the directory and test writing to it; an error, before any work is done, says why not."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(self.path / f"{ROUNDS}{ENDING}.try", b"")
@@ -89,8 +89,8 @@ class Checkpoint(Keeper):
         for part, now in identity.items():
             if known.get(part) != now:
                 raise FedRelaxError(
-                    f"{self.path / file} is the checkpoint of another run: {part} differ; give what was "
-                    "given then, or another directory"
+                    f"{self.path / file} is the checkpoint of another run: {part} differ; give the same "
+                    "as then, or another directory"
                 )
         self._tell_versions(then)
         if what == ROUNDS:
@@ -99,11 +99,11 @@ class Checkpoint(Keeper):
 
     @contextmanager
     def using(self, what: str) -> Iterator[None]:
-        """Within, whatever goes wrong is said of the file of this name."""
+        """Report any error inside the ``with`` block as damage of the file of this name."""
         file = f"{what}{ENDING}"
         try:
             yield
-        except Exception as error:  # a state of another kind fails in many ways
+        except Exception as error:  # a state of the wrong kind fails in many ways
             text = " ".join(str(error).split())
             if text.startswith("this result is damaged: "):
                 text = text.removeprefix(f"this result is damaged: {file} ").partition(";")[0]
@@ -111,8 +111,8 @@ class Checkpoint(Keeper):
                 kind = "" if isinstance(error, FedRelaxError) else f"{type(error).__name__}: "
                 text = f"cannot be used ({kind}{text})"
             raise FedRelaxError(
-                f"this checkpoint is damaged: {self.path / file} {text}; delete that file to begin "
-                "again, or copy it again from where it is whole"
+                f"this checkpoint is damaged: {self.path / file} {text}; delete that file to start "
+                "again, or copy it again from an intact one"
             ) from error
 
     def _tell_versions(self, then: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ class Checkpoint(Keeper):
     def keep(
         self, what: str, identity: Identity, state: Callable[[], Any], round: int, ends: bool
     ) -> None:
-        """Write a state if it is time; if the disk refuses, say so and let the run go on."""
+        """Save a state if one is due; if the disk refuses, warn and let the run go on."""
         if not (ends or self.stopping or round % self.every == 0):
             return
         try:
@@ -150,7 +150,7 @@ class Checkpoint(Keeper):
             raise Interrupted(self.stopping)
 
     def _write(self, what: str, identity: Identity, state: Any) -> None:
-        self._versions = self._versions or versions()  # they take longer to find than all the rest
+        self._versions = self._versions or versions()  # finding them takes longer than all the rest
         kept = {
             "what": what,
             "versions": self._versions,
@@ -160,9 +160,9 @@ class Checkpoint(Keeper):
         write_whole(self.path / f"{what}{ENDING}", to_bytes(kept))
 
     def _tell_failure(self, error: OSError, round: int) -> None:
-        """Say once that the disk refuses; the work so far is in memory, so nothing ends here."""
+        """Warn once that the disk refuses; the work so far is in memory, so the run goes on."""
         last = (
-            "none is there yet" if self.saved is None else f"the last one is of round {self.saved}"
+            "there is none yet" if self.saved is None else f"the last one is of round {self.saved}"
         )
         if self._failed and not self.stopping:
             return

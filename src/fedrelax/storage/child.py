@@ -1,9 +1,9 @@
-"""Files of the boosting libraries, tried in a process of their own before they are loaded here.
+"""Files of the boosting libraries, tried in a separate process before they are loaded here.
 
-These libraries follow the indices in a file without looking: a damaged or hostile one can end the
-process, or never end. One child starts for all files of a result. For each it makes a copy of itself
-that has little memory and time: it loads the file, looks at the trees as the library understood them,
-and predicts some rows. Only what has been survived there is loaded here.
+These libraries follow the indices in a file blindly: a damaged or hostile one can crash the process, or
+make it hang. One child process is started for all files of a result. For each file it forks a copy of
+itself with limited memory and time, which loads the file, checks the trees as the library understood
+them, and predicts some rows. Only files that this survives are loaded here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedrelax.models.boost.files import library_in
 from fedrelax.typing import Label
 
 SECONDS = 10
-"""Processor time for one file; a large file gets a second more for each megabyte."""
+"""CPU time for one file; each megabyte of the file adds a second."""
 
 START_SECONDS = 120
 """Time for the libraries to be imported, on a slow disk."""
@@ -35,24 +35,24 @@ ROWS = 64
 LONGEST = 1000
 
 FINE = "fine"
-ENDED = "its saved model ended the process that tried it, so it is not loaded"
-ENDLESS = "its saved model never ended its first predictions, so it is not loaded"
+ENDED = "its saved model crashed the process that tried it, so it is not loaded"
+ENDLESS = "its saved model did not finish its first predictions, so it is not loaded"
 
 
 def try_files(files: Mapping[Label, bytes], features: int, seconds: float = SECONDS) -> None:
-    """Refuse files that are not survived; all of them go to one child."""
+    """Refuse files that fail in the child process; all of them go to one child."""
     if not files:
         return
     for label, answer in zip(files, _ask(list(files.values()), features, seconds), strict=True):
         if answer:
             raise FedRelaxError(
                 f"this result is damaged: node {label!r}: {answer}; run the fit again, or copy the "
-                "result again from where it is whole"
+                "result again from an intact one"
             )
 
 
 def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
-    """Return what is wrong with each file, or an empty text."""
+    """Return what is wrong with each file, or an empty string."""
     header = json.dumps({"features": features, "seconds": seconds, "sizes": [*map(len, files)]})
     command = [sys.executable, "-P", "-m", "fedrelax.storage.child"]
     places = os.pathsep.join(place for place in sys.path if place)
@@ -73,7 +73,7 @@ def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
         output = error.stdout or b""
     except OSError as error:
         raise FedRelaxError(
-            f"boosted models are tried in a process of their own, which cannot be started "
+            f"boosted models are tried in a separate process, which cannot be started "
             f"({error.strerror or error})"
         ) from error
     whole = output.decode(errors="replace").split("\n")[:-1]
@@ -89,11 +89,11 @@ def _seconds(data: bytes, seconds: float) -> float:
 
 
 def main(source: BinaryIO, answer: TextIO) -> None:
-    """Read files, try each, and say a line of each."""
+    """Read files, try each, and print one line for each."""
     header = json.loads(source.readline())
     files = [source.read(size) for size in header["sizes"]]
     for library in {library_in(data) for data in files} - {None}:
-        with contextlib.suppress(Exception):  # whoever loads a file says it better
+        with contextlib.suppress(Exception):  # loading a file gives a better message
             import_module(str(library))
     for data in files:
         verdict = _apart(data, header["features"], _seconds(data, header["seconds"]))
@@ -101,7 +101,7 @@ def main(source: BinaryIO, answer: TextIO) -> None:
 
 
 def _apart(data: bytes, features: int, seconds: float) -> str:
-    """Try a file in a copy of this process, so that one file does not end the trial of the others."""
+    """Try a file in a fork of this process, so that one file cannot end the trial of the others."""
     if not hasattr(os, "fork"):
         return _tried(data, features)
     reads, writes = os.pipe()
@@ -121,13 +121,13 @@ def _apart(data: bytes, features: int, seconds: float) -> str:
 
 
 def _tried(data: bytes, features: int) -> str:
-    """Return why a file cannot be used, in one line, or nothing."""
+    """Return why a file cannot be used, in one line, or an empty string."""
     from fedrelax.models.boost.checking import try_file
 
     try:
         try_file(data, features, ROWS)
     except MemoryError:
-        return "its saved model needs more memory than a file of its size may"
+        return "its saved model needs more memory than a file of its size should"
     except FedRelaxError as error:
         return " ".join(str(error).split())
     except Exception as error:  # the libraries raise whatever they like
@@ -137,7 +137,7 @@ def _tried(data: bytes, features: int) -> str:
 
 
 def _limit(size: int, seconds: float) -> None:
-    """End this process when it takes too much memory or time, also in the middle of native code."""
+    """End this process when it takes too much memory or time, even in the middle of native code."""
     import resource
 
     most = MEMORY + 20 * size

@@ -1,4 +1,4 @@
-"""What the JSON and CSV files of a result must hold, told before any of it is used."""
+"""What the JSON and CSV files of a result must hold, checked before any of it is used."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "alphas.csv": (),
     "positions.csv": ("node",),
 }
-"""The columns without which a table cannot be used."""
+"""The columns that each table must have."""
 
 LONGEST_NUMBER = 18
-"""Digits of a whole number that is read as one."""
+"""Most digits of a whole number that is read as an integer."""
 
 
 def _is_number(value: Any) -> bool:
@@ -90,7 +90,7 @@ ABOUT: dict[str, tuple[Callable[[Any], bool], str]] = {
 LATER: dict[str, tuple[Callable[[Any], bool], str]] = {
     "promises": (_is_promises, "a list of promises, each with epsilon, delta and words"),
 }
-"""What results of earlier versions do not say."""
+"""Entries that results of earlier versions do not have."""
 
 LINE: dict[str, Callable[[Any], bool]] = {
     "node": lambda v: isinstance(v, str | int | float),
@@ -100,41 +100,41 @@ LINE: dict[str, Callable[[Any], bool]] = {
     "rows": lambda v: v in ("encoded", "coded", "frame"),
     "answers": lambda v: isinstance(v, bool),
 }
-"""What a line of ``models.json`` says beside size and checksum."""
+"""What an entry of ``models.json`` says besides size and checksum."""
 
 
 def read_json(content: bytes, file: str, kind: type) -> Any:
-    """Return a JSON file whose outermost value is of this kind."""
+    """Return the content of a JSON file; its outermost value must be of this kind."""
     with reading(file):
         found = json.loads(content)
     if not isinstance(found, kind):
-        raise damage(file, f"holds a {type(found).__name__}, and a {kind.__name__} is needed")
+        raise damage(file, f"holds a {type(found).__name__} where a {kind.__name__} is needed")
     return found
 
 
 def check_about(about: Mapping[str, Any], file: str) -> None:
-    """Refuse a description of which an entry is missing or of another kind."""
+    """Refuse a description in which an entry is missing or of the wrong kind."""
     later = {name: rule for name, rule in LATER.items() if name in about}
     for name, (fits, what) in {**ABOUT, **later}.items():
         if name not in about or not fits(about[name]):
             found = repr(about[name])[:60] if name in about else "nothing"
-            raise damage(file, f"has {found} under {name!r}, and {what} is needed")
+            raise damage(file, f"has {found} under {name!r} where {what} is needed")
     with reading(file):
         check_labels(about["graph_nodes"])
     known = 0 if about["classes"] is None else len(about["classes"])
     if known != (about["outputs"] if about["task"] == "classification" else 0):
-        raise damage(file, f"has {known} classes and {about['outputs']} outputs")
+        raise damage(file, f"has {known} classes but {about['outputs']} outputs")
 
 
 def check_lines(lines: list[Any], nodes: Iterable[Label]) -> None:
-    """Refuse a ``models.json`` in which a line is not whole, or a node unknown or there twice."""
+    """Refuse a ``models.json`` in which an entry is incomplete, or a node is unknown or named twice."""
     file, known, seen = "models.json", set(nodes), set()
     for number, line in enumerate(lines, start=1):
         wrong = [name for name, fits in LINE.items() if not fits(_entry(line, name))]
         if wrong:
-            raise damage(file, f"has no {wrong[0]!r} in entry {number}, or one of another kind")
+            raise damage(file, f"has no {wrong[0]!r} in entry {number}, or one of the wrong kind")
         if line["node"] not in known or line["node"] in seen:
-            raise damage(file, f"names the node {line['node']!r}, which is unknown or there twice")
+            raise damage(file, f"names the node {line['node']!r}, which is unknown or named twice")
         seen.add(line["node"])
     if not lines:
         raise damage(file, "names no model")
@@ -145,7 +145,7 @@ def _entry(line: Any, name: str) -> Any:
 
 
 def read_frame(content: bytes, file: str, labels: Mapping[str, Label]) -> Any:
-    """Return a CSV file of ours; the columns that hold nodes get their labels back."""
+    """Return one of our CSV files as a DataFrame; columns that hold nodes get their labels back."""
     import pandas as pd
 
     with reading(file):
@@ -172,7 +172,7 @@ def read_frame(content: bytes, file: str, labels: Mapping[str, Label]) -> Any:
 
 
 def _numbers(texts: list[str], file: str, column: str) -> Any:
-    """Return whole numbers where all are, else floats that are exactly those written."""
+    """Return integers if all texts are whole numbers, else exactly the floats that were written."""
     digits = [text.removeprefix("-") for text in texts]
     if all(text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER for text in digits):
         return np.array([int(text) for text in texts], dtype=np.int64)
@@ -181,4 +181,4 @@ def _numbers(texts: list[str], file: str, column: str) -> Any:
     except ValueError as error:
         if column not in COLUMNS[file]:
             return np.array(texts, dtype=object)
-        raise damage(file, f"has something else than numbers in column {column!r}") from error
+        raise damage(file, f"has something other than numbers in column {column!r}") from error

@@ -1,14 +1,14 @@
 """The formats in which models are saved. None of them is pickle, and none runs code on loading.
 
 ==========  ==============  ==========================================================================
-skops       .skops          scikit-learn, our own models, and whatever is made of plain parts
+skops       .skops          scikit-learn, our own models, and whatever else is made of plain parts
 torch       .safetensors    PyTorch networks
 keras       .keras          Keras networks
 xgboost     .xgboost.zip    the library's own model file, with JSON
 lightgbm    .lightgbm.zip   the same
 catboost    .catboost.zip   the same
-hoeffding   .tree.json      river's Hoeffding trees, as what they answer
-elsewhere   .elsewhere.json the site of a federation at which the model is
+hoeffding   .tree.json      river's Hoeffding trees, reduced to what they predict
+elsewhere   .elsewhere.json the site of a federation that holds the model
 ==========  ==============  ==========================================================================
 
 A format is a module with ``to_bytes(model)`` and ``from_bytes(data, trust)``; ``types_in(data)`` names
@@ -46,12 +46,12 @@ class Format:
 
     @property
     def is_boosted(self) -> bool:
-        """Whether a library reads the file that may crash on a foreign one."""
+        """Whether the file is read by a library that may crash on a damaged or hostile one."""
         return self.home == BOOSTED
 
     @property
     def module(self) -> Any:
-        """The module that writes and reads; it may need an extra."""
+        """The module that writes and reads the format; it may need an extra."""
         return import_module(self.home)
 
 
@@ -104,7 +104,7 @@ FORMATS: tuple[Format, ...] = (
     Format("elsewhere", ".elsewhere.json", is_elsewhere, "fedrelax.models.elsewhere"),
     SKOPS,
 )
-"""The first that matches a model saves it."""
+"""A model is saved in the first format that matches it."""
 
 
 def format_of(model: Any) -> Format:
@@ -113,13 +113,13 @@ def format_of(model: Any) -> Format:
 
 
 def format_named(name: str) -> Format:
-    """Return the format that a result names."""
+    """Return the format of this name."""
     for form in FORMATS:
         if form.name == name:
             return form
     known = ", ".join(form.name for form in FORMATS)
     raise FedRelaxError(
-        f"the format {name!r} of a model is not known (known: {known}); install the version of "
+        f"the format {name!r} of a model is unknown (known: {known}); install the version of "
         "fedrelax that wrote it"
     )
 
@@ -137,7 +137,7 @@ def check_savable(label: Label, model: Any) -> None:
 
 
 def pack(label: Label, model: Any) -> Packed:
-    """Return a model as the bytes of a file, read back once, or say which node's cannot be written."""
+    """Return a model as the bytes of a file, tested by reading it back; an error names the node."""
     form = format_of(model)
     try:
         data = bytes(form.module.to_bytes(model))

@@ -1,4 +1,4 @@
-"""Saving a network that has changed: what is new is written, the rest are links to its ancestor's files."""
+"""Saving a network that has changed: what is new is written, the rest is linked to its ancestor's files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fedrelax.storage.saving import (
 from fedrelax.typing import Label
 
 UNTOUCHED = ("config.toml", "history.csv", "alphas.csv", PUBLIC)
-"""Files that say nothing of single nodes, and so are the ancestor's."""
+"""Files that say nothing about single nodes, so that the ancestor's are used."""
 
 
 def save_grown(
@@ -41,15 +41,15 @@ def save_grown(
     overwrite: bool = False,
     more: Sequence[Callable[[Path], None]] = (),
 ) -> Path:
-    """Write what has become of a loaded result to a new directory, which links to what is unchanged.
+    """Write a loaded result that has changed to a new directory, which links to what is unchanged.
 
     ``fitted`` was loaded from ``ancestor``, which is never written to. Where links are impossible, files
-    are copied. Nothing of nodes that have left goes along.
+    are copied. Nothing about nodes that have left is carried over.
     """
     target = Path(directory)
     if target.exists() and target.samefile(ancestor.directory):
         raise FedRelaxError(
-            f"{target} is the result that has changed, and it stays as it is; choose another directory"
+            f"{target} is the result that was loaded, which is never replaced; choose another directory"
         )
     network, graph = fitted.living_, fitted.whole_graph_
     check_labels(graph.labels)
@@ -77,7 +77,7 @@ def save_grown(
 
 
 def link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it where the file system has no such thing."""
+    """Hard-link a file, or copy it where the file system has no links."""
     try:
         os.link(source.resolve(), target)
     except OSError:
@@ -87,7 +87,7 @@ def link(source: Path, target: Path) -> None:
 def _models(
     draft: Path, ancestor: SavedResult, fitted: Fitted, fresh: dict[Label, Any], packed: Any
 ) -> list[dict[str, Any]]:
-    """Return the lines about all models: linked files of the ancestor, and new ones."""
+    """Link or write all models, and return their entries in ``models.json``."""
     (draft / "models").mkdir()
     ready = fitted.preparation_
     width = fitted.n_features_in_ if ready is None else ready.width
@@ -108,7 +108,7 @@ def _models(
 
 
 def _write_tables(draft: Path, ancestor: SavedResult, fitted: Fitted) -> None:
-    """Write what says something of single nodes, without those who left."""
+    """Write the files about single nodes, without those who left."""
     result, graph = fitted.result_, fitted.whole_graph_
     labels = list(result.local_models)
     left = set(ancestor.about["graph_nodes"]) - set(graph.labels)
@@ -130,7 +130,7 @@ def _write_tables(draft: Path, ancestor: SavedResult, fitted: Fitted) -> None:
 
 
 def _nodes(ancestor: SavedResult, fitted: Fitted, labels: list[Label]) -> Any:
-    """Return a line per node; the errors are those that were measured when the network was trained."""
+    """Return a line per node; errors are those measured when the network was trained."""
     import pandas as pd
 
     network, result = fitted.living_, fitted.result_
@@ -149,7 +149,7 @@ def _nodes(ancestor: SavedResult, fitted: Fitted, labels: list[Label]) -> Any:
 
 
 def _living(draft: Path, ancestor: SavedResult, network: LivingNetwork) -> dict[str, Any]:
-    """Write the answers that are new, and return what ``living.json`` says."""
+    """Link or write the nodes' answers, and return the content of ``living.json``."""
     said = ancestor.living
     about = living_of(network, ancestor.task.kind)
     assert said is not None and about is not None

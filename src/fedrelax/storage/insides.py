@@ -1,7 +1,7 @@
-"""Estimators of scikit-learn that came from a file: their parts must fit each other.
+"""scikit-learn estimators that came from a file: their parts must fit each other.
 
-A type says nothing about its content. Trees, neighbours, support vectors and cluster centres end in
-native code that trusts the shapes of its arrays; here they are compared before the first prediction.
+A type says nothing about its content. Trees, neighbours, support vectors and cluster centres end up in
+native code that trusts the shapes of its arrays; here these are compared before the first prediction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KERNELS = ("linear", "poly", "rbf", "sigmoid")
 
 
 def check_insides(model: Any) -> None:
-    """Check all estimators inside a model, or say what is damaged."""
+    """Check all estimators inside a model; an error says what is damaged."""
     for part in _parts(model):
         for kind in type(part).__mro__:
             check = _CHECKS.get(f"{kind.__module__}.{kind.__qualname__}")
@@ -31,7 +31,7 @@ def _checked(check: Callable[[Any], None], part: Any) -> None:
         check(part)
     except FedRelaxError:
         raise
-    except Exception as error:  # an attribute is missing or is of another kind
+    except Exception as error:  # an attribute is missing or of the wrong kind
         text = " ".join(str(error).split())
         raise FedRelaxError(
             f"its {type(part).__name__} is damaged ({type(error).__name__}: {text}); run the fit again"
@@ -62,7 +62,7 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def _one_tree(model: Any) -> None:
-    """A tree takes as many features as its owner lets through."""
+    """Check that a tree takes as many features as its model lets through."""
     from sklearn.tree._tree import Tree
 
     if not hasattr(model, "tree_"):
@@ -72,7 +72,7 @@ def _one_tree(model: Any) -> None:
 
 
 def _forest(model: Any) -> None:
-    """The members of a forest are asked without looking at the rows again."""
+    """Check the trees of a forest, which are asked without checking the rows again."""
     from sklearn.tree._classes import BaseDecisionTree
 
     for member in np.asarray(getattr(model, "estimators_", []), dtype=object).ravel():
@@ -84,7 +84,7 @@ def _forest(model: Any) -> None:
 
 
 def _boosting(model: Any) -> None:
-    """Stage after stage is added to as many columns as there are trees in a stage."""
+    """Check that every stage has one tree for each column of scores that it is added to."""
     if not hasattr(model, "estimators_"):
         return
     stages = model.estimators_
@@ -93,7 +93,7 @@ def _boosting(model: Any) -> None:
     columns = getattr(model, "n_trees_per_iteration_", stages.shape[1])
     known = getattr(model, "n_classes_", 1)
     if stages.shape[1] != columns or columns != (known if known > 2 else 1):
-        raise damaged(f"a stage has {stages.shape[1]} trees, and {columns} are needed")
+        raise damaged(f"a stage has {stages.shape[1]} trees where {columns} are needed")
     _forest(model)
 
 
@@ -105,38 +105,38 @@ def _histogram_boosting(model: Any) -> None:
     features = int(model.n_features_in_)
     categorical = np.asarray(model._bin_mapper.is_categorical_)
     if categorical.shape != (features,) or getattr(model, "_in_fit", False):
-        raise damaged(f"its bins are not those of {features} features")
+        raise damaged(f"its bins do not fit {features} features")
     for stage in model._predictors:
         for predictor in stage:
             if type(predictor) is not TreePredictor:
-                raise damaged(f"a tree of it is a {type(predictor).__name__}")
+                raise damaged(f"one of its trees is a {type(predictor).__name__}")
             check_predictor(predictor, features, categorical.astype(bool))
 
 
 def _neighbours(model: Any) -> None:
-    """Neighbours are looked up among as many answers as there are rows."""
+    """Check that there is one answer for each row among which neighbours are looked up."""
     if not hasattr(model, "_fit_X"):
         return
     rows = np.asarray(model._fit_X)
     if rows.ndim != 2 or rows.shape[1] != model.n_features_in_ or rows.dtype.kind != "f":
-        raise FedRelaxError(f"its rows are not those of {model.n_features_in_} features")
+        raise FedRelaxError(f"its rows do not have {model.n_features_in_} features")
     if model._tree is not None and np.asarray(model._tree.get_arrays()[0]).shape != rows.shape:
-        raise FedRelaxError("its neighbours are not those of its rows")
+        raise FedRelaxError("its search tree does not fit its rows")
     if callable(model.effective_metric_):
-        raise FedRelaxError("its distance is a function of its own")
+        raise FedRelaxError("its distance is a custom function")
     if not hasattr(model, "_y"):
         return
     answers = np.asarray(model._y)
     if len(answers) != len(rows):
-        raise FedRelaxError(f"it has {len(rows)} rows and {len(answers)} answers")
+        raise FedRelaxError(f"it has {len(rows)} rows but {len(answers)} answers")
     if hasattr(model, "classes_"):
         several = isinstance(model.classes_, list)
         sizes = [len(c) for c in (model.classes_ if several else [model.classes_])]
         codes = answers.reshape(len(rows), -1)
         if codes.dtype.kind not in "iu" or codes.shape[1] != len(sizes):
-            raise FedRelaxError("its answers are not numbers of classes")
+            raise FedRelaxError("its answers are not class indices")
         if (codes < 0).any() or (codes >= np.array(sizes)).any():
-            raise FedRelaxError("an answer is none of its classes")
+            raise FedRelaxError("an answer is not one of its classes")
 
 
 def _support_vectors(model: Any) -> None:
@@ -164,7 +164,7 @@ def _centres(model: Any) -> None:
     if hasattr(model, "cluster_centers_"):
         centres = np.asarray(model.cluster_centers_)
         if centres.ndim != 2 or centres.shape[1] != model.n_features_in_:
-            raise FedRelaxError(f"its centres are not those of {model.n_features_in_} features")
+            raise FedRelaxError(f"its centres do not have {model.n_features_in_} features")
 
 
 _CHECKS: dict[str, Callable[[Any], None]] = {

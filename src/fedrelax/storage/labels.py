@@ -15,7 +15,7 @@ LONGEST = 40
 
 
 def check_labels(labels: Iterable[Label]) -> None:
-    """Refuse labels that a text file cannot hold, or that would be written alike."""
+    """Refuse labels that a text file cannot hold, or that are the same as text."""
     seen: dict[str, Label] = {}
     for label in labels:
         if type(label) not in KINDS or (isinstance(label, float) and not math.isfinite(label)):
@@ -25,7 +25,7 @@ def check_labels(labels: Iterable[Label]) -> None:
             )
         if str(label) in seen:
             raise FedRelaxError(
-                f"the nodes {seen[str(label)]!r} and {label!r} are written alike, so they cannot be "
+                f"the nodes {seen[str(label)]!r} and {label!r} are the same as text, so they cannot be "
                 "saved; give them labels that differ as text"
             )
         seen[str(label)] = label
@@ -37,7 +37,7 @@ def by_text(labels: Iterable[Label]) -> dict[str, Label]:
 
 
 def find_label(value: object, known: Mapping[str, Label]) -> Label | None:
-    """Return the known label that a value of a table means, or None.
+    """Return the known label that a value in a table stands for, or None.
 
     >>> find_label(7.0, {"7": 7}), find_label(" a ", {"a": "a"}), find_label("b", {"a": "a"})
     (7, 'a', None)
@@ -51,7 +51,7 @@ def find_label(value: object, known: Mapping[str, Label]) -> Label | None:
 
 
 def file_name(number: int, label: Label, ending: str) -> str:
-    """Return a file name that every system takes; the number keeps it unique.
+    """Return a file name that every system accepts; the number keeps it unique.
 
     >>> file_name(3, "Åbo/Turku, harbour", ".skops")
     '0003-Abo-Turku-harbour.skops'

@@ -1,7 +1,7 @@
 """skops, imported without what it does not need.
 
-skops asks scikit-learn for the list of all its models, and scikit-learn finds them by importing every
-module that it has. One of these imports PyTorch if it is installed, which takes seconds.
+skops asks scikit-learn for the list of all its models, and scikit-learn finds them by importing all of
+its modules. One of these imports PyTorch if it is installed, which takes seconds.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 HEAVY = ("torch", "jax", "cupy", "dask")
-"""Packages that scikit-learn only looks at."""
+"""Packages that scikit-learn imports but does not need here."""
 
 
 class _NotNow(MetaPathFinder):
-    """Says of heavy packages that they are not there; whoever asks later finds them."""
+    """Pretends that heavy packages are not installed; later imports find them."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Refuse heavy packages, and know nothing of others."""
+        """Refuse heavy packages, and leave all others to the next finder."""
         if name.partition(".")[0] in HEAVY:
             raise ModuleNotFoundError(f"{name} is not needed here", name=name)
 

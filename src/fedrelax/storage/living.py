@@ -1,7 +1,7 @@
 """What a result keeps so that its network can go on: public rows, answers, coupling and story.
 
-Answers lie in parts, each an array (nodes, public rows, outputs) of its own: a result that grew out of
-another one has those of its ancestor and one more for what is new. Later parts replace earlier ones.
+Answers are stored in parts, each one array (nodes, public rows, outputs): a result that grew out of
+another has the parts of its ancestor and one more for what is new. Later parts override earlier ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIVING, PUBLIC, ANSWERS = "living.json", "public.npy", "answers.npy"
 
 
 def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
-    """Return what ``living.json`` says beside answers and story; None where files cannot say it."""
+    """Return ``living.json`` without answers and story; None if a file cannot express the coupling."""
     coupling = network.coupling
     plain = {
         "alpha": coupling.alpha,
@@ -63,7 +63,7 @@ def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
 
 
 def write_first(draft: Path, network: LivingNetwork, about: dict[str, Any]) -> dict[str, Any]:
-    """Write public rows and all answers, and return what ``living.json`` says."""
+    """Write public rows and all answers, and return the content of ``living.json``."""
     assert network.public.common is not None
     labels = list(network.models)
     write_array(draft / PUBLIC, network.public.common)
@@ -72,7 +72,7 @@ def write_first(draft: Path, network: LivingNetwork, about: dict[str, Any]) -> d
 
 
 def write_part(path: Path, network: LivingNetwork, labels: Sequence[Label]) -> dict[str, Any]:
-    """Write the answers of some nodes, and return the line about the file."""
+    """Write the answers of some nodes, and return the entry about the file."""
     write_array(path, np.stack([network.said[label] for label in labels]))
     return {
         "file": path.name,
@@ -93,12 +93,12 @@ def write_array(path: Path, array: FloatArray) -> None:
 
 
 def read_array(content: bytes, file: str, dimensions: int | None = None) -> FloatArray:
-    """Return the numbers of an .npy file, whose header must say what the file holds."""
+    """Return the numbers of an .npy file, whose header must match what the file holds."""
     with reading(file):
         stream = io.BytesIO(content)
         version = np.lib.format.read_magic(stream)
         if version != (1, 0):
-            raise FedRelaxError(f"it has the version {version}")
+            raise FedRelaxError(f"it has version {version} of the .npy format")
         shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
         if dtype != np.float64 or stream.tell() + 8 * math.prod(shape) != len(content):
             raise FedRelaxError(f"its header says {dtype} of shape {shape}")
@@ -109,7 +109,7 @@ def read_array(content: bytes, file: str, dimensions: int | None = None) -> Floa
 
 
 def check_living(said: Mapping[str, Any], nodes: Sequence[Label]) -> None:
-    """Refuse a ``living.json`` that does not say what is needed, or speaks of unknown nodes."""
+    """Refuse a ``living.json`` that is incomplete or names unknown nodes."""
     kinds: dict[str, type | tuple[type, ...]] = {
         "coupling": dict,
         "found_together": bool,
@@ -123,17 +123,17 @@ def check_living(said: Mapping[str, Any], nodes: Sequence[Label]) -> None:
     }
     for name, kind in kinds.items():
         if not isinstance(said.get(name), kind):
-            raise damage(LIVING, f"has no {name!r}, or one of another kind")
+            raise damage(LIVING, f"has no {name!r}, or one of the wrong kind")
     known = set(nodes)
     for line in said["answers"]:
         whole = isinstance(line, dict) and isinstance(line.get("file"), str)
         if not whole or not all(isinstance(line.get(name), list) for name in ("nodes", "rows")):
             raise damage(LIVING, "has a part of the answers without file, nodes and rows")
         if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
-            raise damage(LIVING, f"names nodes for {line['file']} that there are not")
+            raise damage(LIVING, f"names nodes for {line['file']} that are unknown or not counted")
     for line in (*said["story"], *said["ancestors"]):
         if not isinstance(line, dict):
-            raise damage(LIVING, "has an entry in its story that is none")
+            raise damage(LIVING, "has an entry in its story or ancestors that is not an object")
 
 
 def origin_of(
@@ -144,10 +144,10 @@ def origin_of(
     preparation: Preparation | None,
     width: int,
 ) -> Origin:
-    """Return what a network needs to go on; ``read`` gives the content of a file of the result."""
+    """Return what a network needs to go on; ``read`` returns the content of a file of the result."""
     public = read_array(read(PUBLIC), PUBLIC)
     if public.ndim < 2 or not len(public) or (public.ndim == 2 and public.shape[1] != width):
-        raise damage(PUBLIC, f"has the shape {public.shape}, and rows of {width} are needed")
+        raise damage(PUBLIC, f"has the shape {public.shape} where rows of {width} are needed")
     shape = (len(public), task.n_outputs)
     place = {label: k for k, label in enumerate(labels)}
     answers = np.full((len(labels), *shape), np.nan)

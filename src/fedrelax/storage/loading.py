@@ -1,4 +1,4 @@
-"""Reading a saved result: its numbers without any model, or an estimator that predicts."""
+"""Reading a saved result: its numbers without the models, or an estimator that predicts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fedrelax.wiring import as_wiring
 
 @dataclass(frozen=True, eq=False)
 class SavedResult:
-    """All that a result says without loading a model. The frames are those of the CSV files."""
+    """Everything in a result but the models. The frames are those of the CSV files."""
 
     directory: Path
     about: dict[str, Any]
@@ -52,14 +52,14 @@ class SavedResult:
     graph: Graph
     task: Task
     preparation: Preparation | None = None
-    """What the columns of the table mean, if rows came as one."""
+    """What the columns of the table mean, if rows came as a table."""
     choice: Any = None
     """The validation loss of every candidate and round, if alpha or wiring was chosen."""
     living: dict[str, Any] | None = None
-    """How the network can go on, and what has happened to it since it was trained."""
+    """What the network needs to go on, and what has happened to it since it was trained."""
 
     def width_of(self, line: dict[str, Any]) -> int:
-        """Return the number of columns that a model sees; that of a table is its own business."""
+        """Return the number of columns that a model sees, which may differ between nodes."""
         ready = self.preparation
         if ready is None:
             return len(self.about["feature_names"])
@@ -72,7 +72,7 @@ class SavedResult:
 def read_result(directory: str | Path) -> SavedResult:
     """Read a result's numbers; no model is loaded, so nothing needs to be trusted.
 
-    Every file must have the size and the checksum that were written down when it was saved.
+    Every file must have the size and the checksum that were recorded when it was saved.
     """
     directory = Path(directory)
     if not is_result(directory):
@@ -81,7 +81,7 @@ def read_result(directory: str | Path) -> SavedResult:
     about = read_json(read_inside(directory, MARK, None, MARK), MARK, dict)
     if about.get("format") != FORMAT:
         raise FedRelaxError(
-            f"{directory} has the format {about.get('format')!r} and this version of fedrelax reads "
+            f"{directory} has the format {about.get('format')!r}, but this version of fedrelax reads "
             f"{FORMAT}; install the version that wrote it ({about.get('versions')})"
         )
     check_seal(about, MARK)
@@ -120,7 +120,7 @@ class _Files:
     def read(self, name: str) -> bytes:
         said = self.said.get(name)
         if not isinstance(said, dict):
-            raise damage(MARK, f"gives no size and checksum of {name}")
+            raise damage(MARK, f"gives no size and checksum for {name}")
         return read_inside(self.directory, name, said, MARK)
 
     def frame(self, name: str, labels: dict[str, Label]) -> Any:
@@ -140,9 +140,9 @@ def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
 def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) -> Fitted:
     """Return the fitted estimator of a result, ready to predict.
 
-    A result that was read already may stand for its directory.
-    ``trust`` names types of other packages (``package.module.Class``) that may be made. Without
-    it, models of foreign classes are refused with a sentence that lists their types.
+    A result that was read already may be given instead of its directory.
+    ``trust`` names types of other packages (``package.module.Class``) that may be created. Without
+    it, models of foreign classes are refused with an error that lists their types.
     """
     saved = directory if isinstance(directory, SavedResult) else read_result(directory)
     with reading("history_nodes.csv"):
@@ -197,7 +197,7 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
     if refused:
         types = {t for found in refused.values() for t in found}
         mistyped = [name for name in trust if did_you_mean(name, types)]
-        hint = f" ({mistyped[0]!r}, which is trusted, is another name)" if mistyped else ""
+        hint = f" ({mistyped[0]!r}, which is trusted, is a different name)" if mistyped else ""
         raise FedRelaxError(refusal(refused, types) + hint)
     boosted = {label: file.data for label, file in files.items() if file.format.is_boosted}
     for width in {saved.width_of(line) for line in saved.models}:
@@ -211,7 +211,7 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
 
 
 def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: list[str]) -> Any:
-    """Return a node's model; one that answered a row of zeros when it was saved still does."""
+    """Return a node's model; one that answered a row of zeros when it was saved must do so again."""
     label = line["node"]
     model = adapt(unpack(label, file, trust), saved.task)
     ready = saved.preparation
@@ -227,28 +227,28 @@ def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: l
 
 
 def _check_sizes(files: dict[Label, Packed]) -> None:
-    """Refuse many small files that together would become a huge result."""
+    """Refuse many small files that together would unpack to a huge result."""
     total = sum(file.unpacked_size for file in files.values())
     most = allowed(sum(len(file.data) for file in files.values()))
     if total > most:
-        raise damage("models", f"would become {total} bytes, and at most {most} are read")
+        raise damage("models", f"would unpack to {total} bytes, and at most {most} are read")
 
 
 def _packed(saved: SavedResult, line: dict[str, Any]) -> Packed:
-    """Return a model's file as it was written."""
+    """Return a model's file, checked against its entry."""
     data = read_inside(saved.directory, line["file"], line, "models.json")
     return Packed(format_named(line["format"]), data)
 
 
 def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
-    """Return what the columns mean; their names are the features', and lacking nodes are known."""
+    """Return what the columns mean, checked against the features and nodes of ``result.json``."""
     if SCHEMA not in files.said:
         return None
     said = read_json(files.read(SCHEMA), SCHEMA, dict)
     with reading(SCHEMA):
         ready = Preparation.from_dict(said)
         if ready.schema.column_names != about["feature_names"]:
-            raise FedRelaxError("its columns are not the features of result.json")
+            raise FedRelaxError("its columns do not match the features in result.json")
         strange = [label for label in ready.lacks if label not in about["graph_nodes"]]
         if strange:
             raise FedRelaxError(f"it names the node {strange[0]!r}, which is not in the graph")
@@ -272,7 +272,7 @@ def _graph(files: _Files, about: dict[str, Any], edges: Any, labels: dict[str, L
     frame = files.frame("positions.csv", labels)
     with reading("positions.csv"):
         if frame["node"].tolist() != list(graph.labels):
-            raise FedRelaxError("its nodes are not those of the graph")
+            raise FedRelaxError("its nodes do not match the graph")
         places = frame.drop(columns="node").to_numpy(float)
         return Graph(graph.adjacency, graph.labels, places, about["geographic"])
 
@@ -302,7 +302,7 @@ def history_of(saved: SavedResult, labels: list[Label]) -> History:
     history = History(tuple(labels))
     per_round = dict(iter(saved.history_nodes.groupby("round", sort=False)))
     if list(per_round) != saved.history["round"].tolist():
-        raise FedRelaxError("its rounds are not those of history.csv")
+        raise FedRelaxError("its rounds do not match history.csv")
     for line in saved.history.to_dict("records"):
         own = per_round[line["round"]]
         if own["node"].tolist() != labels:
@@ -315,7 +315,7 @@ def history_of(saved: SavedResult, labels: list[Label]) -> History:
 
 
 def _with_newcomers(saved: SavedResult, own: Any, labels: list[Label], round: Any) -> Any:
-    """Return a round's lines for all models; nodes that joined later have numbers that are NaN."""
+    """Return a round's lines for all models; nodes that joined later have NaN."""
     joined = {
         node
         for change in (() if saved.living is None else saved.living["story"])

@@ -1,4 +1,4 @@
-"""Where results go: whole or not at all, and never in place of somebody's other files."""
+"""Where results go: written completely or not at all, and never over somebody's other files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pathlib import Path
 from fedrelax.errors import FedRelaxError, listing
 
 MARK = "result.json"
-"""The file by which a directory is known as a result."""
+"""The file by which a directory is recognised as a result."""
 
 MARKS = {"result": (MARK, "models.json"), "comparison": ("comparison.json", "comparison.csv")}
-"""The files by which each kind of directory is known."""
+"""The files by which each kind of directory is recognised."""
 
 OWN = {
     "result": {
@@ -40,13 +40,13 @@ OWN = {
         *("comparison.json", "comparison.csv", "comparison.png", "nodes.csv", "config.toml"),
     },
 }
-"""Every file that a directory of each kind may hold beside ``models/``; all others are the user's."""
+"""Every file that a directory of each kind may hold besides ``models/``; all others are the user's."""
 
 ANSWERS_FILE = re.compile(r"answers(-\d{4,})?\.npy")
-"""What the files with nodes' answers are called."""
+"""Names of the files with nodes' answers."""
 
 MODELS, MODEL_FILE = "models", re.compile(r"\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+")
-"""Where models lie, and what ``labels.file_name`` calls their files."""
+"""The directory of the models, and the names that ``labels.file_name`` gives to their files."""
 
 NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """What file managers leave in a directory by themselves."""
@@ -57,7 +57,7 @@ CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class NotWritten(FedRelaxError):  # noqa: N818 - what happened, in the past
-    """The disk refused what was ready to be written; nothing of it is to be seen."""
+    """The disk refused what was to be written; nothing of it was left there."""
 
 
 def is_result(directory: Path, kind: str = "result") -> bool:
@@ -68,8 +68,8 @@ def is_result(directory: Path, kind: str = "result") -> bool:
 def check_directory(target: str | Path, overwrite: bool = False, kind: str = "result") -> Path:
     """Return the path if a result can be written there; say why not, before any work is done.
 
-    Only a directory of the same kind (or an empty one) is ever replaced, never somebody's other
-    files, not even if they lie in a result, and trained models never by a comparison.
+    Only a directory of the same kind (or an empty one) is ever replaced: never somebody's other
+    files, even inside a result, and never trained models by a comparison.
     """
     target = Path(target)
     if target.exists() or target.is_symlink():
@@ -93,7 +93,7 @@ def _why_kept(directory: Path, given: Path, kind: str) -> str | None:
     if not others:
         return None
     return (
-        f"{given} holds {listing(others)}, which fedrelax has not written and will not delete; move "
+        f"{given} holds {listing(others)}, which fedrelax did not write and will not delete; move "
         "that elsewhere, or choose another directory"
     )
 
@@ -138,7 +138,7 @@ def check_file(target: str | Path, endings: tuple[str, ...], overwrite: bool = F
 
 
 def _try_parent(target: Path) -> None:
-    """Really make and remove a directory where the target will stand."""
+    """Test the place of the target by making and removing a directory there."""
     parent = target.absolute().parent
     while not (parent.exists() or parent.is_symlink()):
         parent = parent.parent
@@ -148,7 +148,7 @@ def _try_parent(target: Path) -> None:
         probe.rmdir()
     except OSError as error:
         raise FedRelaxError(
-            f"{target} cannot be written: nothing can be made in {parent} "
+            f"{target} cannot be written: nothing can be created in {parent} "
             f"({error.strerror or error}); choose another place"
         ) from error
 
@@ -161,15 +161,15 @@ def _sibling(target: Path, why: str) -> Path:
 def whole_directory(
     target: str | Path, overwrite: bool = False, kind: str = "result"
 ) -> Iterator[Path]:
-    """Yield a hidden directory next to the target that takes its place when all has gone well.
+    """Yield a hidden directory next to the target, which becomes the target when all has gone well.
 
-    If the process dies before that, no target appears, and a former one stays as it was (killed in
-    the instant between two renames, under a hidden name that ends in ``.former``). If the target
-    was written by someone else meanwhile, it stays, what was made here is kept under a free name
-    beside it, and an error says so.
+    If the process dies before that, no target appears, and an earlier one stays as it was (if killed
+    between two renames, under a hidden name that ends in ``.former``). If someone else has written the
+    target meanwhile, theirs stays, what was made here is kept under a free name beside it, and an error
+    says so.
     """
     given = check_directory(target, overwrite, kind)
-    target = Path(os.path.realpath(given))  # a link to a result goes on leading to it
+    target = Path(os.path.realpath(given))  # a link to a result stays a link
     draft = _sibling(target, "draft")
     try:
         with _told(given):
@@ -182,7 +182,7 @@ def whole_directory(
 
 
 def _put_in_place(draft: Path, target: Path, given: Path, overwrite: bool, kind: str) -> None:
-    """Move the draft to the target; ``os.rename`` never replaces a directory that holds anything."""
+    """Move the draft to the target; ``os.rename`` never replaces a directory that is not empty."""
     while not _moved(draft, target):
         if not overwrite:
             raise FedRelaxError(_came_late(given, _keep(draft, target, _moved)))
@@ -208,11 +208,11 @@ def _put_in_place(draft: Path, target: Path, given: Path, overwrite: bool, kind:
 
 
 def _moved(draft: Path, target: Path) -> bool:
-    """Rename a directory; False if something stands there already."""
+    """Rename a directory; False if something is there already."""
     try:
         os.rename(draft, target)
     except OSError as error:
-        # What stood there may be gone again: another run moves it away to replace it.
+        # What was there may be gone again: another run moves it away to replace it.
         if error.errno in TAKEN or target.exists() or target.is_symlink():
             return False
         raise
@@ -221,7 +221,7 @@ def _moved(draft: Path, target: Path) -> bool:
 
 @contextmanager
 def whole_file(target: str | Path, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a hidden file name next to the target that takes its place when all has gone well.
+    """Yield a hidden file name next to the target, which becomes the target when all has gone well.
 
     As with ``whole_directory``, a target that someone else has written meanwhile stays.
     """
@@ -241,7 +241,7 @@ def whole_file(target: str | Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def _linked(draft: Path, target: Path) -> bool:
-    """Give a file its name; False if the name is taken, which only one of many can avoid."""
+    """Give a file its name; False if the name is taken. Of several runs at once, only one gets it."""
     try:
         os.link(draft, target)
     except FileExistsError:
@@ -273,7 +273,7 @@ def _came_late(given: Path, kept: Path) -> str:
 
 @contextmanager
 def _told(given: Path) -> Iterator[None]:
-    """Turn what the disk says into a sentence that says what to do."""
+    """Turn an error of the disk into a sentence that says what to do."""
     try:
         yield
     except OSError as error:
@@ -284,7 +284,7 @@ def _told(given: Path) -> Iterator[None]:
 
 
 def advice_for(error: OSError, directory: Path) -> str:
-    """Return what to do about what the disk says."""
+    """Return what to do about an error of the disk."""
     if error.errno in FULL:
         return "make room there"
     return f"allow writing in {directory}" if error.errno in CLOSED else "check the disk"

@@ -1,4 +1,4 @@
-"""New rows for a saved result: a table's values to the numbers that its models were trained on."""
+"""New rows for a saved result: from a table's values to numbers like those its models were trained on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def preparation_of(saved: SavedResult) -> Preparation:
-    """Return what the columns mean; where nothing was said, they are numbers."""
+    """Return what the columns mean; without a schema, they are numbers."""
     if saved.preparation is not None:
         return saved.preparation
     names = saved.about["feature_names"]
@@ -28,9 +28,9 @@ def preparation_of(saved: SavedResult) -> Preparation:
 def coded_rows(
     saved: SavedResult, frame: pd.DataFrame, nodes: Any, source: str, note: Callable[[str], None]
 ) -> FloatArray:
-    """Return the rows as numbers, one per column of training; ``note`` hears what was never met there.
+    """Return the rows as numbers, one per column of training; ``note`` is told what was not seen there.
 
-    ``source`` is what messages call the table.
+    ``source`` is the name of the table in messages.
     """
     ready = preparation_of(saved)
     absent = ready.absent(nodes)
@@ -39,7 +39,7 @@ def coded_rows(
         gone = np.flatnonzero(np.isnan(values))
         if len(gone) and column.name not in absent and not column.gaps:
             found = (
-                f"column {column.name!r} has {len(gone)} values that are missing, or no "
+                f"column {column.name!r} has {len(gone)} values that are missing or not a "
                 f"{column.kind}, the first on {where(frame.index, int(gone[0]))}"
             )
             if ready.is_plain:
@@ -47,11 +47,11 @@ def coded_rows(
                     f"{source}: {found}; training had none, so fill them in or leave these rows out"
                 )
             if not ready.lacks:
-                note(f"{found}; training had none, and they count as average.")
+                note(f"{found}; training had none, so they count as average.")
         new = np.flatnonzero(values == len(column.categories))
         if column.kind == "category" and len(new) and not column.others:
             note(
-                f"column {column.name!r} has {len(new)} values that were not met in training, the "
-                f"first on {where(frame.index, int(new[0]))}; they count as none of the others."
+                f"column {column.name!r} has {len(new)} values that were not seen in training, the "
+                f"first on {where(frame.index, int(new[0]))}; they count as average."
             )
     return coded

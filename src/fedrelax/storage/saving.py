@@ -1,10 +1,10 @@
-"""Saving a trained network as a directory that appears whole or not at all.
+"""Saving a trained network as a directory that appears completely or not at all.
 
 ==================  =================================================================
 result.json         task, classes, features, the graph's nodes, alpha, rounds, versions, and the size
                     and SHA-256 checksum of all files below but the models and reports
-schema.json         what the columns of the table mean, if rows came as one
-models.json         the node, the file, its format, kind, size and checksum of every model
+schema.json         what the columns of the table mean, if rows came as a table
+models.json         node, file, format, kind, size and checksum of every model
 models/             one file per node, in a format of ``storage.formats``
 metrics.json        the errors on the test rows and the verdict
 nodes.csv           a line per node: rows and errors
@@ -13,9 +13,9 @@ positions.csv       where the nodes are, if the graph was made from coordinates
 history.csv         a line per round
 history_nodes.csv   a line per round and node
 alphas.csv          the validation loss of every candidate, if alpha or wiring was chosen
-living.json         how the network can go on: coupling, story, whose answers are in which file
-public.npy          the common public rows, answers*.npy what every node says of them
-config.toml         the settings; ``fedrelax fit --config`` takes them again
+living.json         what the network needs to go on: coupling, story, whose answers are in which file
+public.npy          the common public rows; answers*.npy: every node's predictions on them
+config.toml         the settings; ``fedrelax fit --config`` reads them again
 ==================  =================================================================
 """
 
@@ -78,8 +78,8 @@ def save_result(
     """Write a fitted estimator and what is known about it to a new directory; return its path.
 
     ``evaluation`` is what ``fedrelax.evaluation.evaluate`` returns; ``nodes``, a DataFrame with a
-    line per node, may stand for its lines. ``metrics`` and ``config`` are plain values. Each of
-    ``more`` is called with the draft of the directory and may add files before it appears.
+    line per node, may replace its table of nodes. ``metrics`` and ``config`` are plain values. Each of
+    ``more`` is called with the draft directory and may add files before the result appears.
     """
     result: Result = fitted.result_
     graph: Graph = fitted.whole_graph_
@@ -116,7 +116,7 @@ def save_result(
 
 
 def seal(draft: Path, about: Mapping[str, Any], more: Sequence[Callable[[Path], None]]) -> None:
-    """Write what a result says of itself and the checksums of its files, then what is not checked."""
+    """Write ``result.json`` with the checksums of all files; then those of ``more``, which have none."""
     files = [path for path in sorted(draft.iterdir()) if path.is_file()]
     checked = {path.name: fingerprint(path.read_bytes()) for path in files}
     write_json(draft / MARK, sealed(plain({**about, "files": checked})))
@@ -125,7 +125,7 @@ def seal(draft: Path, about: Mapping[str, Any], more: Sequence[Callable[[Path], 
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write plain values; a number that is not finite becomes null, which is all that JSON has."""
+    """Write plain values; a number that is not finite becomes null, as JSON has nothing better."""
     path.write_text(
         json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
         encoding="utf-8",
@@ -181,7 +181,7 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
 
 
 def _settings(fitted: Fitted) -> dict[str, Any]:
-    """Return what a report says beyond what a reader of models needs."""
+    """Return the entries of ``result.json`` that are mostly for the report."""
     seed, choice, losses = fitted.random_state, fitted.choice_, fitted.result_.losses
     return {
         "losses": None if losses is None else dict(zip(("own_rows", "edges"), losses, strict=True)),
@@ -205,7 +205,7 @@ def _given_public(fitted: Fitted) -> list[Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a result was made with."""
+    """Return the versions of Python and the packages that a result is made with."""
     from importlib.metadata import version
 
     packages = ("fedrelax", "scikit-learn", "numpy", "scipy", "skops")
@@ -234,7 +234,7 @@ def _write_models(
 def write_model(
     draft: Path, number: int, label: Label, local: LocalModel, packed: Packed, features: int
 ) -> dict[str, Any]:
-    """Write one node's model, and return its line in ``models.json``."""
+    """Write one node's model, and return its entry in ``models.json``."""
     file = f"models/{file_name(number, label, packed.format.ending)}"
     (draft / file).write_bytes(packed.data)
     kind = type(last_step(local.estimator))
@@ -250,7 +250,7 @@ def write_model(
 
 
 def _write_living(draft: Path, fitted: Fitted) -> None:
-    """Write what the network needs to go on, if it is known; public rows that are nodes' own stay out."""
+    """Write what the network needs to go on, if known; but never public rows that are nodes' own rows."""
     if fitted.can_go_on and not (isinstance(fitted.public, str) and fitted.public == "bootstrap"):
         network = fitted.living_
         about = living_of(network, network.task.kind)

@@ -4,7 +4,7 @@
 
 The JSON is a tree: null, true, false, numbers, texts and lists as they are; everything else is an object
 with one key. An array, a sparse matrix or a message that occurs in several places is written once, and
-is one object again afterwards: some of the code asks whether two are the same one.
+read as one object: some of the code compares identities.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from fedrelax.typing import AnyArray
 MAGIC, VERSION = b"FEDRELAX-STATE\n", 1
 HEAD = struct.Struct("<15sB32sQ")
 NUMBERS = ("<f8", "<f4", "<i8", "<i4", "|b1")
-"""The types of arrays that are written."""
+"""The array types that can be written."""
 DEEPEST, MOST_DIMENSIONS = 60, 8
 MOST, MOST_TREE = 2**30, 2**27
-"""Bytes of a state, and of its JSON, that are written and read at most."""
+"""The most bytes of a state, and of its JSON, that are written or read."""
 WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
-"""How values of another form than ours fail."""
+"""What values of an unexpected form raise."""
 
 
 class Unreadable(FedRelaxError):  # noqa: N818 - what it is
-    """Bytes that are no state, or not the state that was written."""
+    """Bytes that are not a state, or not the state that was written."""
 
 
 def to_bytes(state: Any) -> bytes:
@@ -52,7 +52,7 @@ def to_bytes(state: Any) -> bytes:
     size = len(tree) + sum(map(len, writer.blocks))
     if len(tree) > MOST_TREE or size > MOST - HEAD.size:
         raise FedRelaxError(
-            f"the state of this run takes {size} bytes, and a checkpoint may have {MOST}; run without one"
+            f"the state of this run takes {size} bytes, and a checkpoint may take {MOST}; run without one"
         )
     head = HEAD.pack(MAGIC, VERSION, check.digest(), len(tree))
     return b"".join([head, tree, *writer.blocks])
@@ -61,15 +61,15 @@ def to_bytes(state: Any) -> bytes:
 def from_bytes(data: bytes) -> Any:
     """Return what ``to_bytes`` was given, or refuse the bytes."""
     if len(data) < HEAD.size or not data.startswith(MAGIC):
-        raise Unreadable("does not begin as a state of fedrelax does")
+        raise Unreadable("does not begin like a state of fedrelax")
     _, version, checksum, length = HEAD.unpack(data[: HEAD.size])
     if version != VERSION:
-        raise Unreadable(f"has the version {version}, and this fedrelax reads {VERSION}")
+        raise Unreadable(f"has version {version}, but this fedrelax reads version {VERSION}")
     body = memoryview(data)[HEAD.size :]
     check = hashlib.sha256(struct.pack("<Q", length))
     check.update(body)
     if check.digest() != checksum:
-        raise Unreadable("does not have the checksum that it gives")
+        raise Unreadable("does not match its checksum")
     if length > min(len(body), MOST_TREE):
         raise Unreadable("ends before its description does")
     try:
@@ -79,11 +79,11 @@ def from_bytes(data: bytes) -> Any:
         raise
     except WRONG as error:
         text = " ".join(str(error).split())
-        raise Unreadable(f"is not of the form that is known ({text})") from error
+        raise Unreadable(f"does not have the expected form ({text})") from error
 
 
 class _Writer:
-    """Turns values into a tree of JSON, with the numbers beside."""
+    """Turns values into a JSON tree, with the numbers in separate blocks."""
 
     def __init__(self) -> None:
         self.layouts: list[tuple[str, list[int], list[int]]] = []
@@ -105,7 +105,7 @@ class _Writer:
         return self._once(value)
 
     def _once(self, value: Any) -> dict[str, Any]:
-        """Write an object in full the first time, and its number every other time."""
+        """Write an object in full the first time, and its number after that."""
         if id(value) in self._known:
             return {"same": self._known[id(value)][0]["number"]}
         number = {"number": len(self._known)}
@@ -119,13 +119,13 @@ class _Writer:
             matrix = value.tocsr()
             parts = (list(matrix.shape), matrix.data, matrix.indices, matrix.indptr)
             return {"csr": [self.tree(part) for part in parts]}
-        raise FedRelaxError(f"a {type(value).__name__} cannot be kept in a checkpoint")
+        raise FedRelaxError(f"a {type(value).__name__} cannot be saved in a checkpoint")
 
     def _array(self, array: AnyArray) -> int:
-        """Note type, shape and the order of the axes in memory, on which last digits may depend."""
+        """Record type, shape and memory order of the axes, on which last digits may depend."""
         kind = array.dtype.newbyteorder("<").str
         if kind not in NUMBERS:
-            raise FedRelaxError(f"an array of {array.dtype} cannot be kept in a checkpoint")
+            raise FedRelaxError(f"an array of {array.dtype} cannot be saved in a checkpoint")
         order = sorted(range(array.ndim), key=lambda axis: (-array.strides[axis], axis))
         self.layouts.append((kind, list(array.shape), order))
         self.blocks.append(array.transpose(order).astype(kind, order="C", copy=False).tobytes())
@@ -133,7 +133,7 @@ class _Writer:
 
 
 class _Reader:
-    """Turns a tree back into values; arrays are checked against the bytes that are there."""
+    """Turns a tree back into values; arrays are checked against the bytes available."""
 
     def __init__(self, layouts: Any, numbers: memoryview) -> None:
         self._arrays: list[AnyArray] = []
@@ -141,7 +141,7 @@ class _Reader:
         place = 0
         for kind, shape, order in layouts:
             if kind not in NUMBERS or len(shape) > MOST_DIMENSIONS:
-                raise Unreadable("holds an array of a type that is not known")
+                raise Unreadable("holds an array of an unknown type")
             if any(type(size) is not int or size < 0 for size in shape):
                 raise Unreadable("holds an array without a shape")
             if sorted(order) != list(range(len(shape))):
@@ -171,7 +171,7 @@ class _Reader:
             return {self.value(k, depth + 1): self.value(v, depth + 1) for k, v in content}
         if kind == "same":
             if type(content) is not int or not 0 <= content < len(self._known):
-                raise Unreadable("speaks of an object that it does not hold")
+                raise Unreadable("refers to an object that it does not hold")
             return self._known[content]
         number = len(self._known)
         self._known.append(None)
@@ -181,7 +181,7 @@ class _Reader:
     def _object(self, kind: str, content: Any, depth: int) -> Any:
         if kind == "array":
             if type(content) is not int or content < 0:
-                raise Unreadable("numbers an array by something else")
+                raise Unreadable("refers to an array by something other than a number")
             return self._arrays[content]
         parts = [self.value(part, depth) for part in content]
         if kind == "message":
@@ -191,7 +191,7 @@ class _Reader:
             return Message(sender, owner, round, predictions)
         if kind == "csr":
             return _matrix(*parts)
-        raise Unreadable(f"holds a {kind!r}, which is not known")
+        raise Unreadable(f"holds a {kind!r}, which is unknown")
 
 
 def _matrix(shape: Any, data: AnyArray, indices: AnyArray, indptr: AnyArray) -> Any:

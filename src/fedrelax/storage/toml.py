@@ -11,8 +11,8 @@ import tomli_w
 def dump_toml(settings: Mapping[str, Any], comment: str = "") -> str:
     """Return settings as TOML text: text, numbers, true/false, lists of them, tables.
 
-    Entries that are None are left out, as TOML has no word for them; what TOML does not know
-    becomes text. ``comment`` comes first.
+    Entries that are None are left out, as TOML has no null; types that TOML does not have become
+    text. ``comment`` comes first.
 
     >>> print(dump_toml({"alpha": 0.1, "graph": None, "for": {"no 1": "tree"}}, "by hand"), end="")
     # by hand

@@ -1,7 +1,7 @@
-"""The arrays of trees, checked before native code follows them without looking.
+"""The arrays of trees, checked before native code follows them blindly.
 
-A tree of scikit-learn predicts by walking from index to index. A child that is out of range, a circle
-or a feature that a row does not have would read foreign memory or never end.
+A scikit-learn tree predicts by walking from index to index. With a child that is out of range, a cycle
+or a feature that a row does not have, it would read foreign memory or never end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check_tree(arguments: Any, state: Any) -> None:
     if nodes.ndim != 1 or len(nodes) == 0 or not _same_fields(nodes.dtype, NODE_DTYPE):
         raise damaged("its nodes are not those of this version of scikit-learn")
     if state.get("node_count") != len(nodes) or not _is_count(state.get("max_depth"), 0):
-        raise damaged(f"it has {len(nodes)} nodes and claims {state.get('node_count')!r}")
+        raise damaged(f"it has {len(nodes)} nodes but claims {state.get('node_count')!r}")
     wanted = (len(nodes), outputs, int(classes.max()))
     if values.shape != wanted or values.dtype != np.float64 or not np.isfinite(values).all():
         raise damaged(f"its values are not {wanted} finite numbers")
@@ -64,7 +64,7 @@ def check_predictor(predictor: Any, features: int, categorical: AnyArray) -> Non
     if (nodes["bitset_idx"][sorts] >= len(sets)).any():
         raise damaged("a set of categories is out of range")
     if not categorical[nodes["feature_idx"][sorts]].all():
-        raise damaged("it sorts a feature by categories that has none")
+        raise damaged("it splits a feature by categories that has none")
 
 
 def check_neighbours(tree: Any) -> None:
@@ -74,10 +74,10 @@ def check_neighbours(tree: Any) -> None:
     if data.ndim != 2 or not np.isfinite(data).all():
         raise damaged("its rows are not a table of finite numbers")
     if order.shape != (len(data),) or (np.sort(order) != np.arange(len(data))).any():
-        raise damaged("its order is not one of its rows")
+        raise damaged("its order is not a permutation of its rows")
     sides = 2 if type(tree).__name__.startswith("KD") else 1
     if claimed != len(nodes) or bounds.shape != (sides, len(nodes), data.shape[1]):
-        raise damaged(f"it has {len(nodes)} nodes and claims {claimed}")
+        raise damaged(f"it has {len(nodes)} nodes but claims {claimed}")
     start, end = nodes["idx_start"], nodes["idx_end"]
     if (start < 0).any() or (end < start).any() or (end > len(data)).any():
         raise damaged("a node is out of range")
@@ -87,28 +87,28 @@ def check_neighbours(tree: Any) -> None:
 
 
 def damaged(why: str) -> FedRelaxError:
-    """Return the sentence about a tree."""
+    """Return the error about a damaged tree."""
     return FedRelaxError(f"its tree is damaged: {why}; run the fit again")
 
 
 def _check_walk(
     nodes: AnyArray, inner: AnyArray, sides: tuple[str, str], feature: str, features: int
 ) -> None:
-    """Children come after their parents, so that no walk can go round in a circle."""
+    """Check that children come after their parents, so that no walk can go round in a cycle."""
     place = np.flatnonzero(inner)
     for side in sides:
         child = nodes[side][inner].astype(np.int64)
         if (child >= len(nodes)).any() or (child < 0).any():
             raise damaged("a child is out of range")
         if (child <= place).any():
-            raise damaged("its nodes go round in a circle")
+            raise damaged("its nodes form a cycle")
     asked = nodes[feature][inner]
     if (asked < 0).any() or (asked >= features).any():
         raise damaged(f"it asks for a feature that is not one of its {features}")
 
 
 def _same_fields(found: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Tell whether two records have the same fields at the same places, and no object."""
+    """Tell whether two record types have the same fields at the same offsets, and no objects."""
     return found == wanted and not found.hasobject
 
 

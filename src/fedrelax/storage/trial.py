@@ -1,8 +1,8 @@
-"""One row of zeros, asked of a model when it is saved and again when it is loaded.
+"""One row of zeros, which a model predicts when it is saved and again when it is loaded.
 
-A model with a coefficient that is not a number, with the wrong number of features or of classes does
-not answer it. Whether it did is written down, as some models rightly do not (a logarithm of the
-inputs, for instance).
+A model with a NaN coefficient or the wrong number of features or classes cannot predict it. Whether it
+could is written down, as some sound models cannot (one that takes logarithms of its inputs, for
+instance).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def answers_one_row(model: LocalModel, features: int) -> bool:
 
 
 def _shape_of_row(estimator: Any, features: int) -> tuple[int, ...]:
-    """Return the shape of a row; nets may take pictures."""
+    """Return the shape of a row; neural nets may take images."""
     trained = getattr(estimator, "trained_", None)
     shape = getattr(trained, "input_shape", None) or getattr(estimator, "input_shape_", None)
     return (features,) if shape is None else tuple(shape)

@@ -1,8 +1,8 @@
 """Models on disk, written and read by skops: nothing is ever unpickled.
 
-A skops file names the types that it is made of, and loading makes objects of these types only. Those
+A skops file names the types that it is made of, and loading creates objects of these types only. Those
 of ``storage.types`` are trusted. Whatever else a file names is refused until the user trusts it by
-name. What is loaded is not the file itself but what has been read of it and checked.
+name. What is loaded is not the file itself but its contents, once read and checked.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fedrelax.typing import Label
 
 SCHEMA = "schema.json"
 FIRST_PROTOCOL = 1
-"""Before it, skops named functions in another way."""
+"""Before this version, skops named functions in another way."""
 
 State = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a skops file says: the description of its objects, and the arrays by name."""
+    """The contents of a skops file: the description of its objects, and its arrays by name."""
 
     schema: State
     members: dict[str, bytes]
@@ -40,7 +40,7 @@ class Contents:
         return list(_states(self.schema))
 
     def data(self) -> bytes:
-        """Return a skops file that holds this and nothing else."""
+        """Return a skops file with these contents and nothing else."""
         text = json.dumps(self.schema).encode()
         return closed({**self.members, SCHEMA: text})
 
@@ -69,7 +69,7 @@ def types_in(data: bytes) -> list[str]:
 
 
 def refusal(labels: Iterable[Label], types: Iterable[str]) -> str:
-    """Return the sentence that refuses types which nobody has trusted yet."""
+    """Return the sentence that refuses types which the user has not trusted."""
     names = sorted(set(types))
     return (
         f"the model of node {listing(labels, most=3)} is made of types that are not trusted: "
@@ -81,14 +81,14 @@ def refusal(labels: Iterable[Label], types: Iterable[str]) -> str:
 def _read(data: bytes) -> Contents:
     """Read a skops file.
 
-    The numbers by which it says that two objects are one are left out: with them a file could show
+    The numbers by which it says that two objects are the same are dropped: with them a file could show
     one description to a check and another to the loader.
     """
     members = opened(data)
     schema = json_member(members, SCHEMA)
     protocol = schema.get("protocol")
     if isinstance(protocol, bool) or not isinstance(protocol, int) or protocol < FIRST_PROTOCOL:
-        raise FedRelaxError(f"its skops file has the protocol {protocol!r}, which is not read")
+        raise FedRelaxError(f"its skops file has the protocol {protocol!r}, which is not supported")
     for state in _states(schema):
         state.pop("__id__", None)
     return Contents(schema, members)
@@ -108,7 +108,7 @@ def _states(value: Any) -> Iterator[State]:
 
 
 def _untrusted(contents: Contents) -> list[str]:
-    """Return the names that neither skops nor our list trusts, or not under this loader."""
+    """Return the names that neither skops nor our list trusts, or that come with another loader."""
     untrusted = skops_io().get_untrusted_types(data=contents.data())
     found = {name for name in untrusted if name not in TYPES}
     for state in contents.states():
@@ -123,7 +123,7 @@ def _name(state: State) -> str:
 
 
 def _check_state(state: State, members: dict[str, bytes]) -> None:
-    """Check what would be used before it can be looked at as an object."""
+    """Check what loading would use before it can be inspected as an object."""
     loader = state["__loader__"]
     if loader == "NdArrayNode" and state.get("type") == "numpy":
         array_member(members, state["file"])
@@ -133,11 +133,11 @@ def _check_state(state: State, members: dict[str, bytes]) -> None:
     elif loader == "RandomGeneratorNode":
         name = _plain(state["content"]["bit_generator"], members).get("bit_generator")
         if name not in GENERATORS:
-            raise FedRelaxError(f"its random generator is of the kind {name!r}, which is not known")
+            raise FedRelaxError(f"its random generator is of the unknown kind {name!r}")
 
 
 def _plain(state: State, members: dict[str, bytes]) -> Any:
-    """Return numbers, texts, arrays and containers of them from their description."""
+    """Return a number, text, array or container of these from its description."""
     loader = state["__loader__"]
     if loader == "JsonNode":
         return json.loads(state["content"])
@@ -148,4 +148,4 @@ def _plain(state: State, members: dict[str, bytes]) -> Any:
     if loader == "NdArrayNode" and state["type"] == "numpy":
         found = array_member(members, state["file"])
         return found if state["__class__"] == "ndarray" else found[()]
-    raise damaged(f"a part of it is a {_name(state)}")
+    raise damaged(f"one of its parts is a {_name(state)}")

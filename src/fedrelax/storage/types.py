@@ -1,12 +1,13 @@
-"""The types that a skops file may be made of without anybody's trust: this list, and nothing else.
+"""The types that a skops file may contain without the user's trust: this list, and nothing else.
 
 skops itself trusts numbers, texts, containers, arrays, numpy's functions, and the estimators, losses
-and links of scikit-learn. Here is what fitted estimators of scikit-learn hold beside these, and our
-own models. Each type was read for what it does when it is made and when its state is set: it stores
-values, and neither imports, opens nor calls anything that a file names. What native code would follow
-without looking (the arrays of trees, neighbours and support vectors) is checked by ``storage.insides``.
+and links of scikit-learn. This list adds what fitted scikit-learn estimators hold besides these, and our
+own models. The code of each type was reviewed for what it does when an object is created and when its
+state is set: it stores values, and does not import, open or call anything that a file names. What native
+code would follow blindly (the arrays of trees, neighbours and support vectors) is checked by
+``storage.insides``.
 
-A type stands here with the one loader of skops that may make it. Under another loader the same name
+Each type is listed with the one skops loader that may create it. Under another loader the same name
 would be called with arguments from the file.
 """
 
@@ -36,8 +37,8 @@ LOADERS = frozenset(
         "TreeNode",
     }
 )
-"""The loaders of skops that are used. Those that call a constructor or fetch a method, and that of
-sparse matrices, whose indices nobody checks, are not."""
+"""The skops loaders that are allowed. Those that call a constructor or fetch a method are not, nor is
+that of sparse matrices, whose indices nobody checks."""
 
 GENERATORS = frozenset({"MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"})
 """The bit generators that a ``numpy.random.Generator`` may have."""
@@ -110,7 +111,7 @@ TYPES: dict[str, str] = {
     "sklearn.tree._tree.Tree": "TreeNode",
     "sklearn.utils._bunch.Bunch": "DictNode",
 }
-"""Every type that is trusted beyond skops's own, with the loader that makes it."""
+"""Every type that is trusted besides those of skops, with the loader that creates it."""
 
 UNCHECKED = frozenset({"sklearn.ensemble._iforest.IsolationForest"})
-"""What skops trusts and we do not: it asks its trees for rows that nobody compares with them."""
+"""What skops trusts and we do not: it hands rows to its trees without checking that they fit."""

@@ -1,4 +1,4 @@
-"""Single files that replace a former one: one of both is always whole, whenever a process is killed."""
+"""Replacing single files atomically: the old or the new one is always complete, even after a kill."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 DRAFT = ".draft"
-"""How files end that are not yet whole."""
+"""The ending of files that are not complete yet."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file in place of a former one, which stays until this one is on the disk.
+    """Write a file, replacing any earlier one, which stays until the new one is on the disk.
 
-    Both file and directory are flushed, so that it is there even if the machine stops. What a process that
-    was killed has left of such a file is removed.
+    File and directory are flushed, so that the file survives even if the machine stops. Drafts that
+    killed processes have left behind are removed.
     """
     draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
     for other in path.parent.glob(f"{path.name}.*{DRAFT}"):
@@ -33,7 +33,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def _is_alive(process: str) -> bool:
-    """Tell whether a process of this number runs; what is no number is nobody's to judge."""
+    """Tell whether a process with this ID runs; assume so if it is not a number."""
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:
@@ -44,7 +44,7 @@ def _is_alive(process: str) -> bool:
 
 
 def _flush_directory(directory: Path) -> None:
-    """Make a rename last; systems that cannot open directories do so by themselves."""
+    """Make a rename durable; systems that cannot open directories do that themselves."""
     with suppress(PermissionError):
         handle = os.open(directory, os.O_RDONLY)
         try:
