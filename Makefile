@@ -7,6 +7,7 @@ ALL := $(VENV)/.ready-all
 SITE := $(VENV)/.ready-docs
 SPREAD := $(VENV)/.ready-spread
 FEDERATION ?= federation
+HERE := not federation and not cluster and not wheel
 CLUSTER ?= cluster
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
@@ -19,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
 CORE_TESTS := tests/models tests/storage tests/test_estimators.py tests/test_frameworks.py \
 	tests/test_layers.py tests/test_documents.py tests/cli/test_fit.py
 
-.PHONY: help setup demo test test-core test-fast test-federation test-clusters lint format docs bench pictures pages wheel clean
+.PHONY: help setup demo test test-core test-fast test-wheel test-federation test-clusters lint format docs bench pictures pages wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -55,7 +56,7 @@ test: $(ALL)  ## lint, types and all tests, with every framework
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m "not federation and not cluster"
+	$(PYTEST) -m "$(HERE)"
 
 # Flower's simulations name the version of Ray that they need, so both come together.
 $(SPREAD): $(ALL)
@@ -72,7 +73,10 @@ test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and
 	OMP_NUM_THREADS=1 $(CORE)/bin/pytest $(WORKERS) -m "not slow" $(CORE_TESTS)
 
 test-fast: $(READY)  ## the tests that take seconds
-	$(PYTEST) -m "not slow and not federation and not cluster"
+	$(PYTEST) -m "not slow and $(HERE)"
+
+test-wheel: $(READY)  ## build the wheel and try it in an empty environment (a minute or two)
+	$(BIN)/pytest -m wheel tests/test_wheel.py
 
 lint: $(READY)  ## style and types only
 	$(BIN)/ruff check .
