@@ -189,7 +189,9 @@ def test_a_mistyped_value_is_named_once():
     frame, y = mixed()
     frame["size"] = frame["size"].astype(object)
     frame.loc[3, "size"] = "12,5x"
-    with pytest.warns(FedRelaxWarning, match="'size' holds numbers except in 1 row, such as '12,5x'"):
+    with pytest.warns(
+        FedRelaxWarning, match="'size' holds numbers except in 1 row, such as '12,5x'"
+    ):
         FedRelaxRegressor(alpha=0.1).fit(frame, y, nodes="site")
 
 

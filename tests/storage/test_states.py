@@ -145,7 +145,9 @@ def test_a_damaged_file_is_named(run):
     with open(home / FILE, "r+b") as file:
         file.seek(200)
         file.write(b"\x00\x01\x02")
-    with pytest.raises(FedRelaxError, match=rf"this checkpoint is damaged: .*{FILE} does not match its"):
+    with pytest.raises(
+        FedRelaxError, match=rf"this checkpoint is damaged: .*{FILE} does not match its"
+    ):
         solve()
 
 
