@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -41,6 +42,36 @@ def soft_rows(task, rng, n=60):
 def copies(rows):
     row, label = np.nonzero(rows.target)
     return rows.X[row], label, (rows.target * rows.weight[:, None])[row, label]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"missing": -9.0}, {"feature_types": ["c", "q"], "enable_categorical": True}],
+    ids=["missing", "categories"],
+)
+def test_xgboost_keeps_what_its_template_says_of_the_rows(settings):
+    """Every third of nine categories is a head, and -9 stands for a gap: lost without the settings."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 9, 300), rng.normal(size=300)]).astype(float)
+    y = np.where(X[:, 0] % 3 == 0, "head", "tail")
+    if "missing" in settings:
+        X[y == "tail", 1] = -9.0
+    rows = Rows(X, COINS.encode(y) * 0.98 + 0.01, np.ones(300), Log())
+    template = xgboost.XGBClassifier(n_estimators=20, max_depth=1, **settings)
+    fitted = adapt(template, COINS).fit([rows], seed=0)
+    codes = (y == "tail").astype(int)
+    theirs = xgboost.XGBClassifier(n_estimators=20, max_depth=1, n_jobs=1, **settings)
+    theirs = theirs.fit(np.tile(X, (2, 1)), np.r_[codes, 1 - codes],
+                        sample_weight=np.r_[np.full(300, 0.99), np.full(300, 0.01)])  # fmt: skip
+    assert fitted.predict(X) == pytest.approx(theirs.predict_proba(X), abs=1e-4)
+    assert (fitted.predict(X).argmax(axis=1) == codes).all()
+
+
+def test_a_node_with_one_row_of_a_table():
+    frame = pd.DataFrame({"a": [1.0], "b": [2.0]})
+    rows = Rows(frame, np.array([[3.0]]), np.ones(1), Squared())
+    model = lightgbm.LGBMRegressor(n_estimators=2, min_child_samples=1, verbosity=-1)
+    assert adapt(model, NUMBERS).fit([rows], seed=0).predict(frame) == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("task", [COINS, TREES], ids=["two classes", "three classes"])

@@ -70,7 +70,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         assert scores is not None
         total = np.tile(self.start_, (len(X), 1))
         if self.booster_ is not None:
-            total += scores(self.booster_, np.asarray(X)).reshape(total.shape)
+            total += scores(self.template, self.booster_, np.asarray(X)).reshape(total.shape)
         return _probabilities(total)
 
     def predict(self, X: AnyArray) -> AnyArray:

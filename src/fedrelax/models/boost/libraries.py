@@ -30,7 +30,7 @@ class Library:
     curvature: Callable[[int], float] = lambda outputs: 1.0
     """The factor before p (1 - p) in the second derivative for several classes."""
     train: Callable[[Any, AnyArray, Gradient, int, Any], Any] | None = None
-    scores: Callable[[Any, AnyArray], FloatArray] | None = None
+    scores: Callable[[Any, Any, AnyArray], FloatArray] | None = None
 
 
 def _train_xgboost(
@@ -43,10 +43,9 @@ def _train_xgboost(
     settings.pop("objective", None)
     if outputs > 2:
         settings["num_class"] = outputs
-    rows = xgboost.DMatrix(X, np.zeros(len(X)), missing=template.missing, nthread=1)
     return xgboost.train(
         settings,
-        rows,
+        _xgboost_rows(template, X, label=np.zeros(len(X))),
         template.get_num_boosting_rounds(),
         obj=lambda scores, _: gradient(scores),
         xgb_model=before,
@@ -54,11 +53,23 @@ def _train_xgboost(
     )
 
 
-def _score_xgboost(booster: Any, X: AnyArray) -> FloatArray:
+def _score_xgboost(template: Any, booster: Any, X: AnyArray) -> FloatArray:
+    rows = _xgboost_rows(template, X)
+    return np.asarray(booster.predict(rows, output_margin=True), dtype=float)
+
+
+def _xgboost_rows(template: Any, X: AnyArray, **given: Any) -> Any:
+    """Return rows with the template's missing value and categories, which the booster does not know."""
     import xgboost
 
-    rows = xgboost.DMatrix(X, nthread=1)
-    return np.asarray(booster.predict(rows, output_margin=True), dtype=float)
+    return xgboost.DMatrix(
+        X,
+        missing=template.missing,
+        feature_types=template.feature_types,
+        enable_categorical=bool(template.enable_categorical),
+        nthread=1,
+        **given,
+    )
 
 
 def _train_lightgbm(
@@ -80,7 +91,7 @@ def _train_lightgbm(
     return lightgbm.train(settings, rows, template.n_estimators, init_model=before)
 
 
-def _score_lightgbm(booster: Any, X: AnyArray) -> FloatArray:
+def _score_lightgbm(template: Any, booster: Any, X: AnyArray) -> FloatArray:
     return np.asarray(booster.predict(X, raw_score=True, num_threads=1), dtype=float)
 
 

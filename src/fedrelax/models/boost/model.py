@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.base import Rows, Task, stack
+from fedrelax.models.base import Rows, Task, some, stack
 from fedrelax.models.boost.classifier import BoostedClassifier, CodedClassifier
 from fedrelax.models.boost.libraries import LIBRARIES, package_of, takes_soft_labels
 from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED, last_step
@@ -85,7 +85,7 @@ class BoostModel(ScikitModel):
         import sklearn
 
         if len(X) == 1:  # LightGBM refuses a single row; two copies of half its weight are the same
-            X, y, weight = X[[0, 0]], y[[0, 0]], weight[[0, 0]] / 2
+            X, y, weight = some(X, np.array([0, 0])), y[[0, 0]], weight[[0, 0]] / 2
         estimator = fresh(self._template, seed)
         inner = last_step(estimator)
         inner.set_params(**{self._library.threads: 1})
