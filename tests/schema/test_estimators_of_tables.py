@@ -211,6 +211,9 @@ def test_a_network_of_nodes_with_different_columns():
     for label in "xyz":
         np.testing.assert_allclose(result.local_models[label].predict(rows), 3.0, atol=1e-6)
     assert result.models["z"].n_features_in_ == 2
+    other = FedRelax(alpha=1.0, rounds=5).solve(network.with_models(Ridge(1e-9)))
+    for label in "xyz":  # other models see the columns that their node has
+        np.testing.assert_allclose(other.local_models[label].predict(rows), 3.0, atol=1e-6)
     for label in "xy":
         pooled = Pooled().run(network).models[label].predict(rows)
         np.testing.assert_allclose(pooled, 3.0, atol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.models import Task
-from fedrelax.network.columns import coded_rows, named_rows, public_rows, seen_by
+from fedrelax.network.columns import coded_rows, named_rows, public_rows, seen_by, seen_like
 from fedrelax.network.rows import StackedRows, numbers_of, public_rows_of, width_of
 from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation
@@ -212,10 +213,12 @@ class Network:
 
     def with_models(self, models: Any) -> Network:
         """Return a network of the same rows with other models: one for all, or a dict node -> model."""
-        made = Network(self._given_graph, self.kind, self._common)
+        made = copy.copy(self)
+        made.memory = None
         given = models if isinstance(models, Mapping) else dict.fromkeys(self._nodes, models)
         made._nodes = {
-            label: replace(node, model=given[label]) for label, node in self._nodes.items()
+            label: replace(node, model=seen_like(self.preparation, given[label], node.model))
+            for label, node in self._nodes.items()
         }
         return made
 

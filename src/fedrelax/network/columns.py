@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.models.viewed import form_of, seen
+from fedrelax.models.viewed import Seen, form_of, seen
 from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation, schema_of
 from fedrelax.schema.frames import as_frame, is_frame
@@ -54,6 +54,14 @@ def seen_by(ready: Preparation, model: Any, has: tuple[int, ...]) -> Any:
     if ready.schema.is_plain and len(has) == len(ready.schema.columns):
         return model
     return seen(model, View(ready.schema, has, form_of(model)))
+
+
+def seen_like(ready: Preparation | None, model: Any, before: Any) -> Any:
+    """Return a model that takes the place of another one at its node, with a view of the same columns."""
+    if ready is None or isinstance(model, Seen):
+        return model
+    has = before.view.columns if isinstance(before, Seen) else range(len(ready.schema.columns))
+    return seen_by(ready, model, tuple(has))
 
 
 def public_rows(ready: Preparation | None, **sets: Any) -> PublicRows:
