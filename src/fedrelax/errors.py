@@ -39,3 +39,12 @@ def listing(items: Iterable[object], most: int = 5) -> str:
     shown = list(items)
     text = ", ".join(repr(item) for item in shown[:most])
     return text if len(shown) <= most else f"{text} and {len(shown) - most} more"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "round"), counted(2000, "node")
+    ('1 round', '2,000 nodes')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"

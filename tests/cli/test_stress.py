@@ -50,6 +50,13 @@ def test_the_table_for_people(table):
     assert "withstands" in done.stdout
 
 
+@pytest.mark.parametrize("flag", [["--wiring", "rewire"], ["--quick"], ["--overwrite"]])
+def test_flags_that_would_change_nothing_are_refused(table, flag):
+    done = run(table, "--node", "site", "--target", "y", *flag)
+    assert done.exit_code == 2
+    assert f"so {flag[0]} does not" in " ".join(done.output.split())
+
+
 def test_without_test_rows_nothing_can_be_said(table):
     done = run(table, "--node", "site", "--target", "y", "--test-share", "0")
     assert done.exit_code == 2

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import typer
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
-from fedrelax.cli.settings import LearningConfig
+from fedrelax.cli.options import LEARNING, Flag
+from fedrelax.cli.settings import Alpha, LearningConfig
 from fedrelax.errors import FedRelaxError
 
 ROUNDS = 20
@@ -25,6 +26,16 @@ class StressConfig(LearningConfig):
     """All settings of ``fedrelax stress``."""
 
     command: ClassVar[str] = "stress"
+
+    alpha: Annotated[
+        Alpha,
+        Flag(
+            LEARNING,
+            "How much neighbours count, from 0 (each alone) upwards. Default: auto, with which neighbours "
+            "weigh as much as a node's own rows.",
+            argument="alpha",
+        ),
+    ] = "auto"
 
 
 @command_with(StressConfig)
@@ -40,6 +51,7 @@ def stress(config: StressConfig, talk: Talk) -> None:
     """
     from fedrelax.cli.inputs import read_inputs
 
+    refuse_what_is_not_used(config)
     inputs = read_inputs(config, talk.note)
     network, alpha = network_of(inputs, config, talk)
     lines: list[dict[str, Any]] = []
@@ -62,6 +74,21 @@ def stress(config: StressConfig, talk: Talk) -> None:
         typer.echo(json.dumps(found))
     else:
         tell(found, talk)
+
+
+def refuse_what_is_not_used(config: StressConfig) -> None:
+    """Refuse flags that other commands have and that would change nothing here."""
+    used = {
+        "--wiring": config.wiring in (None, "fixed"),
+        "--quick": not config.quick,
+        "--overwrite": not config.overwrite,
+    }
+    for flag, harmless in used.items():
+        if not harmless:
+            raise FedRelaxError(
+                f"fedrelax stress keeps the graph, chooses nothing and writes nothing, so {flag} does not "
+                "apply; leave it out"
+            )
 
 
 def network_of(inputs: Any, config: StressConfig, talk: Talk) -> tuple[Any, float]:
@@ -141,6 +168,7 @@ def losses_of(
         engine="sites",
         exchange=layer,
         combine=way,
+        level=1.0 if config.level == "auto" else config.level,
         n_jobs=config.jobs,
         random_state=config.seed,
     )

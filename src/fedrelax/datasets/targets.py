@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, counted
 from fedrelax.schema.kinds import first_text, is_whole, kind_of, to_numbers, where
 from fedrelax.typing import AnyArray
 
@@ -66,7 +66,7 @@ def _guess(column: pd.Series, frame: pd.DataFrame, gaps: bool, notes: list[str])
         place, value, strange = first_text(column)
         if 0 < strange < len(column) / 2:
             raise FedRelaxError(
-                f"target column {column.name!r} holds numbers except in {strange} rows, such as "
+                f"target column {column.name!r} holds numbers except in {counted(strange, 'row')}, such as "
                 f"{value!r} on {where(column.index, place)}; correct these rows, or give "
                 f"task='classification' if they are classes"
             )

@@ -123,8 +123,8 @@ class Hub:
                 return found | {n: Hello.of(Envelope("hello", known[n])) for n in missing}
             if time.monotonic() > end:
                 raise FedRelaxError(
-                    f"site {listing(missing)} has not joined within {self.settings.join:g} seconds; "
-                    "start it, or leave it out of sites"
+                    f"missing after {self.settings.join:g} seconds: {listing(missing)}; start "
+                    "them, or leave them out of sites"
                 )
             time.sleep(PAUSE)
 

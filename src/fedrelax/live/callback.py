@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from fedrelax.errors import counted
 from fedrelax.extras import need
 from fedrelax.graph import Graph
 from fedrelax.live.assembling import live_page
@@ -86,7 +87,7 @@ class LiveView(Callback):
 
     def end(self, outcome: Outcome) -> None:
         """Show why the rounds ended, and close the page unless a ``with`` block holds it."""
-        words = f"{outcome.n_rounds} rounds: {outcome.reason}."
+        words = f"{counted(outcome.n_rounds, 'round')}: {outcome.reason}."
         if self._held:
             self.tell(words, 1, 1)
         else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema.coding import FALSE, TRUE, read_numbers, strange, texts_of
 from fedrelax.schema.column import Column, Kind
 from fedrelax.schema.dates import order_of, read_dates
@@ -123,7 +123,7 @@ def _numbers(given: pd.Series, name: str, named: bool, notes: list[str]) -> Colu
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
         notes.append(
-            f"Column {name!r} is infinite in {len(infinite)} rows, first on "
+            f"Column {name!r} is infinite in {counted(len(infinite), 'row')}, first on "
             f"{where(given.index, int(infinite[0]))}; these values count as missing."
         )
     return Column(name, "number")

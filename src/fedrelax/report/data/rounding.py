@@ -17,15 +17,6 @@ def short(name: object, longest: int = 40) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def count_of(number: int, what: str) -> str:
-    """Return a number with its noun.
-
-    >>> count_of(1, "round"), count_of(2000, "node")
-    ('1 round', '2,000 nodes')
-    """
-    return f"{number:,} {what}{'s' * (number != 1)}"
-
-
 def numbers(values: Any) -> list[float | int | None]:
     """Return plain numbers of five digits; what is not finite becomes None.
 

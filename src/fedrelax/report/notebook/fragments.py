@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.errors import counted
 from fedrelax.evaluation import gains
 from fedrelax.graph import Graph
 from fedrelax.network import Network
@@ -19,7 +20,7 @@ from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.edges import edges_of
 from fedrelax.report.data.node_values import node_values, usual_colour
 from fedrelax.report.data.report_data import places_of
-from fedrelax.report.data.rounding import count_of, short
+from fedrelax.report.data.rounding import short
 from fedrelax.report.notebook.svg import colours, curve_svg, graph_svg
 from fedrelax.report.palette import CURVES, LIGHT
 from fedrelax.solvers import Result
@@ -93,7 +94,7 @@ def network_html(network: Network) -> str:
 
 def _verdict(data: ReportData) -> str:
     curve = data.history["validation_loss"]
-    nodes = count_of(len(data.graph), "node")
+    nodes = counted(len(data.graph), "node")
     if not np.isfinite(curve).any():
         return f"{nodes} trained together"
     first, last = curve[0], curve[min(data.n_rounds, len(curve) - 1)]
@@ -113,11 +114,11 @@ def _size(result: Result) -> str:
     edges = f"{kept:,} of {given:,} edges kept" if given >= kept else f"{kept:,} edges found"
     if len(result.graph) > MOST_NODES:  # finding groups would take a while
         return edges
-    return f"{edges}, in {count_of(len(result.clusters), 'group')}"
+    return f"{edges}, in {counted(len(result.clusters), 'group')}"
 
 
 def _rounds(result: Result) -> str:
-    rounds = f"{count_of(result.n_rounds, 'round')} ({result.reason})"
+    rounds = f"{counted(result.n_rounds, 'round')} ({result.reason})"
     stayed = f", {len(result.stayed)} nodes kept the model trained alone" if result.stayed else ""
     return f"{rounds}{stayed}, {result.engine} engine"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedrelax.errors import counted
 from fedrelax.evaluation import ALONE, POOLED, Evaluation, Gap
 from fedrelax.evaluation.evaluation import NAMES, percent
-from fedrelax.report.data.rounding import count_of, short
+from fedrelax.report.data.rounding import short
 from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
 from fedrelax.report.page.federated import computed_there, told_by_sites
 from fedrelax.storage import SavedResult
@@ -73,7 +74,7 @@ def _groups(sizes: list[int]) -> list[str]:
     if not sizes:
         return []
     shown = ", ".join(f"{size:,}" for size in sizes[:8]) + (", ..." if len(sizes) > 8 else "")
-    return [f"The nodes sorted themselves into {count_of(len(sizes), 'group')} ({shown} nodes)."]
+    return [f"The nodes sorted themselves into {counted(len(sizes), 'group')} ({shown} nodes)."]
 
 
 def _names(lines: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedrelax.errors import counted
 from fedrelax.evaluation.measures import measure_named
 from fedrelax.storage import SavedResult
 
@@ -35,7 +36,9 @@ def where_there(told: dict[str, Any]) -> list[str]:
     missed = told.get("missed") or {}
     if not missed:
         return ["Every site took part in every round; the table below has each one's errors."]
-    names = ", ".join(f"{name} in {len(rounds)} rounds" for name, rounds in missed.items())
+    names = ", ".join(
+        f"{name} in {counted(len(rounds), 'round')}" for name, rounds in missed.items()
+    )
     return [f"Missing: {names}. The others went on without them; the table says which rounds."]
 
 

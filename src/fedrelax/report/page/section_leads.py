@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedrelax.errors import counted
 from fedrelax.evaluation import Evaluation
 from fedrelax.report.data.edges import MOST_EDGES
-from fedrelax.report.data.rounding import count_of
 from fedrelax.storage import SavedResult
 
 
@@ -15,7 +15,9 @@ def nodes_lead(found: Evaluation | None) -> str:
     if found is None:
         return "All rows were used for training, so there are no test errors to compare."
     untested = int((found.nodes["test_rows"] == 0).sum())
-    left = f" {untested} nodes have no test rows." if untested else ""
+    left = ""
+    if untested:
+        left = f" {counted(untested, 'node')} {'has' if untested == 1 else 'have'} no test rows."
     return (
         "Every node's error on its own test rows, which nobody trained on: its model alone, the same "
         "kind of model on everybody's rows (pooled), and together. The gain is how much lower the error "
@@ -49,7 +51,7 @@ def rounds_lead(saved: SavedResult) -> str:
     about, lines = saved.about, saved.history
     done = int(lines["round"].max()) if len(lines) else 0
     words = (
-        f"{count_of(done, 'round')} ({about['reason']}). Round 0 is each node alone. As nodes listen to "
+        f"{counted(done, 'round')} ({about['reason']}). Round 0 is each node alone. As nodes listen to "
         "each other, the loss on their own rows usually rises, and the GTV, their disagreement along "
         "edges, falls."
     )

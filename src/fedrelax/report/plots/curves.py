@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.errors import counted
 from fedrelax.report.data import ReportData
 from fedrelax.report.data.candidates import Candidate
-from fedrelax.report.data.rounding import count_of
 from fedrelax.report.palette import CATEGORIES, CURVES, LIGHT
 from fedrelax.report.plots.axes import scale_up, tidy
 from fedrelax.report.plots.graph import MARKS
@@ -71,6 +71,6 @@ def _ring(ax: Any, one: Candidate) -> None:
         ax.plot([], [], " ", label="chosen: each node alone")
         return
     wiring = "" if one.wiring == "fixed" else f"{one.wiring}, "
-    words = f"chosen: {wiring}alpha {one.alpha:.3g}, {count_of(one.rounds, 'round')}"
+    words = f"chosen: {wiring}alpha {one.alpha:.3g}, {counted(one.rounds, 'round')}"
     ax.plot(one.alpha, one.least, "o", markersize=13, markerfacecolor="none",
             markeredgecolor=LIGHT["ink"], markeredgewidth=1.6, label=words)  # fmt: skip
