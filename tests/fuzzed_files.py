@@ -176,7 +176,6 @@ HELLO = Hello(
     public="given",
     public_rows=3,
     common="abc",
-    latest=2,
 )
 ADDRESS = Address("run", "Oslo", "Hamar", 1)
 

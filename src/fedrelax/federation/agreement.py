@@ -53,8 +53,6 @@ class Hello:
     """How public rows are drawn; "given" for a file."""
     public_rows: int
     common: str | None
-    latest: int | None = None
-    """The last round of this run that the site has kept; None if the run is new to it."""
 
     def letter(self) -> Envelope:
         """Return the greeting as a letter."""
@@ -69,14 +67,13 @@ class Hello:
             raise Refused(f"a greeting was answered with a letter {letter.kind!r}")
         names, classes = letter.value("features", list), letter.head.get("classes")
         near = letter.value("neighbours", dict)
-        latest, common = letter.head.get("latest"), letter.head.get("common")
+        common = letter.head.get("common")
         fits = (
             NAME.fullmatch(letter.value("name", str)) is not None
             and 0 < len(names) <= MOST_NAMES
             and all(isinstance(name, str) for name in names)
             and all(is_weight(weight) for weight in near.values())
             and (classes is None or _are_classes(classes))
-            and (latest is None or type(latest) is int)
             and (common is None or isinstance(common, str))
             and letter.value("form", str) in FORMS
         )
@@ -97,7 +94,6 @@ class Hello:
             classes=None if classes is None else tuple(classes),
             neighbours={str(name): float(weight) for name, weight in near.items()},
             common=common,
-            latest=latest,
         )
 
 

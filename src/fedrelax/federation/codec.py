@@ -54,11 +54,6 @@ class Envelope:
             raise Refused(f"a letter {self.kind!r} has no part {name!r}")
         return self.parts[name]
 
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return len(pack(self))
-
 
 def pack(envelope: Envelope) -> bytes:
     """Return an envelope as bytes: a head of JSON, then its parts.

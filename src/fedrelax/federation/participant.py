@@ -96,7 +96,7 @@ class Participant:
             self.folder.begin()
             known = Envelope("run", {"run": run, "nonce": fresh_nonce()})
             self.folder.remember(known)
-        rounds, table = self.folder.rounds(), self.table
+        table = self.table
         train = parts_of(site, len(table)).train
         given = letter.head.get("schema")
         if given is None:
@@ -126,7 +126,6 @@ class Participant:
             public=site.public if site.drawn else "given",
             public_rows=public_rows,
             common=common,
-            latest=rounds[-1] if rounds else None,
         ).letter()
 
     # A run

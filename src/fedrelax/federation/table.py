@@ -42,12 +42,12 @@ class SiteTable:
         return schema.code(self.features, self.source)
 
 
-def read_site_table(site: SiteFile, names: tuple[str, ...] | None = None) -> SiteTable:
-    """Return the site's rows, with these columns, else those that its file names, else all."""
+def read_site_table(site: SiteFile) -> SiteTable:
+    """Return the site's rows, with the columns that its file names, else all."""
     source = f"site {site.name!r}: {site.data}"
     frame = read_table(site.path(site.data))
     target = _column(frame, site.target, source)
-    chosen = names or site.features or [c for c in frame.columns if c != target]
+    chosen = site.features or [c for c in frame.columns if c != target]
     columns = [_column(frame, name, source) for name in chosen]
     if not columns:
         raise FedRelaxError(f"{source} has no column besides the target")
