@@ -45,7 +45,7 @@ class Blocks:
         return np.asarray(np.einsum("crq,crq->c", image if self.low_rank else x, image))
 
     def dense(self, nodes: slice | AnyArray = slice(None)) -> AnyArray:
-        """Return ``G_i`` (c, d, d) of the given nodes in the stored precision."""
+        """Return ``G_i`` (c, d, d) of the given nodes."""
         part = self.array[nodes]
         return np.matmul(part.transpose(0, 2, 1), part) if self.low_rank else part
 

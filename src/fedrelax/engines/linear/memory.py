@@ -11,6 +11,8 @@ from fedrelax.errors import FedRelaxError
 
 Public = Literal["common", "per-node"]
 Method = Literal["rounds", "accelerated", "conjugate", "gradient"]
+NUMBER, INDEX = 8, 4
+"""Bytes of a number, and of an index in the graph's matrix."""
 BUFFERS = 64 << 20
 """Memory for the buffers in which products and inverses are formed."""
 _VECTORS: dict[str, int] = {"rounds": 4, "accelerated": 30, "conjugate": 8, "gradient": 5}
@@ -26,11 +28,10 @@ def problem_bytes(
     m_pub: int | None = None,
 ) -> int:
     """Return the size of a stored problem in bytes; ``m_pub`` None means one common public set."""
-    size = 8
-    own = n * min(d, d if m is None else m) * d * size
-    public = d * d * 8 if m_pub is None else n * min(d, m_pub) * d * size
-    graph = 2 * n_edges * (size + 4) + 4 * n
-    return own + public + graph + n * d * q * size + n * (8 * q + 8 * d + 8)
+    own = n * min(d, d if m is None else m) * d * NUMBER
+    public = (d if m_pub is None else n * min(d, m_pub)) * d * NUMBER
+    graph = 2 * n_edges * (NUMBER + INDEX) + n * INDEX
+    return own + public + graph + n * (d * q + q + d + 1) * NUMBER
 
 
 def estimate_bytes(
@@ -54,12 +55,11 @@ def estimate_bytes(
     >>> round(estimate_bytes(1_000_000, 10, 1, 5_000_000, method="conjugate") / 1e9, 1)
     2.6
     """
-    size = 8
     common = public == "common"
     rows = None if common else (d if m_pub is None else m_pub)
     total = problem_bytes(n, d, q, n_edges, m=m, m_pub=rows)
     matrices = int(method != "gradient") + int(not common and method != "conjugate")
-    return total + n * d * d * size * matrices + _VECTORS[method] * n * d * q * size + BUFFERS
+    return total + n * d * (d * matrices + q * _VECTORS[method]) * NUMBER + BUFFERS
 
 
 def available_bytes() -> int | None:

@@ -59,15 +59,6 @@ class Coordinates:
             W[:, f] -= np.einsum("f,nfq->nq", self.centre, W[:, :f])
         return W
 
-    def forth(self, W: FloatArray) -> FloatArray:
-        """Return raw models in these coordinates."""
-        f = len(self.scale)
-        U = W.copy()
-        if self.intercept:
-            U[:, f] += np.einsum("f,nfq->nq", self.centre, W[:, :f])
-        U[:, :f] *= self.scale[:, None]
-        return U
-
     def least(self, norm: str) -> FloatArray:
         """Return C such that ``|C u|`` is the norm of the raw coefficients, or of "all" raw entries."""
         f = len(self.scale)
