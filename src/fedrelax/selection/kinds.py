@@ -79,29 +79,6 @@ def guess_seconds(rows: int, features: int) -> float:
     return 0.05 + 1e-5 * rows * features
 
 
-def left_out_losses(
-    X: FloatArray,
-    y: AnyArray,
-    node: IntArray,
-    task: Task,
-    held: Sequence[AnyArray],
-    models: Sequence[Sequence[Any]],
-) -> FloatArray:
-    """Return the loss of each held-out row under its node's model, NaN for rows never held out.
-
-    ``models[f]`` are the estimators, by node, that have not seen the rows of the mask ``held[f]``.
-    """
-    losses, target = np.full(len(X), np.nan), task.encode(y)
-    for mask, fitted in zip(held, models, strict=True):
-        out = np.flatnonzero(mask)
-        out = out[np.argsort(node[out], kind="stable")]
-        own = np.split(out, np.flatnonzero(np.diff(node[out])) + 1) if len(out) else []
-        for rows in own:
-            model = adapt(fitted[int(node[rows[0]])], task)
-            losses[rows] = usual_loss(task.kind).per_row(target[rows], model.predict(X[rows]))
-    return losses
-
-
 # Single nodes
 
 
@@ -275,7 +252,8 @@ def forest_network(
     mean_rows = float((counts + held[0]).mean())
     if mean_rows < LEAST_MEAN_ROWS:
         reason = (
-            f"forests were not tried: nodes have {mean_rows:.0f} rows on average, fewer than 30"
+            f"forests were not tried: nodes have {mean_rows:.0f} rows on average, fewer than "
+            f"{LEAST_MEAN_ROWS}"
         )
         return ForestNetwork(None, {}, reason, seed)
     degree = float(np.mean(first.graph.degrees)) if first.graph.n_edges else 0.0
