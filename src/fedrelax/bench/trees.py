@@ -199,8 +199,10 @@ def overhead(progress: Progress = lambda step: None, repeats: int = 5) -> dict[s
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.linear_model import Lasso
 
-    models: dict[str, Any] = {"Lasso": Lasso(0.1), "HistGradientBoosting": None}
-    models["HistGradientBoosting"] = HistGradientBoostingRegressor(max_iter=20)
+    models: dict[str, Any] = {
+        "Lasso": Lasso(0.1),
+        "HistGradientBoosting": HistGradientBoostingRegressor(max_iter=20),
+    }
     if find_spec("xgboost") is not None:
         from xgboost import XGBRegressor
 
