@@ -89,6 +89,12 @@ def test_what_is_refused(run: Run, result: Path, words: tuple[str, ...], said: s
     assert said in run.refused(*words, "--out", "out")
 
 
+def test_a_table_of_known_rows_without_the_nodes_is_named(run: Run, result: Path) -> None:
+    towns().drop(columns="town").to_csv("nameless.csv", index=False)
+    words = ("unplug", "first", "Oslo", "--table", "nameless.csv", "--out", "out")
+    assert "nameless.csv: there is no column 'town'" in run.refused(*words)
+
+
 def test_the_former_result_is_never_replaced(run: Run, result: Path) -> None:
     text = run("unplug", result, "Oslo", "--out", result, "--overwrite")
     assert run.code == 2

@@ -174,7 +174,10 @@ def _names(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
 
 def _of_the_network(frame: Any, saved: SavedResult, data: Path) -> tuple[Any, AnyArray]:
     """Return the rows of nodes that are in the network, and their labels."""
-    column = frame[find_column(frame, saved.about["node_column"])]
+    try:
+        column = frame[find_column(frame, saved.about["node_column"])]
+    except FedRelaxError as error:
+        raise FedRelaxError(f"{data}: {error}") from None
     known = by_text(saved.graph.labels)
     labels = [find_label(value, known) for value in column.tolist()]
     own = np.array([label is not None for label in labels], dtype=bool)
