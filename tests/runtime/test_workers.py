@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.svm import SVR
 from fedrelax import FedRelaxRegressor
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.runtime import Workers, running_on
+from fedrelax.runtime.clusters import cluster_for
 
 RNG = np.random.default_rng(0)
 X, NODES = RNG.normal(size=(40, 2)), np.repeat(["a", "b", "c", "d"], 10)
@@ -92,3 +95,17 @@ def test_a_cluster_that_nobody_needs_is_not_started():
     pytest.importorskip("distributed", reason="needs distributed, which is not installed")
     with pytest.warns(FedRelaxWarning, match="backend='dask' was not needed"):
         FedRelaxRegressor(alpha=0.3, rounds=1, backend="dask").fit(X, Y, nodes=NODES)
+
+
+def test_ray_at_another_address_than_the_one_joined_is_refused(monkeypatch):
+    joined = SimpleNamespace(
+        is_initialized=lambda: True,
+        get_runtime_context=lambda: SimpleNamespace(gcs_address="10.0.0.5:6379"),
+        util=SimpleNamespace(get_node_ip_address=lambda: "10.0.0.5"),
+    )
+    monkeypatch.setitem(sys.modules, "ray", joined)
+    for same in (None, "auto", "10.0.0.5:6379", "127.0.0.1:6379", "ray://10.0.0.5:10001"):
+        assert cluster_for("ray", same, 1).name == "ray"
+    for other in ("10.0.0.5:6380", "10.0.0.6:6379"):
+        with pytest.raises(FedRelaxError, match="already joined the Ray cluster at 10.0.0.5:6379"):
+            cluster_for("ray", other, 1)

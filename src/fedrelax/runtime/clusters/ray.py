@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fedrelax.extras import need
@@ -56,6 +58,24 @@ class RayCluster(Cluster):
         except BaseException:
             ray.shutdown()
             raise
+
+    def check(self, address: str | None) -> None:
+        """Refuse the address HOST:PORT of another cluster; None, words and URLs are not compared."""
+        if address is None or address in ("auto", "local") or "://" in address:
+            return
+        present = str(self._ray.get_runtime_context().gcs_address)
+        if self._place(address) != self._place(present):
+            raise ClusterError(
+                f"address={address!r}: this process has already joined the Ray cluster at {present}, "
+                "and can be in only one; call ray.shutdown() first, or leave the address out"
+            )
+
+    def _place(self, address: str) -> tuple[str, str]:
+        """Return host and port as numbers; this machine has the one that other machines know."""
+        host, _, port = address.rpartition(":")
+        with suppress(OSError):
+            host = socket.gethostbyname(host)
+        return self._ray.util.get_node_ip_address() if host.startswith("127.") else host, port
 
     @property
     def workers(self) -> int:

@@ -19,7 +19,7 @@ SECONDS = 5.0
 def cluster_for(backend: str, address: str | None, n_jobs: int | None) -> Cluster:
     """Return the cluster at an address; else the one in use; else a new one on this machine.
 
-    A process can be in one Ray cluster only: one that it has joined already is used whatever the address.
+    A process can be in one Ray cluster only: if it has joined one already, another address is refused.
     """
     workers = cpu_count() if n_jobs is None else int(n_jobs)
     workers = workers if workers > 0 else max(1, cpu_count() + 1 + workers)
@@ -27,7 +27,9 @@ def cluster_for(backend: str, address: str | None, n_jobs: int | None) -> Cluste
         from fedrelax.runtime.clusters.ray import RayCluster
 
         if need("ray", "ray").is_initialized():
-            return RayCluster()
+            joined = RayCluster()
+            joined.check(address)
+            return joined
         return RayCluster.local(workers) if address is None else RayCluster.at(address)
     from fedrelax.runtime.clusters.dask import DaskCluster
 
