@@ -10,7 +10,14 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from fedrelax import Callback, FedRelax, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax import (
+    Callback,
+    FedRelax,
+    FedRelaxClassifier,
+    FedRelaxError,
+    FedRelaxRegressor,
+    Graph,
+)
 from fedrelax.selection import Candidate, Choice, alphas_for
 from fedrelax.selection.losses import Losses
 from fedrelax.selection.search import decide
@@ -276,6 +283,17 @@ def test_dear_models_try_a_wiring_with_the_best_alpha_and_stronger_ones():
     best = tried[True][int(np.argmin(choice.losses[: len(usual)].min(axis=1)))]
     first = min(usual.index(best), len(usual) - 3)
     assert tried[False] == usual[first : first + 3]
+
+
+def test_wirings_that_were_asked_for_and_not_tried_are_said(monkeypatch):
+    monkeypatch.setattr("fedrelax.selection.whole.MOST_NODES", 3)
+    rng = np.random.default_rng(0)
+    X, nodes = rng.normal(size=(80, 2)), np.repeat(list("abcd"), 20)
+    y = (X[:, 0] + rng.normal(size=80) > 0).astype(int)
+    for wiring in ("auto", None):
+        found = FedRelaxClassifier(wiring=wiring).fit(X, y, nodes=nodes).choice_
+        assert {way.wiring for way in found.candidates} == {None}
+        assert ("no wiring was tried" in found.reason) == (wiring == "auto")
 
 
 def test_lists_of_alphas_and_wirings_are_chosen_from():

@@ -141,6 +141,14 @@ def choose_whole(
             whole = _wired(whole, folds, settings, wired, asked, heard(tell), keeper)
         if isinstance(whole.solver, WholeNetwork) and complete:
             whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, heard(tell))
+    if dear and asked:
+        note = (
+            f"no wiring was tried, because for classes at more than {MOST_NODES} nodes that takes too "
+            "long; with a model of your choice, wirings are tried"
+        )
+        whole = replace(
+            whole, choice=replace(whole.choice, reason=f"{whole.choice.reason}; {note}")
+        )
     return whole
 
 
