@@ -6,6 +6,7 @@ Their reports are opened in Chromium. It takes about two minutes.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -24,7 +25,7 @@ WIDTH, COLOURS = 1240, 96
 
 
 def main(out: Path) -> None:
-    """Make both results and both pictures."""
+    """Make both results, and copy or draw the three pictures."""
     program = find_program()
     if program is None:
         sys.exit("Chromium is needed to draw the pictures; apt-get install chromium")
@@ -32,6 +33,7 @@ def main(out: Path) -> None:
         demo, benchmark = Path(place, "demo"), Path(place, "benchmark")
         app(["demo", "--out", str(demo)], standalone_mode=False)
         fit_benchmark(Path(place), benchmark)
+        shutil.copy(demo / "result.png", out / "demo.png")
         page = Page(browser)
         draw(page, demo / "report.html", out / "report.png", "answers")
         draw(page, benchmark / "report.html", out / "grid.png", "grid", GROUPS)

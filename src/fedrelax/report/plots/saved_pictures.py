@@ -23,7 +23,7 @@ MARKS = {"alone": "o", "together": "D", "pooled": "s"}
 
 
 def save_result_picture(path: Path, data: ReportData) -> None:
-    """Draw the errors per node on the left, and a map (if nodes have positions) or curves on the right."""
+    """Draw the errors per node on the left, and a map (if nodes have positions) or GTV on the right."""
     found = data.evaluation
     assert found is not None
     tested, measure = found.tested, data.measure
@@ -31,14 +31,12 @@ def save_result_picture(path: Path, data: ReportData) -> None:
     mapped = data.graph.positions is not None and data.graph.positions.shape[1] == 2
     # Axes of equal scale leave gaps that only "compressed" closes.
     with saved_figure(path, (12, height), "compressed" if mapped else "constrained") as figure:
-        parts = [["gains", "map"]] if mapped else [["gains", "local_loss"], ["gains", "gtv"]]
-        axes = figure.subplot_mosaic(parts, width_ratios=(1.1, 1))
-        draw_gains(axes["gains"], tested, data.labels["error"], measure.scale)
+        gains, right = figure.subplots(1, 2, width_ratios=(1.1, 1) if mapped else (1.6, 1))
+        draw_gains(gains, tested, data.labels["error"], measure.scale)
         if mapped:
-            draw_graph(axes["map"], data, node_values(data, "gain"))
+            draw_graph(right, data, node_values(data, "gain"))
         else:
-            for name in ("local_loss", "gtv"):
-                draw_curve(axes[name], data, name)
+            draw_curve(right, data, "gtv")
         errors = ", ".join(f"{way} {measure.show(found.errors[way])}" for way in WAYS)
         figure.suptitle(drawable(f"{measure.name} over all test rows: {errors}"), fontsize=11)
 
