@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from fedrelax.cli.app import app
+from fedrelax.cli.stopping import RunDirectory
+from fedrelax.storage import Checkpoint
 
 from ..storage.disks import disk
 from .runs import FIT, Run
@@ -264,6 +266,19 @@ def test_a_disk_that_fills_up_loses_nothing(run, table, disk, monkeypatch):
     run("resume", f"{out}.checkpoint", *trusted(words))
     assert run.code == 0, run.output
     assert contents(out) == expected
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_only_what_was_kept_is_claimed(run, table, kept):
+    """Rounds were computed, but the disk may have refused every one of them."""
+    made = RunDirectory(KEPT, Checkpoint(KEPT / "training"), Checkpoint(KEPT / "all-rows"))
+    if kept:
+        made.training.path.mkdir(parents=True)
+        (made.training.path / "rounds.state").touch()
+        made.training.saved = 4
+    text = str(made._stopped(130))
+    assert ("round 4 and everything before are kept" in text) == kept
+    assert ("before a round was kept; there is nothing to continue" in text) != kept
 
 
 def test_a_directory_without_a_run(run, table):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 from functools import partial
 
 import numpy as np
 import pytest
 
-from fedrelax import Distillation, FedRelax, FedRelaxError, GradientFedRelax
+from fedrelax import Distillation, FedRelax, FedRelaxError, FedRelaxWarning, GradientFedRelax
 from fedrelax.attacks import Colluding
 from fedrelax.faults import Absent, Churn, Delayed, Lost, Reordered
 from fedrelax.privacy import PrivatePredictions, PrivateStatistics
 from fedrelax.storage import Checkpoint
+from fedrelax.storage.checkpoints import Interrupted
 from fedrelax.wiring import Reweight, Rewire
 
 from .interrupting import Plug, Stop, assert_same, network_of, stopped_and_resumed
@@ -207,6 +209,21 @@ def test_two_checkpoints_in_one_run_are_refused(tmp_path):
     both = [Checkpoint(tmp_path / "a"), Checkpoint(tmp_path / "b")]
     with pytest.raises(FedRelaxError, match="2 checkpoints"):
         FedRelax().solve(network_of("linear"), both)
+
+
+def test_stopped_while_the_disk_refuses_it_does_not_claim_to_go_on(tmp_path, monkeypatch):
+    def refuse(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("fedrelax.storage.checkpoints.write_whole", refuse)
+    kept = Checkpoint(tmp_path)
+    kept.stopping = "SIGINT"
+    with (
+        pytest.warns(FedRelaxWarning, match="there is none yet; the run stops without it"),
+        pytest.raises(Interrupted),
+    ):
+        kept.keep("rounds", {}, dict, 3, False)
+    assert kept.saved is None
 
 
 def test_files_are_for_their_owner_only(tmp_path):

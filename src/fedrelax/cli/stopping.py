@@ -104,7 +104,9 @@ class RunDirectory:
     def _stopped(self, code: int) -> Stopped:
         if not self._has_states():
             self.forget()
-            return Stopped("interrupted before the first round; nothing was written", code)
+            return Stopped(
+                "interrupted before a round was kept; there is nothing to continue", code
+            )
         last, rows = self.all_rows.saved, " on all rows"
         if last is None:
             last, rows = self.training.saved, ""

@@ -160,17 +160,17 @@ class Checkpoint(Keeper):
         write_whole(self.path / f"{what}{ENDING}", to_bytes(kept))
 
     def _tell_failure(self, error: OSError, round: int) -> None:
-        """Warn once that the disk refuses; the work so far is in memory, so the run goes on."""
+        """Warn once that the disk refuses; the work so far is in memory, so the run can go on."""
         last = (
             "there is none yet" if self.saved is None else f"the last one is of round {self.saved}"
         )
         if self._failed and not self.stopping:
             return
         self._failed = True
+        then = "the run stops without it" if self.stopping else "the run goes on and tries again"
         warnings.warn(
             f"no checkpoint of round {round} could be written in {self.path} "
-            f"({error.strerror or error}), and {last}; the run goes on and tries again: "
-            f"{advice_for(error, self.path)}",
+            f"({error.strerror or error}), and {last}; {then}: {advice_for(error, self.path)}",
             FedRelaxWarning,
             stacklevel=2,
         )
