@@ -18,11 +18,12 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.svm import SVR
+from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor
 from fedrelax.storage import load_result, save_result
+from fedrelax.storage.insides import _support_vectors
 from tests.conftest import skip_without_packages
 
 from .hostile import resign
@@ -297,6 +298,15 @@ def test_support_vectors_that_do_not_fit_are_refused(tmp_path):
     edit_arrays(tmp_path / "out", "_n_support", lambda a: a * 100_000)
     with pytest.raises(FedRelaxError, match="its support vectors are damaged"):
         load_result(tmp_path / "out")
+
+
+def test_support_vectors_of_a_single_class_are_refused():
+    """Such a model was never fitted: everything else in it fits that one class."""
+    model = SVC().fit([[0.0], [1.0]], [0, 1])
+    model.classes_, model._n_support = model.classes_[:1], np.array([2], dtype=np.int32)
+    model._dual_coef_, model._intercept_ = np.zeros((0, 2)), np.zeros(0)
+    with pytest.raises(FedRelaxError, match="its support vectors are damaged: their classes"):
+        _support_vectors(model)
 
 
 def test_a_neighbour_of_no_class_is_refused(tmp_path):

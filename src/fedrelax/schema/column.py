@@ -59,7 +59,9 @@ class Column:
             raise FedRelaxError(f"schema: column {self.name!r} {reason}")
 
     def _fault(self) -> str | None:
-        if not isinstance(self.name, str) or self.kind not in KINDS:
+        if not isinstance(self.name, str):
+            return "needs text as its name"
+        if self.kind not in KINDS:
             return f"has the kind {self.kind!r}; it must be one of {', '.join(KINDS)}"
         numbers = isinstance(self.centre, int | float) and isinstance(self.scale, int | float)
         most = sys.float_info.max

@@ -185,8 +185,9 @@ class Schema:
                 what = f"{strange[0]!r} is not known" if strange else "name and kind are needed"
                 raise FedRelaxError(f"schema: column {number}: {what}")
             lists = [name for name in ("categories", "shares", "cycles") if name in line]
-            if not all(isinstance(line[name], list) for name in lists):
-                raise FedRelaxError(f"schema: column {number}: {lists[0]!r} must be a list")
+            wrong = [name for name in lists if not isinstance(line[name], list)]
+            if wrong:
+                raise FedRelaxError(f"schema: column {number}: {wrong[0]!r} must be a list")
             made.append(Column(**{**line, **{name: tuple(line[name]) for name in lists}}))
         return cls(tuple(made))
 

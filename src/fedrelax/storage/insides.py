@@ -148,6 +148,7 @@ def _support_vectors(model: Any) -> None:
     number, pairs = len(model.support_), classes * (classes - 1) // 2
     each = np.asarray(model._n_support)
     sizes = {
+        "classes": classes >= 2,
         "vectors": model.support_vectors_.shape == (number, model.n_features_in_),
         "coefficients": model._dual_coef_.shape == (classes - 1, number),
         "constants": model._intercept_.shape == (pairs,),
@@ -156,7 +157,7 @@ def _support_vectors(model: Any) -> None:
         "probabilities": {model._probA.shape, model._probB.shape} <= {(0,), (pairs,), (1,)},
     }
     wrong = [name for name, fits in sizes.items() if not fits]
-    if wrong or classes < 2:
+    if wrong:
         raise FedRelaxError(f"its support vectors are damaged: their {wrong[0]} do not fit")
 
 
