@@ -19,6 +19,7 @@ from fedrelax.federation.participant import Participant
 from fedrelax.federation.sealing import Address, OpenBoxes, SealedBoxes, new_key, public_of
 from fedrelax.federation.transport import WithinProcess
 from tests.federation.sites import Federation, hub_settings, make
+from tests.fuzzed_files import HELLO
 
 pytest.importorskip("cryptography", reason="sealing needs pip install 'fedrelax[flower]'")
 THREE = ("ash", "birch", "cedar")
@@ -300,3 +301,12 @@ def test_a_greeting_of_another_kind_is_refused() -> None:
     for head in ({}, {"name": 3}, {"name": "a\nb"}):
         with pytest.raises(Refused):
             Hello.of(Envelope("hello", head))
+
+
+@pytest.mark.parametrize("weight", [True, 0, -1.0, 1e12, float("nan"), "1"])
+def test_a_greeting_has_weights_that_a_site_file_may_have(weight: object) -> None:
+    letter = unpack(pack(HELLO.letter()))
+    assert Hello.of(letter) == HELLO
+    letter.head["neighbours"] = {"Hamar": weight}
+    with pytest.raises(Refused, match="not valid"):
+        Hello.of(letter)

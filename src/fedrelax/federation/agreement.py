@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.codec import Envelope, Refused
-from fedrelax.federation.sitefile import NAME
+from fedrelax.federation.sitefile import NAME, is_weight
 from fedrelax.graph import Graph
 from fedrelax.models import Task
 from fedrelax.schema import Preparation, Schema
@@ -102,11 +101,6 @@ def _columns_of(letter: Envelope) -> tuple[Told, ...]:
         return tuple(Told.from_dict(line) for line in letter.value("columns", list))
     except FedRelaxError as error:
         raise Refused(str(error)) from error
-
-
-def is_weight(value: Any) -> bool:
-    """Tell whether this can be the weight of an edge."""
-    return isinstance(value, int | float) and 0 < value <= sys.float_info.max
 
 
 def _are_classes(values: Any) -> bool:

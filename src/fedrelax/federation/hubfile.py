@@ -78,7 +78,7 @@ def hub_of(said: Mapping[str, Any], home: Path, source: str) -> HubFile:
         raise FedRelaxError(f"{source}: {error}") from None
     return HubFile(
         made,
-        home / str(said.get("folder", "hub")),
+        home / str(said.get("folder", "state")),
         home / str(said.get("out", "result")),
         str(said.get("target", "the target")),
         bool(said.get("live", False)),

@@ -24,7 +24,7 @@ from fedrelax.engines.sites.checks import reason_in_models
 from fedrelax.engines.sites.guessing import Guessing
 from fedrelax.engines.sites.refits import Answers, refit
 from fedrelax.errors import FedRelaxError
-from fedrelax.federation.agreement import Hello, is_weight
+from fedrelax.federation.agreement import Hello
 from fedrelax.federation.boxes import OWN, Predictions
 from fedrelax.federation.codec import Envelope, Refused, from_npy, to_npy
 from fedrelax.federation.lane_sites import LaneSites
@@ -34,7 +34,7 @@ from fedrelax.federation.post import Post, again
 from fedrelax.federation.rebuilding import rebuilt
 from fedrelax.federation.rows import named_model, parts_of
 from fedrelax.federation.sealing import fresh_nonce
-from fedrelax.federation.sitefile import SiteFile
+from fedrelax.federation.sitefile import SiteFile, is_weight
 from fedrelax.federation.state import Folder, LaneState
 from fedrelax.federation.table import SiteTable, public_file, read_public, read_site_table
 from fedrelax.models import LocalModel, Rows

@@ -124,6 +124,12 @@ def check_name(name: str, source: str) -> None:
         )
 
 
+def is_weight(value: Any) -> bool:
+    """Tell whether this can be the weight of an edge, in a file or in a letter."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 < value < 1e12
+
+
 def _check(site: SiteFile, source: str) -> None:
     check_name(site.name, source)
     if site.task not in ("regression", "classification"):
@@ -135,8 +141,7 @@ def _check(site: SiteFile, source: str) -> None:
     if not 0 <= site.test_share < 1:
         raise FedRelaxError(f"{source}: test_share = {site.test_share} must be from 0 to below 1")
     for name, weight in site.neighbours.items():
-        number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not number or not 0 < weight < 1e12:
+        if not is_weight(weight):
             raise FedRelaxError(
                 f"{source}: the weight {weight!r} of {name!r} must be above 0 and below 1e12"
             )
