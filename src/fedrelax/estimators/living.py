@@ -61,7 +61,7 @@ class LivesOn:
             and then its model: see ``fedrelax.living.circles``.
         model : an unfitted model; by default, one of the same kind as the nearest neighbour's.
         ripple : how many edges away from the newcomer others are refitted, 0 for none. By default, as far
-            as answers move by more than ``tol`` relative to their size (1e-4, or 1e-2 for models such as
+            as answers move by more than ``tol`` relative to their size (1e-4, or 0.1 for models such as
             trees, which never quite settle). Nodes whose rows are not available stay as they are.
 
         A newcomer without rows is predicted by the mean of its neighbours. One with rows is fitted with

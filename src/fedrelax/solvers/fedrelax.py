@@ -68,8 +68,9 @@ class FedRelax(Solver):
     combine : how a node takes its neighbours' answers: as their "mean", or so that a minority of liars
         cannot pull it away: "median", "trimmed", "clipped", "huber", or a ``fedrelax.combining`` object.
     engine : "auto" takes the first that serves the network of "linear" (least squares), "softmax"
-        (``SoftmaxModel`` on one common public set), both of which compute all nodes at once, and "sites"
-        (any models, node by node). A name takes that one or says why not. The result is the same.
+        (``SoftmaxModel``) and "trees" (trees and forests), both on one common public set, all three of
+        which compute all nodes at once, and "sites" (any models, node by node). A name takes that one or
+        says why not. The result is the same.
     """
 
     alpha: float = 0.1
