@@ -245,7 +245,7 @@ def test_the_validation_curve_is_the_loss_on_the_held_rows():
 def test_parameters_of_trees_are_refused(way):
     network = small_network(DecisionTreeRegressor())
     assert "DecisionTreeRegressor" in way.refusal(network)
-    with pytest.raises(FedRelaxError, match=r"node 0: DecisionTreeRegressor"):
+    with pytest.raises(FedRelaxError, match=r"exchanges parameters: node 0: DecisionTreeRegr"):
         way.run(network)
 
 

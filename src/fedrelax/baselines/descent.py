@@ -46,7 +46,7 @@ class Descent(Baseline):
         """Refuse a network on which this way cannot learn."""
         reason = self.refusal(network)
         if reason is not None:
-            raise FedRelaxError(f"{self.name} averages parameters: {reason}")
+            raise FedRelaxError(f"{self.name} exchanges parameters: {reason}")
 
     def step_size(self, objectives: LocalObjectives) -> float:
         """Return the given rate or the safe one."""

@@ -213,7 +213,7 @@ def objectives_of(network: Network) -> LinearTask:
 
 
 def reason_not_linear(network: Network) -> str | None:
-    """Return which node's model is not the linear model that parameter averaging needs, or None."""
+    """Return which node's model is not the linear model that exchanging parameters needs, or None."""
     if network.kind == "regression":
         return reason_in_models(network.distinct_models) or reason_in_rows(network)
     for node in network:
