@@ -95,5 +95,5 @@ def test_a_tree_of_river_that_does_not_fit_is_refused():
         with pytest.raises(FedRelaxError, match="its tree is damaged"):
             from_bytes(json.dumps(whole | change).encode(), ())
     far = from_bytes(json.dumps(whole | {"feature": [7, -1, -1]}).encode(), ())
-    with pytest.raises(FedRelaxError, match="asks for feature 7, and the rows have 1"):
+    with pytest.raises(FedRelaxError, match="at least 8 features, and these have 1"):
         far.predict([[0.0]])

@@ -56,7 +56,8 @@ class SavedTree(BaseEstimator):  # type: ignore[misc]
         feature, threshold = np.asarray(self.feature), np.asarray(self.threshold)
         if feature.max() >= X.shape[1]:
             raise FedRelaxError(
-                f"this tree asks for feature {feature.max()}, and the rows have {X.shape[1]}"
+                f"this tree needs rows of at least {feature.max() + 1} features, and these have "
+                f"{X.shape[1]}"
             )
         left, right = np.asarray(self.left), np.asarray(self.right)
         at = np.zeros(len(X), dtype=np.int64)
