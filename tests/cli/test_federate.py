@@ -58,6 +58,9 @@ def test_a_site_makes_its_own_keys_and_keeps_them(run, table):
     [
         (("init", "home", "--sites", "a", "--target", "y"), "name at least two sites"),
         (("init", "home", "--sites", "a,../b", "--target", "y"), "name = '../b' must be"),
+        (("try", "--target", "load"), "--target load names a column of a table, but no table"),
+        (("try", "--node", "site"), "--node site names a column of a table, but no table"),
+        (("try", "towns.csv"), "--target is missing"),
         (("keys", "nowhere"), "holds no sites"),
         (("status", "nowhere"), "cannot be read"),
     ],

@@ -141,9 +141,15 @@ def try_(
         from fedrelax.extras import need
         from fedrelax.federation.trial import made_up, parted, prepare, run_deployed
 
-        need("flwr", "flower")
+        for flag, value in (("--target", target), ("--node", node)):
+            if table is None and value is not None:
+                raise FedRelaxError(
+                    f"{flag} {value} names a column of a table, but no table is given; give one, or "
+                    f"leave {flag} out to try made-up rows"
+                )
         if table is not None and target is None:
             raise FedRelaxError("--target is missing; name the column to predict")
+        need("flwr", "flower")
         tables = made_up(sites) if table is None else parted(table, node, sites)
         home = out or Path(tempfile.mkdtemp(prefix="fedrelax-federation-")) / "federation"
         strength: Any = "auto" if alpha == "auto" else _number(alpha)
