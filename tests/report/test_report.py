@@ -81,6 +81,7 @@ def test_gains_wins_and_losses():
     [
         (4.39, 5.54, 3.07, "lowered the RMSE from 4.39 (alone) to 3.07, by 30 %"),
         (4.0, 2.0, 3.0, "does better still: 2"),
+        (15.0, 9.998, 10.001, "to 10, by 33 %; one pooled model has 10."),
         (4.0, 5.0, 3.99, "little difference"),
         (4.0, 5.0, 4.0, "no difference"),
         (4.0, 5.0, 4.5, "did not help here"),

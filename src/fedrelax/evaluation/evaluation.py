@@ -128,7 +128,7 @@ class Evaluation:
             what = "made little difference" if gain > 0 else "did not help here"
             return f"It {what}: the {name} is {ours} together and {alone} alone; pooled: {pooled}."
         ends = f"one pooled model has {pooled}."
-        if self.errors[POOLED] < self.errors[TOGETHER]:
+        if self.errors[POOLED] < self.errors[TOGETHER] and pooled != ours:
             ends = f"one pooled model, with all rows in one place, does better still: {pooled}."
         lowered = f"lowered the {name} from {alone} (alone) to {ours}, by {gain:.0f} %"
         return f"Learning together {lowered}; {ends}"
