@@ -174,3 +174,11 @@ def test_what_is_no_attack_is_refused():
         SignFlipped(share=2)
     with pytest.raises(FedRelaxError, match="SignFlipped\\(nodes=...\\): node 'z' is not in the"):
         FedRelax(exchange=SignFlipped(nodes=("z",))).solve(numbers())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"), [("x", "node 'x' is not"), ("xy", "nodes 'x', 'y' are not")]
+)
+def test_attackers_that_are_not_in_the_network_are_named(nodes, words):
+    with pytest.raises(FedRelaxError, match=f"{words} in the network"):
+        SignFlipped(nodes=tuple(nodes)).check(Network(Graph.complete(["a", "b"])), None)

@@ -123,7 +123,7 @@ def test_public_rows_of_the_wrong_shape_or_none():
     refused("public has no rows for node 'b'", public={"a": PUBLIC})
     refused("public rows of node 'b' have shape", public={"a": PUBLIC, "b": np.empty((0, 2))})
     network = Network(PAIR).add("a", X[:3], Y[:3], Ridge()).add("b", X[3:], Y[3:], Ridge())
-    with pytest.raises(FedRelaxError, match="no public rows at node 'a', 'b'"):
+    with pytest.raises(FedRelaxError, match="no public rows at nodes 'a', 'b'"):
         FedRelax().solve(network)
 
 
@@ -133,7 +133,7 @@ def test_duplicate_and_unknown_nodes():
         network.add("a", X[:3], Y[:3], Ridge())
     with pytest.raises(FedRelaxError, match="node 'c' is not in the graph"):
         network.add("c", X[:3], Y[:3], Ridge())
-    refused("nodes 'c' have rows but are not in the graph", fit={"nodes": list("aaabbc")})
+    refused("the graph has no node 'c', which the rows name", fit={"nodes": list("aaabbc")})
     refused("nodes has a missing label in row 5", fit={"nodes": ["a", "a", "b", "b", "a", None]})
     refused("nodes has shape", fit={"nodes": ["a"]})
     refused("the graph has 2 nodes, but fit got no nodes", fit={"nodes": None})

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, named
 from fedrelax.network import Network
 from fedrelax.runtime.layers import Layer, Wrapped
 from fedrelax.runtime.messages import Exchange, Message
@@ -62,7 +62,7 @@ class Attack(Layer):
         unknown = [label for label in self.attackers(network.labels) if label not in network.nodes]
         if unknown:
             raise FedRelaxError(
-                f"{type(self).__name__}(nodes=...): node {listing(unknown)} is not in the network"
+                f"{type(self).__name__}(nodes=...): {named('node', unknown, 'is')} not in the network"
             )
 
     def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:

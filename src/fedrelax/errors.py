@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class FedRelaxError(ValueError):
@@ -39,6 +39,20 @@ def listing(items: Iterable[object], most: int = 5) -> str:
     shown = list(items)
     text = ", ".join(repr(item) for item in shown[:most])
     return text if len(shown) <= most else f"{text} and {len(shown) - most} more"
+
+
+PLURALS = {"is": "are", "has": "have", "takes": "take"}
+
+
+def named(what: str, items: Collection[object], verb: str = "", most: int = 5) -> str:
+    """Return the first few items with their noun before and, if given, their verb behind.
+
+    >>> named("node", ["a"], "is"), named("node", ["a", "b"], "is"), named("class", [1, 2])
+    ("node 'a' is", "nodes 'a', 'b' are", 'classes 1, 2')
+    """
+    if len(items) != 1:
+        what, verb = what + ("es" if what.endswith("s") else "s"), PLURALS.get(verb, verb)
+    return f"{what} {listing(items, most)} {verb}".rstrip()
 
 
 def counted(number: int, what: str) -> str:

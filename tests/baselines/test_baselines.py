@@ -88,7 +88,7 @@ def test_pooled_and_oracle_fit_the_rows_of_their_groups():
 
 
 def test_an_oracle_that_does_not_know_a_node_says_so():
-    with pytest.raises(FedRelaxError, match=r"cluster of node 2, 3 is not known"):
+    with pytest.raises(FedRelaxError, match=r"cluster of nodes 2, 3 is not known"):
         Oracle(clusters={0: 0, 1: 0}).run(small_network(Ridge()))
 
 

@@ -145,7 +145,7 @@ def test_dict_in_the_order_of_labels():
     assert g.labels == ("c", "b", "a") and g.neighbours("b") == {"c": 1.0, "a": 1.0}
     with pytest.raises(FedRelaxError, match="unknown node 'd'"):
         Graph.from_coordinates(places, labels=["a", "b", "c", "d"])
-    with pytest.raises(FedRelaxError, match="leaves out the nodes 'c'"):
+    with pytest.raises(FedRelaxError, match="leaves out node 'c'"):
         Graph.from_coordinates(places, labels=["a", "b"])
 
 

@@ -101,7 +101,7 @@ def test_every_classifier_takes_part(model):
 
 def test_without_weights_rows_are_resampled_and_that_is_said():
     network = regression_network(np.random.default_rng(0), neighbors.KNNRegressor(n_neighbors=2))
-    with pytest.warns(FedRelaxWarning, match="'KNNRegressor' take no sample weights"):
+    with pytest.warns(FedRelaxWarning, match="'KNNRegressor' takes no sample weights"):
         FedRelax(alpha=0.3, rounds=1).solve(network)
 
 

@@ -154,7 +154,7 @@ def test_resampling_counts_follow_the_weights():
 def test_no_weights_means_resampling_said_once():
     network = regression_network(np.random.default_rng(0), KNeighborsRegressor(2))
     with pytest.warns(
-        FedRelaxWarning, match="'KNeighborsRegressor' take no sample weights"
+        FedRelaxWarning, match="'KNeighborsRegressor' takes no sample weights"
     ) as seen:
         FedRelax(alpha=0.3, rounds=3).solve(network)
     assert len([w for w in seen if w.category is FedRelaxWarning]) == 1

@@ -11,7 +11,7 @@ from fedrelax.baselines.descent import group_means
 from fedrelax.baselines.grouped import Grouped
 from fedrelax.baselines.objectives import LocalObjectives
 from fedrelax.engines.linear.rmsprop import RMSprop
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, named
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray, Label
 
@@ -37,7 +37,7 @@ class Oracle(Grouped):
     def refusal(self, network: Network) -> str | None:
         """Return which nodes have no known cluster."""
         missing = [label for label in network.nodes if label not in self.clusters]
-        return f"the cluster of node {listing(missing)} is not known" if missing else None
+        return f"the cluster of {named('node', missing)} is not known" if missing else None
 
     def groups(self, network: Network) -> Mapping[Label, Hashable]:
         """Return the true clusters."""

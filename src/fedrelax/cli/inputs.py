@@ -123,9 +123,10 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
     if gone:
         note(f"No complete row, so no model: {listing(sorted(gone, key=str), most=3)}.")
     if places and features is None:
-        note(
-            f"{listing(places)} are coordinates, not features; list them in --features to use them as both."
-        )
+        one = len(places) == 1
+        what = "is a coordinate, not a feature" if one else "are coordinates, not features"
+        them = "it" if one else "them"
+        note(f"{listing(places)} {what}; list {them} in --features to use {them} as both.")
     return Source(
         config=config,
         spec=spec,

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.errors import FedRelaxError, did_you_mean, named
 from fedrelax.estimators.arguments import one_of, split_off_nodes
 from fedrelax.estimators.living import LivesOn
 from fedrelax.estimators.rows import TableRows
@@ -124,7 +124,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         unknown = [label for label in self.alone if label not in rows]
         if unknown:
             hint = did_you_mean(unknown[0], rows)
-            raise FedRelaxError(f"alone: node {listing(unknown)} has no rows{hint}")
+            raise FedRelaxError(f"alone: {named('node', unknown, 'has')} no rows{hint}")
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
         self.plan_: Any = None
         network, search = self.network_of(X, y, train, held, seed), self.search(bool(apart))
@@ -279,7 +279,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         if isinstance(public, Mapping):
             missing = [label for label in labels if label not in public]
             if missing:
-                raise FedRelaxError(f"public has no rows for node {listing(missing)}")
+                raise FedRelaxError(f"public has no rows for {named('node', missing)}")
             return {label: self._public_rows_of(public[label]) for label in labels}
         return self._public_rows_of(public)
 
@@ -300,7 +300,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         if isinstance(given, Mapping):
             missing = [label for label in labels if label not in given]
             if missing:
-                raise FedRelaxError(f"the dict of models has none for node {listing(missing)}")
+                raise FedRelaxError(f"the dict of models has none for {named('node', missing)}")
             return {label: given[label] for label in labels}
         if callable(given) and not hasattr(given, "fit") and not is_net(given):
             return {label: given(label) for label in labels}
@@ -336,7 +336,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         if unknown:
             hint = did_you_mean(unknown[0], self.graph.labels)
             raise FedRelaxError(
-                f"nodes {listing(unknown)} have rows but are not in the graph{hint}"
+                f"the graph has no {named('node', unknown)}, which the rows name{hint}"
             )
         return self.graph
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, named
 from fedrelax.estimators.arguments import split_off_nodes
 from fedrelax.graph import Graph
 from fedrelax.living import Change, LivingNetwork, joining, updating
@@ -211,8 +211,8 @@ class LivesOn:
         strange = sorted(set(target.tolist()) - set(task.classes.tolist()), key=str)
         if strange:
             raise FedRelaxError(
-                f"{what} has the class {listing(strange)}, which no node had in training; fit again to "
-                "learn it"
+                f"{what} has the {named('class', strange)}, which no node had in training; fit again "
+                "with these rows"
             )
         return target
 

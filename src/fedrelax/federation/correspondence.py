@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, named
 from fedrelax.federation.agreement import Agreement, Hello
 from fedrelax.federation.codec import Envelope, Refused
 from fedrelax.federation.lanes import Lane
@@ -206,7 +206,7 @@ class Correspondence:
         missing = [name for name in self._agreement.labels if name not in answers]
         if missing:
             notes = "; ".join(self._memory.notes[-len(missing) :]) or "no answer came"
-            raise FedRelaxError(f"the run cannot begin without site {listing(missing)}: {notes}")
+            raise FedRelaxError(f"the run cannot begin without {named('site', missing)}: {notes}")
 
     def _take_boxes(self, answers: Mapping[str, Envelope], round: int) -> None:
         for name, letter in answers.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self
 import numpy as np
 from scipy import sparse
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, named
 from fedrelax.graph import edges as edge_lists
 from fedrelax.graph import families, nearest, networks, spectrum
 from fedrelax.graph.labels import clean_labels, unknown_node
@@ -390,5 +390,5 @@ class Graph:
         if missing:
             left = [label for label in self.labels if label in missing]
             raise FedRelaxError(
-                f"labels leaves out the nodes {listing(left)}; name them too, or use subgraph"
+                f"labels leaves out {named('node', left)}; name every node, or use subgraph"
             )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, listing, named
 from fedrelax.graph.labels import clean_label, clean_labels, unknown_node
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -91,7 +91,7 @@ def _order(by_label: dict[Label, Any], labels: Iterable[object] | None) -> tuple
             raise unknown_node(label, known, "labels: ")
     if len(names) < len(known):
         left = [label for label in known if label not in set(names)]
-        raise FedRelaxError(f"labels leaves out the nodes {listing(left)}; name every node")
+        raise FedRelaxError(f"labels leaves out {named('node', left)}; name every node")
     return names
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.errors import FedRelaxError, did_you_mean, named
 from fedrelax.graph import Graph
 from fedrelax.models import Task
 from fedrelax.network.columns import coded_rows, named_rows, public_rows, seen_by, seen_like
@@ -249,7 +249,7 @@ class Network:
         without = [label for label, rows in sets.items() if rows is None]
         if without:
             raise FedRelaxError(
-                f"no public rows at node {listing(without)}; pass public= to add(), or one common "
+                f"no public rows at {named('node', without)}; pass public= to add(), or one common "
                 "set to Network()"
             )
         return self.public_rows(per_node={k: rows for k, rows in sets.items() if rows is not None})

@@ -8,7 +8,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, named
 from fedrelax.graph import Graph
 from fedrelax.models import Task
 from fedrelax.network.base import Network, Node
@@ -51,7 +51,9 @@ class StackedNetwork(Network):
         if rows.labels != graph.labels:
             strangers = [label for label in rows.labels if label not in graph]
             if strangers:
-                raise FedRelaxError(f"node {listing(strangers)} is not in the graph; add it")
+                raise FedRelaxError(
+                    f"{named('node', strangers, 'is')} not in the graph; give one with all nodes"
+                )
 
     def add(self, label: Label, *rest: Any, **more: Any) -> Never:
         """Refuse: the rows are one fixed table."""
@@ -196,7 +198,7 @@ def _apart(
 ) -> dict[Label, AnyArray]:
     missing = [label for label in labels if label not in public]
     if missing:
-        raise FedRelaxError(f"public has no rows for node {listing(missing)}")
+        raise FedRelaxError(f"public has no rows for {named('node', missing)}")
     return {label: public_rows_of(public[label], f"node {label!r}", gaps) for label in labels}
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, named
 from fedrelax.models.archive import array_member, closed, json_member, opened
 from fedrelax.storage.insides import check_insides
 from fedrelax.storage.library import skops_io
@@ -68,11 +68,11 @@ def types_in(data: bytes) -> list[str]:
     return _untrusted(_read(data))
 
 
-def refusal(labels: Iterable[Label], types: Iterable[str]) -> str:
+def refusal(labels: Collection[Label], types: Iterable[str]) -> str:
     """Return the sentence that refuses types which the user has not trusted."""
     names = sorted(set(types))
     return (
-        f"the model of node {listing(labels, most=3)} is made of types that are not trusted: "
+        f"the model of {named('node', labels, most=3)} is made of types that are not trusted: "
         f"{', '.join(names)}; if you know who wrote this result and trust these packages, say so "
         f"with trust={names!r}"
     )

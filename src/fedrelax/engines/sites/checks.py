@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fedrelax.combining import as_combine
 from fedrelax.engines.base import Settings, losses_of
-from fedrelax.errors import FedRelaxError, FedRelaxWarning, listing
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, named
 from fedrelax.losses import requirement
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network import Network
@@ -94,7 +94,7 @@ def warn_of_resampling(network: Network, settings: Settings) -> None:
     resampled = {model.name: None for model in models if model.weights == "resampled"}
     if resampled and settings.alpha > 0:
         warnings.warn(
-            f"{listing(resampled)} take no sample weights: their rows are resampled in "
+            f"{named('model', resampled, 'takes')} no sample weights: rows are resampled in "
             "proportion to the weights instead, with a fixed seed",
             FedRelaxWarning,
             stacklevel=6,
