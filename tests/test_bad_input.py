@@ -106,7 +106,7 @@ def test_a_constant_target_at_a_node_is_legal():
 
 
 def test_one_class_everywhere():
-    with pytest.raises(FedRelaxError, match="all rows of all nodes have the same class, 'x'"):
+    with pytest.raises(FedRelaxError, match="all rows of all nodes are of one class, 'x'"):
         FedRelaxClassifier(graph=PAIR, alpha=0.1).fit(X, ["x"] * 6, nodes=NODES)
 
 

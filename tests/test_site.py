@@ -96,7 +96,7 @@ def test_every_internal_link_leads_somewhere(site, pages):
 def test_docstrings_become_pages(site):
     text = (site / "api" / "estimators.html").read_text(encoding="utf-8")
     assert "<strong>Parameters</strong>" in text and "----------" not in text
-    assert "<code>public_rows</code>: how many are drawn." in text
+    assert "<code>public_rows</code>: how many public rows to draw." in text
     assert "<td>single values of single columns" in (site / "api" / "public.html").read_text()
 
 

@@ -37,7 +37,7 @@ def test_the_promise_is_told_saved_and_shown(run, table):
     told = run("info", "out")
     assert "epsilon 4 at delta 1e-06" in told
     assert "not a privacy guarantee" not in told
-    assert "an attacker tells a training row from another with an AUC of" in told
+    assert "an attacker tells training rows from others with an AUC of" in told
     nodes = pd.read_csv("out/nodes.csv")
     assert nodes["leaked"].between(0, 1).all()
     page = Path("out/report.html")

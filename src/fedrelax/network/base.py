@@ -270,7 +270,7 @@ class Network:
             classes = np.unique(np.concatenate(targets))
             if len(classes) < 2:
                 raise FedRelaxError(
-                    f"all rows of all nodes have the same class, {classes.tolist()[0]!r}: nothing to learn"
+                    f"all rows of all nodes are of one class, {classes.tolist()[0]!r}: nothing to learn"
                 )
             return Task("classification", len(classes), classes)
         return Task("regression", 1 if targets[0].ndim == 1 else targets[0].shape[1])
