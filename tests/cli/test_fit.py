@@ -164,6 +164,16 @@ def test_edges_from_a_file_with_nodes_that_have_no_rows(run, table):
     assert pd.read_csv("p.csv")["prediction"].nunique() == 1  # Hamar is its only neighbour
 
 
+def test_edges_from_a_file_with_weights(run, table):
+    Path("road.csv").write_text("source,target,weight\nOslo,Hamar,2.5\nHamar,Bodø,1e-1\n")
+    run(*FIT, *QUICK, "--graph", "edges:road.csv")
+    assert run.code == 0
+    assert sorted(pd.read_csv("out/edges.csv")["weight"]) == [0.1, 2.5]
+    Path("road.csv").write_text("source,target,weight\nOslo,Hamar,2.5\nHamar,Bodø,near\n")
+    text = run.refused(*FIT, *QUICK, "--graph", "edges:road.csv", "--out", "other")
+    assert "edge ('Hamar', 'Bodø') has the weight 'near'; give a number" in text
+
+
 def test_coordinates_are_no_features_unless_named(run, table):
     words = ("--node", "town", "--target", "power", *QUICK)
     text = run("fit", "towns.csv", *words, "--graph", "knn:lat,lon:2")

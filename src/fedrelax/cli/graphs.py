@@ -146,13 +146,24 @@ def _one_place(
     return float(own[0])
 
 
+def _as_number(value: object) -> object:
+    """Return the number that a text spells, and anything else as it is, for the message about it."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None]) -> Graph:
     """Read the edges; nodes of the table that no edge names learn alone."""
     frame = read_table(file, as_text=True)
     known = by_text(labels)
     from fedrelax.graph.edges import edge_columns
 
-    source, target, _ = edge_columns([str(name) for name in frame.columns], str(file))
+    source, target, weight = edge_columns([str(name) for name in frame.columns], str(file))
+    if weight is not None:
+        given = frame.iloc[:, weight].tolist()
+        frame[frame.columns[weight]] = np.array(list(map(_as_number, given)), dtype=object)
     for end in (source, target):
         column = frame.columns[end]
         found = [find_label(value, known) for value in frame[column].tolist()]
