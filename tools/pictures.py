@@ -82,7 +82,8 @@ def fit_benchmark(place: Path, out: Path) -> None:
     frame.to_csv(place / "edges.csv", index=False)
     words = ["fit", place / "benchmark.csv", "--node", "node", "--target", "y", "--wiring", "auto",
              "--graph", f"edges:{place / 'edges.csv'}", "--test-share", "0.667", "--out", out]  # fmt: skip
-    app([str(word) for word in words], standalone_mode=False)
+    if app([str(word) for word in words], standalone_mode=False):
+        sys.exit("the benchmark could not be fitted")
 
 
 if __name__ == "__main__":
