@@ -45,6 +45,7 @@ def test_fit_rewires_and_says_so(table, tmp_path, wiring):
     assert 0 < len(kept) < len(edges) == table.graph.n_edges
     assert all(kinds(u) == kinds(v) for u, v in zip(kept["source"], kept["target"], strict=True))
     nodes = pd.read_csv("result/nodes.csv")
+    assert set(nodes["model"]) == {"ridge"}  # what was found, not "auto"
     assert (nodes["node"].map(kinds).groupby(nodes["cluster"]).nunique() == 1).all()
     metrics = json.loads((tmp_path / "result" / "metrics.json").read_text())
     assert metrics["wiring"] == "rewire"

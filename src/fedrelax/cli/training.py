@@ -139,7 +139,7 @@ def _kinds(inputs: Inputs, fitted: Fitted, labels: Iterable[Label]) -> list[str]
     models, names = fitted.result_.models, inputs.model_names
     return [
         kind_name(models[label])
-        if names[label] == "auto" and fitted.whole_ is not None
+        if names[label] == "auto"
         else short_name(names[label])
         for label in labels
     ]
