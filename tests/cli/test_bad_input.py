@@ -75,7 +75,7 @@ def test_missing_and_infinite_values_are_named_by_line(run, table, value):
     table.loc[3, "wind"] = value
     table.to_csv("towns.csv", index=False)
     text = run(*FIT, *QUICK)
-    assert run.code == 0 and ("'wind' is infinite in 1 rows, first on line 5" in text) == (
+    assert run.code == 0 and ("'wind' is infinite in 1 row, first on line 5" in text) == (
         value != ""
     )
     assert read_result("out").metrics["training_rows"] == 24

@@ -165,7 +165,7 @@ def test_infinite_values_count_as_missing(value):
     with pytest.raises(FedRelaxError, match="'power' has 1 missing or infinite"):
         prepare(with_value("power", 2, value))
     table = prepare(with_value("wind", 2, value))
-    assert np.isnan(table.X[2, 0]) and "'wind' is infinite in 1 rows, first on" in table.notes[0]
+    assert np.isnan(table.X[2, 0]) and "'wind' is infinite in 1 row, first on" in table.notes[0]
     for column in ("wind", "power"):
         assert len(prepare(with_value(column, 2, value), drop_missing=True).y) == 11
 
@@ -294,7 +294,7 @@ def test_blanks_around_classes_are_removed():
         (list("abcdefghijkl"), "auto", "different class in each"),
         (["yes", "no"] * 6, "regression", "holds text such as 'yes'.*task='classification'"),
         ([0.5, 1.5] * 6, "classification", "decimal numbers such as 0.5.*task='regression'"),
-        ([1.5] * 11 + ["?"], "auto", r"holds numbers except in 1 rows, such as '\?'.* index 11"),
+        ([1.5] * 11 + ["?"], "auto", r"holds numbers except in 1 row, such as '\?'.* index 11"),
         (pd.date_range("2024-01-01", periods=12), "auto", "holds dates"),
         (["2024-01-31", "2024-02-01"] * 6, "auto", "holds dates"),
         ([0, 1] * 6, "guess", "task is 'guess'"),

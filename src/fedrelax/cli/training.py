@@ -138,9 +138,7 @@ def _kinds(inputs: Inputs, fitted: Fitted, labels: Iterable[Label]) -> list[str]
     """Return the names of the nodes' models for tables: as given, or what "auto" has found."""
     models, names = fitted.result_.models, inputs.model_names
     return [
-        kind_name(models[label])
-        if names[label] == "auto"
-        else short_name(names[label])
+        kind_name(models[label]) if names[label] == "auto" else short_name(names[label])
         for label in labels
     ]
 
