@@ -30,7 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.name not in LONG, -slow[item.path]))
 
 
-LONG = ("test_documents.py", "test_linear_figures.py", "test_benchmark_figure.py")
+LONG = (
+    "test_documents.py",
+    "test_linear_figures.py",
+    "test_benchmark_figure.py",
+    "test_frameworks.py",
+)
 """Files that take minutes."""
 
 PACKAGES = {

@@ -98,3 +98,11 @@ def test_import_is_light() -> None:
         "ray",
     }
     assert heavy.isdisjoint(loaded.stdout.split())
+
+
+def test_help_does_not_wait_for_scikit_learn() -> None:
+    code = "import sys, fedrelax.cli; print(*sorted(m for m in sys.modules if '.' not in m))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert {"sklearn", "scipy", "pandas"}.isdisjoint(loaded.stdout.split())

@@ -99,7 +99,7 @@ def test_nets_follow_the_linear_engine_at_every_one_of_500_iterations(alpha, fir
         assert np.abs(weights_of(sites) - theirs).max() <= 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 def test_nets_draw_the_papers_figure():
     """Figure 1a, d=2, alpha=0.01, its first run: the curve that is averaged for the targets."""
     cell = Cell("clustered", "linear", "fedrelax", "MSE_w", 2, 0.0, 0.8, 0.01, "zeros")

@@ -13,18 +13,18 @@ def done(linear_targets, tmp_path_factory):
     return reproduced(["fig1c"], linear_targets, tmp_path_factory.mktemp("figures"))
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 def test_every_target_holds_within_three_combined_standard_errors(done, linear_targets):
     assert_targets_hold(done, linear_targets, "1c benchmark")
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 def test_the_order_of_the_methods_in_the_benchmark(done):
     found = next(f for f in done.findings if f.statement.startswith("Oracle <"))
     assert found.verdict == "confirmed", found.numbers
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 def test_what_the_paper_does_not_have(tmp_path):
     """Further baselines have their lines, and automatic wiring reaches what the oracle reaches."""
     done = reproduce(["fig1c"], tmp_path, runs=1)

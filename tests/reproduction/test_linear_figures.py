@@ -13,7 +13,7 @@ def done(linear_targets, tmp_path_factory):
     return reproduced(["fig1a", "fig1b", "fig3"], linear_targets, out)
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 @pytest.mark.parametrize(
     "sheet", ["1a clustered d/m", "1b clustered noise", "3 noniid d/m", "3 noniid noise"]
 )

@@ -14,14 +14,14 @@ def mean_errors(tasks):
     return {way: float(np.mean([line[way] for line in found])) for way in found[0]}
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 def test_digits_by_writer_beat_alone_and_pooled():
     mean = mean_errors(digits_task(split) for split in range(1))
     assert mean["together"] < mean["alone"]
     assert mean["together"] < mean["pooled"]
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 def test_weather_stations_gain_a_quarter(weather_file):
     mean = mean_errors(weather_task(weather_file, split) for split in range(3))
     assert mean["together"] <= 0.75 * min(mean["alone"], mean["pooled"])

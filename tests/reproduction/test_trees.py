@@ -8,7 +8,7 @@ from fedrelax.paper.catalog import Choice
 from fedrelax.paper.reproduce import reproduce
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 @pytest.mark.parametrize(("figure", "runs"), [("fig2b", 3), ("fig4", 2)])
 def test_ratio_to_training_alone(tree_targets, tmp_path, figure, runs):
     """At d = 10 without noise, alpha = 0.001 and 1, after each of four rounds."""

@@ -12,13 +12,13 @@ def done(linear_targets, tmp_path_factory):
     return reproduced(["fig5a", "fig5b"], linear_targets, tmp_path_factory.mktemp("figures"))
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 @pytest.mark.parametrize("sheet", ["5a variation noise", "5b variation p_in"])
 def test_every_target_holds_within_three_combined_standard_errors(done, linear_targets, sheet):
     assert_targets_hold(done, linear_targets, sheet)
 
 
-@pytest.mark.slow
+@pytest.mark.figures
 @pytest.mark.parametrize("figure", ["fig5a", "fig5b"])
 def test_every_runs_variation_ends_below_its_bound(done, figure):
     found = next(

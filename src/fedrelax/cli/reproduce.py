@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.progress import start_workers
 from fedrelax.errors import FedRelaxError
 
 SETTINGS, OUTPUT = "Settings (default: the paper's)", "Running and output"
@@ -111,6 +110,7 @@ def run_reproduce(
     talk: Talk,
 ) -> None:
     """Check everything, compute what is missing, write and report it."""
+    from fedrelax.cli.progress import start_workers
     from fedrelax.paper.catalog import USES, figures
     from fedrelax.paper.reproduce import draw_figures, reproduce
     from fedrelax.paper.summary import markdown
