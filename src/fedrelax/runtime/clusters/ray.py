@@ -94,10 +94,13 @@ class RayCluster(Cluster):
         return first, second
 
     def fetch(self, references: Sequence[Any]) -> list[Any]:
-        """Get results from the object store."""
+        """Get results from the object store; of several errors, the first in order is raised."""
         exceptions = self._ray.exceptions
         try:
-            return list(self._ray.get(list(references)))
+            try:
+                return list(self._ray.get(list(references)))
+            except exceptions.RayTaskError:  # whichever came first
+                return [self._ray.get(reference) for reference in references]
         except exceptions.RayTaskError as error:
             raise getattr(error, "cause", error) from None
         except exceptions.RayError as error:
