@@ -57,6 +57,23 @@ def test_flags_that_would_change_nothing_are_refused(table, flag):
     assert f"so {flag[0]} does not" in " ".join(done.output.split())
 
 
+def test_the_level_is_used(table):
+    words = (
+        table,
+        "--node",
+        "site",
+        "--target",
+        "y",
+        "--model",
+        "ridge",
+        "--rounds",
+        "1",
+        "--json",
+    )
+    plain, shape = (json.loads(run(*words, *more).stdout) for more in ((), ("--level", "0")))
+    assert plain["lines"][0]["mean"] != shape["lines"][0]["mean"]
+
+
 def test_without_test_rows_nothing_can_be_said(table):
     done = run(table, "--node", "site", "--target", "y", "--test-share", "0")
     assert done.exit_code == 2
