@@ -9,6 +9,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph, LinearModel, Network
 from fedrelax.losses import Log, Squared, Weighted
+from fedrelax.solvers.identity import identity_of
 from fedrelax.storage import load_result, save_result
 from tests.conftest import classification_network, regression_network
 
@@ -112,3 +113,15 @@ def test_what_does_not_go_together_is_refused_before_any_fit():
     ):
         with pytest.raises(FedRelaxError, match=sentence):
             FedRelax(alpha=0.5, **settings).solve(network)
+
+
+@pytest.mark.parametrize("common", [True, False], ids=["common", "per-node"])
+def test_a_checkpoint_belongs_to_one_function_of_x(common):
+    """Two lambdas look alike as texts; a run must not go on with the other one's weights."""
+    network = regression_network(np.random.default_rng(0), LinearRegression(), common=common)
+    one, same, other = (
+        identity_of(network, FedRelax(discrepancy=Weighted(Squared(), by)))
+        for by in (lambda X: X[:, 0] > 0, lambda X: X[:, 0] > 0, lambda X: X[:, 0] < 0)
+    )
+    assert one == same
+    assert {name for name in one if one[name] != other[name]} == {"settings"}

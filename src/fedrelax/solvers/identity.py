@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.losses import Weighted
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
 from fedrelax.typing import AnyArray
@@ -24,13 +25,16 @@ def identity_of(network: Network, solver: Any) -> dict[str, str]:
     """Return what a run of a solver on a network is known by."""
     graph, public = network.graph.adjacency, network.public
     models = {id(node.model): described(node.model) for node in network}
-    sets = [public.common] if public.common is not None else map(public.of, network.labels)
+    common = public.common
+    sets = [common] if common is not None else [public.of(label) for label in network.labels]
+    discrepancy = getattr(solver, "discrepancy", None)
+    weights = [discrepancy.weights(X) for X in sets] if isinstance(discrepancy, Weighted) else []
     return {
         "rows": _digest(part for node in network for part in _rows(node)),
         "graphs": _digest([repr(network.labels), graph.data, graph.indices, graph.indptr]),
         "public rows": _digest(sets),
         "models": _digest(models[id(node.model)] for node in network),
-        "settings": _digest([type(solver).__name__, *_settings(solver)]),
+        "settings": _digest([type(solver).__name__, *_settings(solver), *weights]),
     }
 
 
