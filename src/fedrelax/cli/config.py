@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.options import flags_of, signature_of
+from fedrelax.cli.options import flags_of, signature_of, words_of
 from fedrelax.cli.settings import FileFlags, LearningConfig, pairs_of
 from fedrelax.errors import FedRelaxError, did_you_mean
 
@@ -27,7 +27,7 @@ def command_with(
             with speaking(bool(flags["debug"]), quiet=bool(flags["json"])) as talk:
                 config = make_config(kind, flags.pop("config"), flags)
                 talk.out.quiet = config.json
-                with _place_of(config):
+                with place_of(config):
                     run(config, talk)
 
         signature = signature_of(FileFlags, kind)
@@ -40,7 +40,7 @@ def command_with(
     return decorate
 
 
-def _place_of(config: LearningConfig) -> AbstractContextManager[None]:
+def place_of(config: LearningConfig) -> AbstractContextManager[None]:
     """Return the context in which the command's fits run; a cluster it starts is stopped at the end."""
     from fedrelax.runtime import running_on
 
@@ -59,7 +59,7 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
     trust = flags.pop("trust", None) or ()
     given = {} if file is None else read_settings(kind, file)
     if file is not None:
-        check_trusted(f"--config {file}", given, flags, trust)
+        check_trusted(kind, f"--config {file}", given, flags, trust)
     for name, value in flags.items():
         if name == "model_for" and value:
             old, new = _checked_pairs(given.get(name, {})), _checked_pairs(value)
@@ -75,12 +75,23 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
 
 
 def check_trusted(
+    kind: type[LearningConfig],
     source: str,
     given: Mapping[str, Any],
     flags: Mapping[str, Any],
     trust: Sequence[str],
 ) -> None:
-    """Refuse ``module:name`` models of the file, which run code, unless the user has typed the name."""
+    """Refuse what a file from elsewhere must not decide, unless the user has typed it as well.
+
+    These are the settings that count only when typed, and ``module:name`` models, which run code.
+    """
+    for name, value in only_typed(kind, given).items():
+        if flags.get(name) is None:
+            words = shlex.join(words_of(kind, {name: value}))
+            raise FedRelaxError(
+                f"{source} sets {name} = {value!r}, which {flags_of(kind)[name].only_typed}, so it counts "
+                f"only when typed; type {words} if you want it, else remove it from the file"
+            )
     try:
         pairs = pairs_of(given.get("model_for", {}))
     except ValueError:
@@ -95,6 +106,15 @@ def check_trusted(
                 f"{name.partition(':')[0]!r}; if you know that code and trust it, say so with "
                 f"--trust {shlex.quote(name)}"
             )
+
+
+def only_typed(kind: type[LearningConfig], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the settings that count only when typed, and do something."""
+    return {
+        name: settings[name]
+        for name, flag in flags_of(kind).items()
+        if flag.only_typed and settings.get(name) not in (None, False)
+    }
 
 
 def _checked_pairs(value: Any) -> Any:

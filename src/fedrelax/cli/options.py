@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -34,6 +34,8 @@ class Flag:
     """What to give, for the message if it is missing."""
     saved: bool = True
     """Whether ``config.toml`` holds it: everything that changes what is computed."""
+    only_typed: str = ""
+    """What it could do in a file from elsewhere; it then counts only on the command line."""
 
     def named(self, field: str) -> str:
         """Return the flag as it is typed, or the name of the argument."""
@@ -73,6 +75,15 @@ class Check:
 def flags_of(kind: type) -> dict[str, Flag]:
     """Return the flag of every field."""
     return {name: flag for name, (_, flag) in _declared(kind).items()}
+
+
+def words_of(kind: type, values: Mapping[str, Any]) -> list[str]:
+    """Return what to type to give these values: flags, and what follows them."""
+    words = []
+    for name, value in values.items():
+        words.append(flags_of(kind)[name].named(name))
+        words += [] if value is True else [str(value)]
+    return words
 
 
 def signature_of(*kinds: type) -> Signature:

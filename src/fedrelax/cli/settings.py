@@ -68,7 +68,8 @@ class FileFlags:
         Path | None,
         Flag(
             OUTPUT,
-            "TOML file with any of these flags; the command line wins. Every result has a config.toml.",
+            "TOML file with any of these flags but --overwrite, --backend and --address; the command line "
+            "wins. Every result has a config.toml.",
             before="jobs",
         ),
     ] = None
@@ -241,6 +242,7 @@ class LearningConfig:
             "Replace an earlier result in --out.",
             spelling="--overwrite/--no-overwrite",
             saved=False,
+            only_typed="replaces an earlier result",
         ),
     ] = False
     jobs: Annotated[
@@ -261,6 +263,7 @@ class LearningConfig:
             "suits the models.",
             argument="backend",
             saved=False,
+            only_typed="sends rows to a cluster and runs what comes back",
         ),
     ] = None
     address: Annotated[
@@ -272,6 +275,7 @@ class LearningConfig:
             metavar="HOST:PORT",
             argument="address",
             saved=False,
+            only_typed="sends rows to that machine and runs what comes back",
         ),
     ] = None
     seed: Annotated[

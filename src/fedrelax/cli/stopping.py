@@ -8,16 +8,17 @@ import os
 import shlex
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrelax.cli.config import check_trusted, make_config
+from fedrelax.cli.config import check_trusted, make_config, only_typed
 from fedrelax.cli.console import INTERRUPTED, Stopped
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.graphs import parse_graph
+from fedrelax.cli.options import words_of
 from fedrelax.cli.progress import Terminated, stop_at_once
 from fedrelax.errors import FedRelaxError
 from fedrelax.public import DRAWS
@@ -39,19 +40,20 @@ class RunDirectory:
     where: Path
     training: Checkpoint
     all_rows: Checkpoint
-    trust: tuple[str, ...] = ()
-    """The models given as ``module:name``, which run code."""
+    typed: tuple[str, ...] = ()
+    """What has to be typed again to continue: models that run code, and flags that no file may set."""
 
     @classmethod
     def of(cls, where: Path, config: FitConfig) -> RunDirectory:
         """Return the directory with its two checkpoints: of the measured run, and of that on all rows."""
         every = config.checkpoint_every or 1
         named = dict.fromkeys((config.model, *config.model_for.values()))
+        trust = [word for name in named if ":" in name for word in ("--trust", name)]
         return cls(
             where,
             Checkpoint(where / TRAINING, every),
             Checkpoint(where / ALL_ROWS, every),
-            tuple(name for name in named if ":" in name),
+            (*trust, *words_of(FitConfig, only_typed(FitConfig, asdict(config)))),
         )
 
     @classmethod
@@ -118,8 +120,7 @@ class RunDirectory:
         )
 
     def _how_to_go_on(self) -> str:
-        trust = "".join(f" --trust {shlex.quote(name)}" for name in self.trust)
-        return f"continue with: fedrelax resume {shlex.quote(str(self.where))}{trust}"
+        return f"continue with: {shlex.join(['fedrelax', 'resume', str(self.where), *self.typed])}"
 
     def _has_states(self) -> bool:
         return any(self.where.glob("*/*.state"))
@@ -135,8 +136,13 @@ class RunDirectory:
     # Resuming
 
     @classmethod
-    def find(cls, given: Path, trust: list[str]) -> tuple[RunDirectory, FitConfig]:
-        """Return a run that was stopped, and its settings; refuse tables that have changed since."""
+    def find(
+        cls, given: Path, trust: Sequence[str] = (), **typed: Any
+    ) -> tuple[RunDirectory, FitConfig]:
+        """Return a run that was stopped, and its settings; refuse tables that have changed since.
+
+        ``typed`` holds the settings that its file must not decide.
+        """
         where = given if (given / SETTINGS).exists() else checkpoint_of(given)
         if not os.path.lexists(where / SETTINGS):
             raise FedRelaxError(
@@ -149,8 +155,8 @@ class RunDirectory:
             if about["format"] != FORMAT:
                 raise FedRelaxError(f"it has the format {about['format']!r}, not {FORMAT}")
             settings, files = dict(about["settings"]), dict(about["files"])
-        check_trusted(str(where / SETTINGS), settings, {}, trust)
-        config = make_config(FitConfig, None, settings)
+        check_trusted(FitConfig, str(where / SETTINGS), settings, typed, trust)
+        config = make_config(FitConfig, None, {**settings, **typed})
         for name, known in files.items():
             _check_file(name, known)
         return cls.of(where, config), config
@@ -178,6 +184,7 @@ def _settings(config: FitConfig) -> bytes:
         "live": False,
         "debug": False,
     }
+    settings = {k: v for k, v in settings.items() if k not in only_typed(FitConfig, settings)}
     about = {
         "format": FORMAT,
         "settings": {name: value for name, value in settings.items() if value is not None},
