@@ -18,7 +18,7 @@ from fedrelax.federation.writing import fitted_of
 from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.search import choose
 from fedrelax.solvers import FedRelax
-from fedrelax.wiring import Discover, Reweight, Rewire
+from fedrelax.wiring import Discover, Rewire
 from tests.federation.sites import hub_settings, make, networks, same_history, same_models
 
 pytest.importorskip("cryptography", reason="sealing needs pip install 'fedrelax[flower]'")
@@ -32,10 +32,9 @@ WIRED = FedRelax(rounds=8, tol=0.0, wiring=REWIRE)
     [
         (("ridge",), WIRED),
         (("ridge", "ridge", "tree", "tree"), WIRED),
-        (("ridge",), replace(WIRED, wiring=Reweight(every=2))),
         (("tree",), replace(WIRED, objective="gtvmin")),
     ],
-    ids=["models that settle", "models that start anew", "reweight", "both ends"],
+    ids=["models that settle", "models that start anew", "both ends"],
 )
 def test_rewiring_gives_what_one_process_gives(
     tmp_path: Path, models: tuple[str, ...], solver: FedRelax

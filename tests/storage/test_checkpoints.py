@@ -14,7 +14,7 @@ from fedrelax.faults import Absent, Churn, Delayed, Lost, Reordered
 from fedrelax.privacy import PrivatePredictions, PrivateStatistics
 from fedrelax.storage import Checkpoint
 from fedrelax.storage.checkpoints import Interrupted
-from fedrelax.wiring import Reweight, Rewire
+from fedrelax.wiring import Rewire
 
 from .interrupting import Plug, Stop, assert_same, network_of, stopped_and_resumed
 
@@ -30,7 +30,7 @@ RUNS = {
     "linear, zeros first": ("linear", dict(alpha=0.5, first_exchange="zeros")),
     "linear, patience": ("linear", dict(alpha=9.0, patience=9, wiring=REWIRE)),
     "softmax": ("softmax", dict(alpha=0.5, damping=0.1)),
-    "softmax, reweighted": ("softmax", dict(alpha=0.5, wiring=Reweight(every=1, times=5))),
+    "softmax, rewired": ("softmax", dict(alpha=0.5, wiring=REWIRE)),
     "softmax, level": ("softmax", dict(alpha=3.0, level=0.5, patience=9)),
     "trees": ("trees", dict(alpha=1.0, engine="trees")),
     "trees, rewired": ("trees", dict(alpha=1.0, wiring=REWIRE, patience=9)),

@@ -16,7 +16,7 @@ from fedrelax import FedRelax, FedRelaxError
 from fedrelax.runtime import Message
 from fedrelax.storage import Checkpoint
 from fedrelax.storage.states import HEAD, MAGIC, VERSION, Unreadable, from_bytes, to_bytes
-from fedrelax.wiring import Reweight
+from fedrelax.wiring import Rewire
 
 from .interrupting import Plug, Stop, network_of
 
@@ -217,7 +217,12 @@ def test_any_change_gives_a_sentence_or_a_result(tmp_path, kind):
     """States with a right checksum that nobody has written: none of them crashes or hangs."""
     network, home, told = network_of(kind), tmp_path / "run", 0
     settings = partial(
-        FedRelax, alpha=1.0, rounds=3, tol=0.0, patience=9, wiring=Reweight(every=1, times=2)
+        FedRelax,
+        alpha=1.0,
+        rounds=3,
+        tol=0.0,
+        patience=9,
+        wiring=Rewire(every=1, shares=(0.6, 0.4), after=(1, 0)),
     )
     with pytest.raises(Stop):
         settings().solve(network, [Checkpoint(home), Plug(3)])

@@ -190,8 +190,7 @@ class LearningConfig:
             LEARNING,
             "fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
             "guarded does so where some may lie; discover finds neighbours where no graph is given; "
-            "reweight makes those that disagree count for less; auto chooses on the training rows. "
-            "Default: auto, or fixed if alpha is given.",
+            "auto chooses on the training rows. Default: auto, or fixed if alpha is given.",
             argument="wiring",
         ),
     ] = None

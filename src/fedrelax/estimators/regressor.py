@@ -35,8 +35,8 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
         the shape is learned from others) to 1, the paper's form. "auto" (default) chooses it together with
         alpha, and means 1 if alpha is given.
     wiring : "fixed" keeps the graph. "rewire" lets every node keep only the neighbours whose predictions
-        agree with its own; "reweight" lets the others count for less; "discover" finds neighbours where
-        no graph is given. Or a ``fedrelax.wiring`` object. Given several, or "auto", the best is chosen.
+        agree with its own; "discover" finds neighbours where no graph is given. Or a ``fedrelax.wiring``
+        object. Given several, or "auto", the best is chosen.
         Default: "auto" if alpha is "auto", else "fixed".
     public : how to draw the public rows ("blend", "gaussian", "marginals", "uniform", "standard",
         "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one

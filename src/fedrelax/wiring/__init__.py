@@ -5,13 +5,11 @@ from fedrelax.members import members
 from fedrelax.wiring.base import View, Wiring
 from fedrelax.wiring.discover import Discover
 from fedrelax.wiring.guarded import Guarded
-from fedrelax.wiring.reweight import Reweight
 from fedrelax.wiring.rewire import Rewire
 
 __all__ = [
     "Discover",
     "Guarded",
-    "Reweight",
     "Rewire",
     "View",
     "Wiring",
