@@ -51,13 +51,20 @@ class Deployed:
     machines: Deployment
 
 
-@pytest.fixture(scope="module")
-def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    home = tmp_path_factory.mktemp("six") / "home"
-    federation = written(home, NAMES, {})
+@pytest.fixture(
+    scope="module",
+    params=[NAMES[:3], pytest.param(NAMES, marks=pytest.mark.slow)],
+    ids=["three sites", "six sites"],
+)
+def deployed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployed]:
+    """Every message to a site starts a process, so the slow cases are those with many sites."""
+    home = tmp_path_factory.mktemp("deployed") / "home"
+    federation = written(home, request.param, {})
     with Deployment(home) as machines:
         machines.start_hub()
-        for name in NAMES:
+        for name in request.param:
             machines.register(name)
             machines.start_site(name)
         yield Deployed(federation, machines)
@@ -68,24 +75,24 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     ("alpha", "open_"),
     [pytest.param(*way, marks=[pytest.mark.slow] if way[1] else []) for way in WAYS],
 )
-def test_six_sites_over_tls_give_what_one_process_gives(
-    six: Deployed, alpha: Any, open_: bool
+def test_sites_over_tls_give_what_one_process_gives(
+    deployed: Deployed, alpha: Any, open_: bool
 ) -> None:
-    rounds = 2 if (alpha, open_) == WAYS[0] else 1  # every message to a site starts a process
-    settings(six.federation, alpha=alpha, rounds=rounds, tol=0.0, open=open_)
-    run(six.machines)
-    check_equal(six.federation, alpha, FedRelax(rounds=rounds, tol=0.0))
+    rounds = 2 if (alpha, open_) == WAYS[0] else 1
+    settings(deployed.federation, alpha=alpha, rounds=rounds, tol=0.0, open=open_)
+    run(deployed.machines)
+    check_equal(deployed.federation, alpha, FedRelax(rounds=rounds, tol=0.0))
     if open_:
         return
     kept = b"".join(
         path.read_bytes()
         for part in ("flower/hub", "flower/client", "hub", "app")
-        for path in (six.machines.home / part).rglob("*")
+        for path in (deployed.machines.home / part).rglob("*")
         if path.is_file()
     )
     secrets = []
-    for name, participant in six.federation.participants().items():
-        secrets.append(pd.read_csv(six.federation.home / name / "rows.csv").to_numpy().ravel())
+    for name, participant in deployed.federation.participants().items():
+        secrets.append(pd.read_csv(deployed.federation.home / name / "rows.csv").to_numpy().ravel())
         for round in participant.folder.rounds():
             secrets += [s.shared[name].ravel() for s in participant.folder.load(round)[1].values()]
     assert in_the_clear(np.concatenate(secrets), kept) == 0
@@ -108,9 +115,9 @@ def in_the_clear(secrets: np.ndarray, kept: bytes) -> int:
 
 
 def test_strangers_and_sites_without_the_authority_are_refused(
-    six: Deployed, tmp_path: Path
+    deployed: Deployed, tmp_path: Path
 ) -> None:
-    machines, folder = six.machines, six.federation.home / "ash"
+    machines, folder = deployed.machines, deployed.federation.home / "ash"
     make_site_keys(tmp_path / "stranger")
     make_certificates(tmp_path / "other", ["127.0.0.1"])
     before = len(machines.flwr("supernode", "list", "hub")["nodes"])
