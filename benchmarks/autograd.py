@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.bench.problems import BenchProblem, make_problem
+from benchmarks.speed.problems import BenchProblem, make_problem
 from fedrelax.engines.linear import GradientRounds, LinearProblem
 from fedrelax.extras import need
 from fedrelax.graph import Graph

@@ -15,8 +15,8 @@ from typing import Any
 
 from sklearn.tree import DecisionTreeRegressor
 
+from benchmarks.speed.problems import make_problem, nearest_graph
 from fedrelax import FedRelax, LinearModel, Network
-from fedrelax.bench.problems import make_problem, nearest_graph
 
 DEGREES = (5, 10, 20, 40, 80)
 ROWS, FEATURES, PUBLIC_ROWS = 10, 10, 100

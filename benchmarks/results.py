@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedrelax.bench.problems import exponent
+from benchmarks.speed.problems import exponent
 
 SIZES = (10_000, 100_000, 1_000_000)
 """Numbers of nodes of the networks on which ``fit`` is timed."""
@@ -33,9 +33,9 @@ def run(module: str, *arguments: str) -> Found:
 
 
 def bench(name: str, **options: object) -> Found:
-    """Run ``fedrelax bench NAME`` in a new process."""
+    """Run ``python -m benchmarks.speed NAME`` in a new process."""
     flags = [word for key, value in options.items() for word in (f"--{key}", str(value))]
-    return run("fedrelax", "bench", name, *flags, "--json")
+    return run("benchmarks.speed", name, *flags, "--json")
 
 
 def machine() -> list[str]:

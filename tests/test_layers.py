@@ -28,7 +28,7 @@ STRATA = {
     "machinery": {"runtime", "engines", "solvers", "privacy", "faults", "attacks"},
     "learning": {"selection", "living", "estimators", "baselines", "learned"},
     "judging": {"evaluation", "comparison", "storage"},
-    "showing": {"report", "live", "paper", "bench", "federation", "serving", "cli", "__main__"},
+    "showing": {"report", "live", "paper", "federation", "serving", "cli", "__main__"},
 }
 """From the bottom to the top; CONTRIBUTING.md has the picture."""
 HEIGHT = {name: height for height, names in enumerate(STRATA.values()) for name in names}

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import autograd, results
-from fedrelax.bench.linear import measure, scaling
-from fedrelax.bench.problems import nearest_graph
-from fedrelax.bench.wiring import cost
-from fedrelax.cli.app import app
+from benchmarks.speed.__main__ import app
+from benchmarks.speed.linear import measure, scaling
+from benchmarks.speed.problems import nearest_graph
+from benchmarks.speed.wiring import cost
 from fedrelax.engines.linear import GradientRounds, LinearProblem
 from fedrelax.errors import FedRelaxError
 
@@ -67,10 +67,10 @@ def test_the_command_prints_json_only():
 
 
 def test_a_wrong_word_is_refused():
-    refused = CliRunner().invoke(app, ["bench", "linear", "--public", "some"])
+    refused = CliRunner().invoke(app, ["linear", "--public", "some"])
     assert refused.exit_code == 2
     assert "--public some must be one of common, per-node" in refused.output
-    refused = CliRunner().invoke(app, ["bench", "linear", "--scaling", "1000"])
+    refused = CliRunner().invoke(app, ["linear", "--scaling", "1000"])
     assert refused.exit_code == 2
     assert "two or more" in refused.output
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from fedrelax.cli.bench import bench
 from fedrelax.cli.compare import compare
 from fedrelax.cli.demo import demo
 from fedrelax.cli.example import example
@@ -73,7 +72,6 @@ app.command("example", no_args_is_help=True)(example)
 app.command("demo")(demo)
 app.command("reproduce", no_args_is_help=True)(reproduce)
 app.add_typer(federate, name="federate")
-app.add_typer(bench, name="bench")
 
 
 def main() -> None:

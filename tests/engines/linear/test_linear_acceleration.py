@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fedrelax.engines.linear import ExactUpdate, LinearProblem, solve_accelerated, solve_rounds
+from benchmarks.speed.rounds import solve_rounds
+from fedrelax.engines.linear import ExactUpdate, LinearProblem, solve_accelerated
 
 
 def clustered(seed, d, n=150, m=10, m_pub=100):

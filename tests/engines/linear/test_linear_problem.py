@@ -5,15 +5,14 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LinearRegression, Ridge
 
+from benchmarks.speed.floor import measure_floor, round_bytes
 from fedrelax.engines.linear import (
     ExactUpdate,
     GradientRounds,
     LinearProblem,
-    SimultaneousRounds,
+    SequentialRounds,
     estimate_bytes,
-    measure_floor,
     require_memory,
-    round_bytes,
     solve_accelerated,
     solve_conjugate,
 )
@@ -167,7 +166,7 @@ def test_bad_settings_are_named():
     with pytest.raises(FedRelaxError, match="system"):
         ExactUpdate(problem, 1.0, system="other")
     with pytest.raises(FedRelaxError, match="damping"):
-        SimultaneousRounds(ExactUpdate(problem, 1.0), damping=1.0)
+        SequentialRounds(ExactUpdate(problem, 1.0), damping=1.0)
     with pytest.raises(FedRelaxError, match="rule"):
         GradientRounds(problem, 1.0, rule="adam")
     with pytest.raises(FedRelaxError, match="first_exchange"):

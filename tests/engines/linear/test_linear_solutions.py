@@ -5,12 +5,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.speed.rounds import SimultaneousRounds, solve_rounds
 from fedrelax.engines.linear import (
     ExactUpdate,
-    SimultaneousRounds,
     solve_accelerated,
     solve_conjugate,
-    solve_rounds,
 )
 from fedrelax.errors import FedRelaxError
 
@@ -167,7 +166,7 @@ def test_damping_keeps_the_given_share_of_the_old_models():
     np.testing.assert_allclose(solved.models, dense_solution(net, 0.5, "paper"), rtol=1e-6)
 
 
-@pytest.mark.parametrize("solve", [solve_rounds, solve_accelerated, solve_conjugate])
+@pytest.mark.parametrize("solve", [solve_accelerated, solve_conjugate])
 def test_a_start_from_the_solution_is_done_at_once(solve):
     net = random_net(4, common=True, least_rows=5)
     update = ExactUpdate(net.problem(), 0.5)

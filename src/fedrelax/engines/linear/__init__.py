@@ -4,13 +4,11 @@ from fedrelax.engines.linear.accelerate import (
     Solution,
     solve_accelerated,
     solve_conjugate,
-    solve_rounds,
 )
 from fedrelax.engines.linear.engine import LinearEngine
-from fedrelax.engines.linear.floor import Floor, copy_seconds, measure_floor, round_bytes
 from fedrelax.engines.linear.gradient import GradientRounds
 from fedrelax.engines.linear.memory import available_bytes, estimate_bytes, require_memory
-from fedrelax.engines.linear.plain import SequentialRounds, SimultaneousRounds
+from fedrelax.engines.linear.plain import SequentialRounds
 from fedrelax.engines.linear.problem import LinearProblem
 from fedrelax.engines.linear.residuals import RowResiduals
 from fedrelax.engines.linear.update import ExactUpdate
@@ -18,22 +16,16 @@ from fedrelax.engines.linear.variation import Variation
 
 __all__ = [
     "ExactUpdate",
-    "Floor",
     "GradientRounds",
     "LinearEngine",
     "LinearProblem",
     "RowResiduals",
     "SequentialRounds",
-    "SimultaneousRounds",
     "Solution",
     "Variation",
     "available_bytes",
-    "copy_seconds",
     "estimate_bytes",
-    "measure_floor",
     "require_memory",
-    "round_bytes",
     "solve_accelerated",
     "solve_conjugate",
-    "solve_rounds",
 ]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from fedrelax.engines.linear.krylov import InducedReduction, TruncatedResidual
-from fedrelax.engines.linear.plain import SequentialRounds, SimultaneousRounds
 from fedrelax.engines.linear.update import ExactUpdate
 from fedrelax.engines.linear.vectors import dot, norm, scale_of
 from fedrelax.errors import FedRelaxError
@@ -62,33 +60,6 @@ class _Log:
 
     def solution(self, models: AnyArray) -> Solution:
         return Solution(models, len(self.residuals), self.residuals, self.converged)
-
-
-def solve_rounds(
-    update: ExactUpdate,
-    initial: npt.ArrayLike | None = None,
-    *,
-    tol: float = 1e-6,
-    max_rounds: int = 10_000,
-    damping: float = 0.0,
-    order: Literal["simultaneous", "sequential"] = "simultaneous",
-    progress: RoundProgress | None = None,
-) -> Solution:
-    """Repeat plain exact rounds until the relative residual is at most ``tol``.
-
-    With one common public set, or in sequential order on the symmetric system, they converge. If
-    public sets differ and are small, the paper's simultaneous rounds may diverge.
-    """
-    log = _Log(tol, max_rounds, progress)
-    rounds: SimultaneousRounds | SequentialRounds
-    if order == "sequential":
-        rounds = SequentialRounds(update, initial, damping=damping)
-    else:
-        rounds = SimultaneousRounds(update, initial, damping=damping)
-    going = True
-    while going:
-        going = log.add(rounds.measured_step())
-    return log.solution(rounds.models)
 
 
 def solve_accelerated(

@@ -1,4 +1,4 @@
-"""Rounds of exact updates: all nodes at once, or one after another."""
+"""Rounds of exact updates in which one node follows another."""
 
 from __future__ import annotations
 
@@ -8,62 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedrelax.engines.linear.update import ExactUpdate
-from fedrelax.engines.linear.vectors import norm, scale_of
 from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray, IntArray
-
-
-class SimultaneousRounds:
-    """The paper's order: every node responds to its neighbours' models of the last round.
-
-    ``damping`` keeps that share of the old models: ``w <- (1 - damping) argmin + damping w``.
-    The start is zero models, or ``initial``.
-    """
-
-    def __init__(
-        self, update: ExactUpdate, initial: npt.ArrayLike | None = None, *, damping: float = 0.0
-    ) -> None:
-        self.update = update
-        self.damping = _checked(damping)
-        self.rounds = 0
-        start = update.problem.start(initial)
-        self._first = None if initial is None else start
-        self.s = start if initial is None else update.sources(start)
-        self._next = np.empty_like(self.s)
-        self._scale = scale_of(update.problem.moment)
-
-    def step(self) -> None:
-        """Run one round without measuring it."""
-        self._advance()
-        if self.damping:
-            self._next *= 1 - self.damping
-            self.s *= self.damping
-            self._next += self.s
-        self.s, self._next = self._next, self.s
-
-    def measured_step(self) -> float:
-        """Run one round; return the relative residual ``|b - K w| / |b|`` of the models before."""
-        self._advance()
-        change = np.subtract(self._next, self.s, out=self._next)
-        residual = norm(change) / self._scale
-        change *= 1 - self.damping
-        self.s += change
-        return residual
-
-    def _advance(self) -> None:
-        if self._first is None:
-            self.update.advance(self.s, self._next)
-        else:
-            self.update.coupling(self._first, self._next, self.update.problem.moment)
-            self._first = None
-        self.rounds += 1
-
-    @property
-    def models(self) -> AnyArray:
-        """All models (n, d, q)."""
-        if self._first is not None:
-            return self._first.copy()
-        return self.update.models(self.s)
 
 
 class SequentialRounds:
@@ -85,7 +31,6 @@ class SequentialRounds:
         self.W = self.messages.copy()
         self.s = np.zeros_like(self.W)
         self._sent = update.coupling.on_public(self.messages, np.empty_like(self.W))
-        self._scale = scale_of(problem.moment)
         graph = update.coupling.exchange.graph
         self._levels = [(nodes, graph[nodes]) for nodes in levels(graph)]
 
@@ -112,13 +57,6 @@ class SequentialRounds:
         """Restore that state."""
         for name, own in self.state().items():
             np.copyto(own, state[name])
-
-    def measured_step(self) -> float:
-        """Run one pass; return the relative residual ``|b - K w| / |b|`` of the models after it."""
-        self.step()
-        problem = self.update.problem
-        change = self.update.coupling(self.W, np.empty_like(self.W), problem.moment)
-        return norm(np.subtract(change, self.s, out=change)) / self._scale
 
     def _on_public(self, nodes: AnyArray, W: AnyArray) -> AnyArray:
         coupling, public = self.update.coupling, self.update.problem.public

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.bench.problems import (
+from benchmarks.speed.floor import measure_floor
+from benchmarks.speed.problems import (
     BenchProblem,
     exponent,
     make_problem,
@@ -20,7 +21,6 @@ from fedrelax.engines.linear import (
     ExactUpdate,
     LinearProblem,
     estimate_bytes,
-    measure_floor,
     require_memory,
     solve_accelerated,
     solve_conjugate,

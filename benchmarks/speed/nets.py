@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.bench.problems import exponent
+from benchmarks.speed.problems import exponent
 from fedrelax.extras import need
 from fedrelax.graph import Graph
 from fedrelax.network import Network

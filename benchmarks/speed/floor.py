@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrelax.engines.linear.plain import SimultaneousRounds
-from fedrelax.engines.linear.update import ExactUpdate
+from benchmarks.speed.rounds import SimultaneousRounds
+from fedrelax.engines.linear import ExactUpdate
 
 
 @dataclass(frozen=True)

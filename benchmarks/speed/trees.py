@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedrelax.bench.problems import exponent
+from benchmarks.speed.problems import exponent
 from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.extras import need
 from fedrelax.graph import Graph

@@ -1,4 +1,4 @@
-"""``fedrelax bench``: speed, as ratios of times from one run."""
+"""``python -m benchmarks.speed``: speed, as ratios of times from one run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from fedrelax.cli.console import Talk, speaking
 
-bench = typer.Typer(
+app = typer.Typer(
     no_args_is_help=True, help="Measure speed on this machine, as ratios of times from one run."
 )
 
@@ -19,7 +19,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
-@bench.command("linear")
+@app.command("linear")
 def linear(
     nodes: Annotated[int, typer.Option(min=2, help="How many nodes.")] = 10_000,
     features: Annotated[int, typer.Option(min=1, help="Features per node.")] = 10,
@@ -43,11 +43,11 @@ def linear(
     rounds and time to a relative residual of 1e-8, and the time of a round against that of copying the
     bytes it must move. Every node has 10 rows.
 
-    [bold]fedrelax bench linear --nodes 200000 --features 10[/bold]
+    [bold]python -m benchmarks.speed linear --nodes 200000 --features 10[/bold]
     """
     with speaking(debug, quiet=as_json) as talk:
-        from fedrelax.bench.linear import measure
-        from fedrelax.bench.linear import scaling as scaling_table
+        from benchmarks.speed.linear import measure
+        from benchmarks.speed.linear import scaling as scaling_table
         from fedrelax.solvers.checks import check_choice
 
         check_choice("public", public, ("common", "per-node"))
@@ -108,7 +108,7 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-@bench.command("wiring")
+@app.command("wiring")
 def wiring(
     nodes: Annotated[int, typer.Option(min=10, help="How many nodes.")] = 10_000,
     features: Annotated[int, typer.Option(min=1, help="Features per node.")] = 10,
@@ -119,12 +119,12 @@ def wiring(
 ) -> None:
     """Time what rewiring adds to a run: the same rounds with a fixed and with a rewired graph."""
     with speaking(debug, quiet=as_json) as talk:
-        from fedrelax.bench.wiring import cost
+        from benchmarks.speed.wiring import cost
 
         _print(talk, {"wiring": cost(nodes, features, degree, rounds)}, as_json)
 
 
-@bench.command("nets")
+@app.command("nets")
 def nets(
     nodes: Annotated[int, typer.Option(min=2, help="How many nodes.")] = 150,
     steps: Annotated[int, typer.Option(min=1, help="Training steps per round.")] = 10,
@@ -142,8 +142,8 @@ def nets(
     Every node has a perceptron 10-32-1 and 10 rows; all share 100 public rows.
     """
     with speaking(debug, quiet=as_json) as talk:
-        from fedrelax.bench.nets import against_loop
-        from fedrelax.bench.nets import scaling as scaling_table
+        from benchmarks.speed.nets import against_loop
+        from benchmarks.speed.nets import scaling as scaling_table
 
         sizes = _sizes(scaling)
         with _progress(talk) as show:
@@ -153,7 +153,7 @@ def nets(
         _print(talk, found, as_json)
 
 
-@bench.command("trees")
+@app.command("trees")
 def trees(
     nodes: Annotated[int, typer.Option(min=2, help="How many nodes.")] = 300,
     scaling: Annotated[
@@ -168,8 +168,8 @@ def trees(
     of a round with other models, as a multiple of their bare fit and predict.
     """
     with speaking(debug, quiet=as_json) as talk:
-        from fedrelax.bench.trees import measure, overhead
-        from fedrelax.bench.trees import scaling as scaling_table
+        from benchmarks.speed.trees import measure, overhead
+        from benchmarks.speed.trees import scaling as scaling_table
 
         sizes = _sizes(scaling)
         with _progress(talk) as show:
@@ -178,3 +178,7 @@ def trees(
                 found["scaling"] = scaling_table(sizes, progress=show)
             found["overhead"] = overhead(progress=show)
         _print(talk, found, as_json)
+
+
+if __name__ == "__main__":
+    app()
