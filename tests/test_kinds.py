@@ -17,6 +17,7 @@ from fedrelax.selection.kinds import (
     nodes_to_try,
 )
 from fedrelax.splits import group_rows
+from fedrelax.storage.formats import pack, unpack
 
 COUNTS = np.array([200, 60, 45, 20, 20, 20])
 
@@ -92,6 +93,24 @@ def test_classes_change_too_and_the_model_is_a_plain_classifier():
     own = h == 0
     wrong = [np.mean(model.predict(T[own]) != t[own]) for model in (found[0].model, together[0])]
     assert wrong[0] < 0.5 * wrong[1]
+    forest = _OneNode(X[g == 0], y[g == 0], Task("classification", 2, np.arange(2)), T[:0], 0)
+    model = forest.fit("forest", np.ones(COUNTS[0], bool), None).estimator
+    assert model.predict_proba(T).min() > 0.0
+    again = unpack(0, pack(0, model))
+    assert np.array_equal(again.predict_proba(T), model.predict_proba(T))
+
+
+def test_rare_events_are_not_ruled_out_by_a_node_that_has_seen_none():
+    rng = np.random.default_rng(1)
+    g, h = np.repeat(np.arange(4), 60), np.repeat(np.arange(4), 500)
+    X, T = rng.normal(size=(len(g), 2)), rng.normal(size=(len(h), 2))
+    y, t = (rng.random(len(g)) < 0.03).astype(int), (rng.random(len(h)) < 0.03).astype(int)
+    y[g == 3] = 0
+    found = FedRelaxClassifier().fit(X, y, nodes=g).predict_proba(T, nodes=h)
+    linear = FedRelaxClassifier(quick=True).fit(X, y, nodes=g).predict_proba(T, nodes=h)
+    assert found.min() > 0.0
+    losses = [-np.log(p[np.arange(len(t)), t]).mean() for p in (found, linear)]
+    assert losses[0] <= 1.05 * losses[1]
 
 
 def test_the_same_seed_gives_the_same_model_and_progress_is_told():

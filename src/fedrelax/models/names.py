@@ -228,6 +228,7 @@ KINDS = {
     "SoftmaxModel": "logistic",
     "RandomForestRegressor": "forest",
     "RandomForestClassifier": "forest",
+    "SmoothedForestClassifier": "forest",
     "HistGradientBoostingRegressor": "boosting",
     "HistGradientBoostingClassifier": "boosting",
 }

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, Task, adapt
+from fedrelax.models.few_rows import SmoothedForestClassifier
 from fedrelax.models.names import model_by_name
 from fedrelax.network import Network
 from fedrelax.selection.trials import Tell
@@ -24,8 +25,8 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 KINDS = ("forest", "boosting")
 """Names of models that a node may switch to."""
-LEAST_ROWS = 40
-"""Own rows that a node needs to switch to another kind."""
+LEAST_ROWS, LEAST_OF_CLASS = 40, 10
+"""Own rows that a node needs to switch to another kind: in all, and of every class of the network."""
 SURE, BETTER = 2.0, 0.02
 """Standard errors, and share of the loss, by which a node's other model must be better."""
 ALPHA = 0.3
@@ -114,7 +115,8 @@ def choose_kinds(
     have not seen those of fold f, and ``together`` the final ones. Each kind is fitted to the node's own
     rows, and also to these and ``public`` rows with the network's answers, which is one round of
     FedRelax: own rows count 1 / m each, public rows ALPHA / rows each. A node switches if its mean loss
-    on held-out rows falls by more than two standard errors of the paired differences, and by 2 %.
+    on held-out rows falls by more than two standard errors of the paired differences, and by 2 %. For
+    classes it also needs some rows of each.
     """
     tried = nodes_to_try(node, n, X.shape[1], folds=len(held), seconds=seconds)
     seeds = np.random.SeedSequence(seed).generate_state(max(n, 1)) >> 1
@@ -124,7 +126,7 @@ def choose_kinds(
             rows = np.flatnonzero(node == i)
             one = _OneNode(X[rows], y[rows], task, public[:MOST_PUBLIC], int(seeds[i]))
             parts = [(mask[rows], fitted[i]) for mask, fitted in zip(held, models, strict=True)]
-            found = one.choose(parts, together[i])
+            found = one.choose(parts, together[i]) if one.has_enough_of_each_class else None
             if found is not None:
                 chosen[i] = found
             if tell is not None:
@@ -164,6 +166,13 @@ class _OneNode:
     ) -> None:
         self.X, self.target, self.task = X, task.encode(y), task
         self.public, self.seed, self.loss = public, seed, usual_loss(task.kind)
+
+    @property
+    def has_enough_of_each_class(self) -> bool:
+        """Whether rows of every class of the network can be held out and learned from."""
+        if not self.task.is_classification:
+            return True
+        return bool(self.target.sum(axis=0).min() >= LEAST_OF_CLASS)
 
     @property
     def variants(self) -> list[tuple[str, bool]]:
@@ -209,7 +218,7 @@ class _OneNode:
 
     def fit(self, name: str, known: AnyArray, linear: LocalModel | None) -> LocalModel:
         """Fit a model of this kind; with ``linear``, also to public rows with its answers."""
-        m, template = int(known.sum()), adapt(model_by_name(name, self.task.kind), self.task)
+        m, template = int(known.sum()), adapt(_unfitted(name, self.task), self.task)
         terms = [Rows(self.X[known], self.target[known], np.ones(m), self.loss)]
         if linear is not None:
             # Weights as in a round, times m: with 1 / m, boosting would find too little weight to split.
@@ -219,6 +228,14 @@ class _OneNode:
 
     def _losses(self, model: LocalModel, mask: AnyArray) -> FloatArray:
         return self.loss.per_row(self.target[mask], model.predict(self.X[mask]))
+
+
+def _unfitted(name: str, task: Task) -> Any:
+    """Return the model that a name stands for; one node's forest must not rule out a rare class."""
+    model = model_by_name(name, task.kind)
+    if name == "forest" and task.is_classification:
+        return SmoothedForestClassifier(model.n_estimators)
+    return model
 
 
 def _clearly_less(after: FloatArray, before: FloatArray) -> bool:

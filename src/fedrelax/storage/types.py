@@ -47,6 +47,7 @@ OBJECTS = (
     "fedrelax.models.curves.CurveColumns",
     "fedrelax.models.few_rows.NearestClassifier",
     "fedrelax.models.few_rows.NearestRegressor",
+    "fedrelax.models.few_rows.SmoothedForestClassifier",
     "fedrelax.models.few_rows.SupportVectorClassifier",
     "fedrelax.models.linear.LinearModel",
     "fedrelax.models.linear.SoftmaxModel",
