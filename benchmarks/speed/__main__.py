@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -53,19 +51,18 @@ def linear(
         check_choice("public", public, ("common", "per-node"))
         sizes = _sizes(scaling)
         settings: dict[str, Any] = {"degree": degree, "public": public}
-        with _progress(talk) as show:
-            found = measure(nodes, features, progress=show, **settings)
-            if sizes:
-                found["scaling"] = scaling_table(sizes, features, progress=show, **settings)
+        show = _measuring(talk, 3 + (nodes + sum(sizes)) / 5000)
+        found = measure(nodes, features, progress=show, **settings)
+        if sizes:
+            found["scaling"] = scaling_table(sizes, features, progress=show, **settings)
         _print(talk, found, as_json)
 
 
-@contextmanager
-def _progress(talk: Talk) -> Iterator[Callable[[str], None]]:
-    """Show one line that says what is being measured."""
-    with talk.progress() as bar:
-        task = bar.add_task("starting", total=None, numbers="")
-        yield lambda step: bar.update(task, description=step)
+def _measuring(talk: Talk, seconds: float) -> Callable[[str], None]:
+    """Return what shows the part that is being measured; all of them usually take ``seconds``."""
+    talk.activity.plan({"measuring": seconds})
+    talk.activity.doing("Measuring", step="measuring")
+    return lambda part: talk.activity.doing(f"Measuring: {part}", step="measuring")
 
 
 def _sizes(text: str) -> list[int]:
@@ -85,7 +82,7 @@ def _sizes(text: str) -> list[int]:
 def _print(talk: Talk, found: dict[str, Any], as_json: bool) -> None:
     """Print one JSON object, or a table per part."""
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        talk.json(found)
         return
     from rich.table import Table
 
@@ -121,6 +118,7 @@ def wiring(
     with speaking(debug, quiet=as_json) as talk:
         from benchmarks.speed.wiring import cost
 
+        _measuring(talk, 5 + nodes * rounds / 40_000)("three pairs of runs")
         _print(talk, {"wiring": cost(nodes, features, degree, rounds)}, as_json)
 
 
@@ -146,10 +144,10 @@ def nets(
         from benchmarks.speed.nets import scaling as scaling_table
 
         sizes = _sizes(scaling)
-        with _progress(talk) as show:
-            found: dict[str, Any] = {"nets": against_loop(nodes, steps, rounds, progress=show)}
-            if sizes:
-                found["scaling"] = scaling_table(sizes, steps, progress=show)
+        show = _measuring(talk, 20 + (10 * nodes + sum(sizes)) / 100)
+        found: dict[str, Any] = {"nets": against_loop(nodes, steps, rounds, progress=show)}
+        if sizes:
+            found["scaling"] = scaling_table(sizes, steps, progress=show)
         _print(talk, found, as_json)
 
 
@@ -172,11 +170,11 @@ def trees(
         from benchmarks.speed.trees import scaling as scaling_table
 
         sizes = _sizes(scaling)
-        with _progress(talk) as show:
-            found: dict[str, Any] = measure(nodes, progress=show)
-            if sizes:
-                found["scaling"] = scaling_table(sizes, progress=show)
-            found["overhead"] = overhead(progress=show)
+        show = _measuring(talk, 60 + sum(sizes) / 500)
+        found: dict[str, Any] = measure(nodes, progress=show)
+        if sizes:
+            found["scaling"] = scaling_table(sizes, progress=show)
+        found["overhead"] = overhead(progress=show)
         _print(talk, found, as_json)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import typer
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
@@ -31,6 +30,7 @@ class CompareConfig(LearningConfig):
     """All settings of ``fedrelax compare``."""
 
     command: ClassVar[str] = "compare"
+    steps: ClassVar[Mapping[str, float]] = {"reading": 0.5, "comparing": 30.0, "saving": 1.0}
 
     splits: Annotated[
         int,
@@ -97,12 +97,14 @@ def compare(config: CompareConfig, talk: Talk) -> None:
 
     if config.out is not None:
         check_directory(config.out, config.overwrite, "comparison")
+    talk.activity.doing(f"Reading {config.data.name}", step="reading")
     check_ways(config)
     source = read_source(config, talk.note)
     train, test = source.splitting.masks(source.table.nodes, talk.note)
     _warn_of_rough_intervals(int(test.sum()), int(train.sum()), talk)
     found = measure(config, source, talk)
     settings = effective(config, source.table.task, source.table.feature_names)
+    talk.activity.doing("Writing the tables", step="saving")
     if config.out is not None:
         _save(config.out, found, settings, config.overwrite, talk)
     if config.json:
@@ -142,31 +144,29 @@ def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
     everything = np.ones(len(table.nodes), dtype=bool)  # for the kinds of models and the graph only
     ways = ways_of(config, estimator(everything))
     start_workers(config.jobs, config.backend)
-    with talk.progress() as progress:
-        bar = progress.add_task("Comparing", total=config.splits * len(ways), numbers="")
 
-        def show(finished: int, total: int, what: str) -> None:
-            nonlocal done
-            done = finished * config.splits // total
-            progress.update(bar, completed=finished, total=total, numbers=what)
+    def show(finished: int, total: int, what: str) -> None:
+        nonlocal done
+        done = finished * config.splits // total
+        talk.activity.doing(f"Comparing, {what}", step="comparing", done=finished, total=total)
 
-        try:
-            found = compare_ways(
-                estimator,
-                table.X,
-                table.y,
-                table.nodes,
-                ways=ways,
-                splits=config.splits,
-                test_share=config.test_share,
-                groups=source.splitting.values,
-                seed=config.seed,
-                n_jobs=config.jobs,
-                progress=show,
-            )
-        except KeyboardInterrupt:
-            talk.note(f"{done} of {config.splits} splits were complete; a table needs two.")
-            raise
+    try:
+        found = compare_ways(
+            estimator,
+            table.X,
+            table.y,
+            table.nodes,
+            ways=ways,
+            splits=config.splits,
+            test_share=config.test_share,
+            groups=source.splitting.values,
+            seed=config.seed,
+            n_jobs=config.jobs,
+            progress=show,
+        )
+    except KeyboardInterrupt:
+        talk.note(f"{done} of {config.splits} splits were complete; a table needs two.")
+        raise
     if found.splits < config.splits:
         talk.note(f"stopped by Ctrl-C: the table covers {found.splits} of {config.splits} splits.")
     return found
@@ -207,8 +207,6 @@ def _save(out: Path, found: Any, settings: dict[str, Any], overwrite: bool, talk
 
 
 def _print_json(out: Path | None, found: Any, talk: Talk) -> None:
-    from fedrelax.storage.saving import plain
-
     answer = {
         "out": None if out is None else str(out),
         **found.to_dict(),
@@ -216,7 +214,7 @@ def _print_json(out: Path | None, found: Any, talk: Talk) -> None:
         "per_node": found.nodes_to_frame().to_dict("records"),
         "notes": talk.notes,
     }
-    typer.echo(json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False))
+    talk.json(answer)
 
 
 def _tell(out: Path | None, found: Any, talk: Talk) -> None:

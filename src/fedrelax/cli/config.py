@@ -24,7 +24,9 @@ def command_with(
 
     def decorate(run: Callable[[Config, Talk], None]) -> Callable[..., None]:
         def command(**flags: Any) -> None:
-            with speaking(bool(flags["debug"]), quiet=bool(flags["json"])) as talk:
+            with speaking(
+                bool(flags["debug"]), quiet=bool(flags["json"]), steps=kind.steps
+            ) as talk:
                 config = make_config(kind, flags.pop("config"), flags)
                 talk.out.quiet = config.json
                 with place_of(config):

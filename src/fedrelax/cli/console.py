@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
+from fedrelax.cli.activity import Activity
 from fedrelax.cli.flags import in_flags
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 
+START = 1.5
+"""Seconds until what a command needs is imported."""
 BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
 
 
@@ -42,6 +39,7 @@ class Talk:
     def __init__(self, quiet: bool = False) -> None:
         self.out = Console(highlight=False, quiet=quiet, soft_wrap=False)
         self.err = Console(stderr=True, highlight=False)
+        self.activity = Activity(self.err)
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
@@ -49,35 +47,54 @@ class Talk:
         text = in_flags(text)
         if text not in self.notes:
             self.notes.append(text)
-            self.err.print(f"note: {text}", markup=False, style="dim", soft_wrap=True)
+            self.aside(f"note: {text}", style="dim")
+
+    def aside(self, text: str, style: str = "") -> None:
+        """Print text on stderr; see ``plain``."""
+        self.err.print(text, markup=False, style=style, soft_wrap=not self.err.is_terminal)
 
     def say(self, *what: Any) -> None:
         """Print a result."""
+        self.activity.pause()
         self.out.print(*what)
 
     def plain(self, text: str) -> None:
-        """Print text as it is, on one line however long, so that it can be copied."""
-        self.out.print(text, markup=False, soft_wrap=True)
+        """Print text: in a terminal broken between words, elsewhere on one line however long."""
+        self.activity.pause()
+        self.out.print(text, markup=False, soft_wrap=not self.out.is_terminal)
 
-    def progress(self) -> Progress:
-        """Return a progress bar on stderr; without a terminal it stays silent."""
-        return Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[numbers]}"),
-            console=self.err,
-            transient=True,
-            disable=not self.err.is_terminal,
-        )
+    def command(self, text: str) -> None:
+        """Print a command, so that it can be copied: where a terminal's line ends, it goes on."""
+        room = self.out.width - 6 if self.out.is_terminal else len(text)
+        line, *words = re.findall(r"(?:'[^']*'|\S)+", text)
+        lines = [line]
+        for word in words:
+            if len(lines[-1]) + 1 + len(word) > room:
+                lines.append(word)
+            else:
+                lines[-1] += f" {word}"
+        self.activity.pause()
+        self.out.print("  " + " \\\n    ".join(lines), markup=False, soft_wrap=True)
+
+    def json(self, answer: Any) -> None:
+        """Print one JSON object, also if ``quiet``; what is no number is null."""
+        from fedrelax.storage.saving import plain
+
+        self.activity.pause()
+        typer.echo(json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 @contextmanager
-def speaking(debug: bool, quiet: bool = False) -> Iterator[Talk]:
-    """Run a command: errors become one sentence, with ``debug`` after a traceback, and warnings notes."""
+def speaking(
+    debug: bool, quiet: bool = False, steps: Mapping[str, float] | None = None
+) -> Iterator[Talk]:
+    """Run a command: errors become one sentence, with ``debug`` after a traceback, and warnings notes.
+
+    ``steps`` come after the start, in this order, and take so many seconds with a small table.
+    """
     talk = Talk(quiet)
+    talk.activity.plan({"start": START, **(steps or {})})
+    talk.activity.doing("Starting", step="start")
     try:
         with _warnings_as_notes(talk):
             yield talk
@@ -96,12 +113,15 @@ def speaking(debug: bool, quiet: bool = False) -> Iterator[Talk]:
         text = " ".join(str(error).split())
         what = f"{type(error).__name__}: {text}" if text else type(error).__name__
         _fail(talk, f"unexpected {what}; run again with --debug", debug, UNEXPECTED)
+    finally:
+        talk.activity.pause()
 
 
 def _fail(talk: Talk, text: str, debug: bool, code: int) -> None:
+    talk.activity.pause()
     if debug:
         talk.err.print(traceback.format_exc(), markup=False, soft_wrap=True)
-    talk.err.print(f"error: {text}", markup=False, style="red", soft_wrap=True)
+    talk.aside(f"error: {text}", style="red")
     raise typer.Exit(code) from None
 
 

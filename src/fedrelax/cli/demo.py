@@ -16,6 +16,8 @@ LABELLED, PUBLIC, COMPONENTS = 20, 10, 20
 STRENGTHS = (1.0, 3.0, 10.0)
 """alpha times the number of neighbours; validation on the labelled images chooses among them."""
 ROUNDS, FOLDS = 2, 2
+STEPS = {"reading": 1.0, "choosing": 30.0, "training rows": 5.0, "measuring": 1.0, "saving": 2.0}
+"""The steps, with their usual seconds."""
 INTRODUCTION = (
     f"Fourteen people wrote digits. Each keeps {LABELLED} labelled images, trains a model of one of "
     f"{len(KINDS)} kinds, and makes {PUBLIC} images public, without labels.\n"
@@ -35,7 +37,7 @@ def demo(
 
     [bold]Example:[/bold] fedrelax demo --out demo-result
     """
-    with speaking(debug) as talk:
+    with speaking(debug, steps=STEPS) as talk:
         run_demo(out, jobs, talk)
 
 
@@ -48,6 +50,7 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
 
     check_directory(out, overwrite=True)
     talk.plain(INTRODUCTION)
+    talk.activity.doing("Reading the digits", step="reading")
     inputs = digits_inputs()
     degree = len(inputs.model_names) - 1
     config = FitConfig(
@@ -147,5 +150,5 @@ def _tell_next(out: Path, talk: Talk) -> None:
     if (out / REPORT).exists():
         talk.plain(f"Open {out / REPORT} in a browser: one file, which you can pass on.")
     talk.plain("Next:")
-    talk.plain(f"  fedrelax info {place}")
-    talk.plain(f"  fedrelax predict {place} {place}/example.csv --out predictions.csv")
+    talk.command(f"fedrelax info {place}")
+    talk.command(f"fedrelax predict {place} {place}/example.csv --out predictions.csv")

@@ -27,4 +27,4 @@ def example(
         table = example_table()
         table.to_csv(out, index=False)
         talk.plain(f"Wrote {out}: {len(table)} rows of {table['site'].nunique()} sites. Next:")
-        talk.plain(f"  fedrelax fit {out} --node site --target load --out result")
+        talk.command(f"fedrelax fit {out} --node site --target load --out result")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import tempfile
 from pathlib import Path
@@ -58,7 +57,7 @@ def init(
             f"Wrote {directory}: app/, hub/hub.toml and a folder for each of {len(names)} sites."
         )
         talk.plain("Next:")
-        talk.plain(f"  fedrelax federate keys {place} --host hub.example.org")
+        talk.command(f"fedrelax federate keys {place} --host hub.example.org")
         talk.plain(
             "  move each folder of sites/ to its machine, and put its rows there as rows.csv"
         )
@@ -175,7 +174,7 @@ def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
 
     saved = read_result(where)
     if as_json:
-        typer.echo(json.dumps({"out": str(where), **saved.metrics}, indent=2))
+        talk.json({"out": str(where), **saved.metrics})
         return
     told = saved.metrics["federation"]
     talk.plain("")
@@ -198,7 +197,7 @@ def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
     first = saved.nodes["node"].iloc[0]
     model = shlex.quote(str(home / "sites" / str(first) / "state" / "model"))
     talk.plain("Each site keeps its own model. To use it, on that machine:")
-    talk.plain(f"  fedrelax predict {model} NEW_ROWS.csv --out predictions.csv")
+    talk.command(f"fedrelax predict {model} NEW_ROWS.csv --out predictions.csv")
 
 
 @federate.command("status", no_args_is_help=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
-
-import typer
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
@@ -23,6 +21,14 @@ class FitConfig(LearningConfig):
     """All settings of ``fedrelax fit``."""
 
     command: ClassVar[str] = "fit"
+    steps: ClassVar[Mapping[str, float]] = {
+        "reading": 0.5,
+        "choosing": 4.0,
+        "training rows": 0.5,
+        "measuring": 0.5,
+        "all rows": 0.5,
+        "saving": 2.0,
+    }
 
     out: Annotated[
         Path,
@@ -132,6 +138,7 @@ def fit(config: FitConfig, talk: Talk) -> None:
 
 def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
     """Train, save and report; ``kept`` is the ``RunDirectory`` of a run that is resumed."""
+    talk.activity.doing(f"Reading {config.data.name}", step="reading")
     from fedrelax.cli.inputs import effective, read_inputs
     from fedrelax.cli.live import check_live, live_view, tell_end
     from fedrelax.cli.stopping import RunDirectory
@@ -161,11 +168,9 @@ def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
 
 
 def _print_json(out: Path, metrics: dict[str, Any], found: Any, talk: Talk) -> None:
-    from fedrelax.storage.saving import plain
-
     per_node = [] if found is None else found.nodes.to_dict("records")
     answer = {"out": str(out), **metrics, "per_node": per_node, "notes": talk.notes}
-    typer.echo(json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False))
+    talk.json(answer)
 
 
 def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
@@ -196,8 +201,8 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
     picture = ", result.png" if (out / "result.png").exists() else ""
     talk.plain(f"  metrics.json, nodes.csv, edges.csv, history.csv, config.toml{picture}")
     talk.plain("Next:")
-    talk.plain(f"  fedrelax predict {shlex.quote(str(out))} NEW_ROWS.csv --out predictions.csv")
-    talk.plain(f"  fedrelax info {shlex.quote(str(out))}")
+    talk.command(f"fedrelax predict {shlex.quote(str(out))} NEW_ROWS.csv --out predictions.csv")
+    talk.command(f"fedrelax info {shlex.quote(str(out))}")
 
 
 def how_it_went(outcome: Any) -> str:

@@ -9,6 +9,8 @@ import typer
 
 from fedrelax.cli.console import Talk, speaking
 
+STEPS = {"loading": 1.0, "rows": 0.5, "fitting": 1.0, "saving": 1.0}
+"""The steps of each command, with their usual seconds."""
 Result = Annotated[
     Path, typer.Argument(metavar="RESULT", help="Result directory, as fedrelax fit writes it.")
 ]
@@ -71,13 +73,14 @@ def join(
 
     [bold]Example:[/bold] fedrelax join result new_shop.csv --out grown
     """
-    with speaking(debug) as talk:
+    with speaking(debug, steps=STEPS) as talk:
         from fedrelax.cli.new_rows import Grown, positions_in, rows_in
 
         grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
         known = [text.strip() for text in (neighbours or "").split(",") if text.strip()]
         near = [grown.node(text) for text in known] or None
         for name, rows in rows_in(data, grown, talk, newcomer=label, joining=True).items():
+            talk.activity.doing(f"Fitting {name} and those near it", step="fitting")
             change = grown.fitted.plug_in(
                 name,
                 rows.X,
@@ -110,11 +113,12 @@ def update(
 
     [bold]Example:[/bold] fedrelax update result this_week.csv --table rows.csv --keep 500 --out next
     """
-    with speaking(debug) as talk:
+    with speaking(debug, steps=STEPS) as talk:
         from fedrelax.cli.new_rows import Grown, rows_in, stacked
 
         grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
         rows = stacked(rows_in(data, grown, talk))
+        talk.activity.doing("Refitting the nodes of new rows and those near them", step="fitting")
         change = grown.fitted.update(*rows, keep=keep, ripple=ripple, tol=tol)
         _tell(change, talk)
         grown.save(talk)
@@ -136,10 +140,11 @@ def unplug(
 
     [bold]Example:[/bold] fedrelax unplug result old_shop --out smaller
     """
-    with speaking(debug) as talk:
+    with speaking(debug, steps=STEPS) as talk:
         from fedrelax.cli.new_rows import Grown
 
         grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
+        talk.activity.doing("Refitting the neighbours", step="fitting")
         _tell(grown.fitted.unplug(grown.node(label), ripple=ripple, tol=tol), talk)
         grown.save(talk)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,11 +25,10 @@ def info(
         from fedrelax.report import report_data
         from fedrelax.report.terminal import evaluation_report, fact_table
         from fedrelax.storage import read_result
-        from fedrelax.storage.saving import plain
 
         saved = read_result(directory)
         if json_:
-            typer.echo(json.dumps(plain(to_dict(saved)), indent=2, ensure_ascii=False))
+            talk.json(to_dict(saved))
             return
         talk.say(fact_table(facts(saved)))
         data = report_data(saved)

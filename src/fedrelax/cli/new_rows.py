@@ -49,6 +49,7 @@ class Grown:
         talk: Talk,
     ) -> Grown:
         """Load a result, with the rows of its nodes if there is a table of them."""
+        talk.activity.doing(f"Loading {directory}", step="loading")
         check_directory(out, overwrite)
         saved = read_result(directory)
         if trust:
@@ -73,6 +74,7 @@ class Grown:
 
     def save(self, talk: Talk) -> None:
         """Write the new result."""
+        talk.activity.doing(f"Saving in {self.out}", step="saving")
         save_grown(
             self.out, self.saved, self.fitted, overwrite=self.overwrite, more=self._writers()
         )
@@ -114,6 +116,7 @@ def rows_in(
     they must be in the network; with ``strangers``, rows of other nodes are left out instead of refused.
     """
     if frame is None:
+        talk.activity.doing(f"Reading {data.name}", step="rows")
         frame = read_table(data, as_text=[str(grown.saved.about["node_column"])])
     saved = grown.saved
     if newcomer is not None:

@@ -41,7 +41,9 @@ def predict(
 
     [bold]Example:[/bold] fedrelax predict result new_rows.csv --out predictions.csv
     """
-    with speaking(debug) as talk:
+    steps = {"reading": 0.5, "loading": 1.0, "writing": 0.5}
+    with speaking(debug, steps=steps) as talk:
+        talk.activity.doing(f"Reading {data.name}", step="reading")
         run_predict(directory, data, out, trust or [], overwrite, talk)
 
 
@@ -64,11 +66,14 @@ def run_predict(
     _check_free(frame, saved, data)
     if trust:
         look_here_for_modules()
+    talk.activity.doing(f"Loading {len(saved.models)} models", step="loading")
     fitted = load_result(saved, trust)
+    talk.activity.doing(f"Predicting {len(frame)} rows", step="writing")
     answer = fitted.answers(X, nodes)
     frame["prediction"] = saved.task.decode(answer)
     for number, label in enumerate(_classes(saved)):
         frame[f"p({label})"] = answer[:, number]
+    talk.activity.doing(f"Writing {out.name}")
     _write(frame, out, overwrite)
     without = sorted({str(node) for node in nodes} - {str(node) for node in fitted.models_})
     if without:

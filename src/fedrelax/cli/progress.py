@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from rich.progress import Progress
-
+from fedrelax.cli.activity import Activity
 from fedrelax.runtime import Callback, Record
 from fedrelax.storage import Checkpoint
 
@@ -18,6 +17,7 @@ AGAIN = "Ctrl-C again stops at once and keeps nothing\n"
 STOPPING = f"\nnote: stopping after this round and keeping the result; {AGAIN}"
 SETTLING = f"\nnote: ending the search after this trial and taking the best so far; {AGAIN}"
 KEEPING = "\nnote: stopping once this round is done and saved; a second time stops at once\n"
+ALL_ROWS = "all rows"
 STOPPED = "stopped by Ctrl-C"
 
 
@@ -31,22 +31,23 @@ def stop_at_once(signum: int, frame: FrameType | None) -> None:
 
 
 class Watch(Callback):
-    """Shows loss and GTV of every round, and stops after the round in which Ctrl-C was pressed."""
+    """Shows loss and GTV of every round, and stops after the round in which Ctrl-C was pressed.
 
-    def __init__(self, progress: Progress, checkpoint: Checkpoint | None = None) -> None:
-        self._progress, self._checkpoint = progress, checkpoint
-        self._line = progress.add_task(
-            "Training", total=None, numbers="each node alone", start=True
-        )
+    ``where`` says on which rows the models train.
+    """
+
+    def __init__(
+        self, activity: Activity, checkpoint: Checkpoint | None = None, where: str = "training rows"
+    ) -> None:
+        self._activity, self._checkpoint, self._where = activity, checkpoint, where
+        self._rounds = 0
         self._begun = self._choosing = self._interrupted = False
 
     def choosing(self, done: int, total: int) -> str | None:
         """Show how many candidates have been tried; a returned reason ends the search."""
         self._choosing = True
-        numbers = "alpha, wiring and rounds"
-        self._progress.update(
-            self._line, completed=done, total=total, description="Choosing", numbers=numbers
-        )
+        what = f"Choosing settings: {done} of {total} trials"
+        self._activity.doing(what, step="choosing", done=done, total=total)
         if not self._interrupted or self._checkpoint is not None:
             return None
         self._interrupted = False  # the rounds that follow are run
@@ -55,12 +56,17 @@ class Watch(Callback):
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Show the maximum number of rounds."""
         self._begun = True
-        self._progress.reset(self._line, total=max(rounds, 1), description="Rounds", numbers="")
+        self._rounds = max(rounds, 1)
+        self._activity.doing(f"Training on {self._where}: each node alone", step=self._where)
 
     def after_round(self, record: Record) -> str | None:
         """Show the numbers; a returned reason ends the run."""
-        numbers = f"loss {record.local_loss:.4g}  GTV {record.gtv:.4g}"
-        self._progress.update(self._line, completed=record.round, numbers=numbers)
+        self._activity.doing(
+            f"Round {record.round} on {self._where}, loss {record.local_loss:.3g}, GTV {record.gtv:.3g}",
+            step=self._where,
+            done=record.round,
+            total=self._rounds,
+        )
         return STOPPED if self._interrupted and self._checkpoint is None else None
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -120,14 +119,16 @@ def run_reproduce(
         if getattr(ask, name) is not None and not set(users) & set(wanted):
             talk.note(f"--{name} has no effect on {', '.join(wanted)}.")
     _check_out(out)
+    talk.activity.plan({"runs": 10.0 * len(wanted), "tables": 3.0 * len(wanted)})
+    talk.activity.doing(f"Running {', '.join(wanted)}", step="runs")
     start_workers(jobs)
-    with talk.progress() as bar:
-        line = bar.add_task("Runs", total=None, numbers="")
 
-        def show(done: int, total: int, what: str) -> None:
-            bar.update(line, completed=done, total=total, numbers=what)
+    def show(done: int, total: int, what: str) -> None:
+        text = f"{done} of {total} runs, the last of {what}"
+        talk.activity.doing(text, step="runs", done=done, total=total)
 
-        done = reproduce(names, out, runs=runs, jobs=jobs, ask=ask, targets=targets, progress=show)
+    done = reproduce(names, out, runs=runs, jobs=jobs, ask=ask, targets=targets, progress=show)
+    talk.activity.doing("Writing tables and drawing", step="tables")
     for name, frame in done.frames.items():
         frame.to_csv(out / f"{name}.csv", index=False, float_format="%.10g")
     if done.agreement is not None and len(done.agreement):
@@ -140,7 +141,7 @@ def run_reproduce(
         pictures = []
         talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' adds it.")
     if as_json:
-        typer.echo(json.dumps(_plain(done), indent=2))
+        talk.json(_plain(done))
     else:
         _tell(done, out, runs, bool(pictures), talk)
 

@@ -39,7 +39,7 @@ def resume(
 
     [bold]Example:[/bold] fedrelax resume result.checkpoint
     """
-    with speaking(debug) as talk:
+    with speaking(debug, steps=FitConfig.steps) as talk:
         from fedrelax.cli.stopping import RunDirectory
         from fedrelax.storage.places import check_directory
 

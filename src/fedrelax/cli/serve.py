@@ -118,7 +118,8 @@ def _service(
 
 
 def _say(talk: Talk, text: str) -> None:
-    talk.err.print(text, markup=False, soft_wrap=True)
+    talk.activity.pause()
+    talk.err.print(text, markup=False, soft_wrap=True)  # one line, so that it can be copied
 
 
 @contextmanager

@@ -7,6 +7,7 @@ and ``config.toml`` use the same names.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -90,6 +91,8 @@ class LearningConfig:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     command: ClassVar[str]
+    steps: ClassVar[Mapping[str, float]]
+    """The steps of the command, with the seconds that they take with a small table."""
 
     data: Annotated[
         Path,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import typer
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
@@ -26,6 +25,7 @@ class StressConfig(LearningConfig):
     """All settings of ``fedrelax stress``."""
 
     command: ClassVar[str] = "stress"
+    steps: ClassVar[Mapping[str, float]] = {"reading": 0.5, "trouble": 10.0}
 
     alpha: Annotated[
         Alpha,
@@ -52,26 +52,27 @@ def stress(config: StressConfig, talk: Talk) -> None:
     from fedrelax.cli.inputs import read_inputs
 
     refuse_what_is_not_used(config)
+    talk.activity.doing(f"Reading {config.data.name}", step="reading")
     inputs = read_inputs(config, talk.note)
     network, alpha = network_of(inputs, config, talk)
     lines: list[dict[str, Any]] = []
     trouble = troubles()
     usual: Any = None
-    with talk.progress() as progress:
-        bar = progress.add_task("Stress", total=len(trouble) * len(WAYS), numbers="")
-        for name in trouble:
-            progress.update(bar, numbers=name)
-            line: dict[str, Any] = {"trouble": name}
-            for way in WAYS:
-                losses, honest = losses_of(network, config, alpha, name, way)
-                usual = losses if usual is None else usual
-                line[way] = float(np.nanmean(losses[honest]))
-                line["undisturbed"] = float(np.nanmean(usual[honest]))
-                progress.advance(bar)
-            lines.append(line)
+    done, total = 0, len(trouble) * len(WAYS)
+    for name in trouble:
+        line: dict[str, Any] = {"trouble": name}
+        for way in WAYS:
+            what = f"Trouble: {name}, {way}"
+            talk.activity.doing(what, step="trouble", done=done, total=total)
+            losses, honest = losses_of(network, config, alpha, name, way)
+            usual = losses if usual is None else usual
+            line[way] = float(np.nanmean(losses[honest]))
+            line["undisturbed"] = float(np.nanmean(usual[honest]))
+            done += 1
+        lines.append(line)
     found = {"alpha": alpha, "nodes": len(network), **verdicts(lines)}
     if config.json:
-        typer.echo(json.dumps(found))
+        talk.json(found)
     else:
         tell(found, talk)
 

@@ -14,7 +14,7 @@ from fedrelax.cli.console import Talk
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.inputs import Inputs
 from fedrelax.cli.privacy import private_solver, with_leakage
-from fedrelax.cli.progress import STOPPED, Watch, start_workers
+from fedrelax.cli.progress import ALL_ROWS, STOPPED, Watch, start_workers
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.cli.stopping import RunDirectory
 from fedrelax.errors import FedRelaxError
@@ -85,14 +85,14 @@ def train(
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
     start_workers(config.jobs, config.backend)
-    with talk.progress() as progress:
-        first = None if kept is None else kept.training
-        watch = Watch(progress, first)
-        callbacks = [one for one in (watch, view, first) if one is not None]
-        estimator.set_params(callbacks=callbacks, **more)
-        with watch.catching_ctrl_c():
-            folds = inputs.splitting.folds(own)
-            fitted: Fitted = estimator.fit(*rows[:2], nodes=rows[2], **folds)
+    talk.activity.doing("Choosing settings", step="choosing")
+    first = None if kept is None else kept.training
+    watch = Watch(talk.activity, first)
+    callbacks = [one for one in (watch, view, first) if one is not None]
+    estimator.set_params(callbacks=callbacks, **more)
+    with watch.catching_ctrl_c():
+        folds = inputs.splitting.folds(own)
+        fitted: Fitted = estimator.fit(*rows[:2], nodes=rows[2], **folds)
     outcome = Outcome(fitted.set_params(callbacks=()))
     if outcome.interrupted:
         reason = fitted.result_.reason
@@ -101,17 +101,19 @@ def train(
         view.tell("The rounds are done; measuring and saving.", 1, 1)
     if own.all():
         return outcome
+    talk.activity.doing("Measuring on test rows", step="measuring")
     measured = _measure(fitted, rows, inputs)
     if config.leakage:
+        talk.activity.doing("Attacking the exchanged predictions")
         measured = with_leakage(measured, fitted, inputs, config)
     if config.keep_test_out or config.epsilon is not None or outcome.interrupted:
         return Outcome(fitted, measured, on_all_rows=False)
-    with talk.progress() as progress:
-        second = None if kept is None else kept.all_rows
-        watch = Watch(progress, second)
-        with watch.catching_ctrl_c():
-            fitted.set_params(callbacks=[one for one in (watch, second) if one is not None])
-            final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
+    talk.activity.doing(f"Training on {ALL_ROWS}, with these settings", step=ALL_ROWS)
+    second = None if kept is None else kept.all_rows
+    watch = Watch(talk.activity, second, ALL_ROWS)
+    with watch.catching_ctrl_c():
+        fitted.set_params(callbacks=[one for one in (watch, second) if one is not None])
+        final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
     measured = measured.with_untested(_new_lines(inputs, final, measured))
     return Outcome(final.set_params(callbacks=()), measured)
 
@@ -158,6 +160,7 @@ def save(
     If the directory cannot be written, the result is saved among the temporary files, and the error
     says where.
     """
+    talk.activity.doing(f"Saving in {config.out}", step="saving")
     metrics = describe(inputs, outcome)
     writers = [*more, lambda draft: _write_views(draft, outcome, talk)]
 
@@ -248,6 +251,7 @@ def _lines(inputs: Inputs, fitted: Fitted) -> Any:
 
 def _write_views(draft: Path, outcome: Outcome, talk: Talk) -> None:
     """Write the picture and the report, or say what to install for them."""
+    talk.activity.doing("Writing the report")
     missing = {}
     if outcome.evaluation is not None:
         try:
