@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.evaluation import evaluate
-from fedrelax.storage import save_result
+from fedrelax.storage import load_result, read_result, save_result
 from tests.browser import Browser, Page
 
 HOSTILE = (
@@ -56,6 +56,19 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A result of twelve nodes on a ring, rewired."""
     graph = ring([f"site {k:02d}" for k in range(12)], near=3)
     return save_network(tmp_path_factory.mktemp("small") / "out", graph, rows=12, wiring="rewire")
+
+
+@pytest.fixture(scope="session")
+def federated(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A result as a federation's hub writes it: errors at the sites, and no pooled model."""
+    fitted, saved = load_result(small), read_result(small)
+    lines = saved.nodes[["node", "model", "rows", "test_rows", "alone", "together", "gain"]]
+    errors = {way: float(lines[way].mean()) for way in ("alone", "together")}
+    told = {"measure": "RMSE", **errors, "sealed": True, "missed": {}, "notes": []}
+    directory = tmp_path_factory.mktemp("federated") / "out"
+    missed = ["1-3, 7", *[""] * (len(lines) - 1)]
+    save_result(directory, fitted, nodes=lines.assign(missed=missed), metrics={"federation": told})
+    return directory
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from fedrelax import Graph
+from fedrelax.evaluation import MEASURES, Evaluation
 from fedrelax.report import write_report
+from fedrelax.storage import load_result, read_result, save_result
 
 from .conftest import HOSTILE, save_network
 
@@ -239,3 +241,46 @@ def test_a_page_of_very_many_edges_shows_the_strongest_of_each_node(opened, tmp_
     drawn = page.js("page.data.edges.source.length")
     assert drawn <= 40_000 < page.js("page.data.edges.total") == 300 * 299 / 2
     assert "strongest" in page.js("document.getElementById('grid-lead').textContent")
+
+
+# Narrow screens
+
+OUTSIDE = """[...document.querySelectorAll(
+  '.top a:not(.skip), .top button, h1, .tiles dd, #intervals-chart text, #gains-charts text, '
+  + '#node-table th, #node-table td, #choice-table th, #choice-table td, #sent-table th, #sent-table td')]
+  .map((one) => [one, one.getBoundingClientRect()])
+  .filter(([_, box]) => box.width && (box.left < 0 || box.right > document.documentElement.clientWidth))
+  .map(([one]) => one.tagName + ' ' + one.textContent)"""
+
+
+@pytest.mark.parametrize("which", ["small", "hostile", "federated"])
+def test_a_narrow_screen_shows_everything_without_scrolling_sideways(which, request, opened):
+    page = opened(write_report(request.getfixturevalue(which)))
+    page.size(420, 900)
+    page.js("document.getElementById('sent-details').open = true")
+    page.js("new Promise((done) => setTimeout(done, 300))")  # charts follow the new width
+    assert page.js("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.js(OUTSIDE) == []
+    assert page.js("document.querySelectorAll('#node-table td.of-together').length") > 0
+    words = "[...document.querySelectorAll('#intervals-chart text')].map((t) => t.textContent)"
+    names = {"against each node alone", "against one pooled model"} if which == "small" else set()
+    assert names <= set(page.js(words))
+
+
+def test_errors_of_a_federation_have_three_digits(federated, opened):
+    page = opened(write_report(federated))
+    cells = "[...document.querySelectorAll('#node-table td.of-together')].map((c) => c.textContent)"
+    shown, errors = page.js(cells), read_result(federated).nodes["together"]
+    assert sorted(map(float, shown)) == pytest.approx(sorted(errors), rel=0.02)
+
+
+def test_an_error_that_grew_from_nothing_is_the_largest_loss(small, tmp_path, opened):
+    fitted, saved = load_result(small), read_result(small)
+    nodes = saved.nodes.drop(columns=["gain"])
+    nodes.loc[nodes["node"] == "site 03", "alone"] = 0.0
+    found = Evaluation.of(MEASURES["RMSE"], nodes, saved.metrics["errors"])
+    save_result(tmp_path / "out", fitted, evaluation=found)
+    page = opened(write_report(tmp_path / "out"))
+    assert page.js(NAMES)[-1] == "site 03" and page.js(GAINS)[-1] == "from 0"
+    page.wait("document.querySelectorAll('#gains-charts .ytick').length === 12")
+    assert page.complaints == []

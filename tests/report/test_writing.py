@@ -233,6 +233,58 @@ def test_the_headline_follows_the_interval(together, words):
     assert "Against each node alone" in did_it_help(found)[1]
 
 
+def shares(alone, pooled, together, way="together") -> Evaluation:
+    """Errors of nodes with 20 test rows each, as shares."""
+    nodes = pd.DataFrame({"node": [f"n{k}" for k in range(len(alone))], "model": "m", "rows": 5})
+    nodes["test_rows"] = 20
+    errors = {}
+    for name, values in (("alone", alone), ("pooled", pooled), ("together", together)):
+        nodes[name] = np.array(values, dtype=float)
+        errors[name] = float(nodes[name].mean())
+    return Evaluation.of(MEASURES["error rate"], nodes, errors, way)
+
+
+def test_a_node_whose_error_grew_from_nothing_is_named_among_the_losses():
+    found = shares([0.0, 0.1, 0.2], [0.1, 0.1, 0.1], [0.05, 0.1, 0.1])
+    text = " ".join([*did_it_help(found), *where(found, [])])
+    assert "better at 1, worse at 1, equal at 1 of 3 nodes" in text
+    assert "1 node has a larger error than alone. It is n0 (from 0.0 % to 5.0 %)." in text
+    assert found.ranked()["node"].tolist() == ["n2", "n1", "n0"]
+
+
+def test_equal_errors_are_called_the_same():
+    found = shares([0.1, 0.2], [0.2, 0.1], [0.1, 0.2])
+    text = did_it_help(found)
+    assert text[1] == "Against each node alone: the same error at all 2 nodes with test rows."
+    assert "the error is about the same (95 % interval" in text[2]
+    assert "0.0 points lower" not in " ".join(text)
+
+
+def test_a_small_difference_of_shares_keeps_a_digit():
+    measure = MEASURES["error rate"]
+    assert measure.between(0.0001, 0.0004, sign="") == "0.01 to 0.04 points"
+
+
+def test_one_model_for_all_is_not_called_learning_together():
+    alone, common = [0.3, 0.32, 0.29, 0.31], [0.1, 0.11, 0.1, 0.12]
+    found = shares(alone, common, common, way="pooled")
+    assert found.headline == "One model for all won"
+    assert found.verdict.startswith("One model for all won: it lowered the error rate from 30.5 %")
+    assert "earning together" not in " ".join(did_it_help(found))
+    assert found.to_dict()["way"] == "pooled"
+    worse = shares(common, alone, alone, way="pooled")
+    assert worse.headline == "One model for all lost" and "did not help here" in worse.verdict
+
+
+def test_nodes_that_stayed_alone_are_said_to():
+    alone, common = [0.1, 0.2, 0.1], [0.3, 0.3, 0.4]
+    found = shares(alone, common, alone, way="alone")
+    assert found.headline == "Each node stayed alone" and found.sign == 0
+    assert found.verdict == (
+        "Each node stayed alone: the error rate is 13.3 %; one pooled model has 33.3 %."
+    )
+
+
 def test_where_names_the_winners_and_the_losers(small):
     evaluation = report_data(read_result(small)).evaluation
     text = " ".join(where(evaluation, [7, 5]))

@@ -170,6 +170,8 @@ def _number(text: str) -> float:
 
 def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
     """Print the outcome of a run."""
+    from fedrelax.errors import counted
+    from fedrelax.evaluation.measures import measure_named
     from fedrelax.storage import read_result
 
     saved = read_result(where)
@@ -177,15 +179,16 @@ def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
         talk.json({"out": str(where), **saved.metrics})
         return
     told = saved.metrics["federation"]
+    measure = measure_named(told["measure"])
     talk.plain("")
     for line in saved.nodes.to_dict("records"):
         missed = f", missed rounds {line['missed']}" if line["missed"] else ""
         talk.plain(
-            f"  {line['node']} ({line['model']}, {line['rows']} rows): {told['measure']} "
-            f"{line['alone']:.4g} alone, {line['together']:.4g} together{missed}"
+            f"  {line['node']} ({line['model']}, {counted(line['rows'], 'row')}): {measure.name} "
+            f"{measure.show(line['alone'])} alone, {measure.show(line['together'])} together{missed}"
         )
     talk.plain(
-        f"Used alpha {saved.metrics['alpha']:.3g} and {saved.metrics['rounds']} rounds "
+        f"Used alpha {saved.metrics['alpha']:.3g} and {counted(saved.metrics['rounds'], 'round')} "
         f"({saved.metrics['reason']})."
     )
     size, kind = told["bytes_per_edge_and_round_of_one_run"], "sealed" if told["sealed"] else "open"

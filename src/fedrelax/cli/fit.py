@@ -13,7 +13,7 @@ from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
 from fedrelax.cli.options import DATA, LEARNING, OUTPUT, Check, Flag
 from fedrelax.cli.settings import LearningConfig, two_numbers
-from fedrelax.errors import listing
+from fedrelax.errors import counted, listing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +154,8 @@ def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
         live_view(inputs, config.target, talk) if config.live else nullcontext() as view,
     ):
         outcome = train(inputs, config, talk, view=view, kept=kept)
-        used = (
-            f"alpha = {outcome.fitted.alpha_:.6g} and {outcome.fitted.n_rounds_} rounds were used"
-        )
+        rounds = counted(outcome.fitted.n_rounds_, "round")
+        used = f"alpha = {outcome.fitted.alpha_:.6g} and {rounds} were used"
         settings = effective(config, inputs.task, inputs.feature_names)
         metrics = save(inputs, config, outcome, talk, settings=settings, comment=used)
         if view is not None:
@@ -197,7 +196,8 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
         trained = "trained on all rows"
     elif not outcome.on_all_rows:
         trained = "those that were measured, trained on the training rows"
-    talk.plain(f"Saved in {out}: {len(result.local_models)} models ({trained}) and")
+    models = counted(len(result.local_models), "model")
+    talk.plain(f"Saved in {out}: {models} ({trained}) and")
     picture = ", result.png" if (out / "result.png").exists() else ""
     talk.plain(f"  metrics.json, nodes.csv, edges.csv, history.csv, config.toml{picture}")
     talk.plain("Next:")
@@ -209,7 +209,7 @@ def how_it_went(outcome: Any) -> str:
     """Return which alpha and how many rounds were used, and why, in words."""
     result, choice = outcome.fitted.result_, outcome.fitted.choice_
     alpha = f"alpha {outcome.fitted.alpha_:.3g}"
-    rounds = f"{result.n_rounds} round{'s' * (result.n_rounds != 1)}"
+    rounds = counted(result.n_rounds, "round")
     if outcome.fitted.whole_ is None and choice is not None and choice.alpha == 0:
         return "No coupling was chosen: alone was best in cross-validation on the training rows."
     wired = "" if result.kept is None else _wired(result)

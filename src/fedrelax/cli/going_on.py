@@ -44,6 +44,8 @@ Report = Annotated[
     bool, typer.Option("--report", help="Also write report.html; fedrelax report can do so later.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier result in --out.")]
+UNMOVED = 1e-9
+"""A relative change of predictions below this is rounding."""
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
@@ -149,8 +151,15 @@ def unplug(
         grown.save(talk)
 
 
+def _moved(share: float) -> str:
+    """Say by how much predictions changed, relative to their size."""
+    if share < UNMOVED:
+        return "did not change"
+    return f"changed by at most {max(100 * share, 0.01):.2g} %"
+
+
 def _tell(change: Any, talk: Talk) -> None:
-    from fedrelax.errors import listing
+    from fedrelax.errors import counted, listing
 
     who = listing(change.nodes, most=3)
     if change.what == "join":
@@ -158,14 +167,14 @@ def _tell(change: Any, talk: Talk) -> None:
     elif change.what == "leave":
         talk.plain(f"Node {who} left.")
     else:
-        talk.plain(f"Learned {change.rows} new rows of {who}.")
+        talk.plain(f"Learned {counted(change.rows, 'new row')} of {who}.")
     if change.rows:
         talk.plain(
             f"Before they were learned, the mean loss on the new rows was {change.error:.4g}."
         )
     talk.plain(
-        f"Refitted {len(change.refitted)} nodes in {change.seconds:.2f} s; predictions changed by at "
-        f"most {100 * change.movement:.2g} %."
+        f"Refitted {counted(len(change.refitted), 'node')} in {change.seconds:.2f} s; "
+        f"predictions {_moved(change.movement)}."
     )
     if change.drifting:
         talk.plain(f"Their neighbours no longer suit them: {listing(change.drifting)}.")

@@ -66,7 +66,8 @@ SUMS = "sums over each node's rows (products of features and target), from which
 
 def facts(saved: Any) -> dict[str, str]:
     """Return what is known about the result, as text."""
-    from fedrelax.errors import listing
+    from fedrelax.errors import counted, listing
+    from fedrelax.report.data.rounding import coupling_text
     from fedrelax.report.data.sharing import sharing_of
 
     about, graph = saved.about, saved.graph
@@ -74,7 +75,7 @@ def facts(saved: Any) -> dict[str, str]:
     parts = len(graph.components())
     sent = shared_numbers(saved)
     without = len(graph) - len(saved.models)
-    classes = about["classes"]
+    classes, rounds = about["classes"], counted(about["rounds"], "round")
     trust = ", ".join(about["types_to_trust"])
     return {
         "task": f"{about['task']} of {about['target_column'] or 'the target'}"
@@ -85,7 +86,7 @@ def facts(saved: Any) -> dict[str, str]:
         "models": ", ".join(f"{count} x {kind}" for kind, count in kinds.items()),
         "graph": f"{graph.n_edges} edges, mean degree {graph.degrees.mean():.3g}, "
         f"{parts} component{'s' * (parts != 1)}",
-        "coupling": f"alpha {about['alpha']:.4g}, {about['rounds']} rounds ({about['reason']})",
+        "coupling": f"{coupling_text(about['alpha'])}, {rounds} ({about['reason']})",
         **({"found": str(about["choice"])} if about.get("choice") else {}),
         "left the nodes": SUMS
         if sharing_of(saved).only_sums

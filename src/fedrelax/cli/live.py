@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.inputs import Inputs
+from fedrelax.errors import counted
 from fedrelax.extras import need
 from fedrelax.live import LiveView
 from fedrelax.models.names import short_name
@@ -39,4 +40,4 @@ def tell_end(view: LiveView, out: Path, result: Result) -> None:
     """Say on the page where the result is saved, and stop its server."""
     report = out / REPORT
     where = f"report at {report.absolute()}" if report.exists() else f"saved in {out.absolute()}"
-    view.close(f"Finished after {result.n_rounds} rounds ({result.reason}): {where}")
+    view.close(f"Finished after {counted(result.n_rounds, 'round')} ({result.reason}): {where}")

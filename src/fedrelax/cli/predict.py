@@ -53,7 +53,7 @@ def run_predict(
     """Check everything, predict, write."""
     from fedrelax.cli.inputs import look_here_for_modules
     from fedrelax.datasets import read_table
-    from fedrelax.errors import listing
+    from fedrelax.errors import counted, listing
     from fedrelax.storage.loading import load_result, read_result
     from fedrelax.storage.places import check_file
     from fedrelax.storage.questions import coded_rows
@@ -80,7 +80,9 @@ def run_predict(
         talk.note(
             f"No model, so predicted by the mean of the neighbours: {listing(without, most=3)}."
         )
-    talk.plain(f"Wrote {len(frame)} predictions for {len(set(nodes))} nodes to {out}")
+    talk.plain(
+        f"Wrote {counted(len(frame), 'prediction')} for {counted(len(set(nodes)), 'node')} to {out}"
+    )
 
 
 def _classes(saved: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.errors import counted
 from fedrelax.evaluation.intervals import Interval, difference, student_interval
 from fedrelax.evaluation.measures import Measure, measure_named
 from fedrelax.typing import FloatArray
@@ -17,7 +18,17 @@ WAYS = ALONE, POOLED, TOGETHER = "alone", "pooled", "together"
 NAMES = {ALONE: "each node alone", POOLED: "one pooled model", TOGETHER: "learning together"}
 LITTLE = 1.0
 """A change of less than this many percent is called little."""
-HELPED, HURT = "Learning together helped", "Learning together hurt"
+STAYED = "Each node stayed alone"
+HEADLINES = {
+    TOGETHER: ("Learning together helped", "Learning together hurt", "No clear difference"),
+    POOLED: (
+        "One model for all won",
+        "One model for all lost",
+        "One model for all, no clear difference",
+    ),
+}
+"""Where the error is clearly lower than alone, clearly higher, and neither."""
+NO_BETTER = "coupled models, one per node, did no better on held-out training rows"
 
 
 @dataclass(frozen=True)
@@ -48,19 +59,25 @@ class Evaluation:
     measure: Measure
     nodes: Any
     errors: Mapping[str, float]
+    way: str = TOGETHER
+    """What ``together`` is: coupled models, or POOLED or ALONE where the choice fell on these."""
 
     @classmethod
-    def of(cls, measure: Measure, nodes: Any, errors: Mapping[str, float]) -> Evaluation:
+    def of(
+        cls, measure: Measure, nodes: Any, errors: Mapping[str, float], way: str = TOGETHER
+    ) -> Evaluation:
         """Return an evaluation of lines that lack the column of gains."""
         gain = gains(nodes[ALONE].to_numpy(), nodes[TOGETHER].to_numpy())
-        return cls(measure, nodes.assign(gain=gain), errors)
+        return cls(measure, nodes.assign(gain=gain), errors, way)
 
     @classmethod
     def saved(cls, metrics: Mapping[str, Any], nodes: Any) -> Evaluation | None:
         """Return the evaluation whose ``to_dict`` and ``nodes`` were saved, or None if there was none."""
         if "errors" not in metrics:
             return None
-        return cls(measure_named(metrics["measure"]), nodes, metrics["errors"])
+        way = metrics.get("way")
+        known = way if way in WAYS else TOGETHER
+        return cls(measure_named(metrics["measure"]), nodes, metrics["errors"], known)
 
     def with_untested(self, lines: Any) -> Evaluation:
         """Return this evaluation with further lines (node, model), of nodes that were not measured."""
@@ -102,36 +119,62 @@ class Evaluation:
         return sorted(found, key=lambda line: -np.nan_to_num(line[4], nan=-np.inf))
 
     def ranked(self) -> Any:
-        """Return the lines, the largest gain first; those without a gain come last."""
-        return self.nodes.sort_values("gain", ascending=False, na_position="last", kind="stable")
+        """Return the lines, the largest gain first; an error that grew from 0 counts as the largest loss.
+
+        Nodes without test rows come last.
+        """
+        gain = self.nodes["gain"].where(self.nodes["gain"].notna(), -np.inf)
+        order = self.nodes.assign(gain=gain.where(self.nodes["test_rows"] > 0))
+        order = order.sort_values("gain", ascending=False, na_position="last", kind="stable")
+        return self.nodes.loc[order.index]
+
+    @property
+    def sign(self) -> int:
+        """1 if the error is clearly lower than alone, -1 if it is clearly higher, else 0."""
+        interval = self.against(ALONE).interval
+        if interval is None:
+            return int(self.gain > 0) - int(self.errors[TOGETHER] > self.errors[ALONE])
+        return int(interval.above_zero) - int(interval.below_zero)
 
     @property
     def headline(self) -> str:
         """The verdict in a few words."""
-        interval = self.against(ALONE).interval
-        if interval is None:
-            return HELPED if self.gain > 0 else "It did not help"
-        if interval.above_zero:
-            return HELPED
-        return HURT if interval.below_zero else "No clear difference"
+        if self.way == ALONE:
+            return STAYED
+        helped, hurt, unclear = HEADLINES[self.way]
+        return {1: helped, -1: hurt, 0: unclear}[self.sign]
 
     @property
     def verdict(self) -> str:
-        """One sentence about the errors over all test rows."""
+        """One or two sentences about the errors over all test rows."""
+        if self.way == ALONE:
+            return self._alone()
         name, gain = self.measure.name, self.gain
         alone, pooled, ours = (self.measure.show(self.errors[way]) for way in WAYS)
+        who, now, rest = "Learning together", "together", f"one pooled model has {pooled}"
+        if self.way == POOLED:
+            who, now, rest = "One model for all", "with it", f"{NO_BETTER}{self._other_kinds()}"
         if self.errors[ALONE] == self.errors[TOGETHER]:
-            return (
-                f"It made no difference: the {name} is {ours} alone and together; pooled: {pooled}."
-            )
+            return f"{who} made no difference: the {name} is {ours} alone and {now}; {rest}."
         if not gain >= LITTLE:
             what = "made little difference" if gain > 0 else "did not help here"
-            return f"It {what}: the {name} is {ours} together and {alone} alone; pooled: {pooled}."
-        ends = f"one pooled model has {pooled}."
-        if self.errors[POOLED] < self.errors[TOGETHER] and pooled != ours:
-            ends = f"one pooled model, with all rows in one place, does better still: {pooled}."
-        lowered = f"lowered the {name} from {alone} (alone) to {ours}, by {gain:.0f} %"
-        return f"Learning together {lowered}; {ends}"
+            return f"{who} {what}: the {name} is {ours} {now} and {alone} alone; {rest}."
+        if self.way == TOGETHER and self.errors[POOLED] < self.errors[TOGETHER] and pooled != ours:
+            rest = f"one pooled model, with all rows in one place, does better still: {pooled}"
+        if self.way == POOLED:
+            who += " won: it" if self.sign > 0 else " was chosen: it"
+        return f"{who} lowered the {name} from {alone} (alone) to {ours}, by {gain:.0f} %; {rest}."
+
+    def _other_kinds(self) -> str:
+        """Say at how many nodes another kind of model replaced the common one."""
+        models = self.nodes["model"]
+        others = int((models != models.mode()[0]).sum())
+        return f"; {counted(others, 'node')} got another kind of model" if others else ""
+
+    def _alone(self) -> str:
+        alone, pooled, ours = (self.measure.show(self.errors[way]) for way in WAYS)
+        kinds = f" ({alone} without the other kinds of models)" * (alone != ours)
+        return f"{STAYED}: the {self.measure.name} is {ours}{kinds}; one pooled model has {pooled}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values, for JSON."""
@@ -142,6 +185,8 @@ class Evaluation:
             "gain": self.gain,
             "nodes_against_alone": self.against(ALONE).counts,
             "nodes_against_pooled": self.against(POOLED).counts,
+            "way": self.way,
+            "headline": self.headline,
             "verdict": self.verdict,
         }
 
@@ -161,7 +206,13 @@ def gains(before: FloatArray | float, after: FloatArray | float) -> FloatArray:
 def percent(gain: float) -> str:
     """Return a gain with its sign.
 
-    >>> percent(12.34), percent(-3.0), percent(float("nan"))
-    ('+12 %', '-3 %', '-')
+    >>> percent(12.34), percent(-3.0), percent(-0.4), percent(0.0), percent(float("nan"))
+    ('+12 %', '-3 %', '-0.4 %', '0 %', '-')
+    >>> percent(-np.inf)  # the error alone is 0
+    'from 0'
     """
-    return f"{gain:+.0f} %" if np.isfinite(gain) else "-"
+    if not np.isfinite(gain):
+        return "from 0" if gain < 0 else "-"
+    if abs(gain) < 0.05:
+        return "0 %"
+    return f"{gain:+.1f} %" if abs(gain) < 0.5 else f"{gain:+.0f} %"

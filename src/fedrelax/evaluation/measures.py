@@ -15,6 +15,9 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.models import Task
 from fedrelax.typing import AnyArray, FloatArray
 
+TINY = 1e-9
+"""Percentage points below which a share counts as 0."""
+
 
 class Measure(ABC):
     """How errors are counted and written: as numbers, or as shares in percent."""
@@ -72,6 +75,8 @@ class Measure(ABC):
 
         >>> ErrorRate().gap(0.0123), RMSE().gap(-3.0712), RMSE().gap(0.5, sign="")
         ('+1.2 points', '-3.07', '0.5')
+        >>> ErrorRate().gap(-0.0003), ErrorRate().gap(0.0, sign="")
+        ('-0.03 points', '0.0 points')
         """
         return f"{self._digits(difference, sign)}{' points' * self.share}"
 
@@ -101,7 +106,9 @@ class Measure(ABC):
 
     def _digits(self, value: float, sign: str = "") -> str:
         if self.share:
-            return f"{100 * value:{sign}.1f}"
+            points = 100 * value
+            small = TINY < abs(points) < 0.05  # one decimal would show 0
+            return f"{points:{sign}.1g}" if small else f"{round(points, 1) + 0.0:{sign}.1f}"
         if value == 0:
             return "0"
         return f"{value:{sign}.0f}" if abs(value) >= 1000 else f"{value:{sign}.3g}"

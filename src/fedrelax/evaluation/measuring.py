@@ -83,7 +83,16 @@ def evaluate(
     for way, (_, by_node) in measured.items():
         lines[way] = [by_node.get(label, np.nan) for label in rows]
     errors = {way: total for way, (total, _) in measured.items()}
-    return Evaluation.of(found, pd.DataFrame(lines), errors)
+    return Evaluation.of(found, pd.DataFrame(lines), errors, _way(fitted))
+
+
+def _way(fitted: FedRelaxRegressor | FedRelaxClassifier) -> str:
+    """Return what the estimator's models are: each node's alone, one for all, or coupled ones."""
+    result, whole = fitted.result_, fitted.whole_
+    if fitted.alpha_ == 0 or set(result.stayed) == set(result.local_models):
+        return ALONE
+    coupled = whole is None or not whole.found.is_one_model or fitted.alpha_ != whole.found.alpha
+    return TOGETHER if coupled else POOLED
 
 
 def _apart_and_pooled(
@@ -94,10 +103,12 @@ def _apart_and_pooled(
 ) -> dict[str, Mapping[Label, LocalModel]]:
     """Return each node alone and pooled: the same kinds of models, each with the penalty that suits it."""
     result = fitted.result_
-    if fitted.whole_ is None:
-        pooled = Pooled().run(fitted.network_of(X, y, rows, {})).models
-        return {ALONE: result.alone, POOLED: pooled}
-    found = fitted.whole_.found
+    whole = fitted.whole_
+    if whole is None or whole.forests:
+        network = fitted.network_of(X, y, rows, {})
+        made = network if whole is None else whole.network(network)
+        return {ALONE: result.alone, POOLED: Pooled().run(made).models}
+    found = whole.found
     alone = (adapt(model, result.task) for model in found.alone)
     return {
         ALONE: dict(zip(result.local_models, alone, strict=True)),

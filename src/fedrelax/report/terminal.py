@@ -61,7 +61,7 @@ def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
             writers.append((values, _written(column.kind, found)))
     place = {label: k for k, label in enumerate(data.graph.labels)}
     lines = [place[label] for label in found.ranked()["node"]]
-    tested = lines[: int(found.nodes["gain"].notna().sum())]
+    tested = lines[: len(found.tested)]
     few = len(lines) <= most
     head = lines if few else tested[: most // 2]
     tail = [] if few else tested[most // 2 :][-(most - most // 2) :]
@@ -82,7 +82,16 @@ def _written(kind: str, found: Evaluation) -> Callable[[Any], Text]:
         return lambda value: Text(short(value, LONGEST_NAME))
     if kind == "error":
         return lambda value: Text(found.measure.show(value))
-    return _gain if kind == "gain" else lambda value: Text(str(value))
+    return _gain if kind == "gain" else lambda value: Text(_count(value))
+
+
+def _count(value: Any) -> str:
+    """Return a whole number; a column with gaps has it as a float.
+
+    >>> _count(2.0), _count(None), _count(float("nan"))
+    ('2', '-', '-')
+    """
+    return "-" if value is None or value != value else f"{int(value):,}"
 
 
 def _gain(gain: float) -> Text:

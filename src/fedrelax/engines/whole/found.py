@@ -48,6 +48,12 @@ class Found:
     words: str
     left_out: dict[str, float]
 
+    @property
+    def is_one_model(self) -> bool:
+        """Whether all nodes share one model; a graph of several parts has one for each of them."""
+        models = self.settings.models
+        return self.alpha == ONE_MODEL and not np.ptp(models, axis=-2).any()
+
     def model(self, rows: float) -> LinearModel | SoftmaxModel:
         """Return an unfitted linear model with the penalty found, for nodes with this many rows."""
         return _model(self.settings, rows)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrelax.evaluation import WAYS
+import numpy as np
+
+from fedrelax.evaluation import ALONE, TOGETHER, WAYS
 from fedrelax.report.data.report_data import ReportData
 from fedrelax.report.data.rounding import numbers
 from fedrelax.report.data.sharing import BYTES
@@ -36,6 +38,16 @@ class Column:
 
 def _saved(key: str) -> Callable[[ReportData], list[Any] | None]:
     return lambda data: data.column(key)
+
+
+def _gains(data: ReportData) -> list[Any] | None:
+    """Return the gains; an error that grew from 0 has no percentage and counts as the largest loss."""
+    found, alone, ours = (data.column(key) for key in ("gain", ALONE, TOGETHER))
+    if found is None or alone is None or ours is None:
+        return found
+    grown = [one is not None and other is not None and one == 0 < other
+             for one, other in zip(alone, ours, strict=True)]  # fmt: skip
+    return [-np.inf if worse else gain for gain, worse in zip(found, grown, strict=True)]
 
 
 def _groups(data: ReportData) -> list[Any] | None:
@@ -72,7 +84,7 @@ NODES = (
     Column("rows", "rows", "count", _saved("rows"), "rows"),
     Column("test", "test rows", "count", _saved("test_rows"), "test"),
     *(Column(way, way, "error", _saved(way), way) for way in WAYS),
-    Column("gain", "gain", "gain", _saved("gain"), "gain"),
+    Column("gain", "gain", "gain", _gains, "gain"),
     Column("missed", "rounds missed", "text", _saved("missed")),
 )  # fmt: skip
 """What each node has, and what it gained."""

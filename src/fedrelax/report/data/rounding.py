@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.engines.whole.found import ONE_MODEL
+
 
 def short(name: object, longest: int = 40) -> str:
     """Return a name on one line, cut to ``longest`` letters.
@@ -15,6 +17,26 @@ def short(name: object, longest: int = 40) -> str:
     """
     text = " ".join(str(name).split()) or "(no name)"
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def alpha_text(alpha: float, digits: int = 3) -> str:
+    """Return an alpha as text; the one that stands for one model for all nodes says so.
+
+    >>> alpha_text(0.25), alpha_text(1e9)
+    ('0.25', 'one model')
+    """
+    return "one model" if alpha >= ONE_MODEL else f"{alpha:.{digits}g}"
+
+
+def coupling_text(alpha: float) -> str:
+    """Return how strongly nodes are coupled, in words.
+
+    >>> coupling_text(0.25), coupling_text(0.0), coupling_text(1e9)
+    ('alpha 0.25', 'alpha 0: each node alone', 'one common model')
+    """
+    if alpha >= ONE_MODEL:
+        return "one common model"
+    return f"alpha {alpha_text(alpha)}{': each node alone' * (alpha == 0)}"
 
 
 def numbers(values: Any) -> list[float | int | None]:

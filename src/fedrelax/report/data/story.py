@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedrelax.errors import listing
+from fedrelax.errors import counted, listing
 from fedrelax.storage import SavedResult
 
 WORDS = {"join": "joined", "update": "learned", "leave": "left"}
@@ -53,13 +53,13 @@ def _event(line: Mapping[str, Any]) -> Event:
     if what == "join" and near:
         text += f" next to {listing(near, most=3)}"
     if what == "update":
-        text += f" {rows} rows"
+        text += f" {counted(rows, 'row')}"
     for move in line.get("moves") or ():
         text += f"; {move.get('node')} moved to {listing(move.get('neighbours', ()), most=3)}"
     drifting = line.get("drifting") or ()
     if drifting:
         text += f"; drifted from their neighbours: {listing(drifting, most=3)}"
     refitted = line.get("refitted")
-    text += f"; {refitted} node{'s' * (refitted != 1)} refitted"
+    text += f"; {counted(refitted if isinstance(refitted, int) else 0, 'node')} refitted"
     known = float(error) if isinstance(error, int | float) else None
     return Event(what, str(line.get("when", "")), text, known, rows)

@@ -20,7 +20,7 @@ from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.edges import edges_of
 from fedrelax.report.data.node_values import node_values, usual_colour
 from fedrelax.report.data.report_data import places_of
-from fedrelax.report.data.rounding import short
+from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.report.notebook.svg import colours, curve_svg, graph_svg
 from fedrelax.report.palette import CURVES, LIGHT
 from fedrelax.solvers import Result
@@ -64,7 +64,7 @@ def estimator_html(fitted: Any) -> str:
     """Return the summary of a fitted estimator, with its settings folded away."""
     wiring = wiring_name(fitted.wiring_)
     chosen = "" if fitted.choice_ is None else " (chosen on training rows)"
-    facts = [f"alpha {fitted.alpha_:.3g}, wiring {wiring}{chosen}"]
+    facts = [f"{coupling_text(fitted.alpha_)}, wiring {wiring}{chosen}"]
     settings = f"<details><summary>Settings</summary><pre>{_text(repr(fitted))}</pre></details>"
     return result_html(fitted.result_, facts, settings)
 
@@ -119,7 +119,9 @@ def _size(result: Result) -> str:
 
 def _rounds(result: Result) -> str:
     rounds = f"{counted(result.n_rounds, 'round')} ({result.reason})"
-    stayed = f", {len(result.stayed)} nodes kept the model trained alone" if result.stayed else ""
+    stayed = ""
+    if result.stayed:
+        stayed = f", {counted(len(result.stayed), 'node')} kept the model trained alone"
     return f"{rounds}{stayed}, {result.engine} engine"
 
 

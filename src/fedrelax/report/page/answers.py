@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fedrelax.errors import counted
-from fedrelax.evaluation import ALONE, POOLED, Evaluation, Gap
+from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Evaluation, Gap
 from fedrelax.evaluation.evaluation import NAMES, percent
+from fedrelax.evaluation.intervals import difference
 from fedrelax.report.data.rounding import short
 from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
 from fedrelax.report.page.federated import computed_there, told_by_sites
@@ -15,6 +18,8 @@ from fedrelax.wiring.discover import SMALL
 
 UNMEASURED = "No rows were held out for testing, so whether it helped was not measured."
 MOST_NAMED = 3
+NO_SHARE = 0.01
+"""A mean below this share of its interval is called no difference."""
 
 
 def did_it_help(found: Evaluation | None) -> list[str]:
@@ -26,8 +31,14 @@ def did_it_help(found: Evaluation | None) -> list[str]:
 
 def _compared(found: Evaluation, way: str) -> str:
     gap = found.against(way)
+    if gap.equal == gap.nodes:
+        return f"Against {NAMES[way]}: the same error at {_all(gap.nodes)}."
     counts = f"better at {gap.better}, worse at {gap.worse}, equal at {gap.equal}"
-    return f"Against {NAMES[way]}: {counts} of {gap.nodes} nodes{_mean(found, gap)}."
+    return f"Against {NAMES[way]}: {counts} of {counted(gap.nodes, 'node')}{_mean(found, gap)}."
+
+
+def _all(nodes: int) -> str:
+    return "the node with test rows" if nodes == 1 else f"all {nodes:,} nodes with test rows"
 
 
 def _mean(found: Evaluation, gap: Gap) -> str:
@@ -35,6 +46,9 @@ def _mean(found: Evaluation, gap: Gap) -> str:
     if mean is None:
         return ""
     sure = "" if mean.above_zero or mean.below_zero else ", which includes zero"
+    if abs(mean.mean) < NO_SHARE * (mean.high - mean.low):
+        ends = found.measure.between(mean.low, mean.high)
+        return f"; on average over nodes the error is about the same (95 % interval {ends}{sure})"
     side, seen = ("lower", mean) if mean.mean >= 0 else ("higher", -mean)
     ends = found.measure.between(seen.low, seen.high, sign="")
     size = found.measure.gap(seen.mean, sign="")
@@ -50,14 +64,14 @@ def where(found: Evaluation | None, group_sizes: list[int]) -> list[str]:
             *groups,
         ]
     ranked = found.ranked()
-    best = ranked[ranked["gain"] > 0].head(MOST_NAMED)
-    worst = ranked[ranked["gain"] < 0][::-1].head(MOST_NAMED)
-    lines = [f"The largest gains: {_names(best)}."] if len(best) else []
-    if len(worst):
-        count = found.against(ALONE).worse
-        lost = "1 node has" if count == 1 else f"{count} nodes have"
-        which = "It is" if count == 1 else "The largest losses are at"
-        lines.append(f"{lost} a larger error than alone. {which} {_names(worst)}.")
+    gap = difference(ranked[ALONE].to_numpy(float), ranked[TOGETHER].to_numpy(float))
+    best, lost = ranked[gap > 0], ranked[gap < 0]
+    lines = [f"The largest gains: {_names(best.head(MOST_NAMED), found)}."] if len(best) else []
+    if len(lost):
+        have = "1 node has" if len(lost) == 1 else f"{len(lost):,} nodes have"
+        which = "It is" if len(lost) == 1 else "The largest losses are at"
+        worst = _names(lost[::-1].head(MOST_NAMED), found)
+        lines.append(f"{have} a larger error than alone. {which} {worst}.")
     else:
         lines.append("No node has a larger error than alone.")
     kinds = found.by_kind()
@@ -77,10 +91,17 @@ def _groups(sizes: list[int]) -> list[str]:
     return [f"The nodes sorted themselves into {counted(len(sizes), 'group')} ({shown} nodes)."]
 
 
-def _names(lines: Any) -> str:
+def _names(lines: Any, found: Evaluation) -> str:
     return ", ".join(
-        f"{short(line['node'])} ({percent(line['gain'])})" for line in lines.to_dict("records")
+        f"{short(line['node'])} ({_change(line, found)})" for line in lines.to_dict("records")
     )
+
+
+def _change(line: dict[str, Any], found: Evaluation) -> str:
+    """Return a node's gain; its errors where the one alone is 0, of which there is no percentage."""
+    if np.isfinite(line["gain"]):
+        return percent(line["gain"])
+    return f"from {found.measure.show(line[ALONE])} to {found.measure.show(line[TOGETHER])}"
 
 
 SUMS = (

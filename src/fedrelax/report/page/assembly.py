@@ -16,12 +16,13 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 
-from fedrelax.errors import FedRelaxError
-from fedrelax.evaluation import WAYS, Evaluation
-from fedrelax.evaluation.evaluation import HELPED, HURT, percent
+from fedrelax.errors import FedRelaxError, counted
+from fedrelax.evaluation import ALONE, POOLED, TOGETHER, WAYS, Evaluation
+from fedrelax.evaluation.evaluation import percent
 from fedrelax.report import palette
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.report_data import target_of
+from fedrelax.report.data.rounding import alpha_text
 from fedrelax.report.page.answers import did_it_help, sharing_details, what_left, where
 from fedrelax.report.page.federated import NODES, TITLE, helped_there, told_by_sites, where_there
 from fedrelax.report.page.run_settings import again, command, settings
@@ -33,7 +34,12 @@ from fedrelax.storage.places import whole_file
 
 REPORT = "report.html"
 OWN = ("colours", "text", "table", "paint", "grid", "card", "legend", "main")
-TONES = {HELPED: "good", HURT: "bad"}
+TONES = {1: "good", 0: "", -1: "bad"}
+SUBJECTS = {TOGETHER: "learning together", POOLED: "one model for all", ALONE: "staying alone"}
+INTERVALS = (
+    "Reduction in error by {subject}, mean over nodes with 95 % intervals; right of 0: {subject} "
+    "is better"
+)
 UNSURE = (
     "The intervals are Student's t, over nodes, from one split of the rows. They say how far the mean "
     "would move with other nodes like these. Nodes that learn from each other are not independent, "
@@ -136,14 +142,17 @@ def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
     lead, told = nodes_lead(found), told_by_sites(saved)
     if told is not None:
         title, helped, places, lead = TITLE, helped_there(told), where_there(told), NODES
-    target, nodes = target_of(saved), len(data.models)
+    target, nodes = target_of(saved), counted(len(data.models), "node")
     made = str(about["made"])[:16].replace("T", " ")
     version = about["versions"].get("fedrelax", "")
     plain = {
-        "title": f"{title}: {target} at {nodes} nodes - fedrelax report",
-        "eyebrow": f"fedrelax report · predicting {target} at {nodes:,} nodes · {made} UTC",
+        "title": f"{title}: {target} at {nodes} - fedrelax report",
+        "eyebrow": f"fedrelax report · predicting {target} at {nodes} · {made} UTC",
         "headline": title,
-        "tone": TONES.get(title, ""),
+        "tone": "" if found is None else TONES[found.sign],
+        "intervals_title": INTERVALS.format(
+            subject=SUBJECTS[TOGETHER if found is None else found.way]
+        ),
         "intervals_alt": " ".join(helped[1:]),
         "unsure": UNSURE,
         "nodes_lead": lead,
@@ -180,7 +189,7 @@ def _run_tiles(saved: SavedResult) -> list[tuple[str, str]]:
     return [
         ("nodes", f"{len(saved.models):,}"),
         ("edges", f"{len(saved.edges):,}"),
-        ("alpha", f"{saved.about['alpha']:.3g}"),
+        ("alpha", alpha_text(saved.about["alpha"])),
         ("rounds", f"{saved.about['rounds']:,}"),
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from fedrelax.report.data.rounding import alpha_text
 from fedrelax.storage import SavedResult
 
 
@@ -44,13 +45,13 @@ def settings(saved: SavedResult) -> list[tuple[str, str]]:
     about = saved.about
     kinds = saved.nodes["model"].value_counts(sort=False).to_dict()
     seed = about.get("seed", saved.config.get("seed"))
-    classes = about["classes"]
+    classes, alpha = about["classes"], alpha_text(about["alpha"], digits=6)
     found = {
         "task": f"{about['task']} of {about.get('target_column') or 'the target'}",
         "classes": "" if classes is None else _list(classes),
         "features": _list(about["feature_names"]),
         "models": ", ".join(f"{count} x {kind}" for kind, count in kinds.items()),
-        "alpha, rounds, wiring": f"{about['alpha']:.6g}, {about['rounds']}, {about['wiring']}",
+        "alpha, rounds, wiring": f"{alpha}, {about['rounds']}, {about['wiring']}",
         "public rows": f"{about['public']['rows']} ({about['public']['how']})",
         "seed": "not known" if seed is None else str(seed),
         "versions": ", ".join(f"{name} {number}" for name, number in about["versions"].items()),

@@ -25,7 +25,6 @@ MOST_ROUNDS = 400
 def script_data(data: ReportData) -> dict[str, Any]:
     """Return everything that the page draws."""
     edges, measure = data.edges(MOST_EDGES), data.measure
-    usual = None if data.evaluation is None else data.evaluation.errors[TOGETHER]
     values = {column.key: column.to_list(data) for column in (*columns.NODES, *columns.SENT)}
     known = {key: column for key, column in values.items() if column is not None}
     tables = {
@@ -36,7 +35,7 @@ def script_data(data: ReportData) -> dict[str, Any]:
         "measure": {
             "scale": measure.scale,
             "unit": measure.unit,
-            "decimals": measure.decimals(usual),
+            "decimals": measure.decimals(_usual_error(data)),
         },
         "labels": data.labels,
         "tables": tables,
@@ -49,6 +48,14 @@ def script_data(data: ReportData) -> dict[str, Any]:
         "intervals": _intervals(data),
         "choice": _choice(data),
     }
+
+
+def _usual_error(data: ReportData) -> float | None:
+    """Return the size of the errors, of which three digits are shown: over all rows, or at most nodes."""
+    if data.evaluation is not None:
+        return data.evaluation.errors[TOGETHER] or data.evaluation.errors[ALONE]
+    known = [error for error in data.column(TOGETHER) or () if error is not None and error > 0]
+    return float(np.median(known)) if known else None
 
 
 def place_columns(stand: Places) -> dict[str, Any]:
@@ -64,8 +71,9 @@ def _intervals(data: ReportData) -> list[dict[str, Any]]:
         return []
     found = []
     for way in (ALONE, POOLED):
-        gap = data.evaluation.against(way).interval
-        if gap is not None:
+        compared = data.evaluation.against(way)
+        gap = compared.interval
+        if gap is not None and compared.equal < compared.nodes:
             mean, low, high = numbers([gap.mean, gap.low, gap.high])
             found.append({"name": f"against {NAMES[way]}", "mean": mean, "low": low, "high": high})
     return found

@@ -7,6 +7,7 @@ import numpy as np
 from fedrelax.errors import counted
 from fedrelax.evaluation import Evaluation
 from fedrelax.report.data.edges import MOST_EDGES
+from fedrelax.report.data.rounding import coupling_text
 from fedrelax.storage import SavedResult
 
 
@@ -65,7 +66,8 @@ def rounds_lead(saved: SavedResult) -> str:
 def choice_lead(saved: SavedResult) -> str:
     """Say who chose alpha and the wiring, and why these."""
     about = saved.about
-    used = f"alpha {about['alpha']:.3g}, {about['rounds']} rounds, wiring {about['wiring']}"
+    rounds = counted(about["rounds"], "round")
+    used = f"{coupling_text(about['alpha'])}, {rounds}, wiring {about['wiring']}"
     if saved.choice is None:
         return f"Nothing was chosen: {used} were given, or are the defaults."
     reason, better = about.get("choice"), about.get("better")

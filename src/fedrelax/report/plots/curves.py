@@ -10,6 +10,7 @@ import numpy as np
 from fedrelax.errors import counted
 from fedrelax.report.data import ReportData
 from fedrelax.report.data.candidates import Candidate
+from fedrelax.report.data.rounding import alpha_text, coupling_text
 from fedrelax.report.palette import CATEGORIES, CURVES, LIGHT
 from fedrelax.report.plots.axes import scale_up, tidy
 from fedrelax.report.plots.graph import MARKS
@@ -57,7 +58,7 @@ def draw_path(ax: Any, candidates: Sequence[Candidate], label: str) -> None:
     alphas = sorted({one.alpha for one in coupled})
     if alphas:
         ax.set_xscale("log")
-        ax.set_xticks(alphas, [f"{alpha:.3g}" for alpha in alphas])
+        ax.set_xticks(alphas, [alpha_text(alpha) for alpha in alphas])
         ax.minorticks_off()
     scale_up(ax, np.array([one.least for one in candidates]), zero=False)
     ax.set_xlabel("alpha: how much neighbours count (no unit)")
@@ -71,6 +72,6 @@ def _ring(ax: Any, one: Candidate) -> None:
         ax.plot([], [], " ", label="chosen: each node alone")
         return
     wiring = "" if one.wiring == "fixed" else f"{one.wiring}, "
-    words = f"chosen: {wiring}alpha {one.alpha:.3g}, {counted(one.rounds, 'round')}"
+    words = f"chosen: {wiring}{coupling_text(one.alpha)}, {counted(one.rounds, 'round')}"
     ax.plot(one.alpha, one.least, "o", markersize=13, markerfacecolor="none",
             markeredgecolor=LIGHT["ink"], markeredgewidth=1.6, label=words)  # fmt: skip

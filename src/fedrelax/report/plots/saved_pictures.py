@@ -38,7 +38,8 @@ def save_result_picture(path: Path, data: ReportData) -> None:
         else:
             draw_curve(right, data, "gtv")
         errors = ", ".join(f"{way} {measure.show(found.errors[way])}" for way in WAYS)
-        figure.suptitle(drawable(f"{measure.name} over all test rows: {errors}"), fontsize=11)
+        title = f"{found.headline}. {measure.name} over all test rows: {errors}"
+        figure.suptitle(drawable(title), fontsize=11)
 
 
 def save_comparison_picture(path: Path, found: Comparison) -> None:

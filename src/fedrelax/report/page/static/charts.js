@@ -2,6 +2,8 @@
 // Charts, drawn by Plotly. Each is described once and redrawn when the page's colours change.
 
 const FEW_NODES = 40;
+const NARROW = 480;
+const LETTER = 6.4; // pixels of a letter of an axis' title, on average
 const charts = [];
 
 // Plotly interprets some tags in text; a name must not be taken for one.
@@ -9,7 +11,7 @@ function plotText(text) {
   return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
 
-// title: the label of the y axis, above the chart where it is easy to read; describe(): traces and layout.
+// title: the label of the y axis, above the chart where it is easy to read; describe(narrow): traces and layout.
 function addChart(place, title, summary, describe, height = 270) {
   const box = element("div", { className: "chart", role: "img", "aria-label": summary });
   place.append(element("div", { className: "chart-box" }, element("p", { className: "chart-title", text: title }), box));
@@ -27,7 +29,7 @@ function keepChart(box, describe, height) {
 }
 
 function drawChart({ box, describe, height }) {
-  const { traces, layout } = describe();
+  const { traces, layout } = describe(isNarrow(box));
   Plotly.react(box, traces, withTheme(layout, height, box), { responsive: true, displayModeBar: false, doubleClick: "reset" });
 }
 
@@ -52,14 +54,29 @@ function withTheme(layout, height, box) {
     showlegend: false,
     legend: { orientation: "h", y: -0.28, x: 0 },
     ...layout,
-    xaxis: axis(layout.xaxis),
+    xaxis: { ...axis(layout.xaxis), title: wrapped(layout.xaxis.title, box) },
     yaxis: axis(layout.yaxis),
   };
 }
 
-function titled(text) {
-  return { text: plotText(text), standoff: 8 };
+// names: the pixels that the labels of the other axis take.
+function titled(text, names = 40) {
+  return { text, names };
 }
+
+// The title of an axis, on as many lines as the chart's width asks for.
+function wrapped({ text, names }, box) {
+  const width = box.clientWidth - names - 40;
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const last = lines[lines.length - 1];
+    if (last && LETTER * (last.length + word.length + 1) > width) lines.push(word);
+    else lines[lines.length - 1] = last ? `${last} ${word}` : word;
+  }
+  return { text: lines.map(plotText).join("<br>"), standoff: 8 };
+}
+
+const isNarrow = (box) => box.clientWidth < NARROW;
 
 // A logarithmic axis where values span more than a factor of 50.
 function axisFor(values) {
@@ -73,10 +90,12 @@ function drawIntervals(data) {
   const found = data.intervals.filter((one) => one.low !== null);
   if (!found.length) return byId("intervals-figure").remove();
   const scale = data.measure.scale;
-  const describe = () => ({
+  const at = (k) => found.length - k;
+  const name = (one, k) => ({ x: 0, xref: "paper", xanchor: "left", y: at(k), yshift: 20, text: one.name, showarrow: false, bgcolor: cssColour("--panel") });
+  const describe = (narrow) => ({
     traces: found.map((one, k) => ({
       x: [scale * one.mean],
-      y: [found.length - k],
+      y: [at(k)],
       error_x: { type: "data", symmetric: false, array: [scale * (one.high - one.mean)], arrayminus: [scale * (one.mean - one.low)], thickness: 3, width: 7 },
       mode: "markers",
       marker: { size: 11, symbol: "diamond", color: cssColour(k ? "--pooled" : "--together") },
@@ -84,12 +103,13 @@ function drawIntervals(data) {
       hovertext: `${number(scale * one.mean)} (${number(scale * one.low)} to ${number(scale * one.high)})`,
     })),
     layout: {
-      margin: { l: 10, r: 16, t: 4, b: 44 },
-      xaxis: { title: titled(data.labels.saved), zeroline: true, zerolinecolor: cssColour("--ink"), zerolinewidth: 1.5, rangemode: "tozero" },
-      yaxis: { tickvals: found.map((_, k) => found.length - k), ticktext: found.map((one) => one.name), range: [0.4, found.length + 0.6], showgrid: false, fixedrange: true },
+      margin: { l: 10, r: 16, t: narrow ? 18 : 4, b: 44 },
+      annotations: narrow ? found.map(name) : [],
+      xaxis: { title: titled(data.labels.saved, narrow ? 0 : 170), zeroline: true, zerolinecolor: cssColour("--ink"), zerolinewidth: 1.5, rangemode: "tozero" },
+      yaxis: { tickvals: found.map((_, k) => at(k)), ticktext: found.map((one) => one.name), showticklabels: !narrow, range: [0.4, found.length + 0.6], showgrid: false, fixedrange: true },
     },
   });
-  keepChart(byId("intervals-chart"), describe, 64 + 44 * found.length);
+  keepChart(byId("intervals-chart"), describe, 78 + 44 * found.length);
 }
 
 function drawGains(data) {
@@ -125,14 +145,15 @@ function drawDumbbells(data, place, tested) {
     hoverinfo: "text", hovertext: tested.map((node) => nodeText(data, node)),
   });
   const links = () => ({ x: tested.flatMap((node) => [scale * nodes.alone[node], scale * nodes.together[node], null]), y: at.flatMap((k) => [k, k, null]), mode: "lines", line: { color: cssColour("--line"), width: 4 }, hoverinfo: "skip", showlegend: false });
-  const describe = () => ({
+  const label = (node, narrow) => plotText(narrow ? shortName(nodes.name[node], 16) : `${shortName(nodes.name[node])} (${nodes.model[node]})`);
+  const describe = (narrow) => ({
     traces: [links(), ...(nodes.pooled ? [dots("pooled", "pooled", "--pooled", "line-ns", 12)] : []), dots("alone", "alone", "--alone", "circle", 10), dots("together", "together", "--together", "diamond", 10)],
     layout: {
       showlegend: true,
       legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 },
       margin: { l: 48, r: 16, t: 34, b: 44 },
-      xaxis: { title: titled(data.labels.error), rangemode: "tozero" },
-      yaxis: { tickvals: at, ticktext: tested.map((node) => plotText(`${shortName(nodes.name[node])} (${nodes.model[node]})`)), range: [-0.7, tested.length - 0.3], fixedrange: true, showgrid: false, zeroline: false },
+      xaxis: { title: titled(data.labels.error, narrow ? 120 : 300), rangemode: "tozero" },
+      yaxis: { tickvals: at, ticktext: tested.map((node) => label(node, narrow)), range: [-0.7, tested.length - 0.3], fixedrange: true, showgrid: false, zeroline: false },
     },
   });
   addChart(place, "Each node, largest gain on top", `Error of each node alone${nodes.pooled ? ", pooled" : ""} and together; the table below has the numbers`, describe, 110 + 24 * tested.length);
@@ -162,9 +183,9 @@ function drawScatter(data, place, tested) {
 function drawRanked(data, place, tested) {
   const { nodes } = data;
   const ranked = [...tested].reverse();
-  const gains = ranked.map((node) => nodes.gain[node]);
-  const [low, high] = ends(gains);
+  const [low, high] = ends(ranked.map((node) => nodes.gain[node]));
   const least = Math.max(-100, low);
+  const gains = ranked.map((node) => Math.max(nodes.gain[node], 1.1 * least));
   const side = (sign, colour) => ({
     x: ranked.map((_, k) => k + 1), y: gains.map((gain) => (sign * gain >= 0 ? gain : 0)), mode: "lines", fill: "tozeroy",
     line: { shape: "hvh", width: 1, color: cssColour(colour) }, fillcolor: cssColour(colour), hoveron: "points",
@@ -222,7 +243,8 @@ function drawChoice(data) {
   fillChoices(byId("choice-table"), choice);
 }
 
-const alphaText = (alpha) => String(Number(alpha.toPrecision(3)));
+const ONE_MODEL = 1e9; // the alpha that stands for one model for all
+const alphaText = (alpha) => (alpha >= ONE_MODEL ? "one model" : String(Number(alpha.toPrecision(3))));
 
 function drawAlphas(data, choice) {
   const alphas = [...new Set(choice.candidates.map((one) => one.alpha))].sort((a, b) => a - b);
@@ -279,6 +301,7 @@ function drawNodeCurves(place, data, node) {
   for (const { box, traces, layout } of parts) Plotly.react(box, traces, withTheme(layout, 140, box), { responsive: true, displayModeBar: false });
 }
 
+matchMedia("(max-width: 560px)").addEventListener("change", redrawCharts);
 drawIntervals(page.data);
 drawGains(page.data);
 drawRounds(page.data);

@@ -4,6 +4,11 @@
 const page = { data: JSON.parse(document.getElementById("data").textContent), node: null };
 const byId = (id) => document.getElementById(id);
 
+// An error that grew from 0 has no percentage: it counts as the largest loss.
+function completeGains({ nodes }) {
+  if (nodes.gain) nodes.gain = nodes.gain.map((gain, node) => gain ?? (nodes.together[node] > nodes.alone[node] ? -Infinity : null));
+}
+
 // The columns of a table as data.tables lists them: [key, title, kind].
 function tableColumns(data, name, go) {
   const { nodes } = data;
@@ -12,7 +17,7 @@ function tableColumns(data, name, go) {
   return data.tables[name].map(([key, title, kind]) => {
     const words = kind === "name" || kind === "text";
     const column = { title, numeric: !words, searched: words, value: (row) => nodes[key][row], text: (row) => text[kind](nodes[key][row]) };
-    return { ...column, ...(kind === "name" && go ? { action: go } : {}), ...(kind === "gain" ? { tone } : {}) };
+    return { ...column, key, ...(kind === "name" && go ? { action: go } : {}), ...(kind === "gain" ? { tone } : {}) };
   });
 }
 
@@ -130,6 +135,7 @@ function makePrinting() {
   });
 }
 
+completeGains(page.data);
 nameEdges(page.data);
 page.grid = makeGrid(page.data);
 makeFinder(page.data);

@@ -1,17 +1,18 @@
 "use strict";
 // A table that is sorted by clicking its headers and filtered by a search box.
 //
-// columns: [{title, value(row), text(row), numeric, action(row), tone(row)}]; rows: numbers.
+// columns: [{key, title, value(row), text(row), numeric, action(row), tone(row)}]; rows: numbers. Narrow screens
+// show each row as a block of several lines, for which the roles say that it is still a table.
 // Returns {search(text)}; only the first rows are shown until a button shows all.
 
 const FIRST_ROWS = 20;
 
 function createTable(place, columns, rows, options = {}) {
   const state = { by: options.by ?? 0, down: options.down ?? false, text: "", all: false };
-  const head = element("tr");
-  const body = element("tbody");
+  const head = element("tr", { role: "row" });
+  const body = element("tbody", { role: "rowgroup" });
   const more = button("", () => { state.all = true; draw(); }, "control more");
-  const table = element("table", {}, element("thead", {}, head), body);
+  const table = element("table", { className: "folding", role: "table" }, element("thead", { role: "rowgroup" }, head), body);
   if (options.caption) table.setAttribute("aria-label", options.caption);
   columns.forEach((column, k) => head.append(headerCell(column, () => sortBy(k))));
   place.replaceChildren(table, more);
@@ -46,7 +47,7 @@ function createTable(place, columns, rows, options = {}) {
 }
 
 function headerCell(column, action) {
-  return element("th", { className: column.numeric ? "number" : "", scope: "col" }, button(column.title, action));
+  return element("th", { className: `of-${column.key} ${column.numeric ? "number" : ""}`.trim(), scope: "col", role: "columnheader" }, button(column.title, action));
 }
 
 function markSorted(cell, chosen, down) {
@@ -55,9 +56,9 @@ function markSorted(cell, chosen, down) {
 }
 
 function bodyRow(columns, row) {
-  return element("tr", {}, ...columns.map((column) => {
+  return element("tr", { role: "row" }, ...columns.map((column) => {
     const tone = column.tone ? column.tone(row) : "";
-    const cell = element("td", { className: [column.numeric ? "number" : "name", tone].join(" ").trim() });
+    const cell = element("td", { className: [`of-${column.key}`, column.numeric ? "number" : "name", tone].join(" ").trim(), role: "cell" });
     if (column.action) cell.append(button(column.text(row), () => column.action(row)));
     else cell.textContent = column.text(row);
     return cell;

@@ -20,6 +20,7 @@ function errorText(data, value) {
 
 function gainText(value) {
   if (value === null || value === undefined) return "–";
+  if (value === -Infinity) return "from 0";
   const rounded = Math.abs(value) >= 10 ? Math.round(value) : Number(value.toFixed(1));
   return `${rounded > 0 ? "+" : rounded < 0 ? "−" : ""}${Math.abs(rounded).toLocaleString("en")} %`;
 }
@@ -32,10 +33,10 @@ function sizeText(bytes) {
   return `${bytes} bytes`;
 }
 
-function shortName(name) {
+function shortName(name, longest = LONGEST_NAME) {
   const text = name.replace(/\s+/g, " ").trim() || "(no name)";
   const letters = Array.from(text);
-  return letters.length <= LONGEST_NAME ? text : letters.slice(0, LONGEST_NAME - 1).join("") + "…";
+  return letters.length <= longest ? text : letters.slice(0, longest - 1).join("") + "…";
 }
 
 function element(tag, options = {}, ...children) {
