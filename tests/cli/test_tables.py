@@ -138,3 +138,49 @@ def test_a_station_without_a_gauge(run):
     assert run.code == 0
     write(frame.drop(columns="wind"), "new.csv")
     assert "no column 'wind'" in run.refused("predict", "out", "new.csv", "--out", "q.csv")
+
+
+def ugly_towns() -> list[str]:
+    """Lines of a table with mixed offsets, decimal commas, currencies, percents and missing targets."""
+    rng = np.random.default_rng(1)
+    lines = ["town;time;fee;share;wind;power"]
+    for k in range(60):
+        summer, fee, wind = k % 2, 500 + 50 * k, float(rng.normal())
+        moment = f"2024-0{7 if summer else 1}-{1 + k // 3:02d}T08:00:00+0{1 + summer}:00"
+        power = "" if k in (5, 30) else f"{0.01 * fee + wind + k % 3:.2f}".replace(".", ",")
+        gap = "n/a" if k == 9 else f"{wind:.3f}".replace(".", ",")
+        money = f"€{fee:,.2f}" if k != 11 else "ask"
+        lines.append(f"{'abc'[k % 3]};{moment};{money};{k % 40} %;{gap};{power}")
+    return lines
+
+
+def test_an_ugly_table_is_read_says_how_and_is_read_alike_by_predict_and_update(run):
+    lines = ugly_towns()
+    Path("t.csv").write_text("\n".join(lines), encoding="utf-8")
+    args = ("--alpha", "0.3", "--rounds", "2", "--model", "linear", "--out", "out")
+    text = run("fit", "t.csv", "--node", "town", "--target", "power", *args)
+    assert run.code == 0
+    kinds = {c.name: (c.kind, c.decimal) for c in read_result("out").preparation.schema.columns}
+    assert kinds == {
+        "time": ("date", ""),
+        "fee": ("number", "."),
+        "share": ("number", ""),
+        "wind": ("number", ""),
+    }
+    assert "Column 'fee' holds numbers such as '€500.00', read as 500." in text
+    assert "'fee' holds numbers except in 1 row, such as 'ask' on line 13" in text
+    assert "Column 'share' holds numbers such as '0 %', read as 0." in text
+    assert "2 of 60 rows are left out: a value is missing or infinite in 'power'." in text
+    run("predict", "out", "t.csv", "--out", "p.csv")
+    assert run.code == 0
+    whole = pd.read_csv("p.csv")["prediction"]
+    assert len(whole) == 60 and np.isfinite(whole).all()
+    Path("one.csv").write_text(f"{lines[0]}\n{lines[20]}", encoding="utf-8")
+    run("predict", "out", "one.csv", "--out", "q.csv")
+    np.testing.assert_allclose(pd.read_csv("q.csv")["prediction"], whole[19])
+    text = run("update", "out", "t.csv", "--out", "next")
+    assert run.code == 0 and "2 of 60 rows are left out: they have no target in column" in text
+    Path("bad.csv").write_text(f"{lines[0]}\n{lines[20]}x", encoding="utf-8")
+    assert "'power' has no number in 1 rows" in run.refused(
+        "update", "out", "bad.csv", "--out", "o"
+    )

@@ -17,7 +17,9 @@ from fedrelax.cli.predict import known_nodes
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.report.page import write_report
+from fedrelax.schema.coding import read_numbers
 from fedrelax.schema.kinds import find_column, where
+from fedrelax.schema.numbers import MISSING
 from fedrelax.storage.growing import save_grown
 from fedrelax.storage.labels import by_text, find_label
 from fedrelax.storage.loading import SavedResult, load_result, read_result
@@ -115,7 +117,8 @@ def rows_in(
     With ``joining`` the nodes are newcomers, and all rows belong to ``newcomer`` if it is given. Otherwise
     they must be in the network; with ``strangers``, rows of other nodes are left out instead of refused.
     """
-    if frame is None:
+    from_file = frame is None
+    if from_file:
         talk.activity.doing(f"Reading {data.name}", step="rows")
         frame = read_table(data, as_text=[str(grown.saved.about["node_column"])])
     saved = grown.saved
@@ -127,7 +130,13 @@ def rows_in(
         frame, nodes = _of_the_network(frame, saved, data)
     else:
         nodes = known_nodes(frame, saved, data)
-    target = _target(frame, saved, data)
+    target, missing = _target(frame, saved, data, may_miss=from_file)
+    if missing.any():
+        talk.note(
+            f"{int(missing.sum())} of {len(frame)} rows are left out: they have no target in column "
+            f"{saved.about['target_column']!r}."
+        )
+        frame, nodes, target = frame[~missing], nodes[~missing], target[~missing]
     X = coded_rows(saved, frame, nodes, str(data), talk.note)
     if not len(frame):
         raise FedRelaxError(f"{data} has no rows of nodes of this network")
@@ -189,10 +198,10 @@ def _of_the_network(frame: Any, saved: SavedResult, data: Path) -> tuple[Any, An
     return frame[own], nodes
 
 
-def _target(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
-    """Return the targets: numbers, or classes of the network."""
-    import pandas as pd
-
+def _target(
+    frame: Any, saved: SavedResult, data: Path, may_miss: bool
+) -> tuple[AnyArray, AnyArray]:
+    """Return the targets, numbers or classes of the network, and the rows to leave out for want of one."""
     name = saved.about["target_column"]
     if name is None:
         raise FedRelaxError(
@@ -204,8 +213,8 @@ def _target(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
         raise FedRelaxError(f"{data}: {error}") from None
     classes = saved.task.classes
     if classes is None:
-        values = pd.to_numeric(column, errors="coerce").to_numpy(float)
-        wrong = ~np.isfinite(values)
+        values = read_numbers(column, "")
+        wrong = np.isnan(values)
         what = "no number"
     else:
         known = by_text(classes.tolist())
@@ -215,10 +224,14 @@ def _target(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
             [classes[0] if value is None else value for value in found], classes.dtype
         )
         what = "no class of this network"
+    gone = column.astype(object).where(column.notna(), "").astype(str).str.strip()
+    blank = gone.isin(MISSING if classes is None else [""]).to_numpy(bool)
+    missing = wrong & blank & may_miss
+    wrong = wrong & ~missing
     if wrong.any():
         at = int(np.argmax(wrong))
         raise FedRelaxError(
             f"{data}: column {column.name!r} has {what} in {int(wrong.sum())} rows, the first on "
             f"{where(frame.index, at)}; correct these rows or leave them out"
         )
-    return np.asarray(values)
+    return np.asarray(values), missing

@@ -132,7 +132,7 @@ class LearningConfig:
         bool,
         Flag(
             DATA,
-            "Leave out rows with a missing value instead of filling it in.",
+            "Leave out rows with a missing feature instead of filling it in.",
             spelling="--drop-missing/--keep-missing",
         ),
     ] = False

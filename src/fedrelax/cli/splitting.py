@@ -11,6 +11,7 @@ import numpy as np
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.datasets import Table
 from fedrelax.errors import FedRelaxError, listing
+from fedrelax.schema.dates import order_of, read_dates
 from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
 from fedrelax.splits import TEST_STREAM, group_rows, training_groups, training_mask
 from fedrelax.typing import AnyArray
@@ -144,8 +145,8 @@ def _unasked(
     others = [column for column in frame.columns if column not in names]
     dates = [column for column in others if kind_of(frame[column].iloc[table.row_index]) == "dates"]
     for column in dates:
-        values = frame[column].iloc[table.row_index]
-        if share > 0 and not values.isna().any() and _is_shared(values.astype(str), table.nodes):
+        moments = _moments(frame[column].iloc[table.row_index])
+        if share > 0 and not np.isnat(moments).any() and _is_shared(moments, table.nodes):
             note(
                 f"Nodes have rows of the same {column!r}, and what neighbours have seen of a moment "
                 f"gives much of it away, so whole moments are held out (--split-by {column}). Rows "
@@ -155,7 +156,9 @@ def _unasked(
             return Splitting(share, seed, str(column), _values(frame, column, table))
     for column in others:
         values = frame[column].iloc[table.row_index]
-        if str(column).strip().lower() in TIMES and _is_shared(values.astype(str), table.nodes):
+        if str(column).strip().lower() in TIMES and _is_shared(
+            values.astype(str).to_numpy(), table.nodes
+        ):
             note(
                 f"Nodes have rows of the same {column!r}; rows are held out at random, so neighbours "
                 f"may have seen the {column} of a test row. --split-by {column} holds out whole "
@@ -165,11 +168,11 @@ def _unasked(
     return Splitting(share, seed)
 
 
-def _is_shared(values: Any, nodes: AnyArray) -> bool:
+def _is_shared(values: AnyArray, nodes: AnyArray) -> bool:
     """Tell whether most rows have a value that another node has, too, and nodes have several values."""
     import pandas as pd
 
-    frame = pd.DataFrame({"value": values.to_numpy(), "node": nodes})
+    frame = pd.DataFrame({"value": values, "node": nodes})
     holders = frame.groupby("value")["node"].transform("nunique")
     several = frame.groupby("node")["value"].nunique().median() > 1
     return bool((holders > 1).mean() > SHARED and several)
@@ -188,8 +191,6 @@ def _only_time(config: LearningConfig, frame: Any) -> Hashable:
 
 def _values(frame: Any, column: Hashable, table: Table) -> AnyArray:
     """Return the column's value in each row: dates as dates, numbers as numbers, else text."""
-    import pandas as pd
-
     found, kind = frame[column].iloc[table.row_index], kind_of(frame[column])
     missing = found.isna().to_numpy()
     if missing.any():
@@ -200,9 +201,24 @@ def _values(frame: Any, column: Hashable, table: Table) -> AnyArray:
     if kind == "numbers":
         return to_numbers(found)
     if kind == "dates":
-        moments = pd.to_datetime(found, format="mixed", utc=True)
-        return np.asarray(moments.dt.tz_localize(None).to_numpy(dtype="datetime64[ns]"))
+        moments = _moments(found)
+        bad = np.flatnonzero(np.isnat(moments))
+        if len(bad):
+            raise FedRelaxError(
+                f"--split-by: column {column!r} holds dates except {str(found.iloc[bad[0]])!r} on "
+                f"{where(found.index, int(bad[0]))}; correct it"
+            )
+        return moments
     return np.asarray(found.astype(str).str.strip().to_numpy(dtype=str))
+
+
+def _moments(column: Any) -> AnyArray:
+    """Return a column of dates as the schema reads it, in UTC; NaT where there is none."""
+    seconds = read_dates(column, order_of(column)[0])
+    there = np.isfinite(seconds)
+    moments = np.full(len(seconds), np.datetime64("NaT", "us"))
+    moments[there] = (seconds[there] * 1e6).round().astype("int64").astype("datetime64[us]")
+    return moments
 
 
 def _moment(text: str, frame: Any, column: Hashable) -> Any:

@@ -13,15 +13,17 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.schema.coding import MISSING
+from fedrelax.schema.numbers import FILE_MARK, MISSING, is_code, read_texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
 PARQUET_ENDINGS = (".parquet", ".pq")
-SEPARATORS = ("\t", ";", ",")
+SEPARATORS = ("\t", ";", "|", ",")
 UNNAMED = "Unnamed: "
 """What a column without a name is called, followed by its position."""
 
@@ -29,8 +31,8 @@ UNNAMED = "Unnamed: "
 def read_table(path: str | Path, as_text: Sequence[str] | Literal[True] = ()) -> pd.DataFrame:
     """Read a table from a text file (.csv, .tsv, .tab, .txt) or a Parquet file (.parquet, .pq).
 
-    Text may be UTF-8, UTF-16 or Windows/Latin-1, separated by comma, semicolon or tab; decimal
-    commas are understood unless the comma is the separator. The index of a text table, named ``line``, is
+    Text may be UTF-8, UTF-16 or Windows/Latin-1, separated by comma, semicolon, tab or ``|``; decimal
+    commas are understood. The index of a text table, named ``line``, is
     the line in the file, so that messages can point to it. Blank lines are skipped.
 
     Columns of text hold exactly what is in the file, even "NA"; only an empty field is missing. Columns
@@ -115,15 +117,12 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
     frame.columns = pd.Index(names, dtype=object)
     frame.index = pd.Index([line + start for start in lines], dtype="int64", name="line")
     frame = frame.dropna(how="all")
+    frame.attrs[FILE_MARK] = "." if separator == "," else ","
     for name in names:
         if name not in exact:
-            frame[name] = _numbers_with_gaps(frame[name])
+            frame[name] = _plain_numbers(frame[name])
     unnamed = [name for name in names if name.startswith(UNNAMED)]
-    frame = frame.drop(columns=[name for name in unnamed if frame[name].isna().all()])
-    if separator != ",":
-        for name in frame.columns.difference(list(exact), sort=False):
-            frame[name] = _decimal_commas(frame[name])
-    return frame
+    return frame.drop(columns=[name for name in unnamed if frame[name].isna().all()])
 
 
 def _read(text: str, separator: str, names: Sequence[str], exact: set[str]) -> pd.DataFrame:
@@ -168,7 +167,7 @@ def _exact(names: Sequence[str], as_text: Sequence[str] | Literal[True]) -> set[
 
 def _has_codes(text: str, separator: str) -> bool:
     """Tell whether any field begins like a code with leading zeros."""
-    return re.search(rf'[{separator}\n][ "]*0\d', text) is not None
+    return re.search(rf'[{re.escape(separator)}\n][ "]*0\d', text) is not None
 
 
 def _columns_of_codes(text: str, separator: str, names: Sequence[str]) -> set[str]:
@@ -176,26 +175,31 @@ def _columns_of_codes(text: str, separator: str, names: Sequence[str]) -> set[st
     found: set[str] = set()
     for _, row in islice(_records(text, separator), 1, None):
         for name, field in zip(names, row, strict=False):
-            if field.startswith("0") and len(field) > 1 and field.strip().isdecimal():
+            if is_code(field.strip()):
                 found.add(name)
     return found
 
 
-def _numbers_with_gaps(column: pd.Series) -> pd.Series:
-    """Read a column of text as numbers, or as true and false, if everything but words for gaps is."""
+def _plain_numbers(column: pd.Series) -> pd.Series:
+    """Read a column of text as numbers, or as true and false, if all of it but words for gaps is.
+
+    What is written with thousands separators, a currency or a percent sign stays text: the schema says
+    how it is read.
+    """
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column
     present = column.dropna().astype(str).str.strip()
     rest = present[~present.isin(MISSING)]
-    if rest.empty or len(rest) == len(present):
+    if rest.empty or any(is_code(text) for text in rest):
         return column
     if rest.isin(("True", "False", "TRUE", "FALSE", "true", "false")).all():
-        flags = rest.str.lower().eq("true").astype(object)
-        return flags.reindex(column.index)
-    numbers = pd.to_numeric(rest, errors="coerce")
-    return column if numbers.isna().any() else numbers.reindex(column.index)
+        return rest.str.lower().eq("true").astype(object).reindex(column.index)
+    found = read_texts(rest)
+    if found.unsure or found.example is not None or np.isnan(found.values).any():
+        return column
+    return pd.Series(found.values, rest.index).reindex(column.index)
 
 
 def _decode(path: Path, content: bytes) -> str:
@@ -248,20 +252,6 @@ def _names(path: Path, header: list[str]) -> list[str]:
             f"of its own"
         )
     return names
-
-
-def _decimal_commas(column: pd.Series) -> pd.Series:
-    """Read ``1,5`` as 1.5 where all of a column's values are such numbers."""
-    import pandas as pd
-
-    present = column.dropna()
-    if pd.api.types.is_numeric_dtype(column) or present.empty:
-        return column
-    text = present.astype(str).str.strip()
-    if not text.str.fullmatch(r"[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?").all():
-        return column
-    numbers = pd.to_numeric(text.str.replace(",", "."))
-    return numbers.astype("float64").reindex(column.index)
 
 
 def _first_line(error: Exception) -> str:

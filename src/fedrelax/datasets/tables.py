@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedrelax.datasets.files import UNNAMED
-from fedrelax.datasets.targets import Task, prepare_target
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.datasets.targets import Task, as_quantities, prepare_target
+from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema import Schema
 from fedrelax.schema.coding import texts_of
 from fedrelax.schema.inferring import coded_table
@@ -64,7 +64,8 @@ def prepare_table(
     """Take the node, the target and the features of every row from a table.
 
     Without ``features``, all columns are used except the node, the target and those in ``exclude``;
-    ``notes`` say what is left out, and why. Rows with gaps in features are kept, unless ``drop_missing``.
+    ``notes`` say what is left out, and why. Rows without a target are left out; rows with gaps in
+    features are kept, unless ``drop_missing``.
     A ``schema`` says which columns there are and what they mean. With ``task="auto"``, text and
     true/false are classes, decimal numbers are not, and whole numbers are classes where they look
     like codes: at most 20 different ones, none of them rare, none negative (two values may be).
@@ -96,6 +97,9 @@ def prepare_table(
     else:
         chosen = _explicit(frame, node, target, features)
 
+    if task != "classification" and kind_of(frame[target]) == "text":
+        frame = frame.copy(deep=False)
+        frame[target] = as_quantities(frame[target], notes)
     needed = [node, target]
     if drop_missing:
         needed += [column for column in chosen if kind_of(frame[column]) != "nothing"]
@@ -187,16 +191,19 @@ def pd_series(values: AnyArray) -> pd.Series:
 def _complete(
     frame: pd.DataFrame, columns: list[Hashable], drop_missing: bool, notes: list[str]
 ) -> IntArray:
-    """The positions of the rows in which every column has a finite value."""
+    """The positions of the rows in which every column has a finite value: node, target, and any others."""
+    node, target = columns[:2]
     bad = {column: _missing(frame[column]) for column in columns}
     gappy = [column for column in columns if bad[column].any()]
     rows = np.any(list(bad.values()), axis=0)
-    if gappy and not drop_missing:
-        first = gappy[0]
-        also = f" (others in {listing(gappy[1:])})" if gappy[1:] else ""
+    if bad[node].any() and not drop_missing:
         raise FedRelaxError(
-            f"column {first!r} has {int(bad[first].sum())} missing or infinite values, the first "
-            f"on {where(frame.index, int(bad[first].argmax()))}{also}; fill them in, or {DROP_HINT}"
+            f"node column {node!r} has {counted(int(bad[node].sum()), 'missing or infinite value')}, "
+            f"the first on {where(frame.index, int(bad[node].argmax()))}; fill them in, or {DROP_HINT}"
+        )
+    if bad[target].all():
+        raise FedRelaxError(
+            f"target column {target!r} is missing or infinite in every row; name another as target"
         )
     if rows.all():
         raise FedRelaxError(

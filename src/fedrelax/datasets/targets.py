@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, counted
+from fedrelax.schema.inferring import notes_on_numbers, numbers_in
 from fedrelax.schema.kinds import first_text, is_whole, kind_of, to_numbers, where
 from fedrelax.typing import AnyArray
 
@@ -50,6 +51,21 @@ def prepare_target(
             f"there is nothing to learn; name another column as target"
         )
     return y, found, classes
+
+
+def as_quantities(column: pd.Series, notes: list[str]) -> pd.Series:
+    """Return a column of text as numbers if nearly all of it is, however written; any other as it is.
+
+    What is no number becomes missing, and ``notes`` say so.
+    """
+    import pandas as pd
+
+    text = kind_of(column) == "text" and not isinstance(column.dtype, pd.CategoricalDtype)
+    reading = numbers_in(column) if text else None
+    if reading is None:
+        return column
+    notes += notes_on_numbers(column, reading)
+    return pd.Series(reading.values, column.index, name=column.name)
 
 
 def _guess(column: pd.Series, frame: pd.DataFrame, gaps: bool, notes: list[str]) -> Task:

@@ -16,6 +16,7 @@ from fedrelax.models.viewed import form_of, seen
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.frames import as_frame, is_frame
 from fedrelax.schema.inferring import coded_table
+from fedrelax.schema.kinds import first_text, kind_of
 from fedrelax.schema.preparation import ENCODED
 from fedrelax.schema.view import View
 from fedrelax.splits import RowGroups, group_rows
@@ -76,6 +77,8 @@ class TableRows:
     def _coded_with_target(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
         """Return coded rows and checked targets."""
         numeric: dict[str, Any] = {"multi_output": True, "y_numeric": self._kind == "regression"}
+        if self._kind == "regression" and y is not None:
+            _refuse_other_targets(y)
         if self.schema is None and not is_frame(X):
             X, y = validate_data(
                 self, X, y, dtype=float, allow_nd=True, ensure_all_finite="allow-nan", **numeric
@@ -115,15 +118,17 @@ class TableRows:
     def _coded_later(self, X: Any, labels: Any) -> FloatArray:
         """Return coded rows for prediction, from a table or from an array like that of training."""
         ready = self.preparation_
-        if ready is None or (ready.is_plain and not (is_frame(X) and self._reads_text(X))):
+        if ready is None or (ready.is_plain and not (is_frame(X) and self._needs_schema(X))):
             plain = validate_data(
                 self, X, reset=False, dtype=float, allow_nd=True, ensure_all_finite="allow-nan"
             )
-            if np.isnan(plain).any():
-                _refuse_gaps(plain)
+            _refuse_gaps(plain)
             return np.asarray(plain)
         if is_frame(X):
-            return ready.schema.code(as_frame(X), "X", absent=ready.absent(labels))
+            coded = ready.schema.code(as_frame(X), "X", absent=ready.absent(labels))
+            if ready.is_plain:
+                _refuse_gaps(coded)
+            return coded
         coded = np.asarray(X, dtype=float)
         if coded.ndim != 2 or coded.shape[1] != len(ready.schema.columns):
             raise FedRelaxError(
@@ -131,8 +136,12 @@ class TableRows:
             )
         return coded
 
-    def _reads_text(self, X: Any) -> bool:
-        return any(str(kind) in ("object", "str", "string") for kind in as_frame(X).dtypes)
+    def _needs_schema(self, X: Any) -> bool:
+        """Tell whether a table has text to be read, or columns that were left out in training."""
+        assert self.preparation_ is not None
+        frame = as_frame(X)
+        text = any(str(kind) in ("object", "str", "string") for kind in frame.dtypes)
+        return text or len(self.preparation_.schema.columns) < self.n_features_in_
 
     def _given_schema(self) -> Schema | None:
         given = self.schema
@@ -191,7 +200,30 @@ def _schema_of_array(X: AnyArray) -> Schema | None:
 
 
 def _refuse_gaps(X: AnyArray) -> None:
-    row = int(np.argwhere(np.isnan(X))[0][0])
-    raise FedRelaxError(
-        f"X has a missing value (NaN) in row {row}, but training had none; fill it in"
-    )
+    if np.isnan(X).any():
+        row = int(np.argwhere(np.isnan(X))[0][0])
+        raise FedRelaxError(
+            f"X has a missing value (NaN) in row {row}, but training had none; fill it in"
+        )
+
+
+def _refuse_other_targets(y: Any) -> None:
+    """Refuse dates and text as the targets of a regression."""
+    import pandas as pd
+
+    found = np.asarray(y)
+    if found.dtype.kind in "biufc":
+        return
+    values = pd.Series(found.ravel())
+    kind = kind_of(values)
+    if kind == "dates":
+        raise FedRelaxError(
+            f"y holds dates such as {str(values.dropna().iloc[0])!r}, which a regressor cannot predict; "
+            "turn them into numbers, such as days since a date"
+        )
+    place, value, count = first_text(values) if kind == "text" else (0, None, 0)
+    if count:
+        raise FedRelaxError(
+            f"y holds text such as {value!r} in row {place // max(found[0].size, 1)}, which a regressor "
+            "cannot predict; give numbers, or use FedRelaxClassifier for classes"
+        )

@@ -97,6 +97,8 @@ class Participant:
             known = Envelope("run", {"run": run, "nonce": fresh_nonce()})
             self.folder.remember(known)
         table = self.table
+        for note in table.notes:
+            log.warning("site %r: %s", site.name, note)
         train = parts_of(site, len(table)).train
         given = letter.head.get("schema")
         if given is None:

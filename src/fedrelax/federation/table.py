@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedrelax.datasets import read_table
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.datasets.targets import as_quantities
+from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.federation.sitefile import SiteFile
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.kinds import find_column, first_text, kind_of, to_numbers, where
@@ -24,6 +25,8 @@ class SiteTable:
     """The columns to learn from, a DataFrame."""
     y: AnyArray
     source: str
+    notes: tuple[str, ...] = ()
+    """What was decided about the target, one sentence each."""
 
     def __len__(self) -> int:
         return len(self.y)
@@ -53,12 +56,22 @@ def read_site_table(site: SiteFile) -> SiteTable:
         raise FedRelaxError(f"{source} has no column besides the target")
     if not len(frame):
         raise FedRelaxError(f"{source} has no rows")
+    notes: list[str] = []
+    aim = frame[target]
     if site.task == "regression":
-        y: AnyArray = _numbers(frame, target, source)
-    else:
-        y = _classes(frame[target], source)
+        aim = as_quantities(aim, notes)
+    there = aim.notna().to_numpy()
+    if not there.any():
+        raise FedRelaxError(f"{source}: target column {target!r} is empty; fill it in")
+    if not there.all():
+        notes.append(
+            f"{int((~there).sum())} of {len(frame)} rows are left out: target column {target!r} is "
+            "missing there."
+        )
+        frame, aim = frame[there], aim[there]
+    y = _numbers(aim, source) if site.task == "regression" else _classes(aim, source)
     features = frame[columns].set_axis([str(name) for name in chosen], axis=1)
-    return SiteTable(features, y, source)
+    return SiteTable(features, y, source, tuple(notes))
 
 
 def read_public(site: SiteFile, ready: Preparation) -> FloatArray:
@@ -82,30 +95,25 @@ def _column(frame: Any, name: str, source: str) -> Any:
         raise FedRelaxError(f"{source}: {error}") from None
 
 
-def _numbers(frame: Any, name: str, source: str) -> FloatArray:
-    column = frame[_column(frame, name, source)]
+def _numbers(column: Any, source: str) -> AnyArray:
     kind = kind_of(column)
     if kind != "numbers":
-        place, value = (0, "") if kind == "nothing" else first_text(column)[:2]
-        such = f" such as {value!r} on {where(frame.index, place)}" if kind != "nothing" else ""
-        raise FedRelaxError(f"{source}: column {name!r} holds {kind}{such}, but numbers are needed")
+        place, value, _ = first_text(column)
+        raise FedRelaxError(
+            f"{source}: column {column.name!r} holds {kind} such as {value!r} on "
+            f"{where(column.index, place)}, but numbers are needed"
+        )
     values = to_numbers(column)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise FedRelaxError(
-            f"{source}: column {name!r} has {len(bad)} missing or infinite values, the first on "
-            f"{where(frame.index, int(bad[0]))}; fill them in or leave these rows out"
+            f"{source}: column {column.name!r} is infinite in {counted(len(bad), 'row')}, first on "
+            f"{where(column.index, int(bad[0]))}; fill these in or leave them out"
         )
     return values
 
 
 def _classes(column: Any, source: str) -> AnyArray:
-    if column.isna().any():
-        place = int(column.isna().to_numpy().argmax())
-        raise FedRelaxError(
-            f"{source}: column {column.name!r} has no class on {where(column.index, place)}; fill it "
-            "in or leave the row out"
-        )
     values = column.tolist()
     if kind_of(column) == "numbers":
         return np.asarray(values)

@@ -15,6 +15,7 @@ from fedrelax.schema.coding import code_column, texts_of
 from fedrelax.schema.column import KINDS, MIXED, Column
 from fedrelax.schema.dates import cycles_of
 from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
+from fedrelax.schema.numbers import MARKS, read_texts
 from fedrelax.schema.schema import Schema, is_extreme, rounded
 from fedrelax.schema.texts import Texts
 
@@ -33,6 +34,7 @@ class Told:
     mean, spread : of numbers and dates, to six digits; not told of fewer than ``COMMON`` rows.
     categories, counts : those with at least ``COMMON`` rows here; ``others`` rows have another one.
     names : whether every row has a text of its own, like a name or an ID.
+    decimal : the decimal mark of numbers written as text; ``unsure`` if the other one would do as well.
     """
 
     name: str
@@ -47,6 +49,8 @@ class Told:
     names: bool = False
     cycles: tuple[str, ...] = ()
     order: str = "iso"
+    decimal: str = ""
+    unsure: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, without defaults."""
@@ -58,7 +62,14 @@ class Told:
     def from_dict(cls, said: Any) -> Told:
         """Return what ``to_dict`` described, checked."""
         kinds = {"name": str, "kind": str, "known": int, "others": int, "gaps": bool, "names": bool}
-        kinds |= {"order": str, "categories": list, "counts": list, "cycles": list}
+        kinds |= {
+            "order": str,
+            "decimal": str,
+            "unsure": bool,
+            "categories": list,
+            "counts": list,
+            "cycles": list,
+        }
         numbers = ("mean", "spread")
         fits = isinstance(said, Mapping) and {"name", "kind"} <= set(said)
         for key, value in said.items() if fits else ():
@@ -73,6 +84,7 @@ class Told:
         fits = fits and all(isinstance(text, str) for text in texts)
         fits = fits and all(type(n) is int and n >= 0 for n in [*counts, said.get("others", 0)])
         fits = fits and len(counts) == len(said.get("categories", ()))
+        fits = fits and said.get("decimal", "") in ("", *MARKS)
         if not fits or said["kind"] not in (*KINDS, NOTHING) or said.get("spread", 0.0) < 0:
             raise FedRelaxError("the description of a column does not have the expected form")
         lists = ("categories", "counts", "cycles")
@@ -99,6 +111,8 @@ def _told(given: pd.Series, notes: list[str]) -> Told:
         more["known"] = 0
     if column.kind == "date":
         more["cycles"], more["order"] = cycles_of(values), column.order
+    if column.decimal:
+        more["decimal"], more["unsure"] = column.decimal, read_texts(given).unsure
     if column.kind in ("category", "text"):
         counts = Counter(text for text in texts_of(given) if text is not None)
         more["names"] = is_name(list(counts), sum(counts.values()))
@@ -126,7 +140,8 @@ def agreed(told: Mapping[str, Sequence[Told]], named: bool) -> tuple[Schema, lis
         if reason is not None:
             notes.append(f"Column {column.name!r} is left out: {reason}.")
             continue
-        made.append(_column(column.name, kind, list(said.values())))
+        one = _column(column.name, kind, list(said.values()))
+        made.append(replace(one, decimal=_decimal(column.name, said)))
         all_told.append(list(said.values()))
     if not made:
         raise FedRelaxError(f"no column is left to learn from ({' '.join(notes)})")
@@ -134,7 +149,8 @@ def agreed(told: Mapping[str, Sequence[Told]], named: bool) -> tuple[Schema, lis
     keep = not gaps and all(column.kind in ("number", "flag") for column in made)
     found = []
     for one, lines in zip(made, all_told, strict=True):
-        centre, scale = _spread(lines) if one.kind in MIXED else (0.0, 1.0)
+        alike = [line for line in lines if line.decimal in ("", one.decimal)]
+        centre, scale = _spread(alike) if one.kind in MIXED else (0.0, 1.0)
         if keep and not is_extreme(centre, scale):
             centre, scale = 0.0, 1.0
         found.append(replace(one, centre=centre, scale=scale))
@@ -169,6 +185,19 @@ def _kind(name: str, said: Mapping[str, Told]) -> str:
                 f"{other!r} {_order(whose[other].order)}; write them as year-month-day"
             )
     return usual
+
+
+def _decimal(name: str, said: Mapping[str, Told]) -> str:
+    """Return the decimal mark that sites have in common; one that is unsure follows the others."""
+    lines = {place: line for place, line in said.items() if line.decimal}
+    sure = {place: line for place, line in lines.items() if not line.unsure}
+    marks = {line.decimal: place for place, line in (sure or lines).items()}
+    if len(marks) > 1:
+        raise FedRelaxError(
+            f"column {name!r} has decimal points at site {marks['.']!r}, but decimal commas at site "
+            f"{marks[',']!r}; write its numbers the same way"
+        )
+    return next(iter(marks), "")
 
 
 def _plural(kind: str) -> str:

@@ -10,19 +10,12 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.schema.column import Column
 from fedrelax.schema.dates import read_dates
 from fedrelax.schema.kinds import where
+from fedrelax.schema.numbers import FILE_MARK, read_texts, strange
 from fedrelax.schema.texts import Texts
 from fedrelax.typing import AnyArray, FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MISSING = frozenset(
-    [
-        *("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "-nan", "-NaN", "null", "NULL", "None"),
-        *("<NA>", "#N/A", "#NA", "#N/A N/A", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN", "?", "-"),
-    ]
-)
-"""Texts that mean a missing value in columns of numbers and dates."""
 
 FALSE, TRUE = ("false", "no", "f", "n", "0", "0.0"), ("true", "yes", "t", "y", "1", "1.0")
 
@@ -43,12 +36,18 @@ def texts_of(column: pd.Series) -> AnyArray:
     return found
 
 
-def read_numbers(column: pd.Series) -> FloatArray:
-    """Return the column as floats, NaN for values that are missing, infinite or not a number."""
+def read_numbers(column: pd.Series, decimal: str) -> FloatArray:
+    """Return the column as floats, NaN for values that are missing, infinite or not a number.
+
+    ``decimal`` is the decimal mark for texts that could be read with either; without one, and without
+    one of the file's, these are NaN.
+    """
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-        column = pd.to_numeric(column.astype(object), errors="coerce")
+        found = read_texts(column, decimal)
+        certain = not found.unsure or decimal or FILE_MARK in column.attrs
+        return found.values if certain else np.full(len(column), np.nan)
     values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
@@ -60,18 +59,6 @@ def read_flags(column: pd.Series) -> FloatArray:
     return np.array(
         [np.nan if text is None else words.get(text.lower(), np.nan) for text in texts_of(column)]
     )
-
-
-def strange(column: pd.Series, values: FloatArray) -> AnyArray:
-    """Return the positions of values that are present but could not be read."""
-    unread = np.isnan(values)
-    if unread.any():
-        unread &= column.notna().to_numpy(dtype=bool)
-    places = np.flatnonzero(unread)
-    if not len(places):
-        return places
-    raw = column.iloc[places].astype(object).astype(str).str.strip()
-    return np.asarray(places[~raw.isin(MISSING).to_numpy()])
 
 
 def code_column(
@@ -92,7 +79,8 @@ def code_column(
     if column.kind == "date":
         values = read_dates(given, column.order)
     else:
-        values = read_flags(given) if column.kind == "flag" else read_numbers(given)
+        number = column.kind == "number"
+        values = read_numbers(given, column.decimal) if number else read_flags(given)
     bad = strange(given, values)
     if len(bad) and len(bad) * 2 > int(given.notna().sum()):
         place = int(bad[0])

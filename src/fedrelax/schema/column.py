@@ -10,6 +10,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.dates import CYCLES, FORMATS, wave_names, waves
+from fedrelax.schema.numbers import MARKS
 from fedrelax.schema.texts import HASHED
 from fedrelax.typing import FloatArray
 
@@ -51,6 +52,8 @@ class Column:
     cycles: tuple[str, ...] = ()
     order: str = "iso"
     """How dates are read from text."""
+    decimal: str = ""
+    """The decimal mark of numbers read from text, if it is known."""
     gaps: bool = False
 
     def __post_init__(self) -> None:
@@ -77,6 +80,8 @@ class Column:
         known = words and all(cycle in CYCLES for cycle in self.cycles) and self.order in FORMATS
         if not known:
             return f"has a cycle not among {', '.join(CYCLES)}, or an order not among {FORMATS}"
+        if self.decimal not in ("", *MARKS):
+            return f"has the decimal mark {self.decimal!r}; it must be one of {', '.join(MARKS)!r}"
         if not isinstance(self.gaps, bool) or not isinstance(self.others, bool):
             return "needs true or false for gaps and others"
         return None
@@ -138,6 +143,7 @@ class Column:
             "others",
             "cycles",
             "order",
+            "decimal",
             "gaps",
         ):
             value, usual = getattr(self, name), getattr(Column, name)

@@ -26,7 +26,7 @@ FORMATS = ("iso", "month first", "day first")
 
 
 def read_dates(column: pd.Series, order: str) -> FloatArray:
-    """Return seconds since 1970 (UTC), NaN where no date can be read.
+    """Return seconds since 1970 (UTC), NaN where no date can be read; a period counts from its start.
 
     >>> import pandas as pd
     >>> read_dates(pd.Series(["1970-01-02", "3/1/1970", None]), "iso").tolist()
@@ -40,6 +40,8 @@ def read_dates(column: pd.Series, order: str) -> FloatArray:
         warnings.simplefilter("ignore")
         if pd.api.types.is_timedelta64_dtype(column):
             return np.asarray(column.dt.total_seconds().to_numpy(dtype=float))
+        if isinstance(column.dtype, pd.PeriodDtype):
+            column = column.dt.to_timestamp()
         if pd.api.types.is_datetime64_any_dtype(column):
             moments = pd.to_datetime(column, utc=True)
         elif order == "iso":

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 
 def is_frame(given: Any) -> bool:
-    """Tell whether this is a DataFrame of pandas, polars or another library."""
-    return hasattr(given, "columns") and (hasattr(given, "iloc") or hasattr(given, "to_dict"))
+    """Tell whether this is a DataFrame of pandas, polars or another library, or one yet to be collected."""
+    kind = type(given)
+    methods = ("iloc", "to_dict", "collect")
+    return hasattr(kind, "columns") and any(hasattr(kind, name) for name in methods)
 
 
 def as_frame(given: Any) -> pd.DataFrame:
@@ -29,7 +31,8 @@ def as_frame(given: Any) -> pd.DataFrame:
     import narwhals as nw
 
     try:
-        table = nw.from_native(given, eager_only=True)
+        table = nw.from_native(given)
+        table = table.collect() if isinstance(table, nw.LazyFrame) else table
     except TypeError as error:
         raise FedRelaxError(
             f"X is a {type(given).__name__}; give a pandas or polars DataFrame, or an array"
@@ -38,7 +41,7 @@ def as_frame(given: Any) -> pd.DataFrame:
     for name in table.columns:
         column = table[name]
         if isinstance(column.dtype, nw.Datetime | nw.Date):
-            columns[name] = pd.to_datetime(pd.Series(column.to_list()))
+            columns[name] = pd.to_datetime(pd.Series(column.to_list()), utc=True)
         else:
             columns[name] = pd.Series(column.to_list())
     return pd.DataFrame(columns)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, counted, listing
-from fedrelax.schema.coding import FALSE, TRUE, read_numbers, strange, texts_of
-from fedrelax.schema.column import Column, Kind
+from fedrelax.schema.coding import FALSE, TRUE, texts_of
+from fedrelax.schema.column import Column
 from fedrelax.schema.dates import order_of, read_dates
 from fedrelax.schema.kinds import kind_of, where
+from fedrelax.schema.numbers import MISSING, Reading, is_code, read_texts, strange
 from fedrelax.schema.schema import Schema
 from fedrelax.typing import AnyArray, FloatArray
 
@@ -100,11 +101,12 @@ def column_of(given: pd.Series, named: bool, notes: list[str]) -> Column | None:
         return column_of(given.iloc[:0], named, notes)
     if {str(text).lower() for text in known} <= {*FALSE, *TRUE}:
         return Column(name, "flag")
-    coded = any(len(text) > 1 and text[0] == "0" and text.isdecimal() for text in known)
-    column = None if coded else _mostly(given, name, "number", read_numbers, notes)
-    column = column or _mostly(given, name, "date", _as_dates, notes)
-    if column is not None:
-        return column
+    reading = numbers_in(given)
+    if reading is not None:
+        notes += notes_on_numbers(given, reading)
+        return Column(name, "number", decimal=reading.decimal)
+    if _mostly(given, _as_dates(given)):
+        return _dates(given, name, notes)
     return _categories(known, name, len(given), named, notes)
 
 
@@ -150,33 +152,57 @@ def _as_dates(given: pd.Series) -> FloatArray:
     return read_dates(given, order_of(given)[0])
 
 
-def _mostly(
-    given: pd.Series,
-    name: str,
-    kind: Kind,
-    read: Callable[[pd.Series], FloatArray],
-    notes: list[str],
-) -> Column | None:
-    """Return a column of numbers or dates in which a few values are mistyped, or None."""
-    values = read(given)
-    bad = strange(given, values)
+def _mostly(given: pd.Series, values: FloatArray) -> bool:
+    """Tell whether nearly all values that are not missing could be read."""
     good = int(np.isfinite(values).sum())
-    if good < 2 or good < MOSTLY * (good + len(bad)):
+    return good >= 2 and good >= MOSTLY * (good + len(strange(given, values)))
+
+
+def numbers_in(given: pd.Series) -> Reading | None:
+    """Return the numbers that nearly all texts of a column are, however they are written, or None.
+
+    A column in which some text is a code such as 007 holds no numbers.
+    """
+    if any(is_code(text) for text in texts_of(given) if text is not None):
         return None
-    if kind == "date":
-        return _dates(given, name, notes)
-    _name_strange(given, name, bad, "numbers", notes)
-    return Column(name, "number")
+    reading = read_texts(given)
+    return reading if _mostly(given, reading.values) else None
+
+
+def notes_on_numbers(given: pd.Series, reading: Reading) -> list[str]:
+    """Return how the texts of a column are read as numbers, and which of them are none."""
+    name, place, notes = str(given.name), reading.example, list[str]()
+    if place is not None:
+        texts = (
+            given.iloc[np.flatnonzero(np.isnan(reading.values))].dropna().astype(str).str.strip()
+        )
+        words = list(dict.fromkeys(text for text in texts if text and text in MISSING))
+        gaps = f"; {listing(words, most=3)} counts as missing" if words else ""
+        signs = [sign for sign in reading.signs if sign != "%"]
+        mixed = f"; {listing(signs, most=3)} are not converted" if len(signs) > 1 else ""
+        other = "," if reading.decimal == "." else "."
+        unsure = (
+            f"; if {other!r} is the decimal mark, write these numbers without thousands separators"
+            if reading.unsure
+            else ""
+        )
+        notes.append(
+            f"Column {name!r} holds numbers such as {str(given.iloc[place])!r}, read as "
+            f"{reading.values[place]:.10g}{gaps}{mixed}{unsure}."
+        )
+    _name_strange(given, name, strange(given, reading.values), "numbers", notes)
+    return notes
 
 
 def _name_strange(given: pd.Series, name: str, bad: AnyArray, what: str, notes: list[str]) -> None:
     if len(bad):
         place = int(bad[0])
-        count = "1 row" if len(bad) == 1 else f"{len(bad)} rows"
+        texts = list(dict.fromkeys(given.iloc[bad].astype(str).str.strip()))
+        others = f" (also {listing(texts[1:], most=3)})" if len(texts) > 1 else ""
         notes.append(
-            f"Column {name!r} holds {what} except in {count}, such as "
-            f"{str(given.iloc[place])!r} on {where(given.index, place)}; these count as missing: "
-            "correct them."
+            f"Column {name!r} holds {what} except in {counted(len(bad), 'row')}, such as "
+            f"{str(given.iloc[place])!r} on {where(given.index, place)}{others}; these count as "
+            "missing: correct them."
         )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.schema.numbers import read_texts
 from fedrelax.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def kind_of(column: pd.Series) -> Kind:
     >>> [kind_of(pd.Series(v)) for v in ([1, 2], [True, None], ["2024-01-31"], ["a"], [None])]
     ['numbers', 'numbers', 'dates', 'text', 'nothing']
     """
+    import pandas as pd
     from pandas.api import types
 
     present = column.dropna()
@@ -59,6 +61,8 @@ def kind_of(column: pd.Series) -> Kind:
     if isinstance(column.dtype, types.CategoricalDtype):
         return "text"
     if types.is_datetime64_any_dtype(column) or types.is_timedelta64_dtype(column):
+        return "dates"
+    if isinstance(column.dtype, pd.PeriodDtype):
         return "dates"
     if types.is_complex_dtype(column):
         return "text"
@@ -110,9 +114,11 @@ def _look_like_dates(present: pd.Series) -> bool:
     sample = present.iloc[:50].astype(str).str.strip()
     if not sample.str.contains(r"\d.*[-/.:].*\d", regex=True).all():
         return False
+    if np.isfinite(read_texts(sample).values).all():  # 1.234,5 could pass for a date
+        return False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return bool(pd.to_datetime(sample, errors="coerce").notna().all())
+        return bool(pd.to_datetime(sample, errors="coerce", utc=True).notna().all())
 
 
 def _plain(name: Any) -> str:
