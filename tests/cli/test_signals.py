@@ -1,4 +1,4 @@
-"""A run that is stopped from outside: a whole directory, or none."""
+"""A run that is stopped from outside: models that exist are kept, and a directory is whole or not there."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import fedrelax.cli.inputs
+import fedrelax.cli.training  # noqa: F401 - wrapped by name below
+from fedrelax.estimators.base import FedRelaxEstimator
 from fedrelax.storage import read_result
 
 from .runs import FIT
@@ -75,3 +79,64 @@ def test_ctrl_c_while_settings_are_chosen_takes_the_best_so_far(run, table):
     saved = read_result("out")
     assert "the search was stopped by Ctrl-C" in str(saved.metrics) + str(saved.about)
     assert saved.metrics["errors"]["together"] > 0
+
+
+# The default fit, in this process: the signal comes as a step begins.
+
+PHASES = {
+    "finding": ("fedrelax.selection.whole.find", "ending the search as soon as there are models"),
+    "trying": ("fedrelax.selection.whole.compare_beside", "ending the search"),
+    "measuring": ("fedrelax.cli.training.evaluate", "measuring and saving the models"),
+    "all rows": (FedRelaxEstimator, "no second training on all rows"),
+    "saving": ("fedrelax.cli.training.save_result", "the result is being saved"),
+    "report": ("fedrelax.cli.training.write_report", "the result is being saved"),
+}
+NOT_AGAIN = ("finding", "trying", "measuring", "all rows")
+"""Steps after which models are not trained on all rows."""
+
+
+def signal_at(
+    monkeypatch: pytest.MonkeyPatch, where: Any, number: signal.Signals, times: int = 1
+) -> None:
+    """Send a signal to this process whenever a function begins that marks a step."""
+    owner, _, name = where.rpartition(".") if isinstance(where, str) else (where, "", "refitted")
+    module = sys.modules[owner] if isinstance(owner, str) else owner
+    real = getattr(module, name)
+
+    def signalled(*given: Any, **named: Any) -> Any:
+        for _ in range(times):
+            signal.raise_signal(number)
+        return real(*given, **named)
+
+    monkeypatch.setattr(module, name, signalled)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_signal_keeps_the_models_in_every_step_of_the_default(
+    run, table, monkeypatch, capfd, phase
+):
+    where, note = PHASES[phase]
+    number = signal.SIGTERM if phase == "measuring" else signal.SIGINT
+    signal_at(monkeypatch, where, number)
+    text = run(*FIT, "--out", "out")
+    assert run.code == 0, run.output
+    assert note in text + " ".join(capfd.readouterr().err.split())
+    again = phase not in NOT_AGAIN
+    rows = "all rows" if again else "training rows"
+    assert read_result("out").metrics["saved_models_trained_on"] == rows
+    assert ("no second training on all rows" in text) == (not again)
+    assert Path("out/report.html").exists()
+    run("predict", "out", "towns.csv", "--out", "predictions.csv")
+    assert run.code == 0, run.output
+    assert len(Path("predictions.csv").read_text().splitlines()) == 1 + len(table)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("phase", ["reading", "saving"])
+def test_where_nothing_can_be_kept_nothing_is_written(run, table, monkeypatch, number, code, phase):
+    """Before there are models one signal ends the command; after that, two of them do."""
+    where = {"reading": "fedrelax.cli.inputs.read_inputs", "saving": PHASES["report"][0]}[phase]
+    signal_at(monkeypatch, where, number, times=1 if phase == "reading" else 2)
+    text = run(*FIT, "--quick", "--out", "out")
+    assert run.code == code and "error: interrupted; nothing was written" in text
+    assert sorted(path.name for path in Path().iterdir()) == ["towns.csv"]

@@ -37,12 +37,15 @@ def demo(
 
     [bold]Example:[/bold] fedrelax demo --out demo-result
     """
-    with speaking(debug, steps=STEPS) as talk:
-        run_demo(out, jobs, talk)
+    from fedrelax.cli.interruption import Interruption
+
+    with speaking(debug, steps=STEPS) as talk, Interruption().caught() as interruption:
+        run_demo(out, jobs, talk, interruption)
 
 
-def run_demo(out: Path, jobs: int, talk: Talk) -> None:
+def run_demo(out: Path, jobs: int, talk: Talk, interruption: Any) -> None:
     """Train the network of writers and show what each has gained."""
+    from fedrelax.cli.interruption import Step
     from fedrelax.cli.training import save, train
     from fedrelax.report.terminal import evaluation_report, kind_table
     from fedrelax.solvers import FedRelax
@@ -66,7 +69,8 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
     )
     alphas = [strength / degree for strength in STRENGTHS]
     solver = FedRelax(order="sequential")  # each learns from what those before it have just learned
-    outcome = train(inputs, config, talk, alpha=alphas, folds=FOLDS, solver=solver)
+    outcome = train(inputs, config, talk, interruption, alpha=alphas, folds=FOLDS, solver=solver)
+    interruption.enter(Step.SAVING)
     save(
         inputs,
         config,
@@ -81,6 +85,7 @@ def run_demo(out: Path, jobs: int, talk: Talk) -> None:
         comment="made by fedrelax demo; the data come with scikit-learn",
         more=[lambda draft: _write_example(draft, inputs)],
     )
+    interruption.enter(Step.ENDING)
     assert outcome.evaluation is not None
     talk.say("", evaluation_report(outcome.data), "", kind_table(outcome.evaluation), "")
     _tell_next(out, talk)

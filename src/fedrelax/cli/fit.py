@@ -140,30 +140,35 @@ def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
     """Train, save and report; ``kept`` is the ``RunDirectory`` of a run that is resumed."""
     talk.activity.doing(f"Reading {config.data.name}", step="reading")
     from fedrelax.cli.inputs import effective, read_inputs
+    from fedrelax.cli.interruption import Interruption, Step
     from fedrelax.cli.live import check_live, live_view, tell_end
     from fedrelax.cli.stopping import RunDirectory
     from fedrelax.cli.training import save, train
 
     if config.live:
         check_live()
-    inputs = read_inputs(config, talk.note)
-    if kept is None and config.checkpoint_every is not None:
-        kept = RunDirectory.begin(config)
-    with (
-        nullcontext() if kept is None else kept.open(),
-        live_view(inputs, config.target, talk) if config.live else nullcontext() as view,
-    ):
-        outcome = train(inputs, config, talk, view=view, kept=kept)
-        rounds = counted(outcome.fitted.n_rounds_, "round")
-        used = f"alpha = {outcome.fitted.alpha_:.6g} and {rounds} were used"
-        settings = effective(config, inputs.task, inputs.feature_names)
-        metrics = save(inputs, config, outcome, talk, settings=settings, comment=used)
-        if view is not None:
-            tell_end(view, config.out, outcome.fitted.result_)
-    if config.json:
-        _print_json(config.out, metrics, outcome.evaluation, talk)
-    else:
-        _tell(config, outcome, talk)
+    with Interruption().caught() as interruption:
+        inputs = read_inputs(config, talk.note)
+        if kept is None and config.checkpoint_every is not None:
+            kept = RunDirectory.begin(config)
+        with (
+            nullcontext() if kept is None else kept.open(interruption),
+            live_view(inputs, config.target, talk) if config.live else nullcontext() as view,
+        ):
+            outcome = train(inputs, config, talk, interruption, view=view, kept=kept)
+            fitted = outcome.fitted
+            rounds = counted(fitted.n_rounds_, "round")
+            used = f"alpha = {fitted.alpha_:.6g} and {rounds} were used"
+            settings = effective(config, inputs.task, inputs.feature_names)
+            interruption.enter(Step.SAVING)
+            metrics = save(inputs, config, outcome, talk, settings=settings, comment=used)
+            interruption.enter(Step.ENDING)
+            if view is not None:
+                tell_end(view, config.out, fitted.result_)
+        if config.json:
+            _print_json(config.out, metrics, outcome.evaluation, talk)
+        else:
+            _tell(config, outcome, talk)
 
 
 def _print_json(out: Path, metrics: dict[str, Any], found: Any, talk: Talk) -> None:

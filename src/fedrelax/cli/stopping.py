@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import shlex
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,8 +16,8 @@ from fedrelax.cli.config import check_trusted, make_config, only_typed
 from fedrelax.cli.console import INTERRUPTED, Stopped
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.graphs import parse_graph
+from fedrelax.cli.interruption import TERMINATED, Interruption, Step, Terminated
 from fedrelax.cli.options import words_of
-from fedrelax.cli.progress import Terminated, stop_at_once
 from fedrelax.errors import FedRelaxError
 from fedrelax.public import DRAWS
 from fedrelax.storage import Checkpoint
@@ -30,7 +28,6 @@ from fedrelax.storage.whole import write_whole
 
 ENDING, SETTINGS, FORMAT = ".checkpoint", "run.json", 1
 TRAINING, ALL_ROWS = "training", "all-rows"
-TERMINATED = 128 + signal.SIGTERM
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,16 +75,12 @@ class RunDirectory:
         return made
 
     @contextmanager
-    def open(self) -> Iterator[None]:
+    def open(self, interruption: Interruption) -> Iterator[None]:
         """Within, a signal, a full disk or Ctrl-C ends with a sentence that says how to continue."""
-        ours = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGTERM, stop_at_once) if ours else None
         try:
             yield
         except (Interrupted, KeyboardInterrupt) as stop:
-            if ours:  # the process is about to end, and must print a sentence first
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                before = signal.SIG_IGN
+            interruption.enter(Step.ENDING)
             terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
             raise self._stopped(TERMINATED if terminated else INTERRUPTED) from stop
         except FedRelaxError as error:
@@ -98,9 +91,6 @@ class RunDirectory:
                     f"{error}; what was learned is kept; once that is done, {self._how_to_go_on()}"
                 ) from error
             raise
-        finally:
-            if ours:
-                signal.signal(signal.SIGTERM, before)
         self.forget()
 
     def _stopped(self, code: int) -> Stopped:

@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 from fedrelax.cli.console import Talk
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.inputs import Inputs
+from fedrelax.cli.interruption import CAUSES, Interruption, Step
 from fedrelax.cli.privacy import private_solver, with_leakage
-from fedrelax.cli.progress import ALL_ROWS, STOPPED, Watch, start_workers
+from fedrelax.cli.progress import ALL_ROWS, Watch, start_workers
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.cli.stopping import RunDirectory
 from fedrelax.errors import FedRelaxError
@@ -27,7 +28,7 @@ from fedrelax.report import ReportData, report_data
 from fedrelax.report.page import REPORT, write_report
 from fedrelax.selection import Choice
 from fedrelax.solvers import Result
-from fedrelax.storage import save_result
+from fedrelax.storage import Checkpoint, save_result
 from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
 from fedrelax.typing import Label
@@ -50,8 +51,8 @@ class Outcome:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C or the live page ended the rounds."""
-        return self.fitted.result_.reason in (STOPPED, STOPPED_LIVE)
+        """Whether a signal or the live page ended the rounds."""
+        return self.fitted.result_.reason in (*CAUSES.values(), STOPPED_LIVE)
 
 
 def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
@@ -71,28 +72,30 @@ def train(
     inputs: Inputs,
     config: FitConfig,
     talk: Talk,
+    interruption: Interruption,
     *,
     view: LiveView | None = None,
     kept: RunDirectory | None = None,
     **more: Any,
 ) -> Outcome:
-    """Choose on the training rows what is "auto", run the rounds, measure on test rows.
+    """Choose on the training rows what is "auto", run the rounds, measure on test rows, train on all.
 
-    ``kept`` is where the state of the run is kept; ``more`` holds arguments of the estimator that have
-    no flag.
+    Once a signal has ended a step early, the models that were measured are the outcome. ``kept`` is
+    where the state of the run is kept; ``more`` holds arguments of the estimator that have no flag.
     """
     estimator = estimator_of(inputs, config).set_params(solver=private_solver(config))
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
     start_workers(config.jobs, config.backend)
     talk.activity.doing("Choosing settings", step="choosing")
-    first = None if kept is None else kept.training
-    watch = Watch(talk.activity, first)
+    first, second = (None, None) if kept is None else (kept.training, kept.all_rows)
+    watch = Watch(talk.activity, interruption)
     callbacks = [one for one in (watch, view, first) if one is not None]
     estimator.set_params(callbacks=callbacks, **more)
-    with watch.catching_ctrl_c():
-        folds = inputs.splitting.folds(own)
-        fitted: Fitted = estimator.fit(*rows[:2], nodes=rows[2], **folds)
+    interruption.enter(Step.FINDING, first)
+    folds = inputs.splitting.folds(own)
+    fitted: Fitted = estimator.fit(*rows[:2], nodes=rows[2], **folds)
+    interruption.enter(Step.MEASURING, first)
     outcome = Outcome(fitted.set_params(callbacks=()))
     if outcome.interrupted:
         reason = fitted.result_.reason
@@ -106,14 +109,40 @@ def train(
     if config.leakage:
         talk.activity.doing("Attacking the exchanged predictions")
         measured = with_leakage(measured, fitted, inputs, config)
+    outcome = Outcome(fitted, measured, on_all_rows=False)
     if config.keep_test_out or config.epsilon is not None or outcome.interrupted:
-        return Outcome(fitted, measured, on_all_rows=False)
+        return outcome
+    try:
+        if not interruption.take() and not interruption.cause:
+            interruption.enter(Step.ALL_ROWS, second)
+            return _on_all_rows(inputs, outcome, talk, interruption, second)
+    except KeyboardInterrupt:
+        if not interruption.cause:
+            raise
+    talk.note(
+        f"{interruption.cause}, so there is no second training on all rows: the models that were measured, "
+        "trained on the training rows, are kept."
+    )
+    return outcome
+
+
+def _on_all_rows(
+    inputs: Inputs,
+    outcome: Outcome,
+    talk: Talk,
+    interruption: Interruption,
+    checkpoint: Checkpoint | None,
+) -> Outcome:
+    """Train again on all rows, with the settings that were measured."""
+    fitted, measured = outcome.fitted, outcome.evaluation
+    assert measured is not None
     talk.activity.doing(f"Training on {ALL_ROWS}, with these settings", step=ALL_ROWS)
-    second = None if kept is None else kept.all_rows
-    watch = Watch(talk.activity, second, ALL_ROWS)
-    with watch.catching_ctrl_c():
-        fitted.set_params(callbacks=[one for one in (watch, second) if one is not None])
+    watch = Watch(talk.activity, interruption, ALL_ROWS)
+    fitted.set_params(callbacks=[one for one in (watch, checkpoint) if one is not None])
+    try:
         final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
+    finally:
+        fitted.set_params(callbacks=())
     measured = measured.with_untested(_new_lines(inputs, final, measured))
     return Outcome(final.set_params(callbacks=()), measured)
 

@@ -17,7 +17,7 @@ Tell = Callable[[int, int], bool | str | None]
 
 
 class Enough(Exception):  # noqa: N818 - not an error
-    """The user has asked to end the search."""
+    """The search is to end; the text says why."""
 
 
 def heard(tell: Tell | None) -> Tell | None:
@@ -26,10 +26,16 @@ def heard(tell: Tell | None) -> Tell | None:
         return None
 
     def told(done: int, total: int) -> None:
-        if tell(done, total):
-            raise Enough
+        reason = tell(done, total)
+        if reason:
+            raise Enough(why(reason))
 
     return told
+
+
+def why(answer: bool | str) -> str:
+    """Return why a search ends, from what a callback has returned."""
+    return answer if isinstance(answer, str) else "stopped by a callback"
 
 
 class Trials:
@@ -88,7 +94,7 @@ class Trials:
         self._done += runs
         told = None if self._tell is None else self._tell(self._done, self._total)
         if told:
-            self.stopped = told if isinstance(told, str) else "stopped by a callback"
+            self.stopped = why(told)
 
     def plan(self, candidates: int) -> None:
         """Correct how many candidates are still to come."""

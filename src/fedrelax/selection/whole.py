@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -136,20 +135,25 @@ def choose_whole(
     wired = [way for way in wirings if way is not None]
     # Other kinds train on all rows that a fold does not hold out, so folds must not drop any row.
     complete = bool(masks) and all((train | held).all() for train, held in masks)
-    with suppress(Enough):
+    try:
         if wired:
             whole = _wired(whole, folds, settings, wired, asked, heard(tell), keeper)
         if isinstance(whole.solver, WholeNetwork) and complete:
             whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, heard(tell))
+    except Enough as enough:
+        whole = _with_note(whole, f"the search was {enough}")
     if dear and asked:
         note = (
             f"no wiring was tried, because for classes at more than {MOST_NODES} nodes that takes too "
             "long; with a model of your choice, wirings are tried"
         )
-        whole = replace(
-            whole, choice=replace(whole.choice, reason=f"{whole.choice.reason}; {note}")
-        )
+        whole = _with_note(whole, note)
     return whole
+
+
+def _with_note(whole: Whole, note: str) -> Whole:
+    """Return what was found, with a further part of the reason."""
+    return replace(whole, choice=replace(whole.choice, reason=f"{whole.choice.reason}; {note}"))
 
 
 def _other_kinds(

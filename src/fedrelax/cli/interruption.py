@@ -1,0 +1,114 @@
+"""What Ctrl-C and SIGTERM do in each step of a run: models that exist are kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from types import FrameType
+from typing import Self
+
+from fedrelax.cli.console import INTERRUPTED, Stopped
+from fedrelax.storage import Checkpoint
+
+TERMINATED = 128 + signal.SIGTERM
+CAUSES = {"SIGINT": "stopped by Ctrl-C", "SIGTERM": "stopped by SIGTERM"}
+"""Signals by name, and the reason that a result names."""
+AGAIN = "; a second time stops at once and keeps nothing"
+TO_ROUND = "stopping once this round is done and saved; a second time stops at once"
+SAVING = f"the result is being saved{AGAIN}"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, where the step ends at once."""
+
+
+class Step(Enum):
+    """Where a run is; the notes say what a first signal does, without a checkpoint and with one.
+
+    Without a note, the step ends at once.
+    """
+
+    READING = ("reading", "", "")
+    FINDING = ("finding", f"ending the search as soon as there are models{AGAIN}", "")
+    CHOOSING = (
+        "choosing",
+        f"ending the search after this trial and taking the best so far{AGAIN}",
+        TO_ROUND,
+    )
+    ROUNDS = ("rounds", f"stopping after this round and keeping its models{AGAIN}", TO_ROUND)
+    MEASURING = ("measuring", f"measuring and saving the models that are trained{AGAIN}", "")
+    ALL_ROWS = ("all rows", "", TO_ROUND)
+    SAVING = ("saving", SAVING, SAVING)
+    ENDING = ("ending", "", "")
+    """The result is complete, or the command is about to say why there is none: signals are ignored."""
+
+
+class Interruption:
+    """Turns signals into a request to end the present step, and remembers that one came."""
+
+    def __init__(self) -> None:
+        self._step, self._pending = Step.READING, ""
+        self._checkpoint: Checkpoint | None = None
+        self.cause = ""
+        """Which signal has ended a step early; "" for none."""
+
+    @contextmanager
+    def caught(self) -> Iterator[Self]:
+        """Within, a signal ends the step; a second one, or one that finds no models, the command."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        numbers = [signal.Signals[name] for name in CAUSES]
+        before = {number: signal.signal(number, self._receive) for number in numbers}
+        try:
+            yield self
+        except KeyboardInterrupt as stop:
+            code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+            raise Stopped("interrupted; nothing was written", code) from stop
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def enter(self, step: Step, checkpoint: Checkpoint | None = None) -> None:
+        """Begin a step; ``checkpoint`` is the callback that saves its state, if one does."""
+        self._step, self._checkpoint = step, checkpoint
+        if self._pending and checkpoint is not None:
+            checkpoint.stopping = self._pending
+
+    def tried(self) -> None:
+        """Note that a candidate has been tried: from now on a checkpoint has something to keep."""
+        if self._step is Step.FINDING:
+            self._step = Step.CHOOSING
+
+    def begun(self) -> None:
+        """Note that the rounds begin."""
+        if self._step in (Step.FINDING, Step.CHOOSING):
+            self._step = Step.ROUNDS
+
+    def take(self) -> str:
+        """Return why to end the present step, "" to go on; with a checkpoint, that ends it instead."""
+        if not self._pending or self._checkpoint is not None:
+            return ""
+        self.cause, self._pending = CAUSES[self._pending], ""
+        return self.cause
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self._step is Step.ENDING:
+            return
+        _, note, with_checkpoint = self._step.value
+        note = note if self._checkpoint is None else with_checkpoint
+        name = signal.Signals(number).name
+        if self._pending or not note:
+            if self._step is Step.ALL_ROWS and self._checkpoint is None:
+                self.cause = CAUSES[name]
+            else:
+                self._step = Step.ENDING
+            raise Terminated if name == "SIGTERM" else KeyboardInterrupt
+        self._pending = name
+        if self._checkpoint is not None:
+            self._checkpoint.stopping = name
+        os.write(2, f"\nnote: {note}\n".encode())  # buffers are not safe in a handler
