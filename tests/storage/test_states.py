@@ -18,7 +18,7 @@ from fedrelax.storage import Checkpoint
 from fedrelax.storage.states import HEAD, MAGIC, VERSION, Unreadable, from_bytes, to_bytes
 from fedrelax.wiring import Rewire
 
-from .interrupting import Plug, Stop, network_of
+from .interrupting import Plug, Stop, assert_same, network_of
 
 FILE = "rounds.state"
 
@@ -250,3 +250,33 @@ def test_what_is_no_file_is_not_opened(run, tmp_path, kind):
         (home / FILE).symlink_to("/dev/zero" if kind == "device" else tmp_path / "other")
     with pytest.raises(FedRelaxError, match=f"this checkpoint is damaged: .*{FILE} "):
         solve()
+
+
+@pytest.mark.parametrize("reason", ["all rounds done", "predictions converged", ""])
+def test_why_a_run_ended_is_not_read_from_its_checkpoint(tmp_path, reason):
+    """A file that says "the end" after three of six rounds, or none after the last, changes nothing."""
+    settings, network = partial(FedRelax, alpha=0.5, rounds=6, tol=0.0), network_of("mixed")
+    whole = settings().solve(network)
+    for last in (3, 6):
+        run = tmp_path / f"run{last}"
+        if last == 3:
+            with pytest.raises(Stop):
+                settings().solve(network, [Checkpoint(run), Plug(4)])
+        else:
+            settings().solve(network, [Checkpoint(run)])
+        whole_state = from_bytes((run / FILE).read_bytes())
+        assert whole_state["state"]["round"] == last
+        whole_state["state"] |= {"reason": reason, "first": None}
+        (run / FILE).write_bytes(to_bytes(whole_state))
+        assert_same(whole, settings().solve(network, [Checkpoint(run)]), network.public.common)
+
+
+def test_a_best_round_that_is_not_the_best_is_damage(tmp_path):
+    settings = partial(FedRelax, alpha=30.0, rounds=12, tol=0.0, patience=3)
+    settings().solve(network_of("mixed"), [Checkpoint(tmp_path)])
+    state = from_bytes((tmp_path / FILE).read_bytes())
+    loss, when, models = state["state"]["best"]
+    state["state"]["best"] = (loss, when + 1, models)
+    (tmp_path / FILE).write_bytes(to_bytes(state))
+    with pytest.raises(FedRelaxError, match="its best round is not the best of its records"):
+        settings().solve(network_of("mixed"), [Checkpoint(tmp_path)])

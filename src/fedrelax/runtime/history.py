@@ -88,6 +88,11 @@ class History:
         """Return one quantity over the rounds, e.g. ``history["gtv"]``; per node as a 2-D array."""
         return np.array([getattr(record, name) for record in self.records])
 
+    def best(self) -> tuple[float, int]:
+        """Return the lowest validation loss and the first round that has it; infinity if none has any."""
+        losses = [(record.validation_loss, record.round) for record in self.records]
+        return min((pair for pair in losses if pair[0] < np.inf), default=(np.inf, 0))
+
     def to_frame(self) -> Any:
         """Return a DataFrame with one row per round."""
         import pandas as pd

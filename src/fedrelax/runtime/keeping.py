@@ -69,8 +69,6 @@ class Position:
         loss, round, models = self.best
         return {
             "round": self.round,
-            "first": self.first,
-            "reason": self.reason,
             "records": columns_of(self.history),
             "best": (loss, round, None if models is None else engine.packed(models)),
             "engine": engine.state(),
@@ -80,14 +78,13 @@ class Position:
     def of(cls, state: Any, engine: Any) -> Position:
         """Restore the engine and return the position of the loop."""
         history = History(engine.labels, records_of(state["records"], len(engine.labels)))
-        round, first, reason = state["round"], state["first"], state["reason"]
-        whole = type(round) is int and (first is None or type(first) is int)
-        if not (whole and isinstance(reason, str) and history.records[-1].round == round):
+        round = state["round"]
+        if type(round) is not int or history.records[-1].round != round:
             raise FedRelaxError("its rounds are inconsistent")
         engine.resume(state["engine"], round)
         loss, when, models = state["best"]
         best = (float(loss), int(when), None if models is None else engine.unpacked(models, when))
-        return cls(history, round, best, first, reason)
+        return cls(history, round, best, history.records[0].round)
 
 
 def columns_of(history: History) -> dict[str, Any]:

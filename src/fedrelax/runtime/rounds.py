@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.runtime.callbacks import Callback
 from fedrelax.runtime.history import History, NodeMeasures, Record
 from fedrelax.runtime.keeping import ROUNDS, Identity, Position, keeper_in
@@ -109,7 +110,7 @@ def stepwise(
     _tell_wired(engine, callbacks)
     engine.start()
     keeper, known = keeper_in(callbacks), identity or {}
-    at = _earlier(engine, callbacks, known)
+    at = _earlier(engine, stopping, callbacks, wiring, known)
     resumed, at = at is not None, at or Position(History(engine.labels))
     while True:
         if not resumed:
@@ -154,16 +155,34 @@ def _look(
     if stopping.patience is not None and record.validation_loss < at.best[0]:
         at.best = (record.validation_loss, at.round, engine.snapshot())
     told = [callback.after_round(record) for callback in callbacks]
+    _decide(engine, stopping, told, wiring, at)
+
+
+def _decide(
+    engine: Steps,
+    stopping: Stopping,
+    told: Sequence[bool | str | None],
+    wiring: Wiring | None,
+    at: Position,
+) -> None:
+    """Decide whether another round follows; ``told`` is what callbacks have answered to the present one."""
     resting = wiring is None or wiring.settled(at.round)
     at.first = at.round if resting and at.first is None else at.first
     since = None if at.first is None else at.round - max(at.best[1], at.first)
-    at.reason = _reason_to_stop(stopping, record, told, engine, since)
+    at.reason = _reason_to_stop(stopping, at.history.records[-1], told, engine, since)
 
 
-def _earlier(engine: Steps, callbacks: Sequence[Callback], identity: Identity) -> Position | None:
+def _earlier(
+    engine: Steps,
+    stopping: Stopping,
+    callbacks: Sequence[Callback],
+    wiring: Wiring | None,
+    identity: Identity,
+) -> Position | None:
     """Return the position of a saved run, with the engine restored to it; None for a new run.
 
-    Callbacks are told of all rounds so far again, so that their state is restored too.
+    Callbacks are told of all rounds so far again, so that their state is restored too. Whether the last
+    saved round was the last of the run follows from its records and is not read from the file.
     """
     keeper = keeper_in(callbacks)
     if keeper is None:
@@ -174,9 +193,15 @@ def _earlier(engine: Steps, callbacks: Sequence[Callback], identity: Identity) -
     given = engine.edges
     with keeper.using(ROUNDS):
         at = Position.of(state, engine)
+        if stopping.patience is not None and at.best[:2] != at.history.best():
+            raise FedRelaxError("its best round is not the best of its records")
+    if wiring is not None:
+        rounds = (record.round for record in at.history.records)
+        at.first = next(filter(wiring.settled, rounds), None)
+    told: list[bool | str | None] = []
     for record in at.history.records:
-        for callback in callbacks:
-            callback.after_round(record)
+        told = [callback.after_round(record) for callback in callbacks]
+    _decide(engine, stopping, told, wiring, at)
     if engine.edges is not given:
         _tell_wired(engine, callbacks)
     return at
