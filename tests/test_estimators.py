@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.tree import DecisionTreeRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_regressor_multioutput, parametrize_with_checks
 
 from fedrelax import (
     FedRelax,
@@ -33,6 +33,12 @@ CITIES = ("Oslo", "Bergen", "Bodø", "Tromsø")
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_targets_without_nodes_and_without_settings():
+    """One node has no edges to choose from."""
+    check_regressor_multioutput("FedRelaxRegressor", FedRelaxRegressor())
 
 
 def a_table(seed=0, rows=15, outputs=None):

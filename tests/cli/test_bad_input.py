@@ -31,6 +31,7 @@ CASES = {
     "test share 1": (["--test-share", "1"], "--test-share is 1.0", "less than 1"),
     "test share too small": (["--test-share", "0.01"], "leaves no test row"),
     "no workers": (["--jobs", "0"], "--jobs", "-1 for all cores"),
+    "a million workers": (["--jobs", "1000000"], "--jobs 1000000", "-1 for all cores"),
     "no public rows": (["--public-rows", "0"], "--public-rows is 0"),
     "seed below 0": (["--seed", "-4"], "--seed is -4"),
     "unknown model": (["--model", "forrest"], "'forrest'", "did you mean 'forest'?"),

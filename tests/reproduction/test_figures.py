@@ -231,7 +231,7 @@ def test_the_table_has_the_columns_of_the_targets(tmp_path, linear_targets):
         (["fig1a", "--alpha", "-1"], "--alpha '-1' is not a list of numbers of at least 0"),
         (["fig3", "--alpha", "0"], "fig3 compares with alpha = 0"),
         (["fig1a", "--targets", "nowhere.csv"], "there is no targets file nowhere.csv"),
-        (["fig1a", "--jobs", "0"], "--jobs is 0"),
+        (["fig1a", "--jobs", "0"], "--jobs 0 must be"),
         (["fig1a", "--first-exchange", "nothing"], "first-exchange"),
     ],
 )

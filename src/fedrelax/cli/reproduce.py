@@ -82,11 +82,11 @@ def reproduce(
     """
     with speaking(debug, quiet=as_json) as talk:
         from fedrelax.paper.catalog import Choice
+        from fedrelax.runtime.workers import check_jobs
         from fedrelax.solvers.checks import check_choice
 
         check_choice("--first-exchange", first_exchange, ("models", "zeros"))
-        if jobs == 0:
-            raise FedRelaxError("--jobs is 0; give 1 or more, or -1 for all cores")
+        check_jobs(jobs)
         ask = Choice(
             features=tuple(map(int, _numbers("--features", features, whole=True))) or None,
             noise=_numbers("--noise", noise) or None,

@@ -49,10 +49,11 @@ def known_wiring(value: str | None) -> str | None:
     return value
 
 
-def not_zero(value: int) -> int:
-    """Refuse zero workers."""
-    if value == 0:
-        raise ValueError("0 workers cannot work; give 1 or more, or -1 for all cores")
+def number_of_workers(value: int) -> int:
+    """Refuse zero workers, and more than this machine can start."""
+    from fedrelax.runtime.workers import check_jobs
+
+    check_jobs(value)
     return value
 
 
@@ -249,7 +250,7 @@ class LearningConfig:
     ] = False
     jobs: Annotated[
         int,
-        Check(after=not_zero),
+        Check(after=number_of_workers),
         Flag(
             OUTPUT,
             "Workers; -1 for all cores. The result does not change. Default: 1.",

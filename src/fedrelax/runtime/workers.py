@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib import Parallel, cpu_count, delayed, effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 
 from fedrelax.errors import FedRelaxError
@@ -19,14 +19,18 @@ from fedrelax.threads import one_thread
 
 JOBLIB = {"threads": "threading", "processes": "loky"}
 """joblib's names for these backends."""
+MOST_PER_CORE, MOST_WORKERS = 4, 64
+"""More workers than these, per core or on a small machine, only take memory."""
 
 
 def check_jobs(n_jobs: Any) -> None:
-    """Refuse anything that is not a number of workers."""
+    """Refuse anything that is not a number of workers that this machine can start."""
     whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and not (whole and n_jobs != 0 and abs(n_jobs) < 2**31):
+    most = max(MOST_PER_CORE * cpu_count(), MOST_WORKERS)
+    if n_jobs is not None and not (whole and n_jobs != 0 and abs(n_jobs) <= most):
         raise FedRelaxError(
-            f"n_jobs={n_jobs!r} must be None, a whole number of workers, or -1 for all cores"
+            f"n_jobs={n_jobs!r} must be None, a whole number of workers (at most {most} here), or -1 for "
+            "all cores"
         )
 
 

@@ -108,6 +108,8 @@ def _second_look(edges: Any, ranked: Ranked, counts: IntArray, view: View) -> Fl
 def _with_friends(edges: Any, kept: Any, share: float) -> Any:
     """Return the kept edges, and those whose ends have at least this share of kept neighbours in common."""
     edges = edges.maximum(kept).tocsr()
+    if not edges.nnz:
+        return edges
     known = kept.copy()
     known.data = np.ones_like(known.data)
     row = np.repeat(np.arange(edges.shape[0]), np.diff(edges.indptr))
