@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
@@ -81,6 +82,34 @@ def test_nan_and_infinity():
         network.add("b", spoiled[3:], Y[3:], Ridge())
     with pytest.raises(FedRelaxError, match="node 'a': y has 1 NaN"):
         network.add("a", X[:3], [0.0, np.nan, 1.0], Ridge())
+
+
+@pytest.mark.parametrize("estimator", [Tripwire(), "auto"])
+@pytest.mark.parametrize("factor", [1e308, 1e160, 1e-160, 5e-324])
+def test_finite_numbers_whose_squares_are_not(estimator, factor):
+    sentence = "1e\\+100 are too large" if factor > 1 else "nothing larger .* 1e-100 vanish"
+    settings = {"estimator": estimator, "alpha": 0.1 if estimator != "auto" else "auto"}
+    table = pd.DataFrame(X, columns=["wind", "rain"]).assign(rain=X[:, 1] / X.max() * factor)
+    refused(f"column 'rain' holds .*{sentence}", fit={"X": table}, **settings)
+    refused(f"column 1 of X holds .*{sentence}", fit={"X": table.to_numpy()}, **settings)
+    refused(f"the target holds .*{sentence}", fit={"y": Y / Y.max() * factor}, **settings)
+    two = np.column_stack([Y, Y / Y.max() * factor])
+    refused(f"target 1 holds .*{sentence}", fit={"y": two}, **settings)
+
+
+def test_one_number_too_large_at_a_node_of_a_network():
+    for which in (0, 1):
+        rows = [X[:3].copy(), Y[:3].copy()]
+        rows[which][1] = 1e308
+        with pytest.raises(FedRelaxError, match=f"node 'a': {'Xy'[which]} holds 1e\\+308 in row 1"):
+            Network(PAIR, public=PUBLIC).add("a", *rows, Tripwire())
+
+
+@pytest.mark.parametrize("form", [np.asarray, lambda rows: pd.DataFrame(rows, columns=["x", "y"])])
+def test_a_row_to_predict_with_a_number_too_large(form):
+    model = FedRelaxRegressor(Ridge(), PAIR, alpha=0.1).fit(form(X), Y, nodes=NODES)
+    with pytest.raises(FedRelaxError, match="column .* holds 1e\\+308 in row 0"):
+        model.predict(form([[1e308, 1.0]]), nodes=["a"])
 
 
 def test_text_features():

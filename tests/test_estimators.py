@@ -221,3 +221,48 @@ def test_a_failing_fit_names_the_node_and_keeps_the_cause(jobs):
     ) as e:
         FedRelaxRegressor(models, CHAIN, n_jobs=jobs, alpha=0.1).fit(X, y, nodes=nodes)
     assert e.value.__cause__ is not None
+
+
+class Centred(Ridge):
+    """Works in place: subtracts the means of its rows in ``fit`` and in ``predict``."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.mean_, self.level_ = X.mean(axis=0), y.mean(axis=0)
+        X -= self.mean_
+        y -= self.level_
+        return super().fit(X, y, sample_weight)
+
+    def predict(self, X):
+        X -= self.mean_
+        return super().predict(X) + self.level_
+
+
+@pytest.mark.parametrize("outputs", [None, 2])
+def test_a_model_that_writes_into_its_rows_changes_nothing_of_the_callers(outputs):
+    X, y, nodes = a_table(outputs=outputs)
+    public = X[:20] + 0.1
+    before = X.copy(), y.copy(), public.copy()
+    models = {city: Centred() if city == "Oslo" else Ridge() for city in CITIES}
+    model = FedRelaxRegressor(models, CHAIN, alpha=0.1, public=public, rounds=3)
+    model.fit(X, y, nodes=nodes)
+    answers = model.predict(X, nodes=nodes)
+    for old, new in zip(before, (X, y, public), strict=True):
+        np.testing.assert_array_equal(old, new)
+    usual = clone(model).set_params(estimator=Ridge()).fit(X, y, nodes=nodes)
+    np.testing.assert_allclose(answers, usual.predict(X, nodes=nodes))
+
+
+def test_a_classifier_that_writes_into_its_rows_changes_nothing_of_the_callers():
+    class Scaled(LogisticRegression):
+        def predict_proba(self, X):
+            X *= 1.0 + 1e-9
+            return super().predict_proba(X)
+
+        def fit(self, X, y, sample_weight=None):
+            X *= 1.0 + 1e-9
+            return super().fit(X, y, sample_weight)
+
+    X, y, nodes = a_table()
+    before = X.copy()
+    FedRelaxClassifier(Scaled(), CHAIN, alpha=0.1, rounds=2).fit(X, y > 0, nodes=nodes)
+    np.testing.assert_array_equal(before, X)

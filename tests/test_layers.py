@@ -12,7 +12,17 @@ import fedrelax
 
 ROOT = Path(fedrelax.__file__).parent
 STRATA = {
-    "foundation": {"errors", "typing", "views", "extras", "members", "threads", "splits", "web"},
+    "foundation": {
+        "errors",
+        "typing",
+        "views",
+        "extras",
+        "members",
+        "threads",
+        "splits",
+        "validation",
+        "web",
+    },
     "parts": {
         "graph",
         "losses",

@@ -21,6 +21,7 @@ from fedrelax.schema.preparation import ENCODED
 from fedrelax.schema.view import View
 from fedrelax.splits import RowGroups, group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.validation import check_sizes
 
 
 class TableRows:
@@ -48,6 +49,8 @@ class TableRows:
         X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         coded, y = self._coded_with_target(X, y)
         y = self._check_target(y)
+        if self._kind == "regression":
+            check_sizes(y, lambda k: "the target" if y.ndim == 1 else f"target {k}")
         rows = group_rows(self._one_node(len(coded)) if nodes is None else nodes, len(coded))
         return self._agree(coded, rows), y, rows
 
@@ -83,6 +86,7 @@ class TableRows:
             X, y = validate_data(
                 self, X, y, dtype=float, allow_nd=True, ensure_all_finite="allow-nan", **numeric
             )
+            check_sizes(X, lambda k: f"column {k} of X")
             self._schema = _schema_of_array(X)
             return X, y
         coded = self._coded_at_first(X)
@@ -123,6 +127,7 @@ class TableRows:
                 self, X, reset=False, dtype=float, allow_nd=True, ensure_all_finite="allow-nan"
             )
             _refuse_gaps(plain)
+            check_sizes(plain, lambda k: f"column {k} of X", vanishing=False)
             return np.asarray(plain)
         if is_frame(X):
             coded = ready.schema.code(as_frame(X), "X", absent=ready.absent(labels))

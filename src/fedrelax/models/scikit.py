@@ -100,6 +100,8 @@ class ScikitModel(LocalModel):
         if self.task.classes is None:
             y = rows.target[:, 0] if self.task.n_outputs == 1 else rows.target
             X, weight = rows.X, rows.weight
+            if rows is terms[0]:  # the caller's own arrays, into which a model may write
+                X, y = X.copy(), y.copy()
         else:
             target = rows.target if self.takes_soft_labels else hardened(rows.target)
             share = target * rows.weight[:, None]
@@ -181,8 +183,11 @@ class ScikitModel(LocalModel):
         return estimator.partial_fit(X, y, **given)
 
     def predict(self, X: AnyArray) -> FloatArray:
-        """Return predictions; a classifier without ``predict_proba`` gives probabilities 0 and 1."""
-        fitted, task = self.estimator, self.task
+        """Return predictions; a classifier without ``predict_proba`` gives probabilities 0 and 1.
+
+        The estimator gets a copy of the rows, into which it may write.
+        """
+        fitted, task, X = self.estimator, self.task, X.copy()
         if task.classes is None:
             return shaped(np.asarray(fitted.predict(X), dtype=float), len(X), task.n_outputs)
         if not hasattr(fitted, "predict_proba"):

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray, IntArray
+from fedrelax.validation import check_sizes
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def numbers_of(values: Any, what: str, gaps: bool = False) -> AnyArray:
             f"{what} has {len(bad)} NaN or infinite value{'s' * (len(bad) != 1)}, the first in "
             f"row {row}; fill them in or leave out the rows"
         )
+    check_sizes(array, what, vanishing=False)
     return array
 
 

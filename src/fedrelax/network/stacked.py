@@ -17,6 +17,7 @@ from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label
+from fedrelax.validation import check_sizes
 
 
 class StackedNetwork(Network):
@@ -184,6 +185,7 @@ def _taken(
                 f"node {rows.labels[node]!r}: {which}{name} has a NaN or infinite value in row "
                 f"{row - int(rows.offsets[node])}; fill it in or leave out the row"
             )
+        check_sizes(values, f"{which}{name}", vanishing=False)
     if not which and (stacked.counts == 0).any():
         label = rows.labels[int(np.argmin(stacked.counts))]
         raise FedRelaxError(

@@ -18,6 +18,7 @@ from fedrelax.schema.dates import cycles_of
 from fedrelax.schema.kinds import find_column
 from fedrelax.schema.texts import Texts
 from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.validation import check_sizes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +101,12 @@ class Schema:
             found.append(
                 code_column(column, frame[name], self.texts.get(column.name), source=source)
             )
-        return np.column_stack(found)
+        coded = np.column_stack(found)
+        check_sizes(coded, self._title, vanishing=False)
+        return coded
+
+    def _title(self, k: int) -> str:
+        return f"column {self.columns[k].name!r}"
 
     def encode(self, coded: FloatArray) -> FloatArray:
         """Return what numeric models see of coded rows; the rows themselves if that is the same."""
@@ -140,6 +146,7 @@ class Schema:
         In a table of nothing but numbers without gaps, those that are not extreme keep their units.
         ``lacked`` marks missing values that are not gaps, as their node has no such column.
         """
+        check_sizes(coded, self._title)
         missing = np.isnan(coded)
         if lacked is not None:
             missing &= ~lacked

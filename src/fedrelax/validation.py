@@ -1,0 +1,40 @@
+"""Checks of numbers that every way into the library shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.typing import AnyArray
+
+LARGEST, SMALLEST = 1e100, 1e-100
+"""Beyond these, sums of squares and their products overflow or vanish."""
+
+
+def check_sizes(values: AnyArray, name: str | Callable[[int], str], vanishing: bool = True) -> None:
+    """Refuse finite numbers whose squares cannot be summed; ``name`` is what column k is called.
+
+    Unless ``vanishing``, a column of nothing but tiny numbers is fine: other rows may have larger ones.
+    """
+    if not values.size or values.dtype.kind != "f":
+        return
+    name_of = (lambda k: name) if isinstance(name, str) else name
+    table = values.reshape(len(values), -1)
+    most = np.fmax(np.fmax.reduce(table, axis=0), -np.fmin.reduce(table, axis=0))
+    large = np.flatnonzero(most > LARGEST)
+    if len(large):
+        column = int(large[0])
+        row = int(np.argmax(np.nan_to_num(np.abs(table[:, column]))))
+        raise FedRelaxError(
+            f"{name_of(column)} holds {table[row, column]:g} in row {row}; squares of numbers beyond "
+            f"{LARGEST:g} are too large to be summed: use another unit, or correct that row"
+        )
+    small = np.flatnonzero((most > 0) & (most < SMALLEST))
+    if vanishing and len(small):
+        column = int(small[0])
+        raise FedRelaxError(
+            f"{name_of(column)} holds nothing larger than {most[column]:g}; squares of numbers below "
+            f"{SMALLEST:g} vanish: use another unit"
+        )
