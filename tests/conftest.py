@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from fedrelax import Graph, Network
 from tests.browser import Browser, find_program, running
+from tests.terminal import Terminal
 
 settings.register_profile("steady", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("steady")
@@ -63,6 +64,12 @@ def browser() -> Iterator[Browser]:
         pytest.skip("needs Chromium or Chrome, and none is installed")
     with running(program) as found:
         yield found
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    """Runs commands in an empty directory, in a terminal of 80 columns."""
+    return Terminal(tmp_path)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Every Python and shell block of the documents runs, in order, document by document.
 
-A page's blocks share one empty directory and one set of names. Where a page speaks of ``my.csv``, the
+A page's blocks share one empty directory and one set of names. The README's commands run in a terminal, as
+a reader runs them, the others in this process. Where a page speaks of ``my.csv``, the
 reader's own table, there is one. Marks are HTML comments on the lines before a block, which no reader sees:
 ``<!-- needs torch -->`` runs it only where that module is, the commands of ``<!-- stops -->`` must end with
 an error, and those of ``<!-- not tested: why -->`` are not run. These, and programs other than fedrelax,
@@ -12,8 +13,10 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
 from fedrelax.models import registry
+from tests.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -86,8 +90,9 @@ def blocks_of(path: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_blocks_run(path, tmp_path, monkeypatch):
+def test_blocks_run(path, tmp_path, monkeypatch, terminal):
     monkeypatch.chdir(tmp_path)
+    command = partial(in_terminal, terminal) if path == ROOT / "README.md" else in_process
     page = path.read_text(encoding="utf-8")
     if "my.csv" in page and "fedrelax example my.csv" not in page:
         own_table().to_csv("my.csv", index=False)
@@ -103,7 +108,7 @@ def test_blocks_run(path, tmp_path, monkeypatch):
                     exec(compile(block.text, path.name, "exec"), names)
                 said = spoken.getvalue()
             elif block.kind == "sh" and not missing:
-                said = "\n".join(run(block))
+                said = "\n".join(run(block, command))
             elif block.kind != "text":
                 said = None  # a block that is not run says nothing
             elif said is not None:
@@ -118,17 +123,31 @@ def test_blocks_run(path, tmp_path, monkeypatch):
         pytest.skip(f"all blocks ran but those that need {', '.join(sorted(absent))}")
 
 
-def run(block: Block) -> list[str]:
+def in_process(words: list[str]) -> tuple[int, str]:
+    """Run a command here; return its exit code and what it said."""
+    answer = READER.invoke(app, words[1:])
+    return answer.exit_code, answer.output
+
+
+def in_terminal(terminal: Terminal, words: list[str]) -> tuple[int, str]:
+    """Run a command in a terminal: it breaks no word, and says what it does and for how long."""
+    shown = terminal(*words[1:])
+    shown.check()
+    if words[1] != "example":  # at once
+        assert shown.bars and re.search(r"about \d+:\d\d left", shown.bars[0]), shown.raw
+    return shown.code, "\n".join(shown.screen)
+
+
+def run(block: Block, command: Callable[[list[str]], tuple[int, str]]) -> list[str]:
     """Run the commands of fedrelax, which must end well unless the block says that they stop."""
     said = []
     for words in block.commands:
         if block.not_run(words) is not None:
             continue
         assert words[0] == "fedrelax", f"{words[0]} cannot run here; say <!-- not tested: why -->"
-        answer = READER.invoke(app, words[1:])
-        expected = 2 if block.stops else 0
-        assert answer.exit_code == expected, f"{shlex.join(words)}\n{answer.output}"
-        said.append(answer.output)
+        code, output = command(words)
+        assert code == (2 if block.stops else 0), f"{shlex.join(words)}\n{output}"
+        said.append(output)
     return said
 
 

@@ -52,9 +52,10 @@ def test_graph_texts_read_back():
 
 
 @pytest.mark.slow
-def test_demo_trains_a_mixed_network(run):
-    text = run("demo")
-    assert run.code == 0
+def test_demo_trains_a_mixed_network(run, terminal):
+    shown = terminal("demo", "--out", "demo-result")
+    shown.check()
+    text = "\n".join(shown.screen)
     assert "By kind of model" in text and "Learning together lowered the error rate" in text
     saved = read_result("demo-result")
     assert saved.nodes["model"].nunique() >= 6 and len(saved.models) == 14

@@ -65,7 +65,8 @@ class Estimate:
             here = max(self._usual[self._step] * pace - spent, spent / 4)
         if self._step not in self._usual:
             return here
-        pace = max(pace, spent / max(self._usual[self._step], 1.0))
+        usual, real = self._over
+        pace = max(pace, (real + spent) / (usual + self._usual[self._step]))
         return here + pace * sum(self._usual[name] for name in names[names.index(self._step) + 1 :])
 
 

@@ -80,7 +80,8 @@ def reproduce(
 
     [bold]Example:[/bold] fedrelax reproduce fig1a fig1c --runs 20 --jobs 2 --out paper
     """
-    with speaking(debug, quiet=as_json) as talk:
+    steps = {"runs": 10.0 * len(figure), "tables": 3.0 * len(figure)}
+    with speaking(debug, quiet=as_json, steps=steps) as talk:
         from fedrelax.paper.catalog import Choice
         from fedrelax.runtime.workers import check_jobs
         from fedrelax.solvers.checks import check_choice
@@ -119,12 +120,11 @@ def run_reproduce(
         if getattr(ask, name) is not None and not set(users) & set(wanted):
             talk.note(f"--{name} has no effect on {', '.join(wanted)}.")
     _check_out(out)
-    talk.activity.plan({"runs": 10.0 * len(wanted), "tables": 3.0 * len(wanted)})
     talk.activity.doing(f"Running {', '.join(wanted)}", step="runs")
     start_workers(jobs)
 
     def show(done: int, total: int, what: str) -> None:
-        text = f"{done} of {total} runs, the last of {what}"
+        text = f"{done} of {total} runs of {', '.join(wanted)}"
         talk.activity.doing(text, step="runs", done=done, total=total)
 
     done = reproduce(names, out, runs=runs, jobs=jobs, ask=ask, targets=targets, progress=show)

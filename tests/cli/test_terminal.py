@@ -1,0 +1,95 @@
+"""What a person sees: bars and whole words in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fedrelax.cli import activity
+from fedrelax.cli.activity import Activity, Estimate
+from tests.terminal import Shown, Terminal
+
+from .runs import FIT
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_paper_is_computed_in_a_terminal(terminal):
+    words = ("--runs", "2", "--noise", "0,5", "--alpha", "0,0.05", "--out", "paper")
+    shown = terminal("reproduce", "fig1b", *words)
+    shown.check()
+    assert any("of 8 runs" in bar and "left" in bar for bar in shown.bars), shown.raw
+
+
+def test_speed_is_measured_in_a_terminal():
+    shown = Terminal(ROOT)("linear", "--nodes", "300", module="benchmarks.speed")
+    shown.check()
+    assert any("Measuring" in bar and "left" in bar for bar in shown.bars), shown.raw
+
+
+def test_what_is_measured_and_saved_is_shown_in_a_narrow_terminal(table, run):
+    shown = Terminal(run.home, columns=60)(
+        *FIT, "--model", "linear", "--quick", "--out", "a directory with a long name"
+    )
+    shown.check()
+    assert all(len(line) <= 60 for line in shown.screen)
+    after = shown.screen[shown.screen.index("Next:") + 1 :]
+    assert shlex.split("".join(line.removesuffix("\\") for line in after[:2])) == [
+        *("fedrelax", "predict", "a directory with a long name", "NEW_ROWS.csv"),
+        *("--out", "predictions.csv"),
+    ]
+
+
+def test_a_long_error_is_broken_between_words_in_a_terminal_only(run, table, terminal):
+    words = (*FIT, "--out", "out", "--graph", "knn:latitude,lon:3")
+    shown = terminal(*words)
+    assert shown.code == 2 and shown.broken == []
+    error = [line for line in shown.screen if line]
+    assert len(error) > 1 and max(map(len, error)) <= 80
+    run(*words)
+    assert run.output.splitlines() == [" ".join(error)]
+
+
+def test_without_a_terminal_a_long_step_is_told_now_and_then(monkeypatch):
+    monkeypatch.setattr(activity, "FIRST", 0.01)
+    monkeypatch.setattr(activity, "NEXT", 0.01)
+    file = io.StringIO()
+    shown = Activity(Console(file=file, width=20))
+    shown.plan({"choosing": 40.0})
+    shown.doing("Choosing settings: 3 of 10 trials", step="choosing", done=3, total=10)
+    while file.getvalue().count("\n") < 2:
+        time.sleep(0.01)
+    shown.pause()
+    first, second, *_ = file.getvalue().splitlines()
+    assert first == second == "Choosing settings: 3 of 10 trials: 0:00, about 0:40 left"
+    shown.pause()
+    assert file.getvalue().splitlines()[-1] == first
+
+
+def test_the_time_left_follows_the_pace_of_the_run():
+    left = Estimate(0.0)
+    assert left.left(0.0) is None
+    left.plan({"reading": 1.0, "choosing": 4.0, "saving": 3.0})
+    left.count(0.0, "reading", 0, 0)
+    assert left.left(0.0) == pytest.approx(8.0)
+    left.count(5.0, "choosing", 0, 10)  # five times as long as usual; smoothed: (1 + 5) / (1 + 1)
+    assert left.left(5.0) == pytest.approx(3 * (4 + 3))
+    left.count(9.0, "choosing", 2, 10)
+    assert left.left(9.0) == pytest.approx(8 * 2 + 3 * 3)
+    assert left.left(10.0) == pytest.approx(8 * 2 - 1 + 3 * 3)
+    left.count(11.0, "writing", 0, 0)
+    assert left.left(12.0) is None
+
+
+def test_the_screen_is_that_of_a_terminal():
+    bar = "Reading ━━━━ 0:01, about 0:02 left"
+    shown = Shown(0, f"note: ab\r\n{bar}\r\x1b[2K{bar}\r\n\x1b[1A\x1b[2Kdone\r\n", columns=40)
+    assert shown.bars == [bar, bar]
+    assert shown.screen == ["note: ab", "done", ""] and shown.broken == []
+    assert Shown(0, "abc de", columns=5).broken == ["abc d|e"]
+    assert Shown(0, "abc de", columns=4).broken == []
