@@ -91,15 +91,16 @@ class Activity:
         self._estimate.count(time.monotonic(), step, done, total)
         if self._thread is None:
             self._ended.clear()
-            self._thread = threading.Thread(target=self._show, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._show, daemon=True)
+            thread.start()
+            self._thread = thread
 
     def pause(self) -> None:
         """Take the line away, until there is something to do again."""
-        if self._thread is not None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
             self._ended.set()
-            self._thread.join()
-            self._thread = None
+            thread.join()
 
     def _show(self) -> None:
         with suppress(OSError, ValueError):  # nobody looks any more
