@@ -318,3 +318,22 @@ def test_a_solver_with_arguments_of_another_kind():
         FedRelax().solve(network, [1])
     with pytest.raises(FedRelaxError, match="network is a list, not a fedrelax.Network"):
         FedRelax().solve([1])
+
+
+@pytest.mark.parametrize(
+    ("label", "labels", "hint"),
+    [
+        ("site 3", [f"site {k:02d}" for k in range(24)], "; did you mean 'site 03'?"),
+        ("Site_03", ["site 13", "site 3", "site 33"], "; did you mean 'site 3'?"),
+        ("site 99", ["site 09", "site 9", "site 90"], ""),
+        (4, [3, 14, 24], ""),
+        ("temp", ["time", "tempo rubato", "temperature"], "; did you mean 'temperature'?"),
+        ("0", [0, 1], "; did you mean 0 (a number, not text)?"),
+        (0, ["0", "1"], "; did you mean '0' (text, not a number)?"),
+        ("Olso", ["Bergen", "Oslo"], "; did you mean 'Oslo'?"),
+    ],
+)
+def test_the_suggestion_is_the_name_that_was_meant(label, labels, hint):
+    with pytest.raises(FedRelaxError) as caught:
+        Graph.complete(labels).index(label)
+    assert f"unknown node {label!r}{hint or '; the graph has'}" in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable
 
 
@@ -21,13 +22,63 @@ class FedRelaxWarning(UserWarning):
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known name, else an empty string.
 
-    >>> did_you_mean("forrest", ["tree", "forest"])
-    "; did you mean 'forest'?"
-    >>> did_you_mean("zzz", ["tree", "forest"])
-    ''
+    Names with other numbers are other names; capitals, separators and leading zeros do not count.
+
+    >>> did_you_mean("forrest", ["tree", "forest"]), did_you_mean("zzz", ["tree", "forest"])
+    ("; did you mean 'forest'?", '')
+    >>> did_you_mean("site 3", ["site 23", "site_03"]), did_you_mean("temp", ["time", "temperature"])
+    ("; did you mean 'site_03'?", "; did you mean 'temperature'?")
+    >>> did_you_mean("0", [0, 1])
+    '; did you mean 0 (a number, not text)?'
     """
-    near = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    options = {str(option): option for option in known}
+    same = options.get(str(name))
+    if same is not None and type(same) is not type(name):
+        return f"; did you mean {same!r} ({_kind(same)}, not {_kind(name)})?"
+    if len(str(name)) > LONGEST_NAME:
+        return ""
+    text, bare = _bare(name), dict[str, object]()
+    for option in options.values():
+        bare.setdefault(_bare(option), option)
+    numbers = DIGITS.findall(text)
+    alike = [other for other in bare if DIGITS.findall(other) in ([], numbers) or not numbers]
+    begun = [other for other in alike if _is_beginning(text, other)]
+    if text in bare:
+        near = [text]
+    elif begun:
+        near = [min(begun, key=lambda other: abs(len(other) - len(text)))]
+    else:
+        near = difflib.get_close_matches(text, alike if len(alike) <= MOST_NAMES else (), n=1)
+    return f"; did you mean {bare[near[0]]!r}?" if near else ""
+
+
+LONGEST_NAME, MOST_NAMES = 100, 1000
+"""The longest name, in letters, for which a similar one is looked for, and among how many at most: a
+stranger who may send any name must not keep the processor busy."""
+DIGITS = re.compile(r"\d+")
+
+
+def _bare(name: object) -> str:
+    """Return the words and numbers of a name, without capitals and leading zeros.
+
+    >>> _bare("Site_007 (North)"), _bare("🌲")
+    ('site 7 north', '🌲')
+    """
+    text = str(name).casefold()
+    parts = re.findall(r"\d+|[^\W\d_]+", text)
+    return " ".join(part.lstrip("0") or "0" for part in parts) or text
+
+
+def _is_beginning(one: str, other: str) -> bool:
+    """Tell whether one of two names is an abbreviation of the other."""
+    short, long = sorted((one, other), key=len)
+    return len(short) >= 3 and long.startswith(short)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, str | bool):
+        return "text" if isinstance(value, str) else "true or false"
+    return "a number" if isinstance(value, int | float) else f"a {type(value).__name__}"
 
 
 def listing(items: Iterable[object], most: int = 5) -> str:

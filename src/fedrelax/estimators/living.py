@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fedrelax.errors import FedRelaxError, named
+from fedrelax.errors import FedRelaxError, did_you_mean, named
 from fedrelax.estimators.arguments import split_off_nodes
 from fedrelax.graph import Graph
 from fedrelax.living import Change, LivingNetwork, joining, updating
@@ -210,8 +210,9 @@ class LivesOn:
         target = np.asarray(self._check_target(target))
         strange = sorted(set(target.tolist()) - set(task.classes.tolist()), key=str)
         if strange:
+            hint = did_you_mean(strange[0], task.classes.tolist())
             raise FedRelaxError(
-                f"{what} has the {named('class', strange)}, which no node had in training; fit again "
+                f"{what} has the {named('class', strange)}, which no node had in training{hint}; fit again "
                 "with these rows"
             )
         return target

@@ -75,14 +75,9 @@ def unknown_node(label: object, known: Sequence[Label], where: str = "") -> FedR
     """Return the error for a label that is not a node, suggesting the nearest known label if any.
 
     >>> print(unknown_node("3", [1, 2, 3]))
-    unknown node '3'; did you mean 3 (of type int, not str)?
+    unknown node '3'; did you mean 3 (a number, not text)?
     """
-    same_text = [k for k in known if str(k) == str(label)]
-    if same_text:
-        kinds = f"of type {type(same_text[0]).__name__}, not {type(label).__name__}"
-        hint = f"; did you mean {same_text[0]!r} ({kinds})?"
-    else:
-        hint = did_you_mean(label, known) or f"; the graph has {listing(known)}"
+    hint = did_you_mean(label, known) or f"; the graph has {listing(known)}"
     return FedRelaxError(f"{where}unknown node {label!r}{hint}")
 
 
