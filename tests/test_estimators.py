@@ -8,7 +8,8 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import check_regressor_multioutput, parametrize_with_checks
 
@@ -22,6 +23,7 @@ from fedrelax import (
     NodeFitError,
     SoftmaxModel,
 )
+from fedrelax.errors import FedRelaxWarning
 from tests.conftest import random_graph
 
 CITIES = ("Oslo", "Bergen", "Bodø", "Tromsø")
@@ -121,8 +123,62 @@ def test_a_node_that_is_only_in_the_graph_gets_its_neighbours_mean():
     rows = X[:4]
     expected = (3 * model.models_["Oslo"].predict(rows) + model.models_["Bergen"].predict(rows)) / 4
     assert model.predict(rows, nodes=["Hamar"] * 4) == pytest.approx(expected)
-    with pytest.raises(FedRelaxError, match="node 'Hammar' is neither .* did you mean 'Hamar'"):
-        model.predict(rows, nodes=["Hammar"] * 4)
+
+
+def test_a_node_that_nobody_knows_gets_the_mean_of_all_nodes():
+    X, y, nodes = a_table()
+    model = FedRelaxRegressor(Ridge(), CHAIN, alpha=0.1).fit(X, y, nodes=nodes)
+    rows, asked = X[:5], ["Brgen", "Oslo", "Brgen", "Zürich", "Zürich"]
+    with pytest.warns(FedRelaxWarning) as caught:
+        said = model.predict(rows, nodes=asked)
+    assert [str(warning.message) for warning in caught] == [
+        "nodes 'Brgen', 'Zürich' were not in training (did you mean 'Bergen'?): 4 rows predicted by the "
+        "network's consensus, the mean of 4 nodes"
+    ]
+    everybody = np.mean([model.models_[city].predict(rows) for city in CITIES], axis=0)
+    everybody[1] = model.models_["Oslo"].predict(rows[1:2])[0]
+    assert said == pytest.approx(everybody)
+    model.set_params(unknown="raise")
+    with pytest.raises(FedRelaxError, match="node 'Zürich' was not in training, and no neighbour"):
+        model.predict(rows[3:], nodes=asked[3:])
+    with pytest.raises(FedRelaxError, match="did you mean 'Bergen'.; unknown='consensus' predicts"):
+        model.score(rows[:2], y[:2], nodes=asked[:2])
+    with pytest.raises(FedRelaxError, match="unknown='ask' must be one of consensus, raise"):
+        model.set_params(unknown="ask").predict(rows, nodes=asked)
+    with pytest.raises(FedRelaxError, match="unknown='ask' must be one of consensus, raise"):
+        model.fit(X, y, nodes=nodes)
+
+
+def test_the_consensus_on_classes_is_the_mean_of_probabilities():
+    X, y, nodes = a_table()
+    model = FedRelaxClassifier(LogisticRegression(), CHAIN, alpha=0.1)
+    model.fit(X, np.where(y > 0, "high", "low"), nodes=nodes)
+    expected = np.mean([model.models_[city].predict_proba(X) for city in CITIES], axis=0)
+    with pytest.warns(FedRelaxWarning, match="node 'Zürich' was not in training: 60 rows"):
+        said = model.predict_proba(X, nodes=["Zürich"] * len(X))
+    assert said == pytest.approx(expected)
+
+
+def test_folds_may_hold_out_whole_nodes():
+    """Without metadata routing: the node column is remembered, and unknown nodes get an answer."""
+    X, y, nodes = a_table(rows=20)
+    frame = pd.DataFrame(X).rename(columns=str).assign(city=nodes)
+    model, folds = FedRelaxRegressor(Ridge(), alpha=0.1), GroupKFold(4)
+    given = {"groups": nodes, "cv": folds, "params": {"nodes": "city"}}
+    with pytest.warns(FedRelaxWarning, match="the mean of 3 nodes"):
+        scores = cross_val_score(model, frame, y, **given)
+    for score, (train, test) in zip(scores, folds.split(frame, y, nodes), strict=True):
+        fitted = clone(model).fit(frame.iloc[train], y[train], nodes="city")
+        each = [fitted.models_[city].predict(X[test]) for city in set(nodes[train])]
+        assert score == pytest.approx(r2_score(y[test], np.mean(each, axis=0)))
+    with pytest.raises(ValueError, match="was not in training"):
+        cross_val_score(
+            clone(model).set_params(unknown="raise"), frame, y, **given, error_score="raise"
+        )
+    with pytest.warns(FedRelaxWarning, match="the mean of 3 nodes"):
+        search = GridSearchCV(model, {"alpha": [0.0, 0.3]}, cv=folds)
+        search.fit(frame, y, groups=nodes, nodes="city")
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 def test_a_class_that_a_node_never_saw():

@@ -37,9 +37,9 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
         return f"; did you mean {same!r} ({_kind(same)}, not {_kind(name)})?"
     if len(str(name)) > LONGEST_NAME:
         return ""
-    text, bare = _bare(name), dict[str, object]()
-    for option in options.values():
-        bare.setdefault(_bare(option), option)
+    text, bare = _bare(name), dict[str, list[str]]()
+    for option in options:
+        bare.setdefault(_bare(option), []).append(option)
     numbers = DIGITS.findall(text)
     alike = [other for other in bare if DIGITS.findall(other) in ([], numbers) or not numbers]
     begun = [other for other in alike if _is_beginning(text, other)]
@@ -49,7 +49,10 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
         near = [min(begun, key=lambda other: abs(len(other) - len(text)))]
     else:
         near = difflib.get_close_matches(text, alike if len(alike) <= MOST_NAMES else (), n=1)
-    return f"; did you mean {bare[near[0]]!r}?" if near else ""
+    if not near:
+        return ""
+    meant = difflib.get_close_matches(str(name), bare[near[0]], n=1, cutoff=0.0)
+    return f"; did you mean {options[meant[0]]!r}?"
 
 
 LONGEST_NAME, MOST_NAMES = 100, 1000
@@ -92,7 +95,7 @@ def listing(items: Iterable[object], most: int = 5) -> str:
     return text if len(shown) <= most else f"{text} and {len(shown) - most} more"
 
 
-PLURALS = {"is": "are", "has": "have", "takes": "take"}
+PLURALS = {"is": "are", "was": "were", "has": "have", "takes": "take"}
 
 
 def named(what: str, items: Collection[object], verb: str = "", most: int = 5) -> str:

@@ -23,8 +23,8 @@ def server_for(app: Any, **more: Any) -> Any:
     """Return a uvicorn server for an application; it does not identify itself and logs nothing."""
     uvicorn = need("uvicorn", "live")
     config = uvicorn.Config(
-        app, http="h11", ws="none", loop="asyncio", lifespan="off", access_log=False,
-        log_config=None, log_level="critical", server_header=False, **more,
+        app, ws="none", loop="asyncio", lifespan="off", access_log=False, log_config=None,
+        log_level="critical", server_header=False, **{"http": "h11", **more},
     )  # fmt: skip
     return uvicorn.Server(config)
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
-from fedrelax.storage import read_result
+from fedrelax.storage import load_result, read_result
 
 from .runs import FIT, QUICK
 
@@ -237,7 +237,6 @@ def fitted(run, table):
         (lambda f: f.assign(sun="much"), ["'sun' must hold numbers", "'much' on line 2"]),
         (lambda f: f.assign(sun=f["sun"].where(f.index != 1)), ["'sun' has 1 values", "line 3"]),
         (lambda f: f.assign(town=f["town"].where(f.index != 1)), ["names no node", "line 3"]),
-        (lambda f: f.replace("Oslo", "Olso"), ["8 rows", "'Olso'", "did you mean 'Oslo'?"]),
         (lambda f: f.assign(prediction=1), ["already has a column 'prediction'"]),
     ],
 )
@@ -246,6 +245,27 @@ def test_bad_rows_to_predict(run, fitted, change, parts):
     text = run.refused("predict", "out", "new.csv", "--out", "p.csv")
     for part in parts:
         assert part in text
+
+
+def test_nodes_that_training_did_not_have(run, fitted):
+    new = fitted.replace({"Oslo": "Olso", "Hamar": "Alta"})
+    new.to_csv("new.csv", index=False)
+    words = ("predict", "out", "new.csv", "--out", "p.csv")
+    text = run.refused(*words, "--unknown-nodes", "refuse")
+    assert "16 rows belong to nodes" in text and "'Olso', 'Alta'; did you mean 'Oslo'?" in text
+    text = run(*words)
+    assert run.code == 0
+    assert (
+        "note: nodes 'Olso', 'Alta' were not in training (did you mean 'Oslo'?): 16 rows predicted by the "
+        "network's consensus, the mean of 4 nodes." in text
+    )
+    said, model = pd.read_csv("p.csv")["prediction"].to_numpy(), load_result("out")
+    rows = new[["wind", "sun"]].to_numpy()
+    each = [model.predict(rows, nodes=[i] * len(new)) for i in model.models_]
+    strange = new["town"].isin(["Olso", "Alta"]).to_numpy()
+    assert said[strange] == pytest.approx(np.mean(each, axis=0)[strange])
+    own = model.predict(rows[~strange], nodes=new["town"][~strange])
+    assert said[~strange] == pytest.approx(own)
 
 
 def test_bad_places_for_predictions(run, fitted):

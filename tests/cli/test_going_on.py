@@ -89,6 +89,50 @@ def test_what_is_refused(run: Run, result: Path, words: tuple[str, ...], said: s
     assert said in run.refused(*words, "--out", "out")
 
 
+NAMES = {
+    " a ": "a",
+    "007": "007",
+    "-3": -3,
+    "--7": "--7",
+    "": "the newcomer's label is ''; give it a name that is not blank",
+    " ": "the newcomer's label is ' '; give it a name that is not blank",
+    "a\rb": "node 'a\\rb' has a label with a character that text files cannot hold",
+    " 1 ": "node 1 is in the network already",
+}
+"""What a newcomer is called, and its label in a network of numbers or why it has none."""
+
+
+def test_a_newcomer_has_a_label_that_predict_finds(run: Run, table: pd.DataFrame) -> None:
+    numbers = {town: k for k, town in enumerate(table["town"].unique(), start=1)}
+    table.replace({"town": numbers}).to_parquet("towns.parquet")
+    words = ("--node", "town", "--target", "power", "--features", "wind,sun", "--model", "linear")
+    run("fit", "towns.parquet", *words, "--alpha", "0.3", "--rounds", "2", "--out", "first")
+    assert run.code == 0, run.output
+    for name, label in NAMES.items():
+        table.head(4).assign(town=name).to_parquet("new.parquet")
+        for given in ((), ("--label", name)) if name in (" a ", "-3", "") else ((),):
+            join = ("join", "first", "new.parquet", *given, "--out", "second")
+            if isinstance(label, str) and len(label) > 5:
+                assert label in run.refused(*join, "--overwrite")
+                continue
+            run(*join, "--overwrite")
+            assert run.code == 0, run.output
+            assert label in load_result("second").models_
+            again = ("predict", "second", "new.parquet", "--unknown-nodes", "refuse")
+            run(*again, "--out", "said.csv", "--overwrite")
+            assert run.code == 0, run.output
+
+
+def test_an_update_that_overflows_is_not_saved(run: Run, result: Path) -> None:
+    for column in ("power", "wind"):
+        towns().head(2).assign(**{column: 1e308}).to_csv("new.csv", index=False)
+        words = ("update", "first", "new.csv", "--table", "towns.csv", "--out", "second")
+        text = run.refused(*words)
+        assert text.startswith(
+            "node 'Oslo': with these rows, its predictions or their loss would not"
+        )
+
+
 def test_a_table_of_known_rows_without_the_nodes_is_named(run: Run, result: Path) -> None:
     towns().drop(columns="town").to_csv("nameless.csv", index=False)
     words = ("unplug", "first", "Oslo", "--table", "nameless.csv", "--out", "out")

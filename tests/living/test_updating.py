@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
+from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelaxRegressor
 from fedrelax.errors import FedRelaxError
 from fedrelax.living.past import Past
 
-from .test_joining import N, clusters, ring, rows, wired
+from .test_joining import D, N, clusters, ring, rows, wired
 
 
 def fitted() -> tuple[FedRelaxRegressor, Any]:
@@ -100,6 +102,52 @@ def test_what_cannot_be_learned(asked: dict[str, Any], words: str) -> None:
         est.update(**{"X": X[:6], "y": y[:6], "nodes": nodes[:6], **asked})
 
 
+MODELS = {"ridge": Ridge(), "tree": DecisionTreeRegressor(max_depth=3), "auto": "auto"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_that_overflow_are_refused_and_nothing_changes(model: str) -> None:
+    X, y, nodes = rows(6)
+    alpha: Any = "auto" if model == "auto" else 0.3
+    est = FedRelaxRegressor(
+        MODELS[model], ring(6), alpha=alpha, rounds=None if model == "auto" else 2
+    )
+    est.fit(X, y, nodes)
+    before = est.answers(X, nodes)
+    for feature, target in ((1e308, 0.0), (1e200, 0.0), (0.5, 1e308), (0.5, -1e160)):
+        extreme = np.full((2, D), feature), np.array([target, 0.0])
+        with pytest.raises(FedRelaxError, match="^node 4: .*(finite numbers|too large)"):
+            est.update(*extreme, [4, 4])
+        with pytest.raises(
+            FedRelaxError, match="^node 'new': .*(finite numbers|infs or NaNs|too large)"
+        ):
+            est.plug_in("new", *extreme, neighbours=[3, 5])
+    assert est.story_ == ()
+    assert np.array_equal(est.answers(X, nodes), before)
+    est.update(X[:6], y[:6] + 1.0, nodes[:6])
+    other = clone(est).fit(X, y, nodes)
+    other.update(X[:6], y[:6] + 1.0, nodes[:6])
+    assert np.array_equal(est.answers(X, nodes), other.answers(X, nodes))
+
+
+def test_the_last_change_can_be_undone() -> None:
+    est, (X, y, nodes) = fitted()
+    est.update(X[:6], y[:6] + 1.0, nodes[:6])
+    before, graph = est.answers(X, nodes), est.whole_graph_
+    for change in (
+        lambda: est.update(X[-6:], y[-6:] + 9.0, nodes[-6:]),
+        lambda: est.plug_in("new", X[:6], y[:6]),
+        lambda: est.unplug(4),
+    ):
+        change()
+        assert len(est.story_) == 2
+        assert est.result_.local_models  # what was asked for in between is not used afterwards
+        est.living_.undo()
+        assert len(est.story_) == 1
+        assert np.array_equal(est.answers(X, nodes), before)
+        assert est.whole_graph_ == graph
+
+
 def test_unplug_forgets() -> None:
     est, (X, y, _nodes) = fitted()
     change = est.unplug(4)
@@ -107,8 +155,8 @@ def test_unplug_forgets() -> None:
     assert set(change.refitted) >= set(ring(N).neighbours(4))
     assert 4 not in est.models_
     assert 4 not in est.whole_graph_
-    with pytest.raises(FedRelaxError, match="node 4 is neither"):
-        est.predict(X[:1], [4])
+    with pytest.raises(FedRelaxError, match="node 4 was not in training"):
+        est.set_params(unknown="raise").predict(X[:1], [4])
     with pytest.raises(FedRelaxError, match="node 4 is not in the network"):
         est.unplug(4)
     assert 4 in est.plug_in(4, X[:6], y[:6], neighbours=[3, 5]).nodes

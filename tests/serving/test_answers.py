@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
 pytest.importorskip("starlette", reason="needs starlette (the extra live)")
 
+import numpy as np
 import pandas as pd
 
 from fedrelax.datasets import read_table
@@ -136,9 +138,10 @@ def test_new_rows_are_refused_unless_something_learns_them(numbers, classes):
         assert status == 403 and "does not learn; start it with --learn" in text
     taken: list[pd.DataFrame] = []
 
+    @contextmanager
     def learn(rows):
         taken.append(rows)
-        return classes / "result"
+        yield classes / "result"
 
     with serving(numbers / "result", learn=learn) as ask:
         assert ask("/rows", {"node": "Oslo", "rows": [row]}) == (200, {"learned": 1})
@@ -146,3 +149,26 @@ def test_new_rows_are_refused_unless_something_learns_them(numbers, classes):
         assert ask("/nodes")[1]["task"] == "classification"  # it answers by what was learned
         status, text = ask.refused("/rows", {"node": "Oslo", "rows": [{"wind": 1, "sun": 1}]})
         assert status == 422 and "row 0 has no column 'alarm'" in text
+
+
+def test_a_node_that_nobody_knows_is_answered_by_all_of_them(numbers):
+    rows = [{"wind": 0.5, "sun": 1.0}, {"wind": -1.0, "sun": 0.25}]
+    asked = {"nodes": ["Olso", 7], "rows": rows}
+    with serving(numbers / "result") as ask:
+        everybody = [
+            ask("/predict", {"node": town, "rows": rows})[1]["predictions"]
+            for town in ("Oslo", "Hamar", "Dombås", "Bodø")
+        ]
+        status, said = ask("/predict", asked)
+        assert status == 200
+        assert said["predictions"] == pytest.approx(np.mean(everybody, axis=0))
+        assert said["notes"] == [
+            "nodes 'Olso', '7' were not in training (did you mean 'Oslo'?): 2 rows predicted by the "
+            "network's consensus, the mean of 4 nodes."
+        ]
+    with serving(numbers / "result", unknown="raise") as ask:
+        status, text = ask.refused("/predict", asked)
+        assert (
+            status == 404
+            and text == "there is no node 'Olso'; did you mean 'Oslo'?; GET /nodes lists them all"
+        )

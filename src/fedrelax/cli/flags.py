@@ -19,6 +19,7 @@ FLAGS = {
     "public": "--public",
     "task": "--task",
     "trust": "--trust",
+    "unknown": "--unknown-nodes",
     **{
         flag.argument: flag.named(name)
         for name, flag in flags_of(LearningConfig).items()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,11 +34,22 @@ class Learner:
         self._number += 1
         return self._home / f"{self._number:04d}"
 
-    def __call__(self, frame: Any) -> Path:
-        """Predict rows, learn from them, and return the directory of the new result."""
+    @contextmanager
+    def __call__(self, frame: Any) -> Iterator[Path]:
+        """Predict rows, learn from them and save; if that or the block fails, take everything back."""
         grown = self._grown
-        grown.fitted.update(*stacked(rows_in(SOURCE, grown, self._talk, frame=frame)))
-        self._home.mkdir(exist_ok=True)
-        out = save_grown(grown.out, grown.saved, grown.fitted)
-        self._grown = replace(grown, saved=read_result(out), out=self._next())
-        return out
+        rows = stacked(rows_in(SOURCE, grown, self._talk, frame=frame))
+        grown.fitted.update(*rows)
+        try:
+            self._home.mkdir(exist_ok=True)
+            out = save_grown(grown.out, grown.saved, grown.fitted)
+            try:
+                saved = read_result(out)
+                yield out
+            except BaseException:
+                shutil.rmtree(out)
+                raise
+        except BaseException:
+            grown.fitted.living_.undo()
+            raise
+        self._grown = replace(grown, saved=saved, out=self._next())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 from fedrelax.cli.console import Talk
 from fedrelax.cli.graphs import parse_graph
 from fedrelax.cli.inputs import look_here_for_modules
-from fedrelax.cli.predict import known_nodes
+from fedrelax.cli.predict import nodes_in
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.report.page import write_report
@@ -21,7 +22,7 @@ from fedrelax.schema.coding import read_numbers
 from fedrelax.schema.kinds import find_column, where
 from fedrelax.schema.numbers import MISSING
 from fedrelax.storage.growing import save_grown
-from fedrelax.storage.labels import by_text, find_label
+from fedrelax.storage.labels import by_text, check_labels, find_label
 from fedrelax.storage.loading import SavedResult, load_result, read_result
 from fedrelax.storage.places import check_directory
 from fedrelax.storage.questions import coded_rows
@@ -123,13 +124,13 @@ def rows_in(
         frame = read_table(data, as_text=[str(grown.saved.about["node_column"])])
     saved = grown.saved
     if newcomer is not None:
-        nodes = np.array([newcomer] * len(frame), dtype=object)
+        nodes = np.array([_name(newcomer, saved)] * len(frame), dtype=object)
     elif joining:
         nodes = _names(frame, saved, data)
     elif strangers:
         frame, nodes = _of_the_network(frame, saved, data)
     else:
-        nodes = known_nodes(frame, saved, data)
+        nodes = nodes_in(frame, saved, data)
     target, missing = _target(frame, saved, data, may_miss=from_file)
     if missing.any():
         talk.note(
@@ -176,12 +177,22 @@ def _names(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
         raise FedRelaxError(
             f"{data}: column {column.name!r} names no node in some rows; fill it in"
         )
-    texts = column.astype(str).tolist()
-    numbers = all(isinstance(label, int) for label in saved.graph.labels)
-    plain = numbers and all(text.strip().lstrip("-").isdecimal() for text in texts)
+    texts = column.astype(str)
+    names = {text: _name(text, saved) for text in texts.unique()}
     nodes = np.empty(len(texts), dtype=object)
-    nodes[:] = [int(text) if plain else text for text in texts]
+    nodes[:] = [names[text] for text in texts]
     return nodes
+
+
+def _name(text: str, saved: SavedResult) -> Label:
+    """Return a newcomer's label, which ``predict`` will find: a number if all labels are numbers."""
+    name = text.strip()
+    if not name:
+        raise FedRelaxError(f"the newcomer's label is {text!r}; give it a name that is not blank")
+    numbers = all(isinstance(label, int) for label in saved.graph.labels)
+    label = int(name) if numbers and re.fullmatch("-?[1-9][0-9]{0,17}|0", name) else name
+    check_labels([*saved.graph.labels, label] if label not in saved.graph else [label])
+    return label
 
 
 def _of_the_network(frame: Any, saved: SavedResult, data: Path) -> tuple[Any, AnyArray]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from fedrelax.cli.console import Talk, speaking
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
+
+UnknownNodes = Annotated[
+    Literal["consensus", "refuse"],
+    typer.Option(
+        help="Rows of nodes that were not in training and have no neighbour with a model: predict them by "
+        "the mean of all nodes, or refuse them."
+    ),
+]
 
 
 def predict(
@@ -31,24 +39,33 @@ def predict(
             help="Type of another package that may be loaded; can be repeated.",
         ),
     ] = None,
+    unknown_nodes: UnknownNodes = "consensus",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Predict new rows, each with the model of its node.
 
-    A node that is in the graph but has no model gets the mean of its neighbours' predictions. Classes
-    come with their probabilities, in columns such as p(cat).
+    A node that is in the graph but has no model gets the mean of its neighbours' predictions, and a node
+    that is not in the graph the mean of all nodes' predictions. Classes come with their probabilities, in
+    columns such as p(cat).
 
     [bold]Example:[/bold] fedrelax predict result new_rows.csv --out predictions.csv
     """
     steps = {"reading": 0.5, "loading": 1.0, "writing": 0.5}
     with speaking(debug, steps=steps) as talk:
         talk.activity.doing(f"Reading {data.name}", step="reading")
-        run_predict(directory, data, out, trust or [], overwrite, talk)
+        refuse = unknown_nodes == "refuse"
+        run_predict(directory, data, out, trust or [], refuse, overwrite, talk)
 
 
 def run_predict(
-    directory: Path, data: Path, out: Path, trust: Sequence[str], overwrite: bool, talk: Talk
+    directory: Path,
+    data: Path,
+    out: Path,
+    trust: Sequence[str],
+    refuse: bool,
+    overwrite: bool,
+    talk: Talk,
 ) -> None:
     """Check everything, predict, write."""
     from fedrelax.cli.inputs import look_here_for_modules
@@ -61,13 +78,13 @@ def run_predict(
     check_file(out, ENDINGS, overwrite)
     saved = read_result(directory)
     frame = read_table(data, as_text=[str(saved.about["node_column"])])
-    nodes = known_nodes(frame, saved, data)
+    nodes = nodes_in(frame, saved, data, refuse)
     X = coded_rows(saved, frame, nodes, str(data), talk.note)
     _check_free(frame, saved, data)
     if trust:
         look_here_for_modules()
     talk.activity.doing(f"Loading {len(saved.models)} models", step="loading")
-    fitted = load_result(saved, trust)
+    fitted = load_result(saved, trust).set_params(unknown="raise" if refuse else "consensus")
     talk.activity.doing(f"Predicting {len(frame)} rows", step="writing")
     answer = fitted.answers(X, nodes)
     frame["prediction"] = saved.task.decode(answer)
@@ -75,7 +92,7 @@ def run_predict(
         frame[f"p({label})"] = answer[:, number]
     talk.activity.doing(f"Writing {out.name}")
     _write(frame, out, overwrite)
-    without = sorted({str(node) for node in nodes} - {str(node) for node in fitted.models_})
+    without = sorted({str(node) for node in nodes if _has_only_neighbours(fitted, node)})
     if without:
         talk.note(
             f"No model, so predicted by the mean of the neighbours: {listing(without, most=3)}."
@@ -89,8 +106,13 @@ def _classes(saved: Any) -> list[Any]:
     return [] if saved.task.classes is None else saved.task.classes.tolist()
 
 
-def known_nodes(frame: Any, saved: Any, data: Path) -> Any:
-    """Return the known label of every row's node."""
+def _has_only_neighbours(fitted: Any, node: Any) -> bool:
+    models, graph = fitted.models_, fitted.whole_graph_
+    return node not in models and node in graph and any(j in models for j in graph.neighbours(node))
+
+
+def nodes_in(frame: Any, saved: Any, data: Path, refuse: bool = True) -> Any:
+    """Return the label of every row's node; ``refuse`` those that are not in the graph."""
     import numpy as np
 
     from fedrelax.errors import FedRelaxError, did_you_mean, listing
@@ -114,7 +136,7 @@ def known_nodes(frame: Any, saved: Any, data: Path) -> Any:
     values = column.tolist()
     means = {value: find_label(value, known) for value in dict.fromkeys(values)}
     strange = [value for value, label in means.items() if label is None]
-    if strange:
+    if strange and refuse:
         rows = sum(means[value] is None for value in values)
         hint = did_you_mean(strange[0], known)
         raise FedRelaxError(
@@ -122,7 +144,7 @@ def known_nodes(frame: Any, saved: Any, data: Path) -> Any:
             f"graph: {listing(strange)}{hint}; leave these rows out, or fit again with these nodes"
         )
     nodes = np.empty(len(values), dtype=object)
-    nodes[:] = [means[value] for value in values]
+    nodes[:] = [str(value) if means[value] is None else means[value] for value in values]
     return nodes
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.predict import UnknownNodes
 
 if TYPE_CHECKING:
     from fedrelax.serving import Service
@@ -46,6 +47,7 @@ def serve(
             "are saved in DIR.learned, and DIR stays as it is.",
         ),
     ] = None,
+    unknown_nodes: UnknownNodes = "consensus",
     trust: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,8 +66,11 @@ def serve(
     """
     with speaking(debug) as talk:
         secret = _secret(token, no_token)
+        unknown = "raise" if unknown_nodes == "refuse" else "consensus"
         place, allowed = (host, port), tuple(trust or ())
-        with _service(directory, place, secret, max_bytes, learn, allowed, talk) as service:
+        with _service(
+            directory, place, secret, max_bytes, learn, allowed, unknown, talk
+        ) as service:
             # a given token is known and stays out of logs; a random one has to be shown
             where = service.page if token is None else service.address
             _say(talk, f"serving: {where} (Ctrl-C ends it)")
@@ -97,6 +102,7 @@ def _service(
     max_bytes: int,
     learn: Path | None,
     trust: tuple[str, ...],
+    unknown: str,
     talk: Talk,
 ) -> Iterator[Service]:
     """Check everything, take the port, load the models, and yield the service."""
@@ -112,8 +118,8 @@ def _service(
         look_here_for_modules()
     with listen(*place, token) as listening:
         learner = None if learn is None else Learner(directory, learn, trust, talk)
-        served = Served(saved, trust)
-        app = Application(served, max_bytes, partial(_say, talk), learner, trust)
+        served = Served(saved, trust, unknown)
+        app = Application(served, max_bytes, partial(_say, talk), learner)
         yield Service(app, listening, place[0], token)
 
 

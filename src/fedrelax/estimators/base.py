@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError, did_you_mean, named
-from fedrelax.estimators.arguments import one_of, split_off_nodes
-from fedrelax.estimators.living import LivesOn
+from fedrelax.estimators.arguments import one_of
+from fedrelax.estimators.predicting import UNKNOWN, Predicts
 from fedrelax.estimators.rows import TableRows
 from fedrelax.graph import Graph
 from fedrelax.living.origin import Origin
@@ -25,7 +25,6 @@ from fedrelax.runtime import Callback, Keeper, running_on
 from fedrelax.runtime.backends import check_backend
 from fedrelax.runtime.keeping import keeper_in
 from fedrelax.schema import Preparation, Schema
-from fedrelax.schema.frames import is_frame
 from fedrelax.schema.transformer import TableModels
 from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Plan, Search, Whole, fold_rows
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
@@ -33,11 +32,12 @@ from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.checks import (
     check_alone,
     check_callbacks,
+    check_choice,
     check_flag,
     check_number,
     check_running,
 )
-from fedrelax.splits import RowGroups, as_seed, group_rows
+from fedrelax.splits import RowGroups, as_seed
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Wiring
@@ -52,7 +52,7 @@ OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
 
-class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: ignore[misc]
+class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ignore[misc]
     """What the regressor and the classifier share; see ``FedRelaxRegressor`` for the parameters."""
 
     _kind: str
@@ -72,6 +72,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         alone: Sequence[Label] = (),
         solver: FedRelax | None = None,
         schema: Schema | str | Path | None = None,
+        unknown: str = "consensus",
         quick: bool = False,
         callbacks: Sequence[Callback] = (),
         n_jobs: int | None = None,
@@ -92,6 +93,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         self.alone = alone
         self.solver = solver
         self.schema = schema
+        self.unknown = unknown
         self.quick = quick
         self.callbacks = callbacks
         self.n_jobs = n_jobs
@@ -114,6 +116,7 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
         check_callbacks(self.callbacks)
         check_alone(self.alone)
+        check_choice("unknown", self.unknown, UNKNOWN)
         check_flag("quick", self.quick)
         check_backend(self.backend, self.address)
         seed = as_seed(self.random_state)
@@ -398,52 +401,3 @@ class FedRelaxEstimator(TableRows, LivesOn, Looks, BaseEstimator):  # type: igno
         made._adopt(result, graph, None, Candidate(alpha, wiring))
         made._origin = origin
         return made
-
-    # Predict
-
-    def answers(self, X: Any, nodes: Any = None) -> FloatArray:
-        """Return the predictions of each row's node, (rows, outputs): numbers, or class probabilities."""
-        check_is_fitted(self, "_result")
-        if nodes is None:
-            nodes = self.node_column_
-        X, nodes, _ = split_off_nodes(X, nodes)
-        if not is_frame(X):
-            X = self._coded_later(X, ())
-        if nodes is None:
-            models = self._local_models
-            if len(models) > 1:
-                raise FedRelaxError(
-                    f"the network has {len(models)} nodes; say which one each row belongs "
-                    "to: predict(X, nodes=...)"
-                )
-            nodes = [next(iter(models))] * len(X)
-        groups = group_rows(nodes, len(X))
-        coded = self._coded_later(X, groups) if is_frame(X) else X
-        answer = np.empty((len(coded), self._result.task.n_outputs))
-        for label, index in groups.items():
-            answer[index] = self._answers_of(label, coded[index])
-        return answer
-
-    def _said_by(self, label: Label, coded: FloatArray) -> FloatArray:
-        """Return the predictions of a node's model for coded rows."""
-        ready = self.preparation_
-        X = coded if ready is None else ready.of_node(label, coded)
-        return self._local_models[label].predict(X)
-
-    def _answers_of(self, label: Label, coded: FloatArray) -> FloatArray:
-        models = self._local_models
-        if label in models:
-            return self._said_by(label, coded)
-        if label not in self.whole_graph_:
-            hint = did_you_mean(label, self.whole_graph_.labels)
-            raise FedRelaxError(
-                f"node {label!r} is neither in the training data nor in the graph{hint}; add it to "
-                "the graph to predict with the mean of its neighbours"
-            )
-        near = {j: a for j, a in self.whole_graph_.neighbours(label).items() if j in models}
-        if not near:
-            raise FedRelaxError(
-                f"node {label!r} had no rows, and none of its neighbours in the graph has a model"
-            )
-        answers = [self._said_by(j, coded) for j in near]
-        return np.asarray(np.average(answers, axis=0, weights=list(near.values())))

@@ -39,7 +39,7 @@ class LivesOn:
     _whole_graph: Graph
     _origin: Origin | None = None
     _living: LivingNetwork | None = None
-    _seen: tuple[int, Result, Graph] | None = None
+    _seen: tuple[Change, Result, Graph] | None = None
 
     def plug_in(
         self,
@@ -144,8 +144,8 @@ class LivesOn:
     def _present(self) -> tuple[Result, Graph]:
         network = self._living
         assert network is not None
-        if self._seen is None or self._seen[0] != len(network.story):
-            self._seen = len(network.story), *result_of(network)
+        if self._seen is None or self._seen[0] is not network.story[-1]:
+            self._seen = network.story[-1], *result_of(network)
         return self._seen[1:]
 
     @property

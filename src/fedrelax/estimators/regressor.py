@@ -54,6 +54,10 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
         weighting, distillation, tolerance, patience, engine.
     schema : what the columns mean: a ``fedrelax.schema.Schema``, or the path of its JSON file. Default:
         inferred from the training rows.
+    unknown : what to do about rows of nodes that were not in training and have no neighbour in the graph
+        with a model. "consensus" (default) predicts the mean of all nodes' predictions (for classes, of
+        their probabilities) and warns; "raise" refuses. It is not used by ``fit``, and ``set_params`` may
+        change it later.
     quick : try fewer settings: no wiring, no level, no curves, no other kinds of model.
     callbacks : ``fedrelax.runtime.Callback`` objects; a ``fedrelax.storage.Checkpoint`` is one.
     n_jobs : the number of workers; it never changes the result.
@@ -102,7 +106,8 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     def predict(self, X: Any, nodes: Any = None) -> FloatArray:
         """Predict each row with the model of its node; ``nodes`` as in ``fit``.
 
-        A node of the graph that has no model gets the weighted mean of its neighbours' predictions.
+        A node of the graph that has no model gets the weighted mean of its neighbours' predictions, and
+        any other node what ``unknown`` says.
         """
         answers = self.answers(X, nodes)
         return self._result.task.decode(answers)

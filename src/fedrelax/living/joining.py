@@ -15,7 +15,7 @@ from fedrelax.living.change import JOIN, LEAVE, Change
 from fedrelax.living.circles import find_circle
 from fedrelax.living.edges import Near, join
 from fedrelax.living.fitting import fit_newcomer
-from fedrelax.living.network import LivingNetwork, OwnRows
+from fedrelax.living.network import LivingNetwork, OwnRows, overflow
 from fedrelax.living.ripple import Ripple
 from fedrelax.models import LocalModel
 from fedrelax.solvers.base import USUAL_TOL
@@ -83,9 +83,14 @@ def _with_rows(
     def answers(chosen: dict[Label, float]) -> FloatArray:
         return fit_newcomer(network, label, template(chosen), rows, chosen).answer
 
+    weights = network.guesses.weights(X)
+    if not np.isfinite(weights).all():
+        raise overflow(label)
     if not near:
         near, _ = find_circle(network, label, X, target, answers)
-    error = error_of_circle(network, network.guesses.weights(X), target, near)
+    error = error_of_circle(network, weights, target, near)
+    if not np.isfinite(error):
+        raise overflow(label)
     fit = fit_newcomer(network, label, template(near), rows, near)
     join(network.links, label, near)
     network.given[label] = dict(near)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,7 @@ class LivingNetwork:
         self.story: list[Change] = []
         self._counts, self.seed = counts or {}, seed
         self._seeds = seeds_of(seed, 2 * len(place) + 100)
+        self._stayed_before = set(self.stayed)
 
     # What is known about the network
 
@@ -232,15 +234,41 @@ class LivingNetwork:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Allow changes within this context; if it fails, all of them are undone."""
+        """Allow changes within this context; if it fails, or overflows, all of them are undone."""
         self.journal.clear()
-        stayed = set(self.stayed)
+        self._stayed_before = set(self.stayed)
         try:
-            yield
-            self.least_squares.settle()
+            with np.errstate(over="ignore", invalid="ignore"):
+                yield
+                self.least_squares.settle()
+            self._check_finite()
         except BaseException:
-            self.journal.undo()
-            self.least_squares.drop()
-            self.stayed = stayed
+            self._take_back()
             raise
-        self.journal.clear()
+
+    def undo(self) -> None:
+        """Undo the last change, as if it had not been made."""
+        self._take_back()
+        self.story.pop()
+
+    def _take_back(self) -> None:
+        self.journal.undo()
+        self.least_squares.drop()
+        self.stayed = self._stayed_before
+
+    def _check_finite(self) -> None:
+        """Refuse answers and losses that are not finite numbers."""
+        for store in (self.said, self.past):
+            for label in self.journal.labels(store.changed):
+                value: Any = store.changed[label]
+                numbers = value.losses if isinstance(value, Past) else value
+                if value is not GONE and not np.isfinite(numbers).all():
+                    raise overflow(label)
+
+
+def overflow(label: Label) -> FedRelaxError:
+    """Return the error for a change that numbers cannot represent."""
+    return FedRelaxError(
+        f"node {label!r}: with these rows, its predictions or their loss would not be finite numbers, so "
+        "nothing was changed; correct values that are far too large, or leave their rows out"
+    )

@@ -24,8 +24,12 @@ class Journal:
         self._entries.append((changed, label, changed.get(label, NOTHING)))
 
     def clear(self) -> None:
-        """Keep what was changed."""
+        """Forget what was there before: what was changed stays."""
         self._entries.clear()
+
+    def labels(self, changed: dict[Label, Any]) -> list[Label]:
+        """Return the nodes whose entries in one overlay have changed since the last ``clear``."""
+        return list(dict.fromkeys(label for store, label, _ in self._entries if store is changed))
 
     def undo(self) -> None:
         """Undo all changes since the last ``clear``, newest first."""

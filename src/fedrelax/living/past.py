@@ -28,6 +28,11 @@ class Past:
         (old, count), *rest = recent
         return Past(self.total + old * count, self.rows + count, self.updates + 1, tuple(rest))
 
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """All sums and losses in it."""
+        return (self.total, *(loss * rows for loss, rows in self.recent))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for a file."""
         return {**asdict(self), "recent": [list(pair) for pair in self.recent]}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedrelax.living.network import LivingNetwork, overflow
 from fedrelax.typing import FloatArray, Label
-
-if TYPE_CHECKING:
-    from fedrelax.living.network import LivingNetwork
 
 MOST, MOST_RESTLESS = 2000, 3
 """The most fits of a node in one ripple: if its model converges, and if it never quite does."""
@@ -87,8 +85,11 @@ class Ripple:
             for label in queue:
                 if label not in self._region:
                     self._refit(label)
-        moves = [distance_of(network.said[i], old) for i, old in self._first.items()]
-        self.movement = max(moves, default=0.0)
+        moves = {label: distance_of(network.said[label], old) for label, old in self._first.items()}
+        for label, move in moves.items():
+            if not math.isfinite(move):
+                raise overflow(label)
+        self.movement = max(moves.values(), default=0.0)
 
     def _solve(self, more: list[Label]) -> None:
         """Solve for all nodes of the region, and spread what changed beyond it."""

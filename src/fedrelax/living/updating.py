@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, NodeFitError
 from fedrelax.living.change import UPDATE, Change
 from fedrelax.living.drift import drifting_nodes, new_circle
 from fedrelax.living.edges import join
 from fedrelax.living.fitting import fit_newcomer
 from fedrelax.living.joining import kept, now, told, tolerance
-from fedrelax.living.network import LivingNetwork, OwnRows
+from fedrelax.living.network import LivingNetwork, OwnRows, overflow
 from fedrelax.living.ripple import Ripple
-from fedrelax.typing import Label
+from fedrelax.typing import AnyArray, FloatArray, Label
 
 
 def update(
@@ -35,7 +35,9 @@ def update(
         errors, sums = {}, []
         for label, (X, y) in new.items():
             target = network.task.encode(y)
-            losses = network.coupling.loss.per_row(target, network.models[label].predict(X))
+            losses = network.coupling.loss.per_row(target, _predicted(network, label, X))
+            if not np.isfinite(losses.sum()):
+                raise overflow(label)
             errors[label] = float(losses.mean())
             sums.append(float(losses.sum()))
         drifting = drifting_nodes(network, new)
@@ -81,6 +83,18 @@ def update(
             **said,
         )
     return kept(network, change, start)
+
+
+def _predicted(network: LivingNetwork, label: Label, X: AnyArray) -> FloatArray:
+    """Return what a node predicts for new rows."""
+    try:
+        return network.models[label].predict(X)
+    except ValueError as error:  # a model may refuse values that are too large
+        text = " ".join(str(error).split())
+        raise NodeFitError(
+            f"node {label!r}: {network.models[label].name} cannot predict its new rows ({text}); correct "
+            "them or leave them out"
+        ) from error
 
 
 def _take(

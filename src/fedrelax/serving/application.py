@@ -40,7 +40,6 @@ class Application:
     max_bytes: int
     say: Callable[[str], None]
     learn: Learn | None = None
-    trust: tuple[str, ...] = ()
     _waiting: int = 0
     _worker: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="fedrelax-models")
@@ -124,7 +123,9 @@ class Application:
     def _learned(self, body: bytes) -> dict[str, Any]:
         assert self.learn is not None
         rows = self.served.table(read_asked(body))
-        self.served = Served.load(self.learn(rows), self.trust)
+        with self.learn(rows) as directory:
+            served = self.served.succeeded_by(directory)
+        self.served = served
         return {"learned": len(rows)}
 
     # Bodies

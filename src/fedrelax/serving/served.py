@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import did_you_mean
+from fedrelax.errors import FedRelaxWarning, did_you_mean
 from fedrelax.report.page import report_html
 from fedrelax.serving.body import Asked
 from fedrelax.serving.refusal import Refusal
@@ -21,31 +21,32 @@ from fedrelax.storage.questions import coded_rows, preparation_of
 from fedrelax.typing import AnyArray
 
 SOURCE = "the request"
-MOST_COMPARED = 1000
-"""The most names searched for a similar one; more would let a stranger keep the processor busy."""
 
 
 class Served:
     """A result that answers. Not thread-safe, as models and text columns are not."""
 
-    def __init__(self, saved: SavedResult, trust: Sequence[str] = ()) -> None:
-        self.saved, self._fitted = saved, load_result(saved, trust)
+    def __init__(
+        self, saved: SavedResult, trust: Sequence[str] = (), unknown: str = "consensus"
+    ) -> None:
+        self.saved, self._trust = saved, trust
+        self._fitted = load_result(saved, trust).set_params(unknown=unknown)
         self._ready = preparation_of(saved)
         self._known = by_text(saved.graph.labels)
         self._page, self._making = "", threading.Lock()
 
-    @classmethod
-    def load(cls, directory: Path, trust: Sequence[str] = ()) -> Served:
-        """Read a result and load its models, by the same rules as ``fedrelax predict``."""
-        return cls(read_result(directory), trust)
+    def succeeded_by(self, directory: Path) -> Served:
+        """Return what serves another result, under the same settings."""
+        return Served(read_result(directory), self._trust, self._fitted.unknown)
 
     def predict(self, asked: Asked) -> dict[str, Any]:
         """Return the answer to a request: what ``fedrelax predict`` says for the same rows."""
         notes: list[str] = []
-        nodes = self._labels(asked)
+        nodes = self._labels(asked, refuse=self._fitted.unknown == "raise")
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("ignore")
+                warnings.simplefilter("always", FedRelaxWarning)
                 frame = self.frame(asked, nodes)
                 coded = coded_rows(self.saved, frame, nodes, SOURCE, notes.append)
                 answer = self._fitted.answers(coded, nodes)
@@ -60,6 +61,7 @@ class Served:
                 f"the model of node {nodes[row]!r} has no finite answer to row {row}; send values of "
                 "the magnitude that it was trained on",
             )
+        notes += dict.fromkeys(f"{warning.message}." for warning in warned)
         task = self.saved.task
         found: dict[str, Any] = {"predictions": task.decode(answer).tolist()}
         if task.classes is not None:
@@ -102,8 +104,8 @@ class Served:
             )
         return row[name]
 
-    def _labels(self, asked: Asked) -> AnyArray:
-        """Return the known label of every row's node."""
+    def _labels(self, asked: Asked, refuse: bool = True) -> AnyArray:
+        """Return the label of every row's node; ``refuse`` those that are not in the graph."""
         given = asked.nodes
         if given is None:
             if len(self.saved.models) > 1:
@@ -114,11 +116,11 @@ class Served:
             given = [self.saved.models[0]["node"]] * len(asked.rows)
         labels = np.empty(len(given), dtype=object)
         for number, value in enumerate(given):
-            labels[number] = find_label(value, self._known)
-            if labels[number] is None:
-                near = len(self._known) <= MOST_COMPARED and len(str(value)) <= 100
-                hint = did_you_mean(value, self._known) if near else ""
+            label = find_label(value, self._known)
+            if label is None and refuse:
+                hint = did_you_mean(value, self._known)
                 raise Refusal(404, f"there is no node {value!r}{hint}; GET /nodes lists them all")
+            labels[number] = str(value) if label is None else label
         return labels
 
     def describe(self) -> dict[str, Any]:

@@ -9,10 +9,13 @@ from urllib.parse import urlencode
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.serving.application import Application
+from fedrelax.serving.connections import timed_connections
 from fedrelax.serving.guard import Guard
 from fedrelax.web import server_for
 
 MOST_CONNECTIONS = 256
+PATIENCE = 10.0
+"""Seconds that a connection may wait for a request, or for its client to read a response."""
 GRACE = 5
 """Seconds that requests have to finish when the service is told to stop."""
 SHORTEST = 16
@@ -79,7 +82,12 @@ class Service:
     """Serves an application on a socket until it is told to stop."""
 
     def __init__(
-        self, app: Application, listening: socket.socket, host: str, token: str | None
+        self,
+        app: Application,
+        listening: socket.socket,
+        host: str,
+        token: str | None,
+        patience: float = PATIENCE,
     ) -> None:
         loopback = is_loopback(listening)
         self._app, self._sockets = app, [listening]
@@ -90,6 +98,7 @@ class Service:
             Guard(app.routes(), token, host, loopback),
             timeout_graceful_shutdown=GRACE,
             limit_concurrency=MOST_CONNECTIONS,
+            http=timed_connections(patience, MOST_CONNECTIONS),
         )
 
     def run(self) -> None:

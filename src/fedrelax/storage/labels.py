@@ -12,6 +12,8 @@ from fedrelax.typing import Label
 
 KINDS = (str, int, float, bool)
 LONGEST = 40
+UNSAFE = re.compile("[\\r\\x00\\ud800-\\udfff]")
+"""A carriage return, which ends a line of a CSV file even in quotes, and what is no text."""
 
 
 def check_labels(labels: Iterable[Label]) -> None:
@@ -22,6 +24,10 @@ def check_labels(labels: Iterable[Label]) -> None:
             raise FedRelaxError(
                 f"node {label!r} has a label of type {type(label).__name__}, which cannot be saved; "
                 "use text, numbers or true/false as labels"
+            )
+        if isinstance(label, str) and UNSAFE.search(label):
+            raise FedRelaxError(
+                f"node {label!r} has a label with a character that text files cannot hold; rename it"
             )
         if str(label) in seen:
             raise FedRelaxError(

@@ -39,8 +39,11 @@ class Smoother:
         return self._kernel(self._standard(rows))
 
     def carrying(self, X: AnyArray) -> FloatArray:
-        """Return W such that ``W @ answers`` is the guess on rows X: for few rows, many nodes."""
-        return np.asarray(cho_solve(self._factor, self.weights(X).T).T)
+        """Return W such that ``W @ answers`` is the guess on rows X: for few rows, many nodes.
+
+        Rows whose squares overflow give NaN.
+        """
+        return np.asarray(cho_solve(self._factor, self.weights(X).T, check_finite=False).T)
 
     def _standard(self, rows: FloatArray) -> FloatArray:
         return np.asarray((rows - self._centre) / self._scale)
