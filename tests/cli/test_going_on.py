@@ -124,13 +124,16 @@ def test_a_newcomer_has_a_label_that_predict_finds(run: Run, table: pd.DataFrame
 
 
 def test_an_update_that_overflows_is_not_saved(run: Run, result: Path) -> None:
-    for column in ("power", "wind"):
-        towns().head(2).assign(**{column: 1e308}).to_csv("new.csv", index=False)
-        words = ("update", "first", "new.csv", "--table", "towns.csv", "--out", "second")
-        text = run.refused(*words)
-        assert text.startswith(
-            "node 'Oslo': with these rows, its predictions or their loss would not"
-        )
+    for column, least in (("power", 1e308), ("wind", 1e308), ("wind", 1e200)):
+        towns().head(2).assign(**{column: least}).to_csv("new.csv", index=False)
+        text = run.refused("update", "first", "new.csv", "--table", "towns.csv", "--out", "second")
+        assert "too large" in text
+    towns().head(2).assign(power=1e99).to_csv("new.csv", index=False)
+    run("update", "first", "new.csv", "--table", "towns.csv", "--out", "second")
+    assert run.code == 0, run.output
+    towns().head(2).assign(wind=1e99).to_csv("new.csv", index=False)
+    text = run.refused("update", "second", "new.csv", "--table", "towns.csv", "--out", "third")
+    assert text.startswith("node 'Oslo': with these rows, its predictions or their loss would not")
 
 
 def test_a_table_of_known_rows_without_the_nodes_is_named(run: Run, result: Path) -> None:

@@ -108,22 +108,26 @@ MODELS = {"ridge": Ridge(), "tree": DecisionTreeRegressor(max_depth=3), "auto": 
 @pytest.mark.parametrize("model", MODELS)
 def test_rows_that_overflow_are_refused_and_nothing_changes(model: str) -> None:
     X, y, nodes = rows(6)
-    alpha: Any = "auto" if model == "auto" else 0.3
-    est = FedRelaxRegressor(
-        MODELS[model], ring(6), alpha=alpha, rounds=None if model == "auto" else 2
-    )
+    settings: dict[str, Any] = {"quick": True} if model == "auto" else {"alpha": 0.3, "rounds": 2}
+    est = FedRelaxRegressor(MODELS[model], ring(6), **settings)
     est.fit(X, y, nodes)
     before = est.answers(X, nodes)
     for feature, target in ((1e308, 0.0), (1e200, 0.0), (0.5, 1e308), (0.5, -1e160)):
         extreme = np.full((2, D), feature), np.array([target, 0.0])
-        with pytest.raises(FedRelaxError, match="^node 4: .*(finite numbers|too large)"):
+        with pytest.raises(FedRelaxError, match="too large"):
             est.update(*extreme, [4, 4])
-        with pytest.raises(
-            FedRelaxError, match="^node 'new': .*(finite numbers|infs or NaNs|too large)"
-        ):
+        with pytest.raises(FedRelaxError, match="too large"):
             est.plug_in("new", *extreme, neighbours=[3, 5])
     assert est.story_ == ()
     assert np.array_equal(est.answers(X, nodes), before)
+    steep = clone(est).fit(X, 1e99 * y, nodes)  # its predictions for large rows overflow
+    before = steep.answers(X, nodes)
+    large = np.full((2, D), 1e99), np.zeros(2)
+    with pytest.raises(FedRelaxError, match="^node 4: .*(finite numbers|too large)"):
+        steep.update(*large, [4, 4])
+    with pytest.raises(FedRelaxError, match="^node 'new': .*(finite numbers|too large)"):
+        steep.plug_in("new", *large, neighbours=[3, 5])
+    assert steep.story_ == () and np.array_equal(steep.answers(X, nodes), before)
     est.update(X[:6], y[:6] + 1.0, nodes[:6])
     other = clone(est).fit(X, y, nodes)
     other.update(X[:6], y[:6] + 1.0, nodes[:6])
