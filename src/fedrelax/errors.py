@@ -84,6 +84,21 @@ def _kind(value: object) -> str:
     return "a number" if isinstance(value, int | float) else f"a {type(value).__name__}"
 
 
+STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters that steer a terminal or turn the direction of text; only tabs and line ends are left."""
+
+
+def visible(text: str) -> str:
+    """Return text with such characters written out, so that a name cannot colour, hide or move anything.
+
+    >>> print(visible("site\\x1b[31m 3"))
+    site\\x1b[31m 3
+    """
+    return STEERING.sub(lambda found: repr(found[0])[1:-1], text)
+
+
 def listing(items: Iterable[object], most: int = 5) -> str:
     """Return the first few items for a message.
 

@@ -17,6 +17,8 @@ SOON, REDRAW = 0.3, 0.125
 """Seconds after which a bar appears, and between two drawings of it."""
 FIRST, NEXT = 10.0, 20.0
 """Without a terminal: seconds before the first line, and between two lines."""
+LONGEST = 100
+"""The most letters of what is being done."""
 NARROW, WIDE = 8, 24
 """The least and the most columns of a bar."""
 
@@ -87,7 +89,7 @@ class Activity:
 
     def doing(self, what: str, *, step: str = "", done: float = 0, total: float = 0) -> None:
         """Show what is being done from now on: ``done`` of ``total``, in a step of the plan."""
-        self._what = "".join(c if c.isprintable() else "?" for c in what)
+        self._what = "".join(c if c.isprintable() else "?" for c in what[:LONGEST])
         self._estimate.count(time.monotonic(), step, done, total)
         if self._thread is None:
             self._ended.clear()

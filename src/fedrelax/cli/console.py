@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -9,20 +10,23 @@ import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from fedrelax.cli.activity import Activity
 from fedrelax.cli.flags import in_flags
-from fedrelax.errors import FedRelaxError, FedRelaxWarning
+from fedrelax.errors import STEERING, FedRelaxError, FedRelaxWarning, visible
 
 START = 1.5
 """Seconds until what a command needs is imported."""
 BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
+LONGEST_WORD = 300
+"""Longer words of an error, such as paths, are cut."""
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
@@ -33,12 +37,34 @@ class Stopped(Exception):  # noqa: N818 - not an error
         self.code = code
 
 
+class SafeConsole(Console):
+    """Prints no character of anybody's text that would steer the terminal, or that it cannot show."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render as usual, with such characters written out."""
+        for segment in super().render(renderable, options):
+            if segment.control is None:
+                text = visible(segment.text)
+                if not is_unicode(self.encoding):
+                    text = text.replace("…", "...")
+                    text = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
+                segment = segment._replace(text=text)
+            yield segment
+
+
+def is_unicode(encoding: str | None) -> bool:
+    """Tell whether an encoding has all characters."""
+    return (encoding or "utf").lower().startswith("utf")
+
+
 class Talk:
     """The output of one command. ``quiet`` keeps stdout for a single JSON object."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.out = Console(highlight=False, quiet=quiet, soft_wrap=False)
-        self.err = Console(stderr=True, highlight=False)
+        self.out = SafeConsole(highlight=False, quiet=quiet, soft_wrap=False)
+        self.err = SafeConsole(stderr=True, highlight=False)
         self.activity = Activity(self.err)
         self.notes: list[str] = []
 
@@ -81,7 +107,9 @@ class Talk:
         from fedrelax.storage.saving import plain
 
         self.activity.pause()
-        typer.echo(json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False))
+        in_ascii = not is_unicode(sys.stdout.encoding)
+        text = json.dumps(plain(answer), indent=2, ensure_ascii=in_ascii, allow_nan=False)
+        typer.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 @contextmanager
@@ -99,28 +127,37 @@ def speaking(
         with _warnings_as_notes(talk):
             yield talk
     except FedRelaxError as error:
-        _fail(talk, in_flags(str(error)), debug, BAD_INPUT)
+        _fail(talk, in_flags(str(error)), BAD_INPUT, debug)
     except Stopped as stopped:
-        _fail(talk, str(stopped), debug, stopped.code)
+        _fail(talk, str(stopped), stopped.code, debug)
     except KeyboardInterrupt:
-        _fail(talk, "interrupted; nothing was written", debug, INTERRUPTED)
+        _fail(talk, "interrupted; nothing was written", INTERRUPTED, debug)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(UNEXPECTED) from None
     except MemoryError:
-        _fail(talk, "not enough memory; use fewer rows or --jobs 1", debug, UNEXPECTED)
+        _fail(talk, "not enough memory; use fewer rows or --jobs 1", UNEXPECTED, debug)
     except Exception as error:
-        text = " ".join(str(error).split())
-        what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        _fail(talk, f"unexpected {what}; run again with --debug", debug, UNEXPECTED)
+        _fail(talk, *_explained(error), debug)
     finally:
         talk.activity.pause()
 
 
-def _fail(talk: Talk, text: str, debug: bool, code: int) -> None:
+def _explained(error: Exception) -> tuple[str, int]:
+    """Return a sentence about an error that nobody foresaw, and the exit code."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        path = str(error.filename)
+        return f"give a shorter path; one of {len(path):,} letters is too long: {path}", BAD_INPUT
+    text = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"unexpected {what}; run again with --debug", UNEXPECTED
+
+
+def _fail(talk: Talk, text: str, code: int, debug: bool) -> None:
     talk.activity.pause()
     if debug:
         talk.err.print(traceback.format_exc(), markup=False, soft_wrap=True)
+    text = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:60]}...", text)
     talk.aside(f"error: {text}", style="red")
     raise typer.Exit(code) from None
 

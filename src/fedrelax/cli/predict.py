@@ -68,6 +68,7 @@ def run_predict(
     talk: Talk,
 ) -> None:
     """Check everything, predict, write."""
+    from fedrelax.cli.formulas import formula_note
     from fedrelax.cli.inputs import look_here_for_modules
     from fedrelax.datasets import read_table
     from fedrelax.errors import counted, listing
@@ -92,6 +93,9 @@ def run_predict(
         frame[f"p({label})"] = answer[:, number]
     talk.activity.doing(f"Writing {out.name}")
     _write(frame, out, overwrite)
+    formulas = formula_note(frame, out.name)
+    if formulas is not None and out.suffix.lower() in (".csv", ".tsv"):
+        talk.note(formulas)
     without = sorted({str(node) for node in nodes if _has_only_neighbours(fitted, node)})
     if without:
         talk.note(

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.fit import FitConfig
+from fedrelax.cli.formulas import formula_note
 from fedrelax.cli.inputs import Inputs
 from fedrelax.cli.interruption import CAUSES, Interruption, Step
 from fedrelax.cli.privacy import private_solver, with_leakage
@@ -280,6 +281,11 @@ def _lines(inputs: Inputs, fitted: Fitted) -> Any:
 
 def _write_views(draft: Path, outcome: Outcome, talk: Talk) -> None:
     """Write the picture and the report, or say what to install for them."""
+    import pandas as pd
+
+    formulas = formula_note(pd.DataFrame({"node": list(outcome.fitted.models_)}), "nodes.csv")
+    if formulas is not None:
+        talk.note(formulas)
     talk.activity.doing("Writing the report")
     missing = {}
     if outcome.evaluation is not None:

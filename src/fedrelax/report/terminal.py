@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrelax.comparison import Comparison
+from fedrelax.errors import visible
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER, WAYS, Evaluation
 from fedrelax.evaluation.evaluation import percent
 from fedrelax.report.data import ReportData, columns
@@ -131,7 +132,7 @@ def fact_table(facts: dict[str, str]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name, escape(value))
+        table.add_row(name, escape(visible(value)))
     return table
 
 

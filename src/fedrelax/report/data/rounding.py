@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.whole.found import ONE_MODEL
+from fedrelax.errors import visible
 
 
 def short(name: object, longest: int = 40) -> str:
@@ -15,7 +16,7 @@ def short(name: object, longest: int = 40) -> str:
     >>> short("a  name\\n"), short("a longer name", longest=8), short("")
     ('a name', 'a longe…', '(no name)')
     """
-    text = " ".join(str(name).split()) or "(no name)"
+    text = visible(" ".join(str(name).split())) or "(no name)"
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
