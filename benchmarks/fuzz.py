@@ -4,6 +4,10 @@ Each must give a valid result or one of our one-sentence errors, within 10 secon
 2 GB. Where valid inputs are known, nine inputs in ten are valid ones changed in a few places; the others
 are drawn by the strategies of ``tests/fuzzing.py``. Each parser runs in its own process, watched by
 another: a parser that hangs or dies is reported with the input that caused it.
+
+``--tables 2000`` instead fits that many ugly tables (``tests/ugly_tables.py``) and predicts their own rows:
+each must give a result or one sentence within its time. One in four is fitted with all extras; the others
+without matplotlib, which takes most of the time for small tables.
 """
 
 from __future__ import annotations
@@ -12,9 +16,12 @@ import argparse
 import multiprocessing
 import random
 import resource
+import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +30,13 @@ from hypothesis import strategies as st
 
 from tests.fuzzed_files import VALID, mutant
 from tests.fuzzing import PARSERS, sentence_or_result
+from tests.ugly_tables import outcome_of, ugly_table
 
 MEMORY = 2 << 30
 SECONDS = 10
 BATCH = 1000
+BUDGET = 60
+"""Seconds of processor time that an ugly table may take; one that takes ten times that in all hangs."""
 SLOW = ("table", "result", "whole result")
 """Parsers that read through pandas, which get a quarter of the inputs that others get."""
 
@@ -77,40 +87,86 @@ def work(name: str, inputs: int, first: int, tried: Any, last: Path) -> None:
         raise SystemExit(1) from None
 
 
-def watched(name: str, inputs: int, first: int) -> tuple[int, str]:
+def watched(work: Callable[..., None], *args: Any, seconds: float = SECONDS) -> tuple[int, str]:
     """Try inputs in a separate process; return how many were tried and what went wrong, if anything."""
     tried = multiprocessing.Value("q", 0)
     with tempfile.TemporaryDirectory() as folder:
         last = Path(folder) / "last"
-        child = multiprocessing.Process(target=work, args=(name, inputs, first, tried, last))
+        child = multiprocessing.Process(target=work, args=(*args, tried, last))
         child.start()
         before, since, fault = -1, time.monotonic(), ""
         while child.is_alive():
             child.join(0.5)
             if tried.value != before:
                 before, since = tried.value, time.monotonic()
-            elif tried.value and time.monotonic() - since > SECONDS:
+            elif tried.value and time.monotonic() - since > seconds:
                 child.kill()
                 child.join()
-                fault = f"no progress for {SECONDS} seconds"
+                fault = f"no progress for {seconds} seconds"
         if not fault and child.exitcode:
             fault = f"exit code {child.exitcode}"
         said = f"{fault}: {last.read_text()}" if fault and last.exists() else fault
         return tried.value, said
 
 
+def work_on_tables(seeds: list[int], extras: bool, log: Path, tried: Any, last: Path) -> None:
+    """Fit tables and add a line for each to a file: what came of it, its processor time and its number."""
+    if not extras:
+        sys.modules["matplotlib"] = None  # type: ignore[assignment]
+    for number in seeds:
+        last.write_text(f"table {number}")
+        tried.value += 1
+        with tempfile.TemporaryDirectory() as folder, log.open("a") as file:
+            try:
+                found = outcome_of(ugly_table(number), Path(folder))
+                word = "predicted" if found.predicted else "fitted" if found.fitted else "refused"
+                word, spent = (word, found.seconds) if found.seconds < BUDGET else ("late", BUDGET)
+                file.write(f"{word} {spent:.1f} {number}\n")
+            except BaseException as error:
+                file.write(f"unexpected 0 {number}\n")
+                print(f"table {number} FAILS: {str(error)[-1000:]}", flush=True)
+
+
+def fuzz_tables(count: int, first: int) -> None:
+    """Fit ugly tables and print what came of them."""
+    start, faults = time.perf_counter(), []
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        for extras in (True, False):
+            seeds = [k for k in range(first, first + count) if (k % 4 == 0) == extras]
+            faults.append(watched(work_on_tables, seeds, extras, log, seconds=10 * BUDGET)[1])
+        lines = [line.split() for line in log.read_text().splitlines()]
+    words = Counter(word for word, _, _ in lines)
+    slowest = sorted(lines, key=lambda line: -float(line[1]))[:3]
+    print(f"{count:,} tables in {time.perf_counter() - start:.0f} s:")
+    print(
+        f"{words['predicted']:,} fitted and predicted, {words['refused']:,} refused by a sentence,"
+    )
+    print(f"{words['fitted']:,} fitted and some of their rows refused by a sentence,")
+    print(f"{words['unexpected']:,} unexpected, {words['late']:,} took over {BUDGET} s; slowest:")
+    print(", ".join(f"table {number} ({spent} s)" for _, spent, number in slowest))
+    for fault in filter(None, faults):
+        print(f"FAILS: {fault}")
+    if any(faults) or words["unexpected"] or words["late"]:
+        raise SystemExit("some tables gave neither a result nor a sentence in time")
+
+
 def main() -> None:
-    """Fuzz all parsers."""
+    """Fuzz all parsers, or fit ugly tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--inputs", type=int, default=7000)
+    parser.add_argument("--tables", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
+    if asked.tables:
+        fuzz_tables(asked.tables, asked.seed)
+        return
     total, failed = 0, []
     parts = {name: 1 if name in SLOW else 4 for name in PARSERS}
     for name, part in parts.items():
         start = time.perf_counter()
         count = -(-asked.inputs * part // sum(parts.values()))
-        tried, fault = watched(name, count, asked.seed)
+        tried, fault = watched(work, name, count, asked.seed)
         total += tried
         print(f"{name:14} {tried:7,} inputs {time.perf_counter() - start:7.1f} s", flush=True)
         if fault:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fuzzed_files import MUTANTS, VALID, mutant
 from tests.fuzzing import PARSERS, corpus, from_corpus, sentence_or_result
+from tests.ugly_tables import outcome_of, ugly_table
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -43,6 +44,11 @@ KEPT = [(name, path) for name in PARSERS for path in corpus(name)]
 @pytest.mark.parametrize(("name", "path"), KEPT, ids=lambda part: getattr(part, "name", part))
 def test_inputs_that_once_broke_something(name, path):
     sentence_or_result(name, from_corpus(name, path))
+
+
+@pytest.mark.parametrize("number", range(108, 133))
+def test_ugly_tables_are_fitted_and_predicted_or_refused_by_a_sentence(number, tmp_path):
+    outcome_of(ugly_table(number), tmp_path)
 
 
 def test_the_check_can_fail(monkeypatch):

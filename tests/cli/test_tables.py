@@ -184,3 +184,23 @@ def test_an_ugly_table_is_read_says_how_and_is_read_alike_by_predict_and_update(
     assert "'power' has no number in 1 rows" in run.refused(
         "update", "out", "bad.csv", "--out", "o"
     )
+
+
+def test_a_class_that_only_test_rows_have_is_learned_in_the_end(run):
+    rng = np.random.default_rng(0)
+    classes = ["a", "b"] * 15
+    frame = pd.DataFrame({"shop": ["x", "y", "z"] * 10, "size": rng.normal(size=30)})
+    frame["day"], frame["sales"] = np.arange(30), [*classes[:-1], "c"]
+    write(frame)
+    run(*FIT, "--split-by", "day", "--test-from", "24", "--features", "size")
+    assert run.code == 0
+    assert load_result("out").classes_.tolist() == ["a", "b", "c"]
+
+
+def test_a_node_without_any_feature_is_named(run):
+    frame = pd.DataFrame({"shop": list("abc") * 8, "size": np.arange(24.0)})
+    frame["sales"] = np.sin(frame["size"])
+    frame.loc[frame["shop"] == "b", "size"] = np.nan
+    write(frame)
+    text = run.refused(*FIT, "--alpha", "0.3", "--model", "linear")
+    assert "node 'b' has no value in any feature column; fill one in" in text

@@ -13,6 +13,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.federation.hub import Hub
 from fedrelax.federation.hubfile import hub_of
 from fedrelax.federation.sitefile import site_of
+from fedrelax.federation.table import read_site_table
 from fedrelax.schema import Schema, schema_of
 from fedrelax.storage import load_result
 from tests.federation.sites import (
@@ -75,6 +76,27 @@ def test_a_site_predicts_its_own_file_as_it_stands(tmp_path: Path) -> None:
     assert noise < 0.8 * rows["y"].std()
     strange = model.answers(rows.drop(columns="y").assign(type="airport"))
     assert np.isfinite(strange).all()
+
+
+def test_sites_read_numbers_as_they_write_them_and_leave_out_rows_without_a_target(
+    tmp_path: Path,
+) -> None:
+    federation = make(tmp_path, names=NAMES, models=("ridge",), public="blend")
+    plain = {name: pd.read_csv(tmp_path / name / "rows.csv") for name in NAMES}
+    for name, frame in plain.items():
+        texts = frame.map(lambda value: f"{value:.6f}".replace(".", ","))
+        texts = texts.assign(x1=texts["x1"] + " €")
+        texts.loc[1, "y"] = "n/a"
+        texts.to_csv(tmp_path / name / "rows.csv", index=False, sep=";")
+    found = Hub(hub_settings(federation), federation.transport()).run()
+    marks = {column.name: column.decimal for column in found.agreement.ready.schema.columns}
+    assert marks == {"x1": ",", "x2": "", "x3": ""}
+    table = read_site_table(federation.site("ash"))
+    assert f"1 of {len(plain['ash'])} rows are left out" in table.notes[0]
+    rows = plain["ash"].drop(index=1)
+    coded = table.coded(found.agreement.ready.schema)
+    np.testing.assert_allclose(coded, rows[["x1", "x2", "x3"]].to_numpy(), atol=1e-6)
+    np.testing.assert_allclose(table.y, rows["y"], atol=1e-6)
 
 
 def test_a_schema_that_the_hub_gives_spares_sites_from_telling(tmp_path: Path) -> None:

@@ -204,8 +204,13 @@ def _plain_numbers(column: pd.Series) -> pd.Series:
 
 def _decode(path: Path, content: bytes) -> str:
     """Text with plain line ends, or a clear refusal where the bytes are not text at all."""
+    odd, even = (content[k:65536:2].count(0) / max(len(content[:65536]) // 2, 1) for k in (1, 0))
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encodings = ["utf-16"]
+    elif (
+        max(odd, even) > 0.4 > min(odd, even)
+    ):  # most letters are ASCII, with a byte 0 after or before
+        encodings = ["utf-16-le" if odd > even else "utf-16-be"]
     else:
         control = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in content[:65536])
         encodings = (

@@ -183,6 +183,10 @@ class TableRows:
         found = {}
         for label, model in models.items():
             columns = tuple(ready.has(label))
+            if not columns:
+                raise FedRelaxError(
+                    f"node {label!r} has no value in any feature column; fill one in, or leave its rows out"
+                )
             key = id(model), columns
             if key not in made:
                 made[key] = seen(model, View(ready.schema, columns, form_of(model)))

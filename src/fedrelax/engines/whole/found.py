@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,10 @@ class Found:
     def again(self, network: Network) -> Found:
         """Refit to other rows, and possibly other nodes, with the same settings."""
         X, y, node = rows_of(network)
-        found = self.settings.refitted(X, y, node, len(network), _laplacian(network))
+        settings = self.settings
+        if isinstance(settings, NetworkSoftmax):  # other rows may be of other classes
+            settings = replace(settings, classes=network.task.n_outputs)
+        found = settings.refitted(X, y, node, len(network), _laplacian(network))
         return _found(found, network)
 
 
