@@ -16,6 +16,8 @@ STRATA = {
         "errors",
         "typing",
         "views",
+        "files",
+        "jsonfiles",
         "extras",
         "members",
         "threads",

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from fedrelax.federation.memory import read_status
 from fedrelax.federation.processes import Deployment
 from fedrelax.federation.trial import made_up, prepare
-from fedrelax.federation.writing import read_status
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from browser import Page, find_program, running
@@ -43,8 +43,8 @@ def main(out: Path) -> None:
             reach(home, 2)
             machines.kill(DOWN)
             reach(home, 4)
-            said = read_status(home / "hub" / "state") or {}
-            address = re.search(r"http://\S+", said["live"])
+            said = read_status(home / "hub" / "state")
+            address = None if said is None else re.search(r"http://\S+", said.live)
             assert address is not None
             page = Page(browser)
             page.size(1240, 900)
@@ -63,7 +63,7 @@ def reach(home: Path, round: int) -> None:
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         said = read_status(home / "hub" / "state")
-        if said is not None and said["round"] >= round:
+        if said is not None and said.round >= round:
             return
         time.sleep(0.5)
     sys.exit(f"round {round} was not reached within {LIMIT:g} seconds")

@@ -146,9 +146,9 @@ def test_a_file_without_permission(write):
 def test_a_file_that_fails_to_be_read(write, monkeypatch):
     path = write("a,b\n1,2\n")
 
-    def fail(self):
+    def fail(path, most):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(type(path), "read_bytes", fail)
+    monkeypatch.setattr("fedrelax.datasets.files.read_file", fail)
     with pytest.raises(FedRelaxError, match="Permission denied"):
         read_table(path)

@@ -11,9 +11,9 @@ import numpy as np
 from fedrelax.federation.files import write_federation
 from fedrelax.federation.hubfile import read_hub
 from fedrelax.federation.keys import make_certificates, make_site_keys
+from fedrelax.federation.memory import read_status
 from fedrelax.federation.processes import Deployment
 from fedrelax.federation.trial import follow
-from fedrelax.federation.writing import read_status
 from fedrelax.selection.candidates import Candidate, alphas_for
 from fedrelax.selection.search import choose
 from fedrelax.solvers import FedRelax
@@ -75,7 +75,7 @@ def reach(home: Path, round: int, machines: Deployment) -> None:
     while time.monotonic() < end:
         machines.check_alive()
         said = read_status(home / "hub" / "state")
-        if said is not None and said["round"] >= round:
+        if said is not None and said.round >= round:
             return
         time.sleep(0.2)
     raise AssertionError(f"round {round} was not reached: {machines.tail('hub', 20)}")

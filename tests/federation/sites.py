@@ -88,6 +88,7 @@ def make(
         if complete:
             near = set(names) - {name}
         (folder / "site.key").write_text(keys[name])
+        (folder / "site.key").chmod(0o600)
         said = {
             "name": name,
             "data": "rows.csv",

@@ -13,6 +13,7 @@ from fedrelax.cli.console import Talk, speaking
 from fedrelax.cli.options import flags_of, signature_of, words_of
 from fedrelax.cli.settings import FileFlags, LearningConfig, pairs_of
 from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.files import read_text, why_unread
 
 Config = TypeVar("Config", bound=LearningConfig)
 
@@ -129,11 +130,11 @@ def _checked_pairs(value: Any) -> Any:
 def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:
     """Return the settings of a TOML file by their names in ``kind``."""
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        found = tomllib.loads(read_text(file, encoding="utf-8-sig"))
     except FileNotFoundError:
         raise FedRelaxError(f"there is no file {file}; check --config") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise FedRelaxError(f"--config {file} cannot be read ({error})") from error
+        raise FedRelaxError(f"--config {file} cannot be read ({why_unread(error)})") from error
     except (ValueError, RecursionError) as error:
         raise FedRelaxError(f"--config {file} is not valid TOML: {error}") from error
     names = flags_of(kind)

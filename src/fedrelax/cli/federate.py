@@ -220,17 +220,16 @@ def status(
 
         from fedrelax.errors import FedRelaxError
         from fedrelax.federation.hubfile import read_hub
-        from fedrelax.federation.trial import describe
-        from fedrelax.federation.writing import read_status
+        from fedrelax.federation.memory import read_status
 
         inner = directory / "hub"
         file = read_hub((inner if inner.is_dir() else directory) / "hub.toml")
         said = read_status(file.folder)
         if said is None:
             raise FedRelaxError(f"no run has started: {file.folder} holds no status")
-        talk.plain(f"{describe(said)} ({time.time() - said['time']:.0f} s ago)")
-        for name, site in said["sites"].items():
-            missed = f", missed {len(site['missed'])}" if site["missed"] else ""
-            talk.plain(f"  {name}: predictions of round {site['last_round']}{missed}")
-        for note in [*said["notes"], *([said["live"]] if "live" in said else [])]:
+        talk.plain(f"{said} ({time.time() - said.time:.0f} s ago)")
+        for name, site in said.sites.items():
+            missed = f", missed {len(site.missed)}" if site.missed else ""
+            talk.plain(f"  {name}: predictions of round {site.last_round}{missed}")
+        for note in filter(None, [*said.notes, said.live]):
             talk.plain(f"  {note}")

@@ -19,9 +19,10 @@ from fedrelax.cli.graphs import parse_graph
 from fedrelax.cli.interruption import TERMINATED, Interruption, Step, Terminated
 from fedrelax.cli.options import words_of
 from fedrelax.errors import FedRelaxError
+from fedrelax.files import TABLE, read_file, why_unread
 from fedrelax.public import DRAWS
 from fedrelax.storage import Checkpoint
-from fedrelax.storage.checking import CHUNK, check_seal, read_inside, reading, sealed
+from fedrelax.storage.checking import check_seal, read_inside, reading, sealed
 from fedrelax.storage.checkpoints import Interrupted
 from fedrelax.storage.places import NotWritten, advice_for
 from fedrelax.storage.whole import write_whole
@@ -186,13 +187,9 @@ def _settings(config: FitConfig) -> bytes:
 
 def _checksum(path: Path) -> str:
     try:
-        with open(path, "rb") as file:
-            found = hashlib.sha256()
-            while chunk := file.read(CHUNK):
-                found.update(chunk)
-            return found.hexdigest()
+        return hashlib.sha256(read_file(path, TABLE)).hexdigest()
     except OSError as error:
-        raise FedRelaxError(f"{path} cannot be read ({error.strerror or error})") from error
+        raise FedRelaxError(f"{path} cannot be read ({why_unread(error)})") from error
 
 
 def _check_file(name: str, known: Any) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, listing
+from fedrelax.files import TABLE, read_file, why_unread
 from fedrelax.schema.numbers import FILE_MARK, MISSING, is_code, read_texts
 
 if TYPE_CHECKING:
@@ -51,10 +52,14 @@ def read_table(path: str | Path, as_text: Sequence[str] | Literal[True] = ()) ->
             f".parquet (known endings: {', '.join(TEXT_ENDINGS + PARQUET_ENDINGS)})"
         )
     try:
-        content = path.read_bytes()
+        content = read_file(path, TABLE)
+    except PermissionError as error:
+        raise FedRelaxError(
+            f"{path} cannot be read ({why_unread(error)}); check its permissions"
+        ) from error
     except OSError as error:
         raise FedRelaxError(
-            f"{path} cannot be read ({error.strerror or error}); check its permissions"
+            f"{path} cannot be read ({why_unread(error)}); give the file of a table"
         ) from error
     if not content.strip():
         raise FedRelaxError(f"{path} is empty; give a table with a header and at least one row")

@@ -8,15 +8,19 @@ certificates/   the hub's; ca.crt goes to every site
 
 from __future__ import annotations
 
-import tomllib
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.federation.keys import make_certificates, make_site_keys
-from fedrelax.federation.sitefile import check_name
+from fedrelax.federation.keys import check_certificates, make_certificates, make_site_keys
+from fedrelax.federation.sitefile import check_name, read_values, site_of
+from fedrelax.files import why_unread
+from fedrelax.storage.places import advice_for
 from fedrelax.storage.toml import dump_toml
+from fedrelax.storage.whole import write_whole
 
 PYPROJECT = """\
 [build-system]
@@ -84,22 +88,23 @@ def write_federation(
         )
     for name in names:
         check_name(name, "sites")
-    if home.exists() and any(home.iterdir()):
+    check_distinct(names, "sites")
+    taken = home.exists() and not (home.is_dir() and not any(home.iterdir()))
+    if taken or home.is_symlink():
         raise FedRelaxError(f"{home} exists and is not empty; choose another directory")
-    app = home / "app" / "fedrelax_app"
-    app.mkdir(parents=True)
-    (app / "__init__.py").write_text('"""A federation on Flower."""\n')
-    (app / "server_app.py").write_text(SERVER)
-    (app / "client_app.py").write_text(CLIENT)
-    settings = home.absolute() / "hub" / "hub.toml"
-    values = {"hub": _text(settings), "sites": _text(home.absolute() / "sites")}
-    (home / "app" / "pyproject.toml").write_text(PYPROJECT.format(**values))
-    settings.parent.mkdir()
-    said = {"sites": list(names), "open": open_, "folder": "state", "out": "result", **hub}
-    settings.write_text(dump_toml(said, HUB_COMMENT), encoding="utf-8")
+    values = {
+        "hub": _text(home.absolute() / "hub" / "hub.toml"),
+        "sites": _text(home.absolute() / "sites"),
+    }
+    shared = {"sites": list(names), "open": open_, "folder": "state", "out": "result", **hub}
+    files = {
+        "app/fedrelax_app/__init__.py": '"""A federation on Flower."""\n',
+        "app/fedrelax_app/server_app.py": SERVER,
+        "app/fedrelax_app/client_app.py": CLIENT,
+        "app/pyproject.toml": PYPROJECT.format(**values),
+        "hub/hub.toml": dump_toml(shared, HUB_COMMENT),
+    }
     for name in names:
-        folder = home / "sites" / name
-        folder.mkdir(parents=True)
         own = {
             "name": name,
             "data": "rows.csv",
@@ -111,21 +116,46 @@ def write_federation(
             "neighbours": {other: 1.0 for other in names if other != name},
             "keys": {},
         }
-        (folder / "site.toml").write_text(dump_toml(own, SITE_COMMENT), encoding="utf-8")
+        site_of(own | {"open": True}, home, f"site {name!r}")  # its keys come later
+        files[f"sites/{name}/site.toml"] = dump_toml(own, SITE_COMMENT)
+    new = not home.exists()
+    try:
+        for path, text in files.items():
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            (home / path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        for place in [home] if new else list(home.iterdir()):
+            shutil.rmtree(place, ignore_errors=True)
+        raise FedRelaxError(
+            f"{home} cannot be written ({why_unread(error)}), and nothing of it was left; "
+            f"{advice_for(error, home.absolute().parent)}"
+        ) from error
+
+
+def check_distinct(names: Sequence[str], source: str) -> None:
+    """Refuse two sites of one name; names are directories, and some systems ignore their case."""
+    folded = [name.casefold() for name in names]
+    twice = [name for k, name in enumerate(names) if folded[k] in folded[:k]]
+    if twice:
+        raise FedRelaxError(f"{source}: two sites are called {twice[0]!r}; give each its own name")
 
 
 def write_keys(home: Path, hosts: Sequence[str]) -> list[str]:
     """Make certificates and the keys of all sites, pin every neighbour's key, and return the names."""
-    files = sorted((home / "sites").glob("*/site.toml"))
+    files = [path / "site.toml" for path in sorted((home / "sites").glob("*"))]
+    files = [path for path in files if os.path.lexists(path)]
     if not files:
         raise FedRelaxError(f"{home} holds no sites; fedrelax federate init {home} makes them")
+    said = {path: read_values(path) for path in files}
+    sites = {path: site_of(v | {"open": True}, path.parent, str(path)) for path, v in said.items()}
+    check_distinct([site.name for site in sites.values()], str(home / "sites"))
+    check_certificates(home / "certificates")
+    public = {site.name: make_site_keys(path.parent) for path, site in sites.items()}
     make_certificates(home / "certificates", hosts)
-    said = {path: tomllib.loads(path.read_text(encoding="utf-8")) for path in files}
-    public = {values["name"]: make_site_keys(path.parent) for path, values in said.items()}
-    for path, values in said.items():
-        near = values.get("neighbours", {})
-        values["keys"] = {name: key for name, key in public.items() if name in near}
-        path.write_text(dump_toml(values, SITE_COMMENT), encoding="utf-8")
+    for path, site in sites.items():
+        pinned = {name: key for name, key in public.items() if name in site.neighbours}
+        text = dump_toml({**said[path], "keys": pinned}, SITE_COMMENT)
+        write_whole(path, text.encode())
     return sorted(public)
 
 

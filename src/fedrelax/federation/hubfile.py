@@ -12,6 +12,7 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.federation.hub_settings import HubSettings
 from fedrelax.federation.plan import LEFT_OUT, settings_of
 from fedrelax.federation.sitefile import check_name
+from fedrelax.files import read_text, why_unread
 from fedrelax.schema import Schema
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.checks import check_count, check_number
@@ -40,10 +41,10 @@ def read_hub(path: str | Path) -> HubFile:
     """Return the settings in a hub's file, checked."""
     path = Path(path).absolute()
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        said = tomllib.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise FedRelaxError(
-            f"the hub's file {path} cannot be read ({error}); fedrelax federate init writes one"
+            f"the hub's file {path} cannot be read ({why_unread(error)}); fedrelax federate init writes one"
         ) from error
     return hub_of(said, path.parent, str(path))
 

@@ -16,14 +16,20 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.federation.sealing import new_key, public_of
+from fedrelax.federation.sealing import new_key, public_of, read_key, warn_if_readable
+from fedrelax.files import why_unread
+from fedrelax.storage.places import advice_for
 
+HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+"""A host name, as certificates hold it."""
 YEARS = 2
 """How long certificates are valid."""
 
@@ -34,11 +40,8 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "ca.key").exists():
-        raise FedRelaxError(
-            f"{folder} already has certificates; move them elsewhere to make new ones"
-        )
+    check_certificates(folder)
+    addresses = [_host(host) for host in hosts]
     authority = ec.generate_private_key(ec.SECP384R1())
     name = _name("fedrelax federation")
     extensions: list[tuple[Any, bool]] = [
@@ -51,16 +54,26 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
     known = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
     extensions = [
         (x509.BasicConstraints(ca=False, path_length=None), True),
-        (x509.SubjectAlternativeName([_host(host) for host in hosts]), False),
+        (x509.SubjectAlternativeName(addresses), False),
         (x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False),
         (known, False),
         (_usage(signs=False), True),
     ]
     own = _certificate(_name(hosts[0]), hub.public_key(), name, authority, extensions)
-    _write(folder / "ca.crt", _pem(ca), private=False)
-    _write(folder / "ca.key", _private_pem(authority))
-    _write(folder / "hub.crt", _pem(own), private=False)
-    _write(folder / "hub.key", _private_pem(hub))
+    with _on_disk(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "ca.crt", _pem(ca), private=False)
+        _write(folder / "ca.key", _private_pem(authority))
+        _write(folder / "hub.crt", _pem(own), private=False)
+        _write(folder / "hub.key", _private_pem(hub))
+
+
+def check_certificates(folder: Path) -> None:
+    """Refuse to replace certificates."""
+    if os.path.lexists(folder / "ca.key"):
+        raise FedRelaxError(
+            f"{folder} already has certificates; move them elsewhere to make new ones"
+        )
 
 
 def make_site_keys(folder: Path) -> str:
@@ -69,20 +82,34 @@ def make_site_keys(folder: Path) -> str:
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "auth.key").exists():
-        key = ec.generate_private_key(ec.SECP384R1())
-        private = key.private_bytes(
-            form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
-        )
-        public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
-        _write(folder / "auth.key", private)
-        _write(folder / "auth.pub", public + b"\n", private=False)
-    if not (folder / "site.key").exists():
-        _write(folder / "site.key", new_key().encode() + b"\n")
-    public_key = public_of((folder / "site.key").read_text().strip())
-    _write(folder / "site.pub", public_key.encode() + b"\n", private=False)
+    with _on_disk(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(folder / "auth.key"):
+            key = ec.generate_private_key(ec.SECP384R1())
+            private = key.private_bytes(
+                form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
+            )
+            public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+            _write(folder / "auth.key", private)
+            _write(folder / "auth.pub", public + b"\n", private=False)
+        if not os.path.lexists(folder / "site.key"):
+            _write(folder / "site.key", new_key().encode() + b"\n")
+        warn_if_readable(folder / "auth.key")
+        public_key = public_of(read_key(folder / "site.key", folder.name))
+        _write(folder / "site.pub", public_key.encode() + b"\n", private=False)
     return public_key
+
+
+@contextmanager
+def _on_disk(folder: Path) -> Iterator[None]:
+    """Turn an error of the disk into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise FedRelaxError(
+            f"{error.filename or folder} cannot be written ({why_unread(error)}); "
+            f"{advice_for(error, folder)}"
+        ) from error
 
 
 def _write(path: Path, data: bytes, private: bool = True) -> None:
@@ -106,6 +133,10 @@ def _host(host: str) -> Any:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
+        if not HOST.fullmatch(host):
+            raise FedRelaxError(
+                f"host={host!r} must be a name such as hub.example.org, or an address such as 10.0.0.1"
+            ) from None
         return x509.DNSName(host)
 
 

@@ -8,10 +8,69 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedrelax.federation.codec import Envelope, pack, unpack
-from fedrelax.federation.state import read_kept, write_kept, write_whole
+from fedrelax.errors import FedRelaxError
+from fedrelax.federation.codec import Envelope, Refused, pack, unpack
+from fedrelax.federation.state import claim, is_claimed, read_kept, write_kept
+from fedrelax.files import SETTINGS, read_file, why_unread
+from fedrelax.jsonfiles import Described, Misfit, from_json
+from fedrelax.storage.whole import write_whole
 
 FILE, STATUS = "hub.bin", "status.json"
+
+
+class SiteStatus(Described):
+    """How far a site has got."""
+
+    last_round: int
+    missed: list[int]
+
+
+class Status(Described):
+    """What ``status.json`` says about a run, for people and for ``fedrelax federate status``."""
+
+    state: str
+    round: int
+    rounds: int
+    sites: dict[str, SiteStatus]
+    notes: list[str]
+    time: float
+    live: str = ""
+
+    def __str__(self) -> str:
+        """One line about a run: where it is, and who is late.
+
+        >>> sites = {"a": SiteStatus(last_round=3, missed=[]), "b": SiteStatus(last_round=1, missed=[1, 2])}
+        >>> print(Status(state="running", round=2, rounds=5, sites=sites, notes=[], time=0.0))
+        round 2 of 5: a; missing: b (since round 1)
+        """
+        if self.state != "running":
+            return self.state
+        there, gone = [], []
+        for name, site in self.sites.items():
+            if site.missed and site.missed[-1] == self.round:
+                since = site.missed[-1]
+                while since - 1 in site.missed:
+                    since -= 1
+                gone.append(f"{name} (since round {since})")
+            else:
+                there.append(name)
+        text = f"round {self.round} of {self.rounds}: {', '.join(there)}"
+        return f"{text}; missing: {', '.join(gone)}" if gone else text
+
+
+def read_status(folder: Path) -> Status | None:
+    """Return the last status that a hub wrote, or None if it has written none."""
+    path = folder / STATUS
+    try:
+        status: Status = from_json(Status, read_file(path, SETTINGS))
+        return status
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except Misfit as error:
+        what = str(error)
+    except OSError as error:
+        what = f"cannot be read ({why_unread(error)})"
+    raise FedRelaxError(f"{path} {what}; the hub writes it anew when it runs")
 
 
 @dataclass
@@ -53,14 +112,14 @@ class Memory:
         names = ("run", "begun", "heard", "missed", "notes", "hellos", "settles")
         head = {name: getattr(self, name) for name in names}
         head["rounds"] = len(self.reports)
-        self.where.mkdir(parents=True, exist_ok=True)
+        claim(self.where)
         write_kept(self.where / FILE, Envelope("hub", head, parts))
 
     @classmethod
     def load(cls, where: Path) -> Memory | None:
         """Return the memory that a hub left there, or None."""
         path = where / FILE
-        if not path.is_file():
+        if not (is_claimed(where) and path.is_file()):
             return None
         kept = read_kept(path)
         memory = cls(
@@ -74,12 +133,15 @@ class Memory:
             hellos=kept.value("hellos", dict),
             settles=kept.value("settles", bool),
         )
-        for key, data in kept.parts.items():
-            kind, round, *names = key.split("\t")
-            if kind == "report":
-                memory.reports[int(round)][names[0]] = unpack(data)
-            else:
-                memory.boxes[names[0], names[1]] = int(round), data
+        try:
+            for key, data in kept.parts.items():
+                kind, round, *names = key.split("\t")
+                if kind == "report":
+                    memory.reports[int(round)][names[0]] = unpack(data)
+                else:
+                    memory.boxes[names[0], names[1]] = int(round), data
+        except (ValueError, IndexError) as error:
+            raise Refused(f"{path} is damaged; delete it and begin a new run") from error
         return memory
 
     def forget(self) -> None:
@@ -105,5 +167,5 @@ class Memory:
             **({"live": self.live} if self.live and state != "finished" else {}),
             **more,
         }
-        self.where.mkdir(parents=True, exist_ok=True)
+        claim(self.where)
         write_whole(self.where / STATUS, json.dumps(said, indent=2).encode())

@@ -16,13 +16,15 @@ from __future__ import annotations
 import base64
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.extras import need
 from fedrelax.federation.codec import Refused
+from fedrelax.files import KEY, is_private, read_text, why_unread
 
 NONCE, TAG = 12, 16
 """Bytes that sealing adds: the cipher's own nonce and its authentication tag."""
@@ -67,13 +69,28 @@ def fresh_nonce() -> str:
 def read_key(path: Path, name: str) -> str:
     """Return a site's private key from its file."""
     try:
-        text = path.read_text(encoding="ascii").strip()
+        text = read_text(path, KEY, "ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise FedRelaxError(
-            f"site {name!r}: its key {path} cannot be read ({error}); make one with fedrelax federate keys"
+            f"site {name!r}: its key {path} cannot be read ({why_unread(error)}); make one with fedrelax "
+            "federate keys"
         ) from error
-    _private(text)
+    try:
+        _private(text)
+    except FedRelaxError as error:
+        raise FedRelaxError(f"site {name!r}: its key {path} cannot be used: {error}") from None
+    warn_if_readable(path)
     return text
+
+
+def warn_if_readable(path: Path) -> None:
+    """Warn of a private key that others on this machine can read."""
+    if path.exists() and not is_private(path):
+        warnings.warn(
+            f"the private key {path} can be read by other users of this machine; run chmod 600 {path}",
+            FedRelaxWarning,
+            stacklevel=2,
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.federation.sealing import check_public_key
+from fedrelax.files import read_text, why_unread
 from fedrelax.public import DRAWS
 
 NAME = re.compile(r"[\w][\w .@+-]{0,99}")
@@ -72,13 +73,18 @@ class SiteFile:
 def read_site(path: str | Path) -> SiteFile:
     """Return the settings in a site's file, checked."""
     path = Path(path).absolute()
+    return site_of(read_values(path), path.parent, str(path))
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Return the values in a site's file, not checked."""
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise FedRelaxError(
-            f"the site's file {path} cannot be read ({error}); fedrelax federate init writes one"
+            f"the site's file {path} cannot be read ({why_unread(error)}); fedrelax federate init "
+            "writes one"
         ) from error
-    return site_of(said, path.parent, str(path))
 
 
 def site_of(said: Mapping[str, Any], home: Path, source: str) -> SiteFile:

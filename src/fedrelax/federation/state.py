@@ -6,18 +6,17 @@ model itself is not kept: the same rows, seed and neighbours' answers give the s
 
 from __future__ import annotations
 
-import os
-import shutil
-import uuid
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.codec import Envelope, Refused, from_npy, pack, to_npy, unpack
+from fedrelax.files import RESULT, read_file, why_unread
 from fedrelax.runtime import Site
+from fedrelax.storage.whole import write_whole
 from fedrelax.typing import AnyArray
 
 RUN = "run.bin"
@@ -78,6 +77,38 @@ def _pair(pair: tuple[object, object]) -> str:
     return f"{pair[0]}\n{pair[1]}"
 
 
+MARKER, WORDS = (
+    "fedrelax-state.txt",
+    b"fedrelax keeps the state of a run here, and may delete it.\n",
+)
+"""The file by which a folder is recognised as ours, and what it says."""
+
+
+def is_claimed(folder: Path) -> bool:
+    """Tell whether a folder was made by fedrelax for state."""
+    return (folder / MARKER).is_file()
+
+
+def claim(folder: Path) -> None:
+    """Make a folder for state that only its owner can read; refuse one that holds other files."""
+    try:
+        if is_claimed(folder):
+            return
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        others = sorted(path.name for path in folder.iterdir())
+        if others:
+            raise FedRelaxError(
+                f"the folder {folder} holds {listing(others, most=3)}, and fedrelax did not make it; name "
+                "another one under folder, or an empty one"
+            )
+        folder.chmod(0o700)
+        write_whole(folder / MARKER, WORDS)
+    except OSError as error:
+        raise FedRelaxError(
+            f"the folder {folder} cannot be used ({why_unread(error)}); name another one under folder"
+        ) from error
+
+
 class Folder:
     """The folder of a site. Every file appears whole or not at all."""
 
@@ -85,14 +116,10 @@ class Folder:
         self.where = where
 
     def begin(self) -> None:
-        """Forget earlier runs."""
-        for name in ("rounds", RUN):
-            path = self.where / name
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-        self.where.mkdir(parents=True, exist_ok=True)
+        """Forget earlier runs; a folder that is not ours is refused, and nothing in it is touched."""
+        claim(self.where)
+        for path in (*self._files(), self.where / RUN):
+            path.unlink(missing_ok=True)
 
     def remember(self, about: Envelope) -> None:
         """Keep what is known about the current run."""
@@ -101,7 +128,7 @@ class Folder:
     def run(self) -> Envelope | None:
         """Return what is known about the current run, or None."""
         path = self.where / RUN
-        return read_kept(path) if path.is_file() else None
+        return read_kept(path) if is_claimed(self.where) and path.is_file() else None
 
     def save(self, round: int, lanes: dict[int, LaneState]) -> None:
         """Keep the states of the lanes after a round."""
@@ -116,12 +143,15 @@ class Folder:
                 for key, array in getattr(lane, kind).items():
                     parts[f"{number}\t{kind}\t{key}"] = _stored(array)
         home = self.where / "rounds"
-        home.mkdir(parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, exist_ok=True)
         write_kept(home / f"{round:05d}.bin", Envelope("state", head, parts))
 
     def rounds(self) -> list[int]:
         """Return the rounds whose state is kept."""
-        return sorted(int(path.stem) for path in (self.where / "rounds").glob("?????.bin"))
+        return sorted(int(path.stem) for path in self._files())
+
+    def _files(self) -> list[Path]:
+        return list((self.where / "rounds").glob("[0-9]" * 5 + ".bin"))
 
     def load(self, round: int) -> tuple[int, dict[int, LaneState]]:
         """Return the round of the latest state up to this one, and the state."""
@@ -178,27 +208,12 @@ def write_kept(path: Path, envelope: Envelope) -> None:
 
 def read_kept(path: Path) -> Envelope:
     """Return the envelope in a file, or refuse a file that is not as it was written."""
-    data = path.read_bytes()
+    try:
+        data = read_file(path, RESULT)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read ({why_unread(error)})") from error
     if sha256(data[CHECKSUM:]).digest() != data[:CHECKSUM]:
         raise Refused(
             f"{path} is damaged: its checksum does not match; delete it and begin a new run"
         )
     return unpack(data[CHECKSUM:])
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all, even if the machine crashes."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with open(draft, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the new name, too, must survive a power cut
-        finally:
-            os.close(folder)
-    finally:
-        draft.unlink(missing_ok=True)

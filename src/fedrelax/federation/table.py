@@ -12,6 +12,7 @@ from fedrelax.datasets import read_table
 from fedrelax.datasets.targets import as_quantities
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.federation.sitefile import SiteFile
+from fedrelax.files import TABLE, read_file
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.kinds import find_column, first_text, kind_of, to_numbers, where
 from fedrelax.typing import AnyArray, FloatArray, IntArray
@@ -85,7 +86,7 @@ def public_file(site: SiteFile) -> tuple[str, int]:
     """Return the fingerprint of the file of public rows, and how many there are."""
     path = site.path(site.public)
     rows = len(read_table(path))
-    return hashlib.sha256(path.read_bytes()).hexdigest(), rows
+    return hashlib.sha256(read_file(path, TABLE)).hexdigest(), rows
 
 
 def _column(frame: Any, name: str, source: str) -> Any:

@@ -13,9 +13,9 @@ from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.files import write_federation, write_keys
 from fedrelax.federation.hubfile import read_hub
+from fedrelax.federation.memory import read_status
 from fedrelax.federation.processes import HOST, Deployment
 from fedrelax.federation.sitefile import NAME
-from fedrelax.federation.writing import read_status
 from fedrelax.schema.kinds import find_column, kind_of
 from fedrelax.typing import Label
 
@@ -122,12 +122,12 @@ def follow(
     while time.monotonic() < end:
         machines.check_alive()
         said = read_status(folder)
-        said = None if said is None or said["time"] < since else said
-        for text in [] if said is None else [*said["notes"], said.get("live", ""), describe(said)]:
+        said = None if said is None or said.time < since else said
+        for text in [] if said is None else [*said.notes, said.live, str(said)]:
             if text and text not in told:
                 tell(text)
                 told.add(text)
-        finished = said is not None and said["state"] == "finished"
+        finished = said is not None and said.state == "finished"
         if finished or time.monotonic() - asked > ASK:
             asked = time.monotonic()
             machines.revive()
@@ -138,26 +138,3 @@ def follow(
                 raise FedRelaxError(f"the run failed ({status}): {machines.tail('hub', 8)}")
         time.sleep(LOOK)
     raise FedRelaxError(f"the run did not end within {limit:g} seconds: {machines.tail('hub')}")
-
-
-def describe(said: Mapping[str, Any]) -> str:
-    """Return one line about a run: where it is, and who is late.
-
-    >>> sites = {"a": {"last_round": 3, "missed": []}, "b": {"last_round": 1, "missed": [1, 2]}}
-    >>> describe({"state": "running", "round": 2, "rounds": 5, "sites": sites})
-    'round 2 of 5: a; missing: b (since round 1)'
-    """
-    if said["state"] != "running":
-        return str(said["state"])
-    there, gone = [], []
-    for name, site in said["sites"].items():
-        missed = site["missed"]
-        if missed and missed[-1] == said["round"]:
-            since = missed[-1]
-            while since - 1 in missed:
-                since -= 1
-            gone.append(f"{name} (since round {since})")
-        else:
-            there.append(name)
-    text = f"round {said['round']} of {said['rounds']}: {', '.join(there)}"
-    return f"{text}; missing: {', '.join(gone)}" if gone else text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -175,14 +174,3 @@ def metrics_of(found: Federated, file: HubFile, lines: Any) -> dict[str, Any]:
             "notes": list(found.notes),
         },
     }
-
-
-def read_status(folder: Path) -> dict[str, Any] | None:
-    """Return the last status that a hub wrote, or None."""
-    from fedrelax.federation.memory import STATUS
-
-    try:
-        said = json.loads((folder / STATUS).read_text())
-    except (OSError, ValueError):
-        return None
-    return said if isinstance(said, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from os import PathLike
@@ -12,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.files import TABLE, read_text, why_unread
 from fedrelax.graph.labels import clean_all, clean_label, clean_labels, unknown_node
 from fedrelax.graph.matrices import Where, check_weights, from_pairs, nowhere
 from fedrelax.graph.tables import is_frame, is_number
@@ -142,16 +144,16 @@ def _read_lines(path: str | PathLike[str]) -> tuple[list[str], list[list[str]], 
     rows: list[list[str]] = []
     lines: list[int] = []
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            for row in reader:
-                if any(map(str.strip, row)):
-                    rows.append([cell.strip() for cell in row])
-                    lines.append(reader.line_num)
+        text = read_text(path, TABLE, "utf-8-sig")
+        reader = csv.reader(io.StringIO(text, newline=""))
+        for row in reader:
+            if any(map(str.strip, row)):
+                rows.append([cell.strip() for cell in row])
+                lines.append(reader.line_num)
     except FileNotFoundError:
         raise FedRelaxError(f"there is no file {path}; check the path") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FedRelaxError(f"{path} cannot be read as a CSV file: {error}") from error
+        raise FedRelaxError(f"{path} cannot be read as a CSV file: {why_unread(error)}") from error
     if not rows:
         raise FedRelaxError(f"{path} is empty; give a header source,target,weight and the edges")
     header = rows[0]

@@ -8,6 +8,7 @@ import uuid
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.files import RESULT, read_file
 from fedrelax.paper.cells import Cell
 from fedrelax.paper.linear import AUTO, linear_curve
 from fedrelax.paper.trees import tree_curve
@@ -48,7 +50,7 @@ class Store:
         """Return a finished run, or None; a damaged file is deleted."""
         path = self.path(cell, seed)
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(BytesIO(read_file(path, RESULT)), allow_pickle=False) as file:
                 return Finished(file["curve"], float(file["seconds"]))
         except FileNotFoundError:
             return None

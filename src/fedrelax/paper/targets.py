@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.files import TABLE, read_file
 
 STANDARD_ERRORS = 3.0
 """A mean agrees with its target if they differ by at most this many combined standard errors."""
@@ -32,7 +34,7 @@ def read_targets(paths: Sequence[Path]) -> list[Any]:
     found = []
     for path in _files(paths):
         try:
-            frame = pd.read_csv(path)
+            frame = pd.read_csv(BytesIO(read_file(path, TABLE)))
         except FileNotFoundError:
             raise FedRelaxError(f"there is no targets file {path}") from None
         except (OSError, ValueError, UnicodeDecodeError) as error:

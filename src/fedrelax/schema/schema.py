@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.files import read_text, why_unread
 from fedrelax.schema.coding import code_column, decode_column
 from fedrelax.schema.column import MIXED, Column
 from fedrelax.schema.dates import cycles_of
@@ -202,9 +203,9 @@ class Schema:
     def read(cls, path: str | Path) -> Schema:
         """Read a schema from a JSON file."""
         try:
-            said = json.loads(Path(path).read_text(encoding="utf-8"))
+            said = json.loads(read_text(path))
         except OSError as error:
-            raise FedRelaxError(f"{path} cannot be read ({error.strerror or error})") from error
+            raise FedRelaxError(f"{path} cannot be read ({why_unread(error)})") from error
         except (ValueError, RecursionError) as error:
             raise FedRelaxError(f"{path} is not a JSON file ({error})") from error
         return cls.from_dict(said)

@@ -1,0 +1,166 @@
+"""The files of a federation: nobody else's are touched, and broken ones get a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedrelax import FedRelaxError
+from fedrelax.cli.app import app
+from fedrelax.federation.codec import Envelope
+from fedrelax.federation.hub import Hub
+from fedrelax.federation.memory import Memory
+from fedrelax.federation.participant import Participant
+from fedrelax.storage.toml import dump_toml
+
+from .sites import hub_settings, make
+
+pytest.importorskip("cryptography", reason="keys need pip install 'fedrelax[flower]'")
+LONGEST_PATH = 4096
+HELLO = Envelope("hello", {"run": "r1", "schema": None})
+
+
+@pytest.fixture
+def federation(tmp_path):
+    return make(tmp_path / "sites", ("ash", "birch"), ("ridge",))
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A directory of the user's, with names that a state has as well."""
+    folder = tmp_path / "mine"
+    (folder / "rounds").mkdir(parents=True)
+    for name in ("run.bin", "hub.bin", "status.json", "rounds/00001.bin", "rounds/golf.txt"):
+        (folder / name).write_text("dear to me")
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_directory_of_the_users_is_refused_and_left_as_it_is(federation, mine):
+    before = contents(mine)
+    federation.change("ash", folder=str(mine))
+    said = Participant(federation.site("ash")).answer(HELLO)
+    assert said.kind == "refusal" and "fedrelax did not make it" in said.head["reason"]
+    (mine / "hub.bin").unlink()
+    hub = Hub(hub_settings(federation), federation.transport(), mine)
+    with pytest.raises(FedRelaxError, match="mine holds 'rounds', 'run.bin', 'status.json', and"):
+        hub.run()
+    assert contents(mine) == {name: text for name, text in before.items() if name != "hub.bin"}
+
+
+def test_state_can_be_read_by_its_owner_only(federation, tmp_path):
+    Hub(hub_settings(federation), federation.transport(), tmp_path / "hub" / "state").run()
+    for folder in (tmp_path / "hub" / "state", federation.site("ash").state):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        inside = [p for p in folder.rglob("*") if "model" not in p.relative_to(folder).parts]
+        assert len(inside) >= 2
+        for path in inside:
+            assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+
+
+# Commands
+
+
+def run(*words: object) -> str:
+    """Return what a command says; it must end well or with a sentence."""
+    result = CliRunner().invoke(app, ["federate", *map(str, words)])
+    text = " ".join(result.output.split())
+    assert result.exit_code in (0, 2) and "unexpected" not in text, text
+    return text
+
+
+@pytest.fixture
+def home(tmp_path):
+    run("init", tmp_path / "home", "--sites", "north,south", "--target", "y")
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("names", ["a,a", "a,A", "a,b,a"])
+def test_two_sites_of_one_name_are_refused_before_anything_is_written(tmp_path, names):
+    assert "two sites are called" in run("init", tmp_path / "x", "--sites", names, "--target", "y")
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_init_cannot_write_leaves_nothing(tmp_path):
+    place = tmp_path
+    while len(str(place)) < LONGEST_PATH - 60:  # the hub's file fits, that of the site does not
+        place /= "d" * min(200, LONGEST_PATH - 61 - len(str(place)))
+    words = ("--sites", f"north,{'n' * 100}", "--target", "y")
+    assert "nothing of it was left" in run("init", place, *words)
+    assert not place.exists()
+
+
+def test_two_files_of_one_name_get_no_keys(home):
+    file = home / "sites" / "south" / "site.toml"
+    file.write_text(
+        dump_toml({**tomllib.loads(file.read_text()), "name": "north", "neighbours": {}})
+    )
+    assert "two sites are called 'north'" in run("keys", home)
+    assert not (home / "certificates").exists()
+
+
+BROKEN = {
+    "empty": lambda path: path.write_bytes(b""),
+    "binary": lambda path: path.write_bytes(b"\xff\xfe\x00"),
+    "other": lambda path: path.write_text("name = 3\nsites = 4\n"),
+    "list": lambda path: path.write_text("[]"),
+    "directory": lambda path: (path.unlink(), path.mkdir()),
+    "dangling": lambda path: (path.unlink(), path.symlink_to("nowhere")),
+    "pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize(
+    "file", ["sites/north/site.toml", "sites/north/site.key", "sites/north/auth.key"]
+)
+def test_keys_says_what_is_broken(home, file, how):
+    site = home / "sites" / "north"
+    run("keys", site)
+    BROKEN[how](home / file)
+    text = run("keys", home)
+    if "auth.key" not in file:  # which is not read here
+        assert Path(file).name in text and "error: " in text
+        assert not (home / "certificates").exists()
+
+
+@pytest.mark.parametrize("host", ["h ö st", "", "a b", "x" * 300])
+def test_a_host_that_no_certificate_can_hold_is_refused(home, host):
+    assert "must be a name such as hub.example.org" in run("keys", home, "--host", host)
+
+
+def test_a_key_that_others_can_read_is_mentioned(home):
+    site = home / "sites" / "north"
+    assert "note: " not in run("keys", site)
+    (site / "site.key").chmod(0o644)
+    text = run("keys", site)
+    assert "site.key can be read by other users of this machine; run chmod 600" in text
+
+
+@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("file", ["hub.toml", "state/status.json"])
+def test_status_says_what_is_broken(home, file, how):
+    Memory("r1", home / "hub" / "state", heard={"north": 1}).tell("running", 5)
+    assert "round -1 of 5: north" in run("status", home)
+    BROKEN[how](home / "hub" / file)
+    text = run("status", home)
+    assert "error: " in text and (Path(file).name in text or "no run has started" in text)
+
+
+@pytest.mark.parametrize("name", ["state", "round", "rounds", "sites", "notes", "time", "live"])
+@pytest.mark.parametrize("value", [None, [1], {"north": 1}, float("inf")])
+def test_status_names_the_entry_that_is_wrong(home, name, value):
+    folder = home / "hub" / "state"
+    Memory("r1", folder).tell("running", 5)
+    said = json.loads((folder / "status.json").read_text())
+    (folder / "status.json").write_text(json.dumps({**said, name: value}))
+    assert f"under '{name}" in run("status", home)
