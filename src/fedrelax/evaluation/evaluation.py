@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -73,11 +74,11 @@ class Evaluation:
     @classmethod
     def saved(cls, metrics: Mapping[str, Any], nodes: Any) -> Evaluation | None:
         """Return the evaluation whose ``to_dict`` and ``nodes`` were saved, or None if there was none."""
-        if "errors" not in metrics:
+        if metrics.get("errors") is None:
             return None
-        way = metrics.get("way")
-        known = way if way in WAYS else TOGETHER
-        return cls(measure_named(metrics["measure"]), nodes, metrics["errors"], known)
+        errors = {w: math.nan if e is None else float(e) for w, e in metrics["errors"].items()}
+        way = metrics.get("way", TOGETHER)
+        return cls(measure_named(metrics["measure"]), nodes, errors, way)
 
     def with_untested(self, lines: Any) -> Evaluation:
         """Return this evaluation with further lines (node, model), of nodes that were not measured."""

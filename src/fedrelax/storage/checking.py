@@ -6,21 +6,17 @@ else, a device that never ends or a pipe that never answers: only regular files 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
-
-MOST = 2**31
-"""The largest file that is read, in bytes."""
-
-CHUNK = 2**20
+from fedrelax.files import RESULT, read_file, why_unread
+from fedrelax.jsonfiles import Misfit
 
 
 def damage(file: str, what: str) -> FedRelaxError:
@@ -58,15 +54,13 @@ def _checksum(values: Mapping[str, Any]) -> str:
 
 
 def read_inside(
-    directory: Path, name: Any, said: Mapping[str, Any] | None, where: str, most: int = MOST
+    directory: Path, name: Any, said: Mapping[str, Any] | None, where: str, most: int = RESULT
 ) -> bytes:
     """Return the content of a result's file, which must have the ``size`` and ``sha256`` in ``said``.
 
     ``where`` is the file that gives them. If ``said`` is None, at most ``most`` bytes are read.
     """
     path = _inside(directory, name, where)
-    if said is not None and not _is_fingerprint(said):
-        raise damage(where, f"gives no size and checksum for {name}")
     most = most if said is None else int(said["size"])
     content = _read(path, str(name), most)
     if said is None:
@@ -88,6 +82,8 @@ def reading(file: str) -> Iterator[None]:
     except FedRelaxError as error:
         if str(error).startswith("this result is damaged"):
             raise
+        if isinstance(error, Misfit):
+            raise damage(file, str(error)) from None
         raise damage(file, f"cannot be used ({error})") from error
     except Exception as error:  # values of the wrong kind fail in many ways
         text = " ".join(str(error).split())
@@ -112,25 +108,11 @@ def _inside(directory: Path, name: Any, where: str) -> Path:
 
 
 def _read(path: Path, name: str, most: int) -> bytes:
-    if most > MOST:
-        raise damage(name, f"would have {most} bytes, and at most {MOST} are read")
+    if most > RESULT:
+        raise damage(name, f"would have {most} bytes, and at most {RESULT} are read")
     try:
-        # Without O_NONBLOCK, opening a pipe would wait for somebody to write.
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        with open(path, "rb", opener=lambda file, _: os.open(file, flags)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise damage(name, "is not a regular file")
-            content = bytearray()
-            while len(content) <= most and (chunk := file.read(CHUNK)):
-                content += chunk
+        return read_file(path, most)
     except OSError as error:
-        raise damage(name, f"cannot be read ({error.strerror or error})") from error
-    if len(content) > most:
-        raise damage(name, f"has more than the {most} bytes that were written")
-    return bytes(content)
-
-
-def _is_fingerprint(said: Mapping[str, Any]) -> bool:
-    size, checksum = said.get("size"), said.get("sha256")
-    whole = isinstance(size, int) and not isinstance(size, bool) and size >= 0
-    return whole and isinstance(checksum, str)
+        if error.errno == errno.EFBIG:
+            raise damage(name, f"has more than the {most} bytes that were written") from error
+        raise damage(name, f"cannot be read ({why_unread(error)})") from error

@@ -3,136 +3,181 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from io import BytesIO
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
+from fedrelax.evaluation import WAYS
+from fedrelax.jsonfiles import Described, from_json
 from fedrelax.runtime.history import TOTALS
 from fedrelax.storage.checking import damage, reading
 from fedrelax.storage.labels import check_labels
-from fedrelax.typing import Label
 
 LABEL_COLUMNS = ("node", "source", "target")
 TEXT_COLUMNS = ("model", "wiring", "missed")
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "nodes.csv": ("node",),
+    "nodes.csv": ("node", "model"),
     "edges.csv": ("source", "target", "weight", "discrepancy", "discrepancy_back", "used"),
     "history.csv": TOTALS,
     "history_nodes.csv": ("round", "node", "local_loss", "gtv", "validation_loss"),
-    "alphas.csv": (),
+    "alphas.csv": ("wiring", "level", "alpha", "round", "validation_loss"),
     "positions.csv": ("node",),
 }
 """The columns that each table must have."""
+
+MEASURED = ("rows", "test_rows", *WAYS, "gain")
+"""What ``nodes.csv`` has besides if errors were measured."""
+
+COUNT_COLUMNS = ("rows", "train_rows", "test_rows", "round")
+MOST_COUNTED, MOST_OUTPUTS = 10**15, 10**6
 
 LONGEST_NUMBER = 18
 """Most digits of a whole number that is read as an integer."""
 
 
-def _is_number(value: Any) -> bool:
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    return real and math.isfinite(value)
+Label = Annotated[str | int | float | bool, Field(union_mode="left_to_right")]
+Count = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+class Fingerprint(Described):
+    """Size and checksum of a file."""
+
+    size: Count
+    sha256: str
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+class Public(Described):
+    """How the public rows were made, and how many there are."""
+
+    rows: Count
+    how: str
 
 
-def _is_classes(value: Any) -> bool:
-    kinds = (str, int, float, bool)
-    return value is None or (isinstance(value, list) and all(type(v) in kinds for v in value))
+class Losses(Described):
+    """The losses on a node's own rows and across edges."""
+
+    own_rows: str
+    edges: str
 
 
-def _is_promises(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(one, dict)
-        and all(_is_number(one.get(name)) for name in ("epsilon", "delta"))
-        and all(isinstance(one.get(name), str) for name in ("protects", "says"))
-        for one in value
-    )
+class Promise(Described):
+    """A privacy guarantee."""
+
+    epsilon: float
+    delta: float
+    protects: str
+    says: str
 
 
-ABOUT: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "made": (lambda v: isinstance(v, str), "a time"),
-    "versions": (lambda v: isinstance(v, dict), "versions of packages"),
-    "task": (lambda v: v in ("regression", "classification"), "regression or classification"),
-    "outputs": (lambda v: _is_count(v) and v > 0, "a number of outputs"),
-    "classes": (_is_classes, "a list of classes"),
-    "classes_are_objects": (lambda v: isinstance(v, bool), "true or false"),
-    "feature_names": (lambda v: _is_texts(v) and bool(v), "a list of names"),
-    "features_by_name": (lambda v: isinstance(v, bool), "true or false"),
-    "graph_nodes": (lambda v: isinstance(v, list) and bool(v), "a list of nodes"),
-    "geographic": (lambda v: isinstance(v, bool), "true or false"),
-    "alpha": (lambda v: _is_number(v) and v >= 0, "a number of at least 0"),
-    "wiring": (lambda v: isinstance(v, str), "a name"),
-    "rounds": (_is_count, "a number of rounds"),
-    "exchanges": (_is_count, "a number of rounds"),
-    "reason": (lambda v: isinstance(v, str), "a text"),
-    "public": (
-        lambda v: (
-            isinstance(v, dict) and _is_count(v.get("rows")) and isinstance(v.get("how"), str)
-        ),
-        "how the public rows were made, and how many",
-    ),
-    "node_column": (lambda v: v is None or isinstance(v, str | int), "a column"),
-    "target_column": (lambda v: v is None or isinstance(v, str), "a column"),
-    "types_to_trust": (_is_texts, "a list of types"),
-    "files": (lambda v: isinstance(v, dict), "the checksums of the other files"),
-}
-"""What ``result.json`` says, and how each entry is checked."""
+class About(Described):
+    """What ``result.json`` says; entries with a default are missing in results of earlier versions."""
 
-LATER: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "promises": (_is_promises, "a list of promises, each with epsilon, delta and words"),
-}
-"""Entries that results of earlier versions do not have."""
-
-LINE: dict[str, Callable[[Any], bool]] = {
-    "node": lambda v: isinstance(v, str | int | float),
-    "file": lambda v: isinstance(v, str),
-    "format": lambda v: isinstance(v, str),
-    "type": lambda v: isinstance(v, str),
-    "rows": lambda v: v in ("encoded", "coded", "frame"),
-    "answers": lambda v: isinstance(v, bool),
-}
-"""What an entry of ``models.json`` says besides size and checksum."""
+    made: str
+    versions: dict[str, str]
+    task: Literal["regression", "classification"]
+    outputs: Annotated[int, Field(ge=1, le=MOST_OUTPUTS)]
+    classes: list[Label] | None
+    classes_are_objects: bool
+    feature_names: Annotated[list[str], Field(min_length=1)]
+    features_by_name: bool
+    graph_nodes: Annotated[list[Label], Field(min_length=1)]
+    geographic: bool
+    alpha: Annotated[float, Field(ge=0)]
+    wiring: str
+    rounds: Count
+    exchanges: Count
+    reason: str
+    public: Public
+    node_column: str | int | None
+    target_column: str | None
+    types_to_trust: list[str]
+    files: dict[str, Fingerprint]
+    losses: Losses | None
+    engine: str
+    public_for_each_node: bool = False
+    objective: str = ""
+    seed: int | None = None
+    choice: str | None = None
+    better: str | None = None
+    level: float | None = None
+    promises: list[Promise] = Field(default_factory=list)
+    found_from_sums: bool = False
 
 
-def read_json(content: bytes, file: str, kind: type) -> Any:
-    """Return the content of a JSON file; its outermost value must be of this kind."""
+class ModelLine(Fingerprint):
+    """An entry of ``models.json``."""
+
+    node: Label
+    file: str
+    format: str
+    type: str
+    rows: Literal["encoded", "coded", "frame"]
+    answers: bool
+
+
+class Errors(Described):
+    """The error over all test rows, by way."""
+
+    alone: float | None
+    pooled: float | None
+    together: float | None
+
+
+class Sites(Described):
+    """What the sites of a federation reported."""
+
+    measure: str
+    alone: float | None
+    together: float | None
+    sealed: bool
+    missed: dict[str, list[int]]
+    notes: list[str]
+    bytes_per_edge_and_round_of_one_run: int
+
+
+class Metrics(Described):
+    """What ``metrics.json`` may say and is used; people may add more."""
+
+    measure: str | None = None
+    errors: Errors | None = None
+    way: Literal["alone", "pooled", "together"] = "together"
+    stayed_alone: list[Label] = Field(default_factory=list)
+    clusters: list[Count] = Field(default_factory=list)
+    federation: Sites | None = None
+
+    @model_validator(mode="after")
+    def _measured(self) -> Self:
+        if self.errors is not None and self.measure is None:
+            raise ValueError("it has errors, but not the measure of them")
+        return self
+
+
+def read_json(content: bytes, file: str, kind: Any) -> Any:
+    """Return the plain values of a JSON file, which must have the form of this kind."""
     with reading(file):
-        found = json.loads(content)
-    if not isinstance(found, kind):
-        raise damage(file, f"holds a {type(found).__name__} where a {kind.__name__} is needed")
-    return found
+        from_json(kind, content)
+        return json.loads(content)
 
 
 def check_about(about: Mapping[str, Any], file: str) -> None:
-    """Refuse a description in which an entry is missing or of the wrong kind."""
-    later = {name: rule for name, rule in LATER.items() if name in about}
-    for name, (fits, what) in {**ABOUT, **later}.items():
-        if name not in about or not fits(about[name]):
-            found = repr(about[name])[:60] if name in about else "nothing"
-            raise damage(file, f"has {found} under {name!r} where {what} is needed")
+    """Refuse labels that cannot be told apart, and classes that do not match the outputs."""
     with reading(file):
         check_labels(about["graph_nodes"])
-    known = 0 if about["classes"] is None else len(about["classes"])
+    classes = about["classes"] or ()
+    known = len(set(map(str, classes)))
+    if known < len(classes):
+        raise damage(file, "names a class twice")
     if known != (about["outputs"] if about["task"] == "classification" else 0):
         raise damage(file, f"has {known} classes but {about['outputs']} outputs")
 
 
-def check_lines(lines: list[Any], nodes: Iterable[Label]) -> None:
-    """Refuse a ``models.json`` in which an entry is incomplete, or a node is unknown or named twice."""
+def check_lines(lines: list[dict[str, Any]], nodes: Iterable[Any]) -> None:
+    """Refuse a ``models.json`` in which a node is unknown or named twice."""
     file, known, seen = "models.json", set(nodes), set()
-    for number, line in enumerate(lines, start=1):
-        wrong = [name for name, fits in LINE.items() if not fits(_entry(line, name))]
-        if wrong:
-            raise damage(file, f"has no {wrong[0]!r} in entry {number}, or one of the wrong kind")
+    for line in lines:
         if line["node"] not in known or line["node"] in seen:
             raise damage(file, f"names the node {line['node']!r}, which is unknown or named twice")
         seen.add(line["node"])
@@ -140,19 +185,33 @@ def check_lines(lines: list[Any], nodes: Iterable[Label]) -> None:
         raise damage(file, "names no model")
 
 
-def _entry(line: Any, name: str) -> Any:
-    return line.get(name) if isinstance(line, dict) else None
+def check_nodes(frame: Any, lines: list[dict[str, Any]], measured: bool) -> None:
+    """Refuse a ``nodes.csv`` without a line for each model, or without errors that were measured."""
+    known = set(frame["node"])
+    missing = [line["node"] for line in lines if line["node"] not in known]
+    if missing:
+        raise damage("nodes.csv", f"has no line for the node {missing[0]!r}")
+    if measured:
+        _check_columns(frame, "nodes.csv", MEASURED)
 
 
-def read_frame(content: bytes, file: str, labels: Mapping[str, Label]) -> Any:
+def _check_columns(frame: Any, file: str, columns: Iterable[str]) -> None:
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise damage(file, f"has no column {missing[0]!r}")
+    for column in columns:
+        if column in TEXT_COLUMNS or column in LABEL_COLUMNS:
+            continue
+        if frame[column].dtype.kind not in "if":
+            raise damage(file, f"has something other than numbers in column {column!r}")
+
+
+def read_frame(content: bytes, file: str, labels: Mapping[str, Any]) -> Any:
     """Return one of our CSV files as a DataFrame; columns that hold nodes get their labels back."""
     import pandas as pd
 
     with reading(file):
         frame = pd.read_csv(BytesIO(content), dtype=str, keep_default_na=False)
-    missing = [column for column in COLUMNS[file] if column not in frame.columns]
-    if missing:
-        raise damage(file, f"has no column {missing[0]!r}")
     for column in frame.columns:
         texts = frame[column].tolist()
         if not all(isinstance(text, str) for text in texts):
@@ -165,20 +224,32 @@ def read_frame(content: bytes, file: str, labels: Mapping[str, Label]) -> Any:
             found[:] = [labels[text] for text in texts]
             frame[column] = found
         elif column not in TEXT_COLUMNS:
-            frame[column] = _numbers(texts, file, column)
+            frame[column] = _numbers(texts)
+            if column in COUNT_COLUMNS:
+                _check_counts(frame[column], file, column)
+    _check_columns(frame, file, COLUMNS[file])
     if file in ("nodes.csv", "positions.csv") and frame["node"].duplicated().any():
         raise damage(file, "names a node twice")
     return frame
 
 
-def _numbers(texts: list[str], file: str, column: str) -> Any:
-    """Return integers if all texts are whole numbers, else exactly the floats that were written."""
+def _check_counts(column: Any, file: str, name: str) -> None:
+    """Refuse counts that are not whole numbers of at least 0; they may be missing."""
+    known = column.dropna().to_numpy()
+    counts = known.dtype.kind in "if"
+    if not counts or not ((known >= 0) & (known <= MOST_COUNTED) & (known % 1 == 0)).all():
+        raise damage(file, f"has something other than counts in column {name!r}")
+
+
+def _numbers(texts: list[str]) -> Any:
+    """Return integers if all texts are whole numbers, else exactly the floats that were written.
+
+    Texts that are no numbers stay texts.
+    """
     digits = [text.removeprefix("-") for text in texts]
     if all(text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER for text in digits):
         return np.array([int(text) for text in texts], dtype=np.int64)
     try:
         return np.array([float(text or "nan") for text in texts])
-    except ValueError as error:
-        if column not in COLUMNS[file]:
-            return np.array(texts, dtype=object)
-        raise damage(file, f"has something other than numbers in column {column!r}") from error
+    except ValueError:
+        return np.array(texts, dtype=object)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -92,10 +93,8 @@ def _models(
     ready = fitted.preparation_
     width = fitted.n_features_in_ if ready is None else ready.width
     first = {line["node"]: line for line in ancestor.models}
-    numbers = [
-        int(Path(line["file"]).name.partition("-")[0].partition(".")[0]) for line in ancestor.models
-    ]
-    number, lines = max(numbers), []
+    names = [re.match(r"\d+", Path(line["file"]).name) for line in ancestor.models]
+    number, lines = max(int(name[0]) if name else 0 for name in names), []
     for label in fitted.result_.local_models:
         if label in fresh:
             number += 1

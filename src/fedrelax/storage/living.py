@@ -11,12 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError
+from fedrelax.jsonfiles import Described
 from fedrelax.living import Change, LivingNetwork
 from fedrelax.living.origin import Origin
 from fedrelax.living.past import Past
@@ -24,7 +26,9 @@ from fedrelax.losses import get_loss
 from fedrelax.network.columns import public_rows
 from fedrelax.runtime import Coupling, Distillation
 from fedrelax.schema import Preparation
+from fedrelax.storage import described
 from fedrelax.storage.checking import damage, reading
+from fedrelax.storage.places import ANSWERS_FILE
 from fedrelax.typing import FloatArray, Label
 
 LIVING, PUBLIC, ANSWERS = "living.json", "public.npy", "answers.npy"
@@ -108,32 +112,97 @@ def read_array(content: bytes, file: str, dimensions: int | None = None) -> Floa
         return np.asarray(np.load(stream, allow_pickle=False))
 
 
+class Echo(Described):
+    """How many rows of neighbours' answers a node is trained on besides, and how they are drawn."""
+
+    rows: Annotated[int, Field(ge=1)]
+    draw: str
+
+
+class CouplingLine(Described):
+    """How strongly nodes are coupled, and by which losses."""
+
+    alpha: Annotated[float, Field(ge=0)]
+    loss: str
+    discrepancy: str
+    symmetric: bool
+    weighting: str
+    level: Annotated[float, Field(ge=0, le=1)]
+    collapse: bool
+    distillation: Echo | None
+    continued: bool
+    damping: float
+    combine: str
+
+
+class PastLine(Described):
+    """The losses of a node's updates."""
+
+    node: described.Label
+    total: float
+    rows: described.Count
+    updates: described.Count
+    recent: list[tuple[float, Annotated[int, Field(ge=1, le=described.MOST_COUNTED)]]]
+
+
+class Part(Described):
+    """A file of answers: whose they are, and how many rows each was trained on."""
+
+    file: Annotated[str, Field(pattern=f"^{ANSWERS_FILE.pattern}$")]
+    nodes: list[described.Label]
+    rows: list[described.Count]
+
+
+class Move(Described):
+    """A node that moved to other neighbours."""
+
+    node: described.Label
+    neighbours: list[described.Label]
+
+
+class Entry(Described):
+    """Nodes that joined, learned or left."""
+
+    what: str
+    when: str
+    nodes: list[described.Label]
+    neighbours: list[described.Label]
+    rows: described.Count
+    error: float | None
+    refitted: described.Count
+    drifting: list[described.Label]
+    moves: list[Move]
+
+
+class Living(Described):
+    """What ``living.json`` says."""
+
+    coupling: CouplingLine
+    found_together: bool
+    wired: bool
+    seed: Annotated[int, Field(ge=0)]
+    stayed: list[described.Label]
+    past: list[PastLine]
+    answers: Annotated[list[Part], Field(min_length=1)]
+    story: list[Entry]
+    ancestors: list[dict[str, Any]]
+
+
 def check_living(said: Mapping[str, Any], nodes: Sequence[Label]) -> None:
-    """Refuse a ``living.json`` that is incomplete or names unknown nodes."""
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "coupling": dict,
-        "found_together": bool,
-        "wired": bool,
-        "seed": int,
-        "stayed": list,
-        "past": list,
-        "answers": list,
-        "story": list,
-        "ancestors": list,
-    }
-    for name, kind in kinds.items():
-        if not isinstance(said.get(name), kind):
-            raise damage(LIVING, f"has no {name!r}, or one of the wrong kind")
+    """Refuse a ``living.json`` that names unknown nodes."""
     known = set(nodes)
     for line in said["answers"]:
-        whole = isinstance(line, dict) and isinstance(line.get("file"), str)
-        if not whole or not all(isinstance(line.get(name), list) for name in ("nodes", "rows")):
-            raise damage(LIVING, "has a part of the answers without file, nodes and rows")
         if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
             raise damage(LIVING, f"names nodes for {line['file']} that are unknown or not counted")
-    for line in (*said["story"], *said["ancestors"]):
-        if not isinstance(line, dict):
-            raise damage(LIVING, "has an entry in its story or ancestors that is not an object")
+    for what, labels in (
+        ("stayed", said["stayed"]),
+        ("past", [line["node"] for line in said["past"]]),
+    ):
+        strange = [label for label in labels if label not in known]
+        if strange:
+            raise damage(
+                LIVING, f"names the node {strange[0]!r} under {what!r}, which is not in the graph"
+            )
 
 
 def origin_of(
@@ -148,6 +217,9 @@ def origin_of(
     public = read_array(read(PUBLIC), PUBLIC)
     if public.ndim < 2 or not len(public) or (public.ndim == 2 and public.shape[1] != width):
         raise damage(PUBLIC, f"has the shape {public.shape} where rows of {width} are needed")
+    gaps = preparation is not None and not preparation.encoded  # then NaN is a missing value
+    if np.isinf(public).any() or (np.isnan(public).any() and not gaps):
+        raise damage(PUBLIC, "holds NaN or infinite values")
     shape = (len(public), task.n_outputs)
     place = {label: k for k, label in enumerate(labels)}
     answers = np.full((len(labels), *shape), np.nan)

@@ -24,10 +24,19 @@ from fedrelax.schema.view import View
 from fedrelax.solvers import Result
 from fedrelax.storage.checking import check_seal, damage, read_inside, reading
 from fedrelax.storage.child import try_files
-from fedrelax.storage.described import check_about, check_lines, read_frame, read_json
+from fedrelax.storage.described import (
+    About,
+    Metrics,
+    ModelLine,
+    check_about,
+    check_lines,
+    check_nodes,
+    read_frame,
+    read_json,
+)
 from fedrelax.storage.formats import Packed, format_named, types_to_trust, unpack
 from fedrelax.storage.labels import by_text
-from fedrelax.storage.living import LIVING, PUBLIC, check_living, origin_of
+from fedrelax.storage.living import LIVING, PUBLIC, Living, check_living, origin_of
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, SCHEMA, Fitted
 from fedrelax.storage.trial import answers_one_row
@@ -78,27 +87,32 @@ def read_result(directory: str | Path) -> SavedResult:
     if not is_result(directory):
         what = "is not a result of fedrelax" if directory.exists() else "does not exist"
         raise FedRelaxError(f"{directory} {what}; give a directory that fedrelax fit has written")
-    about = read_json(read_inside(directory, MARK, None, MARK), MARK, dict)
+    content = read_inside(directory, MARK, None, MARK)
+    about = read_json(content, MARK, dict[str, Any])
     if about.get("format") != FORMAT:
         raise FedRelaxError(
             f"{directory} has the format {about.get('format')!r}, but this version of fedrelax reads "
             f"{FORMAT}; install the version that wrote it ({about.get('versions')})"
         )
     check_seal(about, MARK)
+    read_json(content, MARK, About)
     check_about(about, MARK)
     files, labels = _Files(directory, about["files"]), by_text(about["graph_nodes"])
     edges = files.frame("edges.csv", labels)
-    models = read_json(files.read("models.json"), "models.json", list)
+    models = read_json(files.read("models.json"), "models.json", list[ModelLine])
     check_lines(models, about["graph_nodes"])
     with reading("config.toml"):
         config = tomllib.loads(files.read("config.toml").decode())
+    metrics = read_json(files.read("metrics.json"), "metrics.json", Metrics)
+    nodes = files.frame("nodes.csv", labels)
+    check_nodes(nodes, models, measured=metrics.get("errors") is not None)
     return SavedResult(
         directory=directory,
         about=about,
         models=models,
-        metrics=read_json(files.read("metrics.json"), "metrics.json", dict),
+        metrics=metrics,
         config=config,
-        nodes=files.frame("nodes.csv", labels),
+        nodes=nodes,
         edges=edges,
         history=files.frame("history.csv", labels),
         history_nodes=files.frame("history_nodes.csv", labels),
@@ -118,10 +132,9 @@ class _Files:
     said: dict[str, Any]
 
     def read(self, name: str) -> bytes:
-        said = self.said.get(name)
-        if not isinstance(said, dict):
+        if name not in self.said:
             raise damage(MARK, f"gives no size and checksum for {name}")
-        return read_inside(self.directory, name, said, MARK)
+        return read_inside(self.directory, name, self.said[name], MARK)
 
     def frame(self, name: str, labels: dict[str, Label]) -> Any:
         return read_frame(self.read(name), name, labels)
@@ -130,7 +143,7 @@ class _Files:
 def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
     if LIVING not in files.said:
         return None
-    said: dict[str, Any] = read_json(files.read(LIVING), LIVING, dict)
+    said: dict[str, Any] = read_json(files.read(LIVING), LIVING, Living)
     check_living(said, about["graph_nodes"])
     for name in (PUBLIC, *(line["file"] for line in said["answers"])):
         files.read(name)
@@ -145,8 +158,7 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
     it, models of foreign classes are refused with an error that lists their types.
     """
     saved = directory if isinstance(directory, SavedResult) else read_result(directory)
-    with reading("history_nodes.csv"):
-        history = history_of(saved, [line["node"] for line in saved.models])
+    history = history_of(saved, [line["node"] for line in saved.models])
     models = _load_models(saved, list(trust))
     about, task = saved.about, saved.task
     kind = FedRelaxClassifier if task.is_classification else FedRelaxRegressor
@@ -244,7 +256,7 @@ def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
     """Return what the columns mean, checked against the features and nodes of ``result.json``."""
     if SCHEMA not in files.said:
         return None
-    said = read_json(files.read(SCHEMA), SCHEMA, dict)
+    said = read_json(files.read(SCHEMA), SCHEMA, dict[str, Any])
     with reading(SCHEMA):
         ready = Preparation.from_dict(said)
         if ready.schema.column_names != about["feature_names"]:
@@ -283,7 +295,8 @@ def _kept(saved: SavedResult, labels: list[Label]) -> Graph | None:
         return None
     used = saved.edges[saved.edges["used"].astype(float) > 0]
     rows = zip(used["source"], used["target"], used["used"].astype(float), strict=True)
-    whole = Graph.from_edges(list(rows), labels=saved.about["graph_nodes"])
+    with reading("edges.csv"):
+        whole = Graph.from_edges(list(rows), labels=saved.about["graph_nodes"])
     places, geographic = saved.graph.positions, saved.graph.geographic
     return Graph(whole.adjacency, whole.labels, places, geographic).subgraph(labels)
 
@@ -299,6 +312,11 @@ def _discrepancies(edges: Any) -> dict[tuple[Label, Label], float]:
 
 def history_of(saved: SavedResult, labels: list[Label]) -> History:
     """Return the rounds of a saved result."""
+    with reading("history_nodes.csv"):
+        return _history(saved, labels)
+
+
+def _history(saved: SavedResult, labels: list[Label]) -> History:
     history = History(tuple(labels))
     per_round = dict(iter(saved.history_nodes.groupby("round", sort=False)))
     if list(per_round) != saved.history["round"].tolist():

@@ -146,6 +146,8 @@ def plain(value: Any) -> Any:
         return [plain(v) for v in value]
     if isinstance(value, float) and not np.isfinite(value):
         return None
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
     return value
 
 

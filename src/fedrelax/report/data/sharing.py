@@ -146,7 +146,7 @@ def _neighbours(saved: SavedResult) -> dict[Label, int]:
 
 def _trials(saved: SavedResult) -> tuple[int, int]:
     """Return how many candidates exchange anything, and how often each of them does."""
-    if saved.choice is None:
+    if saved.choice is None or saved.choice.empty:
         return 0, 0
     tried = saved.choice[saved.choice["alpha"] > 0]
     candidates = len(
