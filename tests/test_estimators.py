@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
@@ -322,3 +323,27 @@ def test_a_classifier_that_writes_into_its_rows_changes_nothing_of_the_callers()
     before = X.copy()
     FedRelaxClassifier(Scaled(), CHAIN, alpha=0.1, rounds=2).fit(X, y > 0, nodes=nodes)
     np.testing.assert_array_equal(before, X)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FedRelaxRegressor(Ridge(), CHAIN, alpha=0.5),
+        FedRelaxRegressor(Ridge(), alpha=0.5, validation_share=0.2, solver=FedRelax(patience=3)),
+        FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), alpha=0.5, rounds=3),
+        FedRelaxRegressor(RandomForestRegressor(n_estimators=3), alpha=(0.1, 1.0), rounds=2),
+        FedRelaxRegressor(),
+        FedRelaxClassifier(alpha=0.5),
+    ],
+    ids=str,
+)
+def test_the_order_of_the_rows_changes_nothing(model):
+    """Public rows, folds, validation rows, seeds and sums are the same to the last digit."""
+    X, y, nodes = a_table()
+    X[::3] = X[0]  # rows that differ in nothing but the target
+    y = y > 0 if model._kind == "classification" else y
+    answers = []
+    for order in (np.arange(len(X)), np.random.default_rng(1).permutation(len(X))):
+        fitted = clone(model).fit(X[order], y[order], nodes=nodes[order])
+        answers.append(fitted.answers(X, nodes))
+    np.testing.assert_array_equal(*answers)

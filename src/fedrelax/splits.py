@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ Part = tuple[dict[Label, AnyArray], dict[Label, AnyArray]]
 
 TEST_STREAM = 2
 """Separates the draw of test rows from other draws under one seed."""
+HASH_FACTOR, HASH_BLOCK = np.uint64(0x9E3779B97F4A7C15), 1_000_000
+"""An odd number that mixes the bits of a hash, and how many numbers are hashed at a time."""
 
 
 def hold_out(rows: int, share: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -207,6 +209,26 @@ class RowGroups(Mapping[Label, IntArray]):
             return values
         return values[self.order]
 
+    def arranged(self, content: Sequence[AnyArray], first: Sequence[Label] = ()) -> RowGroups:
+        """Return the same groups in an order that depends on what rows hold, not on where they stand.
+
+        ``content`` are arrays with an entry for every row. Nodes come in the order of ``first``, the others
+        by name; the rows of a node come in the order of a hash of what they hold in the first array and,
+        where that is equal, in the next.
+        """
+        place = {label: k for k, label in enumerate(first)}
+        names = sorted(self.labels, key=lambda name: place.get(name, len(place)))
+        rest = [name for name in names if name not in place]
+        names[len(names) - len(rest) :] = _by_name(rest)
+        rank = np.empty(len(names), dtype=np.int64)
+        old = {label: k for k, label in enumerate(self.labels)}
+        rank[[old[name] for name in names]] = np.arange(len(names))
+        node = np.repeat(rank, np.diff(self.offsets))
+        hashes = [row_hashes(values)[self.order] for values in content]
+        order = self.order[np.lexsort([*reversed(hashes), node])]
+        counts = np.bincount(node, minlength=len(names))
+        return RowGroups(tuple(names), order, np.cumsum([0, *counts], dtype=np.int64))
+
     def held_out(self, share: float, rng: np.random.Generator) -> tuple[RowGroups, RowGroups]:
         """Return the row numbers to train on and those to hold out, a share of every node's."""
         if share <= 0:
@@ -229,6 +251,39 @@ class RowGroups(Mapping[Label, IntArray]):
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+def _by_name(labels: Sequence[Label]) -> list[Label]:
+    """Return labels sorted; labels of several kinds, or without an order, by how they are written."""
+    for kind in (str, (int, float)):
+        if all(isinstance(label, kind) for label in labels):
+            return sorted(labels)  # type: ignore[type-var]
+    return sorted(labels, key=repr)
+
+
+def row_hashes(values: AnyArray) -> npt.NDArray[np.uint64]:
+    """Return a hash of what every row holds; equal rows have equal hashes, wherever they stand.
+
+    >>> a, b, c = row_hashes(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]])).tolist()
+    >>> a == c, a == b
+    (True, False)
+    """
+    import pandas as pd
+
+    table = np.asarray(values).reshape(len(values), -1)
+    if table.dtype.kind not in "fiub":
+        table = np.column_stack([pd.util.hash_array(column) for column in table.T])
+    width = table.shape[1]
+    factors = 2 * np.random.default_rng(width).integers(2**63, size=width, dtype=np.uint64) + 1
+    found, step = np.empty(len(table), dtype=np.uint64), max(HASH_BLOCK // max(width, 1), 1)
+    for start in range(0, len(table), step):
+        block = table[start : start + step]
+        if block.dtype != np.uint64:
+            block = (block.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+        block = (block ^ (block >> np.uint64(32))) * HASH_FACTOR
+        block ^= block >> np.uint64(29)
+        found[start : start + step] = (block * factors).sum(axis=1, dtype=np.uint64)
+    return found ^ (found >> np.uint64(32))
 
 
 def group_rows(nodes: Any, n_rows: int) -> RowGroups:

@@ -16,7 +16,7 @@ from fedrelax.comparison.ways import simple_ways, usual_ways, with_the_needed
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor, one_of
 from fedrelax.evaluation import Measure, errors_of, get_measure
-from fedrelax.schema.frames import is_frame
+from fedrelax.schema.frames import as_frame, is_frame
 from fedrelax.selection import FOLDS, fold_rows
 from fedrelax.solvers.checks import check_count, check_number
 from fedrelax.splits import TEST_STREAM, RowGroups, group_rows, training_groups, training_mask
@@ -79,9 +79,10 @@ def compare_ways(
     if values is not None:
         rows = RowGroups.of({i: own for i, own in rows.items() if len(np.unique(values[own])) > 1})
     masks = _draw_splits(rows, splits, test_share, seed, values)
-    if not is_frame(X):
-        X = np.asarray(X)
-    table = _Table(estimator, X, np.asarray(y), nodes, rows, folds, seed, values)
+    y = np.asarray(y)
+    X, content = (X, as_frame(X).astype(str)) if is_frame(X) else (np.asarray(X), X)
+    rows = rows.arranged([content, y])
+    table = _Table(estimator, X, y, nodes, rows, folds, seed, values)
     first, first_rows = table.estimator_for(masks[0])
     given = usual_ways(first) if ways is None else ways
     asked = with_the_needed(given, (simple_ways(first)[0], Together.of(first)))

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_X_y, validate_data
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.estimators.arguments import split_off_nodes
+from fedrelax.graph import Graph
 from fedrelax.models.viewed import form_of, seen
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.frames import as_frame, is_frame
@@ -29,6 +30,7 @@ class TableRows:
 
     schema: Schema | str | Path | None
     estimator: Any
+    graph: Graph | None
     preparation_: Preparation | None = None
     node_column_: str | None
     _kind: str
@@ -45,13 +47,18 @@ class TableRows:
         raise NotImplementedError
 
     def _checked(self, X: Any, y: Any, nodes: Any) -> tuple[FloatArray, AnyArray, RowGroups]:
-        """Return rows in the shared form, checked targets, and the row numbers of every node."""
+        """Return rows in the shared form, checked targets, and the row numbers of every node.
+
+        Row numbers are arranged by what rows hold, so that nothing drawn from them depends on their order.
+        """
         X, nodes, self.node_column_ = split_off_nodes(X, nodes)
         coded, y = self._coded_with_target(X, y)
         y = self._check_target(y)
         if self._kind == "regression":
             check_sizes(y, lambda k: "the target" if y.ndim == 1 else f"target {k}")
         rows = group_rows(self._one_node(len(coded)) if nodes is None else nodes, len(coded))
+        first = self.graph.labels if isinstance(self.graph, Graph) else ()
+        rows = rows.arranged([coded, y], first)
         return self._agree(coded, rows), y, rows
 
     def prepare(self, X: Any, nodes: Any, train: AnyArray | None = None) -> FloatArray:

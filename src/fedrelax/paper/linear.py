@@ -13,11 +13,12 @@ from fedrelax.baselines.objectives import SquaredObjectives
 from fedrelax.datasets import SyntheticNetwork
 from fedrelax.engines import LinearEngine
 from fedrelax.engines.linear import GradientRounds, LinearProblem
-from fedrelax.estimators import FedRelaxRegressor
+from fedrelax.estimators import FOLD_STREAM, FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.models import LinearModel
 from fedrelax.paper.cells import Cell
 from fedrelax.runtime import Callback, Record, run
+from fedrelax.selection import fold_rows
 from fedrelax.splits import group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 from fedrelax.typing import FloatArray
@@ -57,14 +58,15 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
     One round is one iteration; after the last round the models no longer change.
     """
     n, m, d = data.X.shape
-    rows, nodes = data.X.reshape(n * m, d), np.repeat(range(n), m)
+    X, y = data.X.reshape(n * m, d), data.y.ravel()
+    rows = group_rows(np.repeat(range(n), m), n * m)  # as drawn: fit would arrange the rows
     estimator = FedRelaxRegressor(
         LinearModel(fit_intercept=False), data.graph, alpha="auto", wiring="auto"
     )
-    choice = estimator.fit(rows, data.y.ravel(), nodes=nodes).choice_
-    assert choice is not None
-    solver = choice.settings(estimator.settings())
-    network = estimator.network_of(rows, data.y.ravel(), group_rows(nodes, n * m), {})
+    parts = fold_rows(rows, estimator.folds, np.random.default_rng([0, FOLD_STREAM]))
+    network = estimator.network_of(X, y, rows, {})
+    folds = [estimator.network_of(X, y, *part) for part in parts]
+    solver = estimator.search().plan(network, folds, estimator.settings()).solver
     engine = LinearEngine.of(network, solver)
     curve: list[float] = []
 
