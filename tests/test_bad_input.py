@@ -337,3 +337,32 @@ def test_the_suggestion_is_the_name_that_was_meant(label, labels, hint):
     with pytest.raises(FedRelaxError) as caught:
         Graph.complete(labels).index(label)
     assert f"unknown node {label!r}{hint or '; the graph has'}" in str(caught.value)
+
+
+# More than the default can do in minutes
+
+
+@pytest.mark.parametrize("estimator", ["auto", None])
+def test_too_many_columns_or_classes_for_the_default(estimator):
+    wide = np.random.default_rng(0).normal(size=(6, 5_001))
+    refused("X has 5,001 columns, .* PCA", estimator=estimator, fit={"X": wide})
+    many = np.arange(2_002) // 2
+    model = FedRelaxClassifier(estimator, PAIR)
+    with pytest.raises(FedRelaxError, match="y has 1,001 classes, .* merge rare classes"):
+        model.fit(np.c_[many, -many], many, nodes=np.resize(["a", "b"], len(many)))
+
+
+def test_wide_rows_are_left_to_solvers_whose_cost_follows_the_rows():
+    """A matrix of columns x columns for every node, here 0.5 GB in all, is never made."""
+    wide = np.random.default_rng(0).normal(size=(6, 6_000))
+    model = FedRelaxRegressor(Ridge(), PAIR, alpha=0.1, rounds=2, public_rows=4)
+    assert np.isfinite(model.fit(wide, Y, nodes=NODES).predict(wide, nodes=NODES)).all()
+    refused("6000 columns are more than", solver=FedRelax(engine="linear"), alpha=0.1, rounds=2,
+            estimator=Ridge(), fit={"X": wide})  # fmt: skip
+
+
+def test_with_many_classes_few_settings_are_tried():
+    label = np.arange(124) % 31
+    model = FedRelaxClassifier().fit(np.c_[label, label**2], label, nodes=np.arange(124) // 62)
+    assert "with more than 30 classes few settings" in model.choice_.reason
+    assert len(model.classes_) == 31

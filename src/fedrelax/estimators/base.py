@@ -37,6 +37,7 @@ from fedrelax.solvers.checks import (
     check_number,
     check_running,
 )
+from fedrelax.solvers.whole import check_default
 from fedrelax.splits import RowGroups, as_seed
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.views import Looks
@@ -132,6 +133,8 @@ class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ign
         self.plan_: Any = None
         network, search = self.network_of(X, y, train, held, seed), self.search(bool(apart))
         settings.check(network)
+        if self.alpha == "auto" and (self.estimator is None or isinstance(self.estimator, str)):
+            check_default(network)
         folds: list[Network] = []
         if search.needs_folds(network):
             rng = np.random.default_rng([seed, FOLD_STREAM])

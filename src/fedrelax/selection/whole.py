@@ -11,6 +11,7 @@ import numpy as np
 from fedrelax.engines import Unsuited
 from fedrelax.engines.whole.found import ONE_MODEL, Found, find, linear_model, rows_of
 from fedrelax.engines.whole.ridge_rows import Fold
+from fedrelax.engines.whole.softmax import MANY_CLASSES
 from fedrelax.models import adapt
 from fedrelax.models.names import model_by_name
 from fedrelax.network import Network
@@ -128,6 +129,9 @@ def choose_whole(
         masks = [network.masks_of(fold) for fold in folds if isinstance(fold, StackedNetwork)]
     found = find(network, masks if apart else (), curves=not quick, seed=seed)
     whole = Whole(_choice(found), found, WholeNetwork(found), seed=seed)
+    if network.task.is_classification and network.task.n_outputs > MANY_CLASSES:
+        note = f"with more than {MANY_CLASSES} classes few settings and no other models are tried"
+        return _with_note(whole, note)
     if quick or not folds:
         return whole
     dear = network.task.is_classification and len(network) > MOST_NODES

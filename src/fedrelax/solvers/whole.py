@@ -8,6 +8,7 @@ from fedrelax.engines import Unsuited
 from fedrelax.engines.whole.engine import WholeEngine
 from fedrelax.engines.whole.found import Found, find, sample_size
 from fedrelax.engines.whole.graphs import NODES, OPERATIONS, operations
+from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss, usual_loss
 from fedrelax.network import Network
 from fedrelax.solvers.base import Solver
@@ -15,6 +16,27 @@ from fedrelax.wiring import Wiring
 
 MOST, MOST_NUMBERS = 5e8, 3e8
 """Nodes times columns cubed, and times columns squared, up to which all nodes are solved at once."""
+
+MOST_COLUMNS, MOST_CLASSES = 5_000, 1_000
+"""Beyond these, the default would take minutes to hours."""
+
+
+def check_default(network: Network) -> None:
+    """Refuse a network with too many columns or classes for the default."""
+    X, classes = network.own_rows.X, _classes(network)
+    columns = X.shape[1] if X.ndim == 2 else 0
+    if columns > MOST_COLUMNS:
+        raise FedRelaxError(
+            f"X has {columns:,} columns, and with more than {MOST_COLUMNS:,} the default takes too long; "
+            "choose columns beforehand (SelectKBest, PCA), or give a model and an alpha of your own, such "
+            "as make_pipeline(PCA(50), Ridge()) with alpha 0.1"
+        )
+    if classes > MOST_CLASSES:
+        raise FedRelaxError(
+            f"y has {classes:,} classes, and with more than {MOST_CLASSES:,} the default takes too long; "
+            "merge rare classes, or give a model and an alpha of your own, such as "
+            "DecisionTreeClassifier() with alpha 0.1"
+        )
 
 
 @dataclass

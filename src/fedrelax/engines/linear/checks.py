@@ -20,6 +20,8 @@ from fedrelax.typing import FloatArray, Label
 
 EXACT_SOLVERS = ("auto", "svd", "cholesky")
 """Settings of ``Ridge(solver=)`` that do not stop early."""
+WIDE = 1500
+"""Columns above which a matrix of columns x columns for every node costs more than it saves."""
 
 
 def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
@@ -55,7 +57,18 @@ def reason_in_rows(network: Network) -> str | None:
     first = next(iter(network))
     if first.X.ndim != 2:
         return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
+    if first.X.shape[1] > WIDE and all(
+        _is_dual(model) for model in network.distinct_models.values()
+    ):
+        return (
+            f"{first.X.shape[1]} columns are more than {WIDE}, where scikit-learn's own solver is faster: "
+            "it has as many unknowns as there are rows"
+        )
     return None
+
+
+def _is_dual(model: Any) -> bool:
+    return isinstance(model, Ridge | LinearRegression)
 
 
 def ridge_of(model: Any, features: int) -> FloatArray:

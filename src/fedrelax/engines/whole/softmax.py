@@ -22,6 +22,9 @@ STRENGTHS = (100.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.01)
 """Pulls of all other nodes together, relative to a node's own rows; each fit starts from the last."""
 LEVELS = (1.0, 0.1, 0.01)
 """Shares of the pull that also apply to the level, which is the class frequencies."""
+MANY_CLASSES = 30
+"""Each fit takes time in proportion to the classes, so with more of them fewer candidates are tried."""
+FEW_PENALTIES, FEW_STRENGTHS, FEW_LEVELS = (3.0,), (10.0, 1.0, 0.1), (1.0, 0.1)
 AVERAGED = 5
 """How many of the best candidates are averaged: the average of linear scores is a linear score."""
 STEPS, CLOSE = 30, 1e-3
@@ -129,17 +132,21 @@ def choose_softmax(
     """Choose and fit all nodes' models; ``y`` holds classes 0 .. classes - 1.
 
     ``folds`` (masks of rows to train on and to hold out) judge if rows of several nodes belong together.
-    What is chosen must beat both every node alone and one model for all on rows left out.
+    What is chosen must beat both every node alone and one model for all on rows left out. With more than
+    ``MANY_CLASSES`` classes, fewer candidates are tried.
     """
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     Z = np.column_stack([(X - centre) / spread, np.ones(len(X))])
     judge = _Judge(Z, y, node, n, classes, folds)
-    pulls = [(strength, level) for level in LEVELS for strength in STRENGTHS]
-    tried = judge.path([(p, s, lv) for p in PENALTIES for s, lv in pulls]) if n > 1 else []
-    alone = min(judge.path([(p, 0.0, 1.0) for p in PENALTIES]), key=_loss)
+    penalties, strengths, levels = PENALTIES, STRENGTHS, LEVELS
+    if classes > MANY_CLASSES:
+        penalties, strengths, levels = FEW_PENALTIES, FEW_STRENGTHS, FEW_LEVELS
+    pulls = [(strength, level) for level in levels for strength in strengths]
+    tried = judge.path([(p, s, lv) for p in penalties for s, lv in pulls]) if n > 1 else []
+    alone = min(judge.path([(p, 0.0, 1.0) for p in penalties]), key=_loss)
     whole = _Judge(Z, y, np.zeros_like(node), 1, classes, folds)
-    pooled = min(whole.path([(p, np.inf, 1.0) for p in PENALTIES]), key=_loss)
+    pooled = min(whole.path([(p, np.inf, 1.0) for p in penalties]), key=_loss)
     best = tuple(sorted(tried, key=_loss)[:AVERAGED])
     for simple in (alone, pooled):
         if not best or simple.loss < best[0].loss:
