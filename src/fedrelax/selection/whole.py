@@ -134,6 +134,8 @@ def choose_whole(
         return _with_note(whole, note)
     if quick or not folds:
         return whole
+    if network.task.is_classification and _is_one_class(folds):
+        return _with_note(whole, "no other models are tried, as all rows held out are of one class")
     dear = network.task.is_classification and len(network) > MOST_NODES
     wirings = [] if len(network) < 3 or dear else wirings_for(network, wiring)
     wired = [way for way in wirings if way is not None]
@@ -153,6 +155,12 @@ def choose_whole(
         )
         whole = _with_note(whole, note)
     return whole
+
+
+def _is_one_class(folds: Sequence[Network]) -> bool:
+    """Tell whether all rows held out are of one class, so that being certain of it would look best."""
+    held = [fold.validation_rows for fold in folds]
+    return len(np.unique(np.concatenate([rows.y for rows in held if rows is not None]))) < 2
 
 
 def _with_note(whole: Whole, note: str) -> Whole:
