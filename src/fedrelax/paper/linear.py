@@ -66,7 +66,9 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
     parts = fold_rows(rows, estimator.folds, np.random.default_rng([0, FOLD_STREAM]))
     network = estimator.network_of(X, y, rows, {})
     folds = [estimator.network_of(X, y, *part) for part in parts]
-    solver = estimator.search().plan(network, folds, estimator.settings()).solver
+    choice = estimator.search().plan(network, folds, estimator.settings()).choice
+    assert choice is not None
+    solver = choice.settings(estimator.settings())
     engine = LinearEngine.of(network, solver)
     curve: list[float] = []
 

@@ -24,7 +24,8 @@ LEVELS = (1.0, 0.1, 0.01)
 """Shares of the pull that also apply to the level, which is the class frequencies."""
 MANY_CLASSES = 30
 """Each fit takes time in proportion to the classes, so with more of them fewer candidates are tried."""
-FEW_PENALTIES, FEW_STRENGTHS, FEW_LEVELS = (3.0,), (10.0, 1.0, 0.1), (1.0, 0.1)
+FEW: tuple[tuple[float, ...], ...] = (3.0,), (10.0, 1.0, 0.1), (1.0, 0.1)
+"""The penalties, strengths and levels that are tried then."""
 AVERAGED = 5
 """How many of the best candidates are averaged: the average of linear scores is a linear score."""
 STEPS, CLOSE = 30, 1e-3
@@ -139,9 +140,7 @@ def choose_softmax(
     spread = np.where(spread > 0, spread, 1.0)
     Z = np.column_stack([(X - centre) / spread, np.ones(len(X))])
     judge = _Judge(Z, y, node, n, classes, folds)
-    penalties, strengths, levels = PENALTIES, STRENGTHS, LEVELS
-    if classes > MANY_CLASSES:
-        penalties, strengths, levels = FEW_PENALTIES, FEW_STRENGTHS, FEW_LEVELS
+    penalties, strengths, levels = FEW if classes > MANY_CLASSES else (PENALTIES, STRENGTHS, LEVELS)
     pulls = [(strength, level) for level in levels for strength in strengths]
     tried = judge.path([(p, s, lv) for p in penalties for s, lv in pulls]) if n > 1 else []
     alone = min(judge.path([(p, 0.0, 1.0) for p in penalties]), key=_loss)
