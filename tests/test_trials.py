@@ -46,7 +46,7 @@ class Scripted:
         self.trials.run([Candidate(float(k)) for k in range(len(self.curves))])
 
     def solver(self, candidate):
-        def solve(fold):
+        def solve(fold, callbacks):
             self.runs.append((fold.number, int(candidate.alpha)))
             values = self.curves[int(candidate.alpha), fold.number]
             records = [SimpleNamespace(node_validation_loss=values)] * 2
@@ -157,10 +157,12 @@ def test_each_node_is_trained_alone_once_a_fold():
 
 def test_large_networks_of_forests_are_tried_with_smaller_ones():
     small, large = RandomForestRegressor(100), RandomForestRegressor(100, max_depth=3)
-    few, words = lighter(folds_of(n=5, model=small))
-    assert words == "" and few[0].models[0] is small
-    many, words = lighter(folds_of(n=20, model={k: small if k else large for k in range(20)}))
-    assert "25 trees" in words
+    few, words, heavier = lighter(folds_of(n=5, model=small))
+    assert words == "" and heavier == 1.0 and few[0].models[0] is small
+    many, words, heavier = lighter(
+        folds_of(n=20, model={k: small if k else large for k in range(20)})
+    )
+    assert "25 trees" in words and heavier == 100 / ENOUGH_TREES
     assert {m.n_estimators for m in many[0].models} == {ENOUGH_TREES}
     assert many[0].models[0].max_depth == 3 and many[0].models[1].max_depth is None
     assert small.n_estimators == large.n_estimators == 100

@@ -309,3 +309,12 @@ def test_a_full_disk_after_training_costs_nothing(run, table, monkeypatch, tmp_p
     assert "out could not be written (No space left on device)" in text and "make room" in text
     saved = Path(text.partition("was saved in ")[2].partition(" instead")[0])
     assert elsewhere in saved.parents and read_result(saved).about["rounds"] == 2
+
+
+def test_a_choice_without_time_says_what_it_left_out_and_gives_a_result(run, table):
+    text = run(*FIT, "--model", "tree", "--minutes", "0", "--out", "out")
+    assert run.code == 0, run.output
+    assert "so only 1 of 7 strengths, 1 of 3 folds" in text and "--minutes 10" in text
+    assert "were tried" in read_result("out").metrics["chosen"]
+    run("predict", "out", "towns.csv", "--out", "predictions.csv")
+    assert run.code == 0, run.output

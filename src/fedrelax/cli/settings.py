@@ -202,11 +202,22 @@ class LearningConfig:
         bool,
         Flag(
             LEARNING,
-            "Try fewer settings where they are chosen: no wiring, no curves, no other kinds of models.",
+            "Try fewer settings where they are chosen, for a few seconds: no wiring, no curves, no other "
+            "kinds of models.",
             spelling="--quick",
             argument="quick",
         ),
     ] = False
+    minutes: Annotated[
+        float | None,
+        Check(ge=0, allow_inf_nan=False),
+        Flag(
+            LEARNING,
+            "How long the choice of settings may take; what does not fit is left out, and a note says "
+            "what. Default: 0.5, or a few seconds with --quick; no limit with --checkpoint-every.",
+            argument="minutes",
+        ),
+    ] = None
     public: Annotated[
         str,
         Flag(

@@ -82,6 +82,7 @@ def refuse_what_is_not_used(config: StressConfig) -> None:
     used = {
         "--wiring": config.wiring in (None, "fixed"),
         "--quick": not config.quick,
+        "--minutes": config.minutes is None,
         "--overwrite": not config.overwrite,
     }
     for flag, harmless in used.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from fedrelax.errors import FedRelaxError, did_you_mean, named
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean, named
 from fedrelax.estimators.arguments import one_of
 from fedrelax.estimators.predicting import UNKNOWN, Predicts
 from fedrelax.estimators.rows import TableRows
@@ -27,6 +28,7 @@ from fedrelax.runtime.keeping import keeper_in
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.transformer import TableModels
 from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Plan, Search, Whole, fold_rows
+from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
 from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.checks import (
@@ -75,6 +77,7 @@ class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ign
         schema: Schema | str | Path | None = None,
         unknown: str = "consensus",
         quick: bool = False,
+        minutes: float | None = None,
         callbacks: Sequence[Callback] = (),
         n_jobs: int | None = None,
         backend: str | None = None,
@@ -96,6 +99,7 @@ class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ign
         self.schema = schema
         self.unknown = unknown
         self.quick = quick
+        self.minutes = minutes
         self.callbacks = callbacks
         self.n_jobs = n_jobs
         self.backend = backend
@@ -119,6 +123,8 @@ class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ign
         check_alone(self.alone)
         check_choice("unknown", self.unknown, UNKNOWN)
         check_flag("quick", self.quick)
+        if self.minutes is not None:
+            check_number("minutes", self.minutes, least=0.0)
         check_backend(self.backend, self.address)
         seed = as_seed(self.random_state)
         settings = self.settings(seed)
@@ -143,6 +149,13 @@ class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ign
         keeper = self._keeper()
         with running_on(self.backend, self.address):
             plan = search.plan(network, folds, settings, seed=seed, tell=self._tell, keeper=keeper)
+            if plan.choice is not None and plan.choice.left_out:
+                warnings.warn(
+                    f"the search has {search.seconds:.3g} s, so {plan.choice.left_out}; with another "
+                    "machine the result may differ; give it more time with, say, minutes=10",
+                    FedRelaxWarning,
+                    stacklevel=2,
+                )
             return self._follow(plan, network, rows, seed)
 
     def refitted(self, X: Any, y: Any, nodes: Any = None) -> Self:
@@ -217,7 +230,17 @@ class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ign
             asked=self.wiring == "auto",
             apart=apart,
             alone=tuple(self.alone),
+            seconds=self._seconds,
         )
+
+    @property
+    def _seconds(self) -> float | None:
+        """How long the search may take; with a checkpoint, as long as it takes, unless ``minutes`` says."""
+        if self.minutes is not None:
+            return 60.0 * self.minutes
+        if keeper_in(self.callbacks) is not None:
+            return None
+        return QUICK_SECONDS if self.quick else SECONDS
 
     @property
     def levels(self) -> tuple[float, ...]:

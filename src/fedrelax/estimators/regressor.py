@@ -59,6 +59,10 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
         their probabilities) and warns; "raise" refuses. It is not used by ``fit``, and ``set_params`` may
         change it later.
     quick : try fewer settings: no wiring, no level, no curves, no other kinds of model.
+    minutes : how long the search for settings may take. What does not fit, by the measured cost of a run,
+        is left out: levels and wirings first, then folds, strengths and rounds; ``choice_.left_out`` and a
+        warning say what, and the result then depends on the machine's speed. None: half a minute, and 5
+        seconds with ``quick``; with a ``Checkpoint``, as long as it takes.
     callbacks : ``fedrelax.runtime.Callback`` objects; a ``fedrelax.storage.Checkpoint`` is one.
     n_jobs : the number of workers; it never changes the result.
     random_state : the seed; the same seed gives the same result.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,9 @@ class Choice:
     better: str | None = None
     """A sentence on what would clearly do better if rows may be pooled; None if nothing is known to."""
 
+    left_out: str = ""
+    """What was not tried because the time was up, and how to allow for more; "" for nothing."""
+
     @property
     def alpha(self) -> float:
         """The alpha that was chosen."""
@@ -57,6 +60,10 @@ class Choice:
     def wirings(self) -> tuple[Wiring | None, ...]:
         """The wiring of every candidate."""
         return tuple(candidate.wiring for candidate in self.candidates)
+
+    def but(self, note: str, left_out: str = "") -> Choice:
+        """Return this choice with a further part of its reason, and with what was left out."""
+        return replace(self, reason=f"{self.reason}; {note}", left_out=self.left_out or left_out)
 
     def settings(self, settings: FedRelax) -> FedRelax:
         """Return a solver's settings with the chosen values."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedrelax.network import Network
-from fedrelax.runtime import History, Keeper
+from fedrelax.runtime import Callback, History, Keeper
 from fedrelax.runtime.keeping import columns_of, records_of
 from fedrelax.selection.losses import Recorded
 from fedrelax.solvers import FedRelax
@@ -19,10 +20,19 @@ class Recalled:
     history: History
 
 
-def tried(settings: FedRelax, fold: Network, number: int, keeper: Keeper | None) -> Recorded:
-    """Run a trial on a fold, or recall it; ``number`` counts the search's trials, whose order is fixed."""
+def tried(
+    settings: FedRelax,
+    fold: Network,
+    number: int,
+    keeper: Keeper | None,
+    callbacks: Sequence[Callback] = (),
+) -> Recorded:
+    """Run a trial on a fold, or recall it; ``number`` counts the search's trials, whose order is fixed.
+
+    ``callbacks`` may end a trial early, unless it is kept.
+    """
     if keeper is None:
-        return settings.solve(fold)
+        return settings.solve(fold, callbacks)
     name, identity = f"trial-{number:04d}", identity_of(fold, settings)
     known = keeper.recall(name, identity)
     if known is not None:

@@ -13,17 +13,20 @@ from fedrelax.network import Network
 
 ENOUGH_TREES = 25
 """This many trees are enough to tell candidates apart (``benchmarks/halving.py``)."""
+FEW_TREES = 10
+"""This many with ``quick``."""
 MANY_TREES = 1000
-"""Networks with fewer trees in total are tried as they are."""
+"""Networks with fewer trees in total are tried as they are, unless ``quick``."""
 
 
-def lighter(folds: Sequence[Network]) -> tuple[list[Network], str]:
-    """Return the folds for trials, and a note on what is lighter there, "" for nothing."""
-    models = folds[0].distinct_models
-    large = [model for model in models.values() if _trees(model) > ENOUGH_TREES]
-    if not large or sum(_trees(model) for model in folds[0].models) < MANY_TREES:
-        return list(folds), ""
-    small = {id(model): _smaller(model) for model in large}
+def lighter(folds: Sequence[Network], quick: bool = False) -> tuple[list[Network], str, float]:
+    """Return the folds for trials, a note on what is lighter there, "" for nothing, and how much."""
+    models, trees = folds[0].distinct_models, FEW_TREES if quick else ENOUGH_TREES
+    large = [model for model in models.values() if _trees(model) > trees]
+    few = sum(_trees(model) for model in folds[0].models) < MANY_TREES
+    if not large or (few and not quick):
+        return list(folds), "", 1.0
+    small = {id(model): clone(model).set_params(n_estimators=trees) for model in large}
     found = [
         fold.with_models(
             {
@@ -33,7 +36,8 @@ def lighter(folds: Sequence[Network]) -> tuple[list[Network], str]:
         )
         for fold in folds
     ]
-    return found, f"tried with forests of {ENOUGH_TREES} trees"
+    most = max(map(_trees, large))
+    return found, f"tried with forests of {trees} trees", most / trees
 
 
 def _trees(model: Any) -> int:
@@ -41,7 +45,3 @@ def _trees(model: Any) -> int:
         return 0
     count = model.n_estimators
     return count if isinstance(count, int) else 0
-
-
-def _smaller(model: Any) -> Any:
-    return clone(model).set_params(n_estimators=ENOUGH_TREES)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, Keeper
+from fedrelax.selection.budget import Budget
 from fedrelax.selection.candidates import Alphas, Wirings, candidates_for, is_open
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.lighter import lighter
@@ -60,6 +61,7 @@ class Search:
         loss at all.
     apart : whether rows of several nodes belong together, and folds keep them together.
     alone : nodes that keep the model trained on their own rows.
+    seconds : how long it may take; None for as long as it takes.
     """
 
     alpha: Alphas = "auto"
@@ -70,6 +72,7 @@ class Search:
     asked: bool = False
     apart: bool = False
     alone: tuple[Label, ...] = ()
+    seconds: float | None = None
 
     def needs_folds(self, network: Network) -> bool:
         """Tell whether anything is judged on held-out rows."""
@@ -94,6 +97,7 @@ class Search:
 
         ``keeper`` saves trials, so that a search that was stopped does not repeat them.
         """
+        budget = None if self.seconds is None else Budget(self.seconds)
         if self._finds_all_of(network):
             whole = choose_whole(
                 network,
@@ -106,6 +110,7 @@ class Search:
                 seed=seed,
                 tell=tell,
                 keeper=keeper,
+                budget=budget,
             )
             return Plan(whole.solver, whole.choice, whole, alone=self.alone)
         if not is_open(self.alpha, self.wiring):
@@ -115,9 +120,12 @@ class Search:
             network = network.with_models(model)
             folds = [fold.with_models(model) for fold in folds]
         tried = candidates_for(network, settings, self.alpha, self.wiring)
-        folds, words = lighter(folds)
-        choice = choose(folds, settings, tried, levels=self.levels, tell=tell, keeper=keeper)
+        folds, words, heavier = lighter(folds, self.quick)
+        choice = choose(
+            folds, settings, tried, levels=self.levels, tell=tell, keeper=keeper, budget=budget,
+            heavier=heavier,
+        )  # fmt: skip
         if words:
-            choice = replace(choice, reason=f"{choice.reason}; {words}")
+            choice = choice.but(words)
         alone = tuple(dict.fromkeys((*self.alone, *choice.alone)))
         return Plan(choice.settings(settings), choice, model=model, alone=alone)

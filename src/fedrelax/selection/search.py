@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
 from fedrelax.runtime import Keeper
+from fedrelax.selection.budget import Budget, FirstRun, Overtime
 from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.losses import Losses, Place
@@ -69,13 +71,17 @@ def choose(
     halving: bool = True,
     tell: Tell | None = None,
     keeper: Keeper | None = None,
+    budget: Budget | None = None,
+    heavier: float = 1.0,
 ) -> Choice:
     """Run every candidate on every fold and choose one by the losses on the rows held out there.
 
     Each of ``folds`` trains on some of the rows and has the others as validation rows. ``settings``
     hold all that is not chosen; ``levels`` are tried with the best alpha and stronger ones; ``tell`` is
     called with how many runs are done, out of how many, and ends the search if it returns anything
-    true: the best so far is chosen. ``keeper`` recalls runs of a search that was stopped.
+    true: the best so far is chosen. ``keeper`` recalls runs of a search that was stopped. With a
+    ``budget``, one run is made first; if by its cost not all fit, fewer strengths, folds and rounds are
+    tried, and ``Choice.left_out`` says which; ``heavier`` is how many times longer the final models take.
 
     The loss is measured after every round, and a run may be stopped early: models that are refitted to
     refitted models can get worse again. Linear least squares does not need that: it converges, and
@@ -93,7 +99,6 @@ def choose(
     """
     early = not settings.settles(folds[0])
     rounds, to_rest = settings.rounds_for(folds[0]), settings.rounds is None and not early
-    losses = Losses.of(folds, rounds, ends=not early)
     fixed = [candidate for candidate in candidates if candidate.wiring is None]
     wired = [candidate for candidate in candidates if candidate.wiring is not None]
 
@@ -101,11 +106,30 @@ def choose(
         most = None if to_rest and candidate.wiring is None else rounds
         return candidate.settings(settings, most, PATIENCE if early else None)
 
-    planned = _planned(fixed, wired, len(levels), early)
-    trials = Trials(
-        folds, losses, trial, planned, halving=early and halving, tell=tell, keeper=keeper
-    )
+    planned, first = _planned(fixed, wired, len(levels), early), None
     with remembering(folds):
+        if budget is not None and keeper is None:
+            extra, final = (
+                planned - len(fixed),
+                heavier if early and settings.rounds is None else None,
+            )
+            first = FirstRun.of(fixed, folds, rounds, extra, trial, budget, final)
+        if first is not None and first.left_out:
+            wired, levels, rounds, folds = [], (), first.rounds, folds[: first.folds]
+            fixed = list(first.candidates)  # those that are known come first
+            planned = len(fixed)
+        losses = Losses.of(folds, rounds, ends=not early)
+        trials = Trials(
+            folds,
+            losses,
+            trial,
+            planned,
+            halving=early and halving,
+            tell=tell if budget is None else budget.telling(tell),
+            keeper=keeper,
+            known=() if first is None else first.known,
+            overtime=None if budget is None or keeper is not None else partial(Overtime, budget),
+        )
         if fixed:
             trials.run(fixed)
         if fixed and levels and not trials.stopped:
@@ -121,8 +145,11 @@ def choose(
         if not trials.stopped:
             trials.run(wired)
     choice = decide(trials.tried, losses, early)
+    if first is not None and first.left_out and budget is not None:
+        choice = choice.but(f"to stay within {budget.words}, {first.left_out}", first.left_out)
     if trials.stopped:
-        choice = replace(choice, reason=f"{choice.reason}; the search was {trials.stopped}")
+        over = trials.stopped if budget is not None and budget.left < 0 else ""
+        choice = choice.but(f"the search was {trials.stopped}", over)
     return replace(choice, to_rest=to_rest and choice.wiring is None and choice.rounds > 0)
 
 

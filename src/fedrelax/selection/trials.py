@@ -6,14 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from fedrelax.network import Network
-from fedrelax.runtime import Keeper
+from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.journal import tried
-from fedrelax.selection.losses import Losses
+from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.solvers import FedRelax
 
 Tell = Callable[[int, int], bool | str | None]
 """Called with how many runs are done, out of how many; returning anything true ends the search."""
+
+
+class Cut(Callback):
+    """A callback that may cut a run off, and says whether it did."""
+
+    cut = False
 
 
 class Enough(Exception):  # noqa: N818 - not an error
@@ -39,7 +45,11 @@ def why(answer: bool | str) -> str:
 
 
 class Trials:
-    """Runs candidates on folds. ``halving`` drops those that are clearly behind after a fold."""
+    """Runs candidates on folds. ``halving`` drops those that are clearly behind after a fold.
+
+    ``known`` are runs on the first fold that have been made already. ``overtime`` makes a callback that
+    cuts a run off when the time is up; such a run does not count.
+    """
 
     def __init__(
         self,
@@ -51,8 +61,11 @@ class Trials:
         halving: bool,
         tell: Tell | None = None,
         keeper: Keeper | None = None,
+        known: Sequence[tuple[Candidate, Recorded]] = (),
+        overtime: Callable[[], Cut] | None = None,
     ) -> None:
         self._folds, self._losses, self._settings = folds, losses, settings
+        self._known, self._overtime = known, overtime
         self._halving, self._tell, self._keeper = halving, tell, keeper
         self._done, self._total = 0, planned * len(folds)
         self.tried: list[Candidate] = []
@@ -67,17 +80,32 @@ class Trials:
             for place, candidate in enumerate(candidates):
                 if place not in going_on:
                     continue
-                if self.stopped:
+                if self.stopped and not self._is_known(candidate, number):
                     if first:  # judge by the folds on which all were tried
                         self._losses.used = max(number, 1)
                     return
-                run = tried(self._settings(candidate), fold, self._done, self._keeper)
+                run = self._run(candidate, number, fold)
+                if run is None:
+                    self._say(0)
+                    continue
                 if number == 0:
                     lines.append(self._losses.new())
                     self.tried.append(candidate)
                 self._losses.record(lines[place], run)
                 self._say(1)
             going_on = self._ahead(lines, number + 1)
+
+    def _run(self, candidate: Candidate, number: int, fold: Network) -> Recorded | None:
+        """Return a candidate's run on a fold, or None if it was cut off; the very first never is."""
+        if self._is_known(candidate, number):
+            return next(run for one, run in self._known if one == candidate)
+        cut = None if self._overtime is None or not self.tried else self._overtime()
+        watching = () if cut is None else (cut,)
+        run = tried(self._settings(candidate), fold, self._done, self._keeper, watching)
+        return None if cut is not None and cut.cut else run
+
+    def _is_known(self, candidate: Candidate, number: int) -> bool:
+        return number == 0 and any(one == candidate for one, _ in self._known)
 
     def _ahead(self, lines: Sequence[int], folds: int) -> set[int]:
         """Return the positions of the candidates that go on; the very first, nodes alone, always does."""

@@ -18,6 +18,7 @@ from fedrelax.network import Network
 from fedrelax.network.stacked import StackedNetwork
 from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.beside import compare_beside
+from fedrelax.selection.budget import Budget, Overtime
 from fedrelax.selection.candidates import Candidate, Wirings, unit, wirings_for
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.journal import tried as tried_once
@@ -57,6 +58,10 @@ class Whole:
     forests: bool = False
     kinds: Mapping[Label, KindChoice] = field(default_factory=dict)
     seed: int = 0
+
+    def but(self, note: str, left_out: str = "") -> Whole:
+        """Return what was found, with a further part of the reason, and with what was left out."""
+        return replace(self, choice=self.choice.but(note, left_out))
 
     def network(self, network: Network) -> Network:
         """Return the network for the solver: as it is, with forests, or with the linear model found."""
@@ -113,6 +118,7 @@ def choose_whole(
     seed: int = 0,
     tell: Tell | None = None,
     keeper: Keeper | None = None,
+    budget: Budget | None = None,
 ) -> Whole:
     """Find the settings of a network, and try whether something else does better than linear models.
 
@@ -122,7 +128,7 @@ def choose_whole(
     nodes; one that was ``asked`` for is taken if it lowers the loss at all.
     Forests and boosting are tried at single nodes, and forests at all nodes, if there are rows enough
     to tell. ``quick`` skips all of that, and curves. If ``tell`` returns anything true, the search
-    ends, and what was found so far is kept.
+    ends, and what was found so far is kept; the same when the time of ``budget`` is up.
     """
     masks = []
     if isinstance(network, StackedNetwork):
@@ -131,29 +137,36 @@ def choose_whole(
     whole = Whole(_choice(found), found, WholeNetwork(found), seed=seed)
     if network.task.is_classification and network.task.n_outputs > MANY_CLASSES:
         note = f"with more than {MANY_CLASSES} classes few settings and no other models are tried"
-        return _with_note(whole, note)
+        return whole.but(note)
     if quick or not folds:
         return whole
     if network.task.is_classification and _is_one_class(folds):
-        return _with_note(whole, "no other models are tried, as all rows held out are of one class")
+        return whole.but("no other models are tried, as all rows held out are of one class")
     dear = network.task.is_classification and len(network) > MOST_NODES
     wirings = [] if len(network) < 3 or dear else wirings_for(network, wiring)
     wired = [way for way in wirings if way is not None]
     # Other kinds train on all rows that a fold does not hold out, so folds must not drop any row.
     complete = bool(masks) and all((train | held).all() for train, held in masks)
+    told = heard(tell if budget is None else budget.telling(tell))
+    left = "wirings and other kinds of models" if wired else "other kinds of models"
     try:
+        if budget is not None and budget.left < 0:
+            raise Enough(f"stopped after {budget.words}")
         if wired:
-            whole = _wired(whole, folds, settings, wired, asked, heard(tell), keeper)
+            whole = _wired(whole, folds, settings, wired, asked, told, keeper, budget)
+            left = "other kinds of models"
         if isinstance(whole.solver, WholeNetwork) and complete:
-            whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, heard(tell))
+            whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, told)
     except Enough as enough:
-        whole = _with_note(whole, f"the search was {enough}")
+        over = budget is not None and budget.left < 0
+        left = f"not all {left} were tried" if over else ""
+        whole = whole.but(f"the search was {enough}", left)
     if dear and asked:
         note = (
             f"no wiring was tried, because for classes at more than {MOST_NODES} nodes that takes too "
             "long; with a model of your choice, wirings are tried"
         )
-        whole = _with_note(whole, note)
+        whole = whole.but(note)
     return whole
 
 
@@ -161,11 +174,6 @@ def _is_one_class(folds: Sequence[Network]) -> bool:
     """Tell whether all rows held out are of one class, so that being certain of it would look best."""
     held = [fold.validation_rows for fold in folds]
     return len(np.unique(np.concatenate([rows.y for rows in held if rows is not None]))) < 2
-
-
-def _with_note(whole: Whole, note: str) -> Whole:
-    """Return what was found, with a further part of the reason."""
-    return replace(whole, choice=replace(whole.choice, reason=f"{whole.choice.reason}; {note}"))
 
 
 def _other_kinds(
@@ -235,6 +243,7 @@ def _wired(
     asked: bool,
     tell: Tell | None,
     keeper: Keeper | None,
+    budget: Budget | None,
 ) -> Whole:
     found = whole.found
     copies = [fold.with_models(found.model(_mean_rows(fold))) for fold in folds]
@@ -253,7 +262,8 @@ def _wired(
 
     def run(candidate: Candidate, copy: Network) -> Recorded:
         nonlocal done
-        result = tried_once(candidate.settings(trial, rounds), copy, done, keeper)
+        cut = [] if budget is None else [Overtime(budget)]
+        result = tried_once(candidate.settings(trial, rounds), copy, done, keeper, cut)
         done += 1
         if tell is not None:
             tell(done, len(tried) * len(copies))
