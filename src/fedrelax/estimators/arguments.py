@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean
 from fedrelax.schema.frames import as_frame, is_frame
 from fedrelax.typing import AnyArray
 
@@ -46,3 +47,8 @@ def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
         hint = did_you_mean(nodes, X.columns)
         raise FedRelaxError(f"nodes={nodes!r} is not a column of X{hint}")
     return X.drop(columns=nodes), X[nodes].to_numpy(), nodes
+
+
+def warn(text: str) -> None:
+    """Warn whoever called ``predict`` about the rows."""
+    warnings.warn(text, FedRelaxWarning, stacklevel=4)

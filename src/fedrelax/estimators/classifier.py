@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from fedrelax.estimators.arguments import warn
 from fedrelax.estimators.base import FedRelaxEstimator
 from fedrelax.typing import AnyArray, FloatArray
 
@@ -41,11 +42,11 @@ class FedRelaxClassifier(ClassifierMixin, FedRelaxEstimator):  # type: ignore[mi
 
     def predict_proba(self, X: Any, nodes: Any = None) -> FloatArray:
         """Return class probabilities in the order of ``classes_``; 0 or 1 if a model only gives labels."""
-        return self.answers(X, nodes)
+        return self.answers(X, nodes, note=warn)
 
     def predict(self, X: Any, nodes: Any = None) -> AnyArray:
         """Return the most likely class of each row by the model of its node; ``nodes`` as in ``fit``."""
-        answers = self.answers(X, nodes)
+        answers = self.answers(X, nodes, note=warn)
         return self._result.task.decode(answers)
 
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, counted, did_you_mean, named
 from fedrelax.estimators.arguments import split_off_nodes
 from fedrelax.estimators.living import LivesOn
-from fedrelax.schema.frames import is_frame
+from fedrelax.schema.frames import index_of, is_frame
 from fedrelax.solvers.checks import check_choice
 from fedrelax.splits import group_rows
 from fedrelax.typing import FloatArray, Label
@@ -26,8 +26,13 @@ class Predicts(LivesOn):
 
     unknown: str
 
-    def answers(self, X: Any, nodes: Any = None) -> FloatArray:
-        """Return the predictions of each row's node, (rows, outputs): numbers, or class probabilities."""
+    def answers(
+        self, X: Any, nodes: Any = None, note: Callable[[str], None] | None = None
+    ) -> FloatArray:
+        """Return the predictions of each row's node, (rows, outputs): numbers, or class probabilities.
+
+        ``note`` is called with a sentence about each column whose values are far outside those of training.
+        """
         check_is_fitted(self, "_result")
         if nodes is None:
             nodes = self.node_column_
@@ -48,6 +53,9 @@ class Predicts(LivesOn):
         rows = [groups[label] for label in strange]
         self._check_unknown(strange, sum(map(len, rows)))
         coded = self._coded_later(X, groups) if is_frame(X) else X
+        if note is not None and self.preparation_ is not None:
+            for text in self.preparation_.schema.far_outside(coded, index_of(X)):
+                note(text)
         answer = np.empty((len(coded), self._result.task.n_outputs))
         for label, index in groups.items():
             if weights[label]:

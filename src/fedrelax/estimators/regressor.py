@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.base import RegressorMixin
 from sklearn.linear_model import Ridge
 
+from fedrelax.estimators.arguments import warn
 from fedrelax.estimators.base import FedRelaxEstimator
 from fedrelax.typing import FloatArray
 
@@ -113,7 +114,7 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
         A node of the graph that has no model gets the weighted mean of its neighbours' predictions, and
         any other node what ``unknown`` says.
         """
-        answers = self.answers(X, nodes)
+        answers = self.answers(X, nodes, note=warn)
         return self._result.task.decode(answers)
 
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:

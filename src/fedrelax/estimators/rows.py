@@ -26,7 +26,10 @@ from fedrelax.validation import check_sizes
 
 
 class TableRows:
-    """What the estimators know about a table's columns; ``preparation_`` is None for plain arrays."""
+    """What the estimators know about a table's columns.
+
+    ``preparation_`` is None where models of the user's own see an array as it is.
+    """
 
     schema: Schema | str | Path | None
     estimator: Any
@@ -94,7 +97,7 @@ class TableRows:
                 self, X, y, dtype=float, allow_nd=True, ensure_all_finite="allow-nan", **numeric
             )
             check_sizes(X, lambda k: f"column {k} of X")
-            self._schema = _schema_of_array(X)
+            self._schema = _schema_of_array(X, self._own_models)
             return X, y
         coded = self._coded_at_first(X)
         if y is None:
@@ -117,7 +120,7 @@ class TableRows:
                 return coded
             return self._schema.code(X, "X")
         coded = np.asarray(X, dtype=float)
-        self._schema = self._given_schema() or _schema_of_array(coded)
+        self._schema = self._given_schema() or _schema_of_array(coded, self._own_models)
         if self._schema is not None and coded.shape[1:] != (len(self._schema.columns),):
             raise FedRelaxError(
                 f"X has shape {coded.shape}, but the schema has {len(self._schema.columns)} columns; give "
@@ -167,12 +170,17 @@ class TableRows:
 
     # What nodes share
 
+    @property
+    def _own_models(self) -> bool:
+        """Whether the models are this package's choice, not the user's."""
+        return isinstance(self.estimator, str) or self.estimator is None
+
     def _agree(self, coded: FloatArray, rows: Mapping[Label, AnyArray]) -> FloatArray:
         """Settle the form in which rows are shared, and return the rows in it."""
         if self._schema is None:
             self.preparation_ = None
             return coded
-        own = isinstance(self.estimator, str) or self.estimator is None
+        own = self._own_models
         models = {} if own else self.models_for(list(rows))
         numbers = all(form_of(model) == ENCODED for model in _distinct(models))
         ready = Preparation.of(self._schema, coded, rows, encoded=True, measure=self.schema is None)
@@ -205,12 +213,12 @@ def _distinct(models: Mapping[Label, Any]) -> list[Any]:
     return list({id(model): model for model in models.values()}.values())
 
 
-def _schema_of_array(X: AnyArray) -> Schema | None:
-    """Return a schema for an array with gaps or extreme columns, else None: it is used as it is."""
+def _schema_of_array(X: AnyArray, always: bool) -> Schema | None:
+    """Return a schema for an array with gaps or extreme columns, or ``always``; None for any other."""
     if X.ndim != 2 or not len(X):
         return None
     schema = Schema(tuple(Column(f"x{k}", "number") for k in range(X.shape[1])))
-    if not np.isnan(X).any() and schema.measured(X).is_plain:
+    if not always and not np.isnan(X).any() and schema.measured(X).is_plain:
         return None
     return schema
 

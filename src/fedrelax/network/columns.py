@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.models.viewed import Seen, form_of, seen
 from fedrelax.public import PublicRows
-from fedrelax.schema import Preparation, schema_of
+from fedrelax.schema import Preparation, Schema, schema_of
 from fedrelax.schema.frames import as_frame, is_frame
 from fedrelax.schema.view import View
 from fedrelax.typing import FloatArray
@@ -23,7 +24,9 @@ def named_rows(public: Any, columns: Sequence[str] | None) -> tuple[Preparation,
             "columns= names the columns of the common public rows; pass public= too"
         )
     frame = as_frame(public) if is_frame(public) else _named(public, columns, "the public rows")
-    schema, _ = schema_of(frame, named=True)
+    found, _ = schema_of(frame, named=True)
+    # Nodes' rows may lie beyond the public ones, so these set no limits.
+    schema = Schema(tuple(replace(column, low=None, high=None) for column in found.columns))
     coded = schema.code(frame, "public")
     return Preparation(schema, encoded=False), coded
 

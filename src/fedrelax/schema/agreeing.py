@@ -16,7 +16,7 @@ from fedrelax.schema.column import KINDS, MIXED, Column
 from fedrelax.schema.dates import cycles_of
 from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
 from fedrelax.schema.numbers import MARKS, read_texts
-from fedrelax.schema.schema import Schema, is_extreme, rounded
+from fedrelax.schema.schema import Schema, is_extreme, limits_of, rounded
 from fedrelax.schema.texts import Texts
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Told:
 
     known : rows with a value; gaps : whether some rows have none.
     mean, spread : of numbers and dates, to six digits; not told of fewer than ``COMMON`` rows.
+    low, high : limits that suit the site's numbers, rounded outwards; told as mean and spread are.
     categories, counts : those with at least ``COMMON`` rows here; ``others`` rows have another one.
     names : whether every row has a text of its own, like a name or an ID.
     decimal : the decimal mark of numbers written as text; ``unsure`` if the other one would do as well.
@@ -43,6 +44,8 @@ class Told:
     gaps: bool = False
     mean: float = 0.0
     spread: float = 0.0
+    low: float | None = None
+    high: float | None = None
     categories: tuple[str, ...] = ()
     counts: tuple[int, ...] = ()
     others: int = 0
@@ -70,7 +73,7 @@ class Told:
             "counts": list,
             "cycles": list,
         }
-        numbers = ("mean", "spread")
+        numbers = ("mean", "spread", "low", "high")
         fits = isinstance(said, Mapping) and {"name", "kind"} <= set(said)
         for key, value in said.items() if fits else ():
             if key in numbers:
@@ -107,6 +110,8 @@ def _told(given: pd.Series, notes: list[str]) -> Told:
     more: dict[str, Any] = {"known": len(there), "gaps": len(there) < len(values)}
     if column.kind in MIXED and len(there) >= COMMON:
         more["mean"], more["spread"] = rounded(float(there.mean()), float(there.std()))
+        if column.kind == "number":
+            more["low"], more["high"] = limits_of(there)
     elif column.kind in MIXED:
         more["known"] = 0
     if column.kind == "date":
@@ -227,7 +232,7 @@ def _useless(kind: str, said: Mapping[str, Told]) -> str | None:
 
 
 def _column(name: str, kind: str, lines: Sequence[Told]) -> Column:
-    """Return a column with everything but centre and scale."""
+    """Return a column with everything but centre and scale; its limits are the widest of any site."""
     there = [line for line in lines if line.kind != NOTHING]
     more: dict[str, Any] = {"gaps": len(there) < len(lines) or any(line.gaps for line in there)}
     if kind == NOTHING:
@@ -235,6 +240,8 @@ def _column(name: str, kind: str, lines: Sequence[Told]) -> Column:
     if kind == "date":
         more["cycles"] = tuple(dict.fromkeys(c for line in there for c in line.cycles))
         more["order"] = there[0].order
+    if kind == "number":
+        more["low"], more["high"] = _limits(there)
     if kind == "category":
         counts: Counter[str] = Counter()
         for line in there:
@@ -245,6 +252,17 @@ def _column(name: str, kind: str, lines: Sequence[Told]) -> Column:
         more["shares"] = tuple(round(counts[text] / max(total, 1), 3) for text in sorted(common))
         more["others"] = sum(counts[text] for text in common) < total
     return Column(name, kind, **more)  # type: ignore[arg-type]
+
+
+def _limits(lines: Sequence[Told]) -> tuple[float | None, float | None]:
+    ends = [(0.0, 1.0) for line in lines if line.kind == "flag"]
+    ends += [
+        (line.low, line.high) for line in lines if line.low is not None and line.high is not None
+    ]
+    if not ends:
+        return None, None
+    ends += [(line.mean, line.mean) for line in lines if line.low is None and line.known]
+    return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def _spread(lines: Sequence[Told]) -> tuple[float, float]:

@@ -38,7 +38,8 @@ class Column:
 
     A missing value counts as average: 0 in all of these, and the ``shares`` for categories. So does an
     unknown category, unless there are ``others``. If training had ``gaps``, a last column marks missing
-    values with 1.
+    values with 1. A number below ``low`` or above ``high`` counts as that limit: lines go on for ever,
+    and one extreme value must not lead to an absurd prediction.
     """
 
     name: str
@@ -55,6 +56,8 @@ class Column:
     decimal: str = ""
     """The decimal mark of numbers read from text, if it is known."""
     gaps: bool = False
+    low: float | None = None
+    high: float | None = None
 
     def __post_init__(self) -> None:
         reason = self._fault()
@@ -84,6 +87,11 @@ class Column:
             return f"has the decimal mark {self.decimal!r}; it must be one of {', '.join(MARKS)!r}"
         if not isinstance(self.gaps, bool) or not isinstance(self.others, bool):
             return "needs true or false for gaps and others"
+        ends = [end for end in (self.low, self.high) if end is not None]
+        if not all(isinstance(end, int | float) and abs(end) <= most for end in ends):
+            return "needs finite numbers for low and high"
+        if ends and (self.kind != "number" or sorted(ends) != ends):
+            return "may have low and high only if it holds numbers, and low must not be above high"
         return None
 
     @property
@@ -91,6 +99,12 @@ class Column:
         """Whether a model sees the values as they are."""
         plain = self.kind in ("number", "flag") and not self.gaps
         return plain and self.centre == 0.0 and self.scale == 1.0
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The range within which numbers are held."""
+        low = -np.inf if self.low is None else float(self.low)
+        return low, np.inf if self.high is None else float(self.high)
 
     @property
     def names(self) -> list[str]:
@@ -122,7 +136,7 @@ class Column:
             found = np.zeros((len(values), HASHED))
             found[~missing] = texts.hashed(values[~missing])
         else:
-            found = ((known - self.centre) / self.scale)[:, None]
+            found = ((np.clip(known, *self.limits) - self.centre) / self.scale)[:, None]
             if self.kind == "date":
                 found = np.column_stack([found, found**2 - 1.0, *self._waves(known)])
         if missing.any() and self.kind != "category":
@@ -145,6 +159,8 @@ class Column:
             "order",
             "decimal",
             "gaps",
+            "low",
+            "high",
         ):
             value, usual = getattr(self, name), getattr(Column, name)
             if value != usual:

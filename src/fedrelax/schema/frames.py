@@ -45,3 +45,10 @@ def as_frame(given: Any) -> pd.DataFrame:
         else:
             columns[name] = pd.Series(column.to_list())
     return pd.DataFrame(columns)
+
+
+def index_of(given: Any) -> pd.Index:
+    """Return what rows are called: the index of a pandas DataFrame, else their numbers."""
+    import pandas as pd
+
+    return given.index if isinstance(given, pd.DataFrame) else pd.RangeIndex(len(given))

@@ -47,7 +47,7 @@ class Preparation:
     ) -> Preparation:
         """Return the preparation of training rows: a node lacks a column that is empty only there.
 
-        With ``measure``, centres, scales and gaps are measured on these rows.
+        With ``measure``, centres, scales, limits and gaps are measured on these rows.
         """
         missing = np.isnan(coded)
         lacks: dict[Label, Lacking] = {}
@@ -85,7 +85,7 @@ class Preparation:
     def rows(self, coded: FloatArray, rows: Mapping[Label, Any]) -> FloatArray:
         """Return coded rows in the form that the network shares; ``rows`` says which are each node's."""
         if self.is_plain:
-            return coded
+            return self.schema.encode(coded)
         found = self.schema.encode(coded) if self.encoded else coded
         for label, own in rows.items():
             columns = self.lacks.get(label)

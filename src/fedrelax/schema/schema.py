@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.errors import FedRelaxError, counted, did_you_mean, listing
 from fedrelax.files import read_text, why_unread
 from fedrelax.schema.coding import code_column, decode_column
 from fedrelax.schema.column import MIXED, Column
 from fedrelax.schema.dates import cycles_of
-from fedrelax.schema.kinds import find_column
+from fedrelax.schema.kinds import find_column, where
 from fedrelax.schema.texts import Texts
 from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.validation import check_sizes
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 EXTREME = 1e4
 """Numbers are centred and scaled if their spread, one over it, or their mean in spreads is beyond this."""
+REACH, FENCE = 2.0, 3.0
+"""Numbers are held within REACH times the distances of the smallest and the largest value from the median,
+or within FENCE interquartile ranges of the quartiles if that is wider."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +115,35 @@ class Schema:
     def encode(self, coded: FloatArray) -> FloatArray:
         """Return what numeric models see of coded rows; the rows themselves if that is the same."""
         if self.is_plain:
-            return coded
+            return np.clip(coded, *self.limits) if self._beyond(coded).any() else coded
         parts = [
             column.encode(coded[:, k], self.texts.get(column.name))
             for k, column in enumerate(self.columns)
         ]
         return np.column_stack(parts)
+
+    @cached_property
+    def limits(self) -> tuple[FloatArray, FloatArray]:
+        """The lowest and the highest number (columns,) that a model sees of each column."""
+        low, high = zip(*(column.limits for column in self.columns), strict=True)
+        return np.array(low), np.array(high)
+
+    def _beyond(self, coded: FloatArray) -> AnyArray:
+        low, high = self.limits
+        return np.asarray((coded < low) | (coded > high))
+
+    def far_outside(self, coded: FloatArray, index: pd.Index) -> list[str]:
+        """Return a sentence about each column with values beyond its limits; ``index`` names the rows."""
+        beyond, notes = self._beyond(coded), []
+        for k in np.flatnonzero(beyond.any(axis=0)):
+            column, rows = self.columns[k], np.flatnonzero(beyond[:, k])
+            low, high = column.limits
+            notes.append(
+                f"column {column.name!r} has {counted(len(rows), 'value')} far outside those of training, "
+                f"the first, {coded[rows[0], k]:.6g}, on {where(index, int(rows[0]))}; models see none "
+                f"below {low:.6g} or above {high:.6g}."
+            )
+        return notes
 
     def frame(self, coded: FloatArray, only: Sequence[int] | None = None) -> pd.DataFrame:
         """Return coded rows as a table of typed columns: all, or ``only`` those at some positions."""
@@ -142,7 +168,7 @@ class Schema:
         ]
 
     def measured(self, coded: FloatArray, lacked: AnyArray | None = None) -> Schema:
-        """Return the schema with centres, scales, cycles, shares and gaps measured on these rows.
+        """Return the schema with centres, scales, limits, cycles, shares and gaps measured on these rows.
 
         In a table of nothing but numbers without gaps, those that are not extreme keep their units.
         ``lacked`` marks missing values that are not gaps, as their node has no such column.
@@ -160,6 +186,8 @@ class Schema:
             new: dict[str, Any] = {"gaps": bool(gaps[k])}
             if column.kind in MIXED and (not keep or is_extreme(*spread[k])):
                 new["centre"], new["scale"] = spread[k]
+            if column.kind == "number":
+                new["low"], new["high"] = limits_of(coded[:, k])
             if column.kind == "date":
                 new["cycles"] = cycles_of(coded[:, k])
             if column.kind == "category":
@@ -218,6 +246,31 @@ def _spread(column: Column, values: AnyArray) -> tuple[float, float]:
         return 0.0, 1.0
     middle = float(known.mean())
     return rounded(middle, float(np.sqrt(np.mean(np.square(known - middle)))))
+
+
+def limits_of(values: AnyArray) -> tuple[float | None, float | None]:
+    """Return the limits within which models see a column of these values; None if all are equal.
+
+    No value is beyond the limits. They leave room for trends that go on and for tails that are heavier
+    elsewhere, and are rounded outwards to a hundredth of their distance or less.
+
+    >>> limits_of(np.array([1.0, 2.0, 3.0, 4.0, 50.0])), limits_of(np.ones(3))
+    ((-4.0, 97.0), (None, None))
+    """
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return None, None
+    places = [k * (len(known) - 1) // 4 for k in range(5)]
+    least, first, middle, third, most = np.partition(known, places)[places].tolist()
+    room = FENCE * (third - first)
+    low = min(middle - REACH * (middle - least), first - room)
+    high = max(middle + REACH * (most - middle), third + room)
+    width = high - low
+    if not 0.0 < width < np.inf:
+        return None, None
+    digits = 2 - int(np.floor(np.log10(width)))
+    half = 0.5 * 10.0**-digits
+    return min(low, round(low - half, digits)), max(high, round(high + half, digits))
 
 
 def rounded(middle: float, spread: float) -> tuple[float, float]:

@@ -54,4 +54,6 @@ def coded_rows(
                 f"column {column.name!r} has {len(new)} values that were not seen in training, the "
                 f"first on {where(frame.index, int(new[0]))}; they count as average."
             )
+    for text in ready.schema.far_outside(coded, frame.index):
+        note(text)
     return coded

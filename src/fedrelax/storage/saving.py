@@ -3,7 +3,7 @@
 ==================  =================================================================
 result.json         task, classes, features, the graph's nodes, alpha, rounds, versions, and the size
                     and SHA-256 checksum of all files below but the models and reports
-schema.json         what the columns of the table mean, if rows came as a table
+schema.json         what the columns mean, and within which limits models see them
 models.json         node, file, format, kind, size and checksum of every model
 models/             one file per node, in a format of ``storage.formats``
 metrics.json        the errors on the test rows and the verdict
@@ -26,7 +26,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from fedrelax.graph import Graph
 from fedrelax.models import LocalModel
 from fedrelax.models.criteria import last_step
 from fedrelax.models.viewed import form_in
+from fedrelax.schema import Preparation, Schema
 from fedrelax.solvers import Result
 from fedrelax.storage.checking import fingerprint, sealed
 from fedrelax.storage.formats import Packed, pack, types_to_trust
@@ -90,7 +91,7 @@ def save_result(
         width = fitted.n_features_in_ if ready is None else ready.width
         _write_models(draft, models, result.local_models, width)
         if ready is not None:
-            write_json(draft / SCHEMA, ready.to_dict())
+            write_json(draft / SCHEMA, _named(ready, feature_names).to_dict())
         about = {
             **_about(fitted, graph, feature_names),
             "node_column": node_column if node_column is not None else fitted.node_column_,
@@ -149,6 +150,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     return value
+
+
+def _named(ready: Preparation, names: Sequence[str] | None) -> Preparation:
+    """Return what the columns mean, under the names that features have in the result."""
+    columns = ready.schema.columns
+    if names is None:
+        return ready
+    named = [replace(column, name=str(name)) for column, name in zip(columns, names, strict=True)]
+    return replace(ready, schema=Schema(tuple(named)))
 
 
 def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) -> dict[str, Any]:
