@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,16 @@ def test_the_table_for_people(table):
     assert done.exit_code == 0, done.output
     assert "Breaks it: 20 % send a constant" in done.stdout
     assert "withstands" in done.stdout
+    assert "…" not in done.stdout  # no column is cut off at 80 characters
+
+
+def test_a_table_with_gaps(table, tmp_path):
+    header, first, *lines = Path(table).read_text().splitlines()
+    gap = ",".join([first.split(",")[0], "", *first.split(",")[2:]])
+    file = tmp_path / "gaps.csv"
+    file.write_text("\n".join([header, gap, *lines]))
+    done = run(str(file), "--node", "site", "--target", "y", "--model", "ridge", "--rounds", "1")
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize("flag", [["--wiring", "rewire"], ["--quick"], ["--overwrite"]])

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from fedrelax.cli import activity
-from fedrelax.cli.activity import Activity, Estimate
+from fedrelax.cli.activity import DOUBT, Activity, Estimate
 from tests.terminal import Shown, Terminal
 
 from .runs import FIT
@@ -77,13 +77,14 @@ def test_the_time_left_follows_the_pace_of_the_run():
     left.plan({"reading": 1.0, "choosing": 4.0, "saving": 3.0})
     left.count(0.0, "reading", 0, 0)
     assert left.left(0.0) == pytest.approx(8.0)
-    left.count(5.0, "choosing", 0, 10)  # five times as long as usual; smoothed: (1 + 5) / (1 + 1)
-    assert left.left(5.0) == pytest.approx(3 * (4 + 3))
-    left.count(9.0, "choosing", 2, 10)
-    assert left.left(9.0) == pytest.approx(8 * 2 + 3 * 3)
-    assert left.left(10.0) == pytest.approx(8 * 2 - 1 + 3 * 3)
-    left.count(11.0, "writing", 0, 0)
-    assert left.left(12.0) is None
+    pace = (DOUBT + 7) / (DOUBT + 1)
+    left.count(7.0, "choosing", 0, 10)  # seven times as long as usual
+    assert left.left(7.0) == pytest.approx(pace * (4 + 3))
+    left.count(11.0, "choosing", 2, 10)
+    assert left.left(11.0) == pytest.approx(8 * 2 + pace * 3)
+    assert left.left(12.0) == pytest.approx(8 * 2 - 1 + pace * 3)
+    left.count(13.0, "writing", 0, 0)
+    assert left.left(14.0) is None
 
 
 def test_the_screen_is_that_of_a_terminal():

@@ -19,6 +19,8 @@ FIRST, NEXT = 10.0, 20.0
 """Without a terminal: seconds before the first line, and between two lines."""
 LONGEST = 100
 """The most letters of what is being done."""
+DOUBT = 5.0
+"""Seconds of work at the usual pace that an estimate starts from."""
 NARROW, WIDE = 8, 24
 """The least and the most columns of a bar."""
 
@@ -33,7 +35,8 @@ class Estimate:
     def __init__(self, now: float) -> None:
         self._usual: Mapping[str, float] = {}
         self._step, self._since = "", now
-        self._over = (1.0, 1.0)  # seconds of the steps that are over: usual and in this run
+        # Seconds of the steps that are over, usual and in this run; a short one alone says little.
+        self._over = (DOUBT, DOUBT)
         self._counting = (now, 0.0)  # since when, and from where
         self._done, self._total, self._at = 0.0, 0.0, now
 
@@ -50,7 +53,9 @@ class Estimate:
             self._step, self._since, self._counting = step, now, (now, done)
         elif done < self._done or self._total == 0:
             self._counting = (now, done)
-        self._done, self._total, self._at = done, total, now
+        if done != self._done:
+            self._at = now
+        self._done, self._total = done, total
 
     def left(self, now: float) -> float | None:
         """Return the seconds left, or None if there is nothing to judge by."""

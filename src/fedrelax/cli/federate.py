@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shlex
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedrelax.cli.activity import Activity
 from fedrelax.cli.console import Talk, speaking
+
+if TYPE_CHECKING:
+    from fedrelax.federation.memory import Status
 
 federate = typer.Typer(
     no_args_is_help=True,
@@ -135,7 +140,8 @@ def try_(
 
     [bold]Example:[/bold] fedrelax federate try visits.csv --node clinic --target days --sites 4
     """
-    with speaking(debug, quiet=as_json) as talk:
+    steps = {"sites": 5.0 * (1 + sites), "waiting": 60.0, "rounds": 12.0 * (1 + rounds)}
+    with speaking(debug, quiet=as_json, steps=steps) as talk:
         from fedrelax.errors import FedRelaxError
         from fedrelax.extras import need
         from fedrelax.federation.trial import made_up, parted, prepare, run_deployed
@@ -155,7 +161,8 @@ def try_(
         hub = {"alpha": strength, "rounds": rounds, "wait": 120.0, "join": 180.0, "live": live}
         models = [name.strip() for name in model.split(",")]
         prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
-        where = run_deployed(home, list(tables), talk.note)
+        talk.activity.doing("Starting the hub and the sites", step="sites")
+        where = run_deployed(home, list(tables), talk.note, look=partial(_show, talk.activity))
         _tell(where, home, talk, as_json)
 
 
@@ -166,6 +173,17 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise FedRelaxError(f"alpha={text!r} must be a number or 'auto'") from None
+
+
+def _show(activity: Activity, status: Status) -> None:
+    """Show where a run is."""
+    if status.state == "running":
+        done, total = status.round, status.rounds
+        activity.doing(f"Round {done} of {total}", step="rounds", done=done, total=total + 1)
+    elif status.state == "finished":
+        activity.doing("Stopping the hub and the sites", step="rounds")
+    else:
+        activity.doing(status.state.capitalize(), step="waiting")
 
 
 def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:

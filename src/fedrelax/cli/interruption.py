@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,4 +112,11 @@ class Interruption:
         self._pending = name
         if self._checkpoint is not None:
             self._checkpoint.stopping = name
-        os.write(2, f"\nnote: {note}\n".encode())  # buffers are not safe in a handler
+        os.write(2, _line(f"note: {note}").encode())  # buffers are not safe in a handler
+
+
+def _line(text: str) -> str:
+    """Return a text to write at any moment: in a terminal it takes the place of the bar."""
+    if not os.isatty(2):
+        return f"\n{text}\n"
+    return f"\r\033[2K{textwrap.fill(text, os.get_terminal_size(2).columns)}\n"

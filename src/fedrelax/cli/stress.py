@@ -103,9 +103,9 @@ def network_of(inputs: Any, config: StressConfig, talk: Talk) -> tuple[Any, floa
     groups = group_rows(inputs.nodes, len(inputs.nodes))
     train = {label: rows[inputs.train[rows]] for label, rows in groups.items()}
     held = {label: rows[inputs.test[rows]] for label, rows in groups.items()}
-    network = estimator_of(inputs, config).network_of(
-        inputs.X, inputs.y, train, held, seed=config.seed
-    )
+    estimator = estimator_of(inputs, config)
+    X = estimator.prepare(inputs.X, inputs.nodes, inputs.train)
+    network = estimator.network_of(X, inputs.y, train, held, seed=config.seed)
     if config.alpha != "auto":
         return network, float(config.alpha)
     degree = float(network.graph.adjacency.sum()) / max(len(network), 1)
@@ -208,16 +208,17 @@ def tell(found: dict[str, Any], talk: Talk) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    table.add_column("trouble", no_wrap=True)
-    table.add_column("undisturbed", justify="right")
+    table.add_column("trouble")
+    table.add_column("usual", justify="right", no_wrap=True)
     for way in WAYS:
-        table.add_column(way, justify="right")
-        table.add_column("")
+        table.add_column(way, justify="right", no_wrap=True)
+        table.add_column("", no_wrap=True)
     for line in found["lines"]:
         cells = [text for way in WAYS for text in (f"{line[way]:.4g}", line["verdict"][way])]
         table.add_row(line["trouble"], f"{line['undisturbed']:.4g}", *cells)
     talk.plain(
-        "Loss on the test rows of the honest nodes, by how they combine their neighbours' answers:"
+        "Loss on the test rows of the honest nodes: as usual, undisturbed, and by how they combine their "
+        "neighbours' answers:"
     )
     talk.say(table)
     if not found["breaks"]:

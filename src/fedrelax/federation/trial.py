@@ -13,7 +13,7 @@ from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.files import write_federation, write_keys
 from fedrelax.federation.hubfile import read_hub
-from fedrelax.federation.memory import read_status
+from fedrelax.federation.memory import Status, read_status
 from fedrelax.federation.processes import HOST, Deployment
 from fedrelax.federation.sitefile import NAME
 from fedrelax.schema.kinds import find_column, kind_of
@@ -25,6 +25,9 @@ LOOK = 0.5
 """Seconds between two looks at the hub's status."""
 ASK = 15.0
 """Seconds between two questions to Flower, which cost more."""
+
+Look = Callable[[Status], None]
+"""Called with the status of the hub."""
 
 
 def made_up(sites: int, seed: int = 0) -> dict[str, Any]:
@@ -89,9 +92,16 @@ def prepare(
 
 
 def run_deployed(
-    home: Path, names: Sequence[Label], tell: Callable[[str], None], limit: float = 3600.0
+    home: Path,
+    names: Sequence[Label],
+    tell: Callable[[str], None],
+    limit: float = 3600.0,
+    look: Look = lambda status: None,
 ) -> Path:
-    """Start hub and sites, run once, end every process, and return the folder of the hub's result."""
+    """Start hub and sites, run once, end every process, and return the folder of the hub's result.
+
+    ``look`` sees the hub's status again and again.
+    """
     file = read_hub(home / "hub" / "hub.toml")
     with Deployment(home) as machines:
         tell(f"starting the hub on {HOST}:{machines.port}, with TLS")
@@ -101,7 +111,7 @@ def run_deployed(
             machines.start_site(name)
             tell(f"site {name} is starting; its key is registered")
         since = time.time()
-        follow(machines, machines.submit(), file.folder, tell, since, limit)
+        follow(machines, machines.submit(), file.folder, tell, since, limit, look)
     return file.out
 
 
@@ -112,6 +122,7 @@ def follow(
     tell: Callable[[str], None],
     since: float,
     limit: float,
+    look: Look = lambda status: None,
 ) -> None:
     """Pass on what the hub says until the run ends; a run that fails is an error.
 
@@ -123,6 +134,8 @@ def follow(
         machines.check_alive()
         said = read_status(folder)
         said = None if said is None or said.time < since else said
+        if said is not None:
+            look(said)
         for text in [] if said is None else [*said.notes, said.live, str(said)]:
             if text and text not in told:
                 tell(text)
