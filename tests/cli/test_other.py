@@ -56,6 +56,7 @@ def test_demo_trains_a_mixed_network(run, terminal):
     shown = terminal("demo", "--out", "demo-result")
     shown.check()
     text = "\n".join(shown.screen)
+    assert "note: " not in text.partition("\nNext:\n")[2]
     assert "By kind of model" in text and "Learning together lowered the error rate" in text
     saved = read_result("demo-result")
     assert saved.nodes["model"].nunique() >= 6 and len(saved.models) == 14

@@ -51,7 +51,7 @@ class Estimate:
             if self._step in self._usual:
                 self._over = (usual + self._usual[self._step], real + now - self._since)
             self._step, self._since, self._counting = step, now, (now, done)
-        elif done < self._done or self._total == 0:
+        elif done < self._done:
             self._counting = (now, done)
         if done != self._done:
             self._at = now
@@ -144,7 +144,7 @@ class Activity:
         return f"{clock(spent)}, about {clock(max(left, 1.0))} left"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        times, width = self._times(), options.max_width
+        times, width = self._times(), options.max_width - 2  # the terminal may add ^C
         room = width - len(times) - NARROW - 2
         what = self._what
         if cell_len(what) > room:

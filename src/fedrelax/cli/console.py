@@ -67,6 +67,8 @@ class Talk:
         self.err = SafeConsole(stderr=True, highlight=False)
         self.activity = Activity(self.err)
         self.notes: list[str] = []
+        self.warned: Counter[tuple[str, str]] = Counter()
+        """Warnings of the models' libraries, by kind and text, that no note has counted yet."""
 
     def note(self, text: str) -> None:
         """Print a note on stderr, each text only once."""
@@ -79,14 +81,25 @@ class Talk:
         """Print text on stderr; see ``plain``."""
         self.err.print(text, markup=False, style=style, soft_wrap=not self.err.is_terminal)
 
+    def note_warnings(self) -> None:
+        """Sum up the warnings so far, in one note for each kind and text."""
+        while self.warned:
+            (kind, text), times = self.warned.popitem()
+            self.note(_counted(kind, text, times))
+
+    def _results(self) -> None:
+        """Make room for results: they come after the notes."""
+        self.activity.pause()
+        self.note_warnings()
+
     def say(self, *what: Any) -> None:
         """Print a result."""
-        self.activity.pause()
+        self._results()
         self.out.print(*what)
 
     def plain(self, text: str) -> None:
         """Print text: in a terminal broken between words, elsewhere on one line however long."""
-        self.activity.pause()
+        self._results()
         self.out.print(text, markup=False, soft_wrap=not self.out.is_terminal)
 
     def command(self, text: str) -> None:
@@ -99,14 +112,14 @@ class Talk:
                 lines.append(word)
             else:
                 lines[-1] += f" {word}"
-        self.activity.pause()
+        self._results()
         self.out.print("  " + " \\\n    ".join(lines), markup=False, soft_wrap=True)
 
     def json(self, answer: Any) -> None:
         """Print one JSON object, also if ``quiet``; what is no number is null."""
         from fedrelax.storage.saving import plain
 
-        self.activity.pause()
+        self._results()
         in_ascii = not is_unicode(sys.stdout.encoding)
         text = json.dumps(plain(answer), indent=2, ensure_ascii=in_ascii, allow_nan=False)
         typer.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
@@ -165,16 +178,15 @@ def _fail(talk: Talk, text: str, code: int, debug: bool) -> None:
 @contextmanager
 def _warnings_as_notes(talk: Talk) -> Iterator[None]:
     """Show our own warnings once, and sum up those of the models' libraries in one counted note each."""
-    counted: Counter[tuple[str, str]] = Counter()
 
     def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
         text = " ".join(str(message).split())
         if issubclass(category, FedRelaxWarning):
             talk.note(f"{text}.")
         elif category.__name__ == "ConvergenceWarning":
-            counted[category.__name__, ""] += 1
+            talk.warned[category.__name__, ""] += 1
         else:
-            counted[category.__name__, text[:200]] += 1
+            talk.warned[category.__name__, text[:200]] += 1
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -184,8 +196,7 @@ def _warnings_as_notes(talk: Talk) -> Iterator[None]:
         try:
             yield
         finally:
-            for (kind, text), times in counted.items():
-                talk.note(_counted(kind, text, times))
+            talk.note_warnings()
 
 
 def _counted(kind: str, text: str, times: int) -> str:
