@@ -59,6 +59,12 @@ def _json(run: Run, directory: str) -> str:
     return run.output
 
 
+def test_coordinates_that_are_text_are_not_used(run: Run, result: Path) -> None:
+    pd.read_csv("alta.csv").assign(lat="north").to_csv("alta.csv", index=False)
+    text = run("join", result, "alta.csv", "--out", "second")
+    assert run.code == 0 and "Node 'Alta' joined" in text, run.output
+
+
 def test_names_and_neighbours_can_be_given(run: Run, result: Path) -> None:
     rows = pd.read_csv("alta.csv").drop(columns=["town", "lat", "lon"])
     rows.to_csv("rows.csv", index=False)

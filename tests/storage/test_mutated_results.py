@@ -178,3 +178,54 @@ def test_a_mutated_file_gives_a_result_or_a_sentence(good, tmp_path, file):
                 wrong.append(f"{what}: {type(error).__name__}: {error}")
     assert wrong == [], f"{len(wrong)} of {count}"
     assert refused > 0 or file == "config.toml"
+
+
+NAMED = {
+    "living.json": [
+        ("seed", -1, "has -1 under 'seed', which should be greater than or equal to 0"),
+        ("stayed", [[1]], "has [1] under 'stayed.0"),
+        ("stayed", ["zzz"], "names the node 'zzz' under 'stayed'"),
+        ("answers", [], "has [] under 'answers'"),
+    ],
+    "metrics.json": [
+        ("errors", [1], "has [1] under 'errors'"),
+        ("stayed_alone", 3, "has 3 under 'stayed_alone', which should be a valid array"),
+        ("clusters", "x", "has 'x' under 'clusters'"),
+    ],
+    "result.json": [
+        ("losses", "x", "has 'x' under 'losses'"),
+        ("versions", {"numpy": 1}, "has 1 under 'versions.numpy', which should be a valid string"),
+        ("outputs", 10**12, "under 'outputs', which should be less than or equal to 1000000"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "value", "words"),
+    [(file, *case) for file, cases in NAMED.items() for case in cases],
+)
+def test_the_sentence_names_file_entry_and_value(good, tmp_path, file, name, value, words):
+    out = Path(shutil.copytree(good[0], tmp_path / "out"))
+    tree = json.loads((out / file).read_text())
+    (out / file).write_text(json.dumps({**tree, name: value}))
+    resign(out)
+    with pytest.raises(FedRelaxError) as error:
+        load_result(out)
+    assert str(error.value).startswith(f"this result is damaged: {file} ")
+    assert words in str(error.value)
+
+
+def test_nodes_without_lines_and_public_rows_without_numbers_are_damage(good, tmp_path):
+    out = Path(shutil.copytree(good[0], tmp_path / "out"))
+    lines = (out / "nodes.csv").read_text()
+    (out / "nodes.csv").write_text(lines.splitlines()[0] + "\n")
+    resign(out)
+    with pytest.raises(FedRelaxError, match="damaged: nodes.csv has no line for the node 'a'"):
+        read_result(out)
+    (out / "nodes.csv").write_text(lines)
+    public = np.load(out / "public.npy")
+    public[0, 0] = math.nan
+    (out / "public.npy").write_bytes(saved(public))
+    resign(out)
+    with pytest.raises(FedRelaxError, match="damaged: public.npy holds NaN or infinite values"):
+        load_result(out)

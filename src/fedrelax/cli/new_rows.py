@@ -157,13 +157,15 @@ def stacked(rows: dict[Label, NodeTable]) -> tuple[FloatArray, AnyArray, AnyArra
 
 def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:
     """Return a node's coordinates, if its table has the columns that the graph was made from."""
+    import pandas as pd
+
     text = saved.config.get("graph")
     if saved.graph.positions is None or not isinstance(text, str):
         return None
     columns = [name for name in parse_graph(text).columns if name in frame.columns]
     if len(columns) != saved.graph.positions.shape[1]:
         return None
-    values = frame[columns].astype(float).mean().to_numpy()
+    values = frame[columns].apply(pd.to_numeric, errors="coerce").mean().to_numpy()
     return np.asarray(values) if np.isfinite(values).all() else None
 
 
