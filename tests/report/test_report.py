@@ -111,6 +111,13 @@ def test_nodes_without_test_rows_are_shown_with_dashes():
     assert "node [0]" in text and " - " in text
 
 
+def test_counts_are_whole_numbers_also_in_a_column_with_gaps():
+    shown = data(4)
+    nodes = shown.nodes.assign(rows=[5.0, np.nan, 5.0, 1500.0], test_rows=[2.0, 2.0, 2.0, 2.0])
+    text = text_of(node_table(replace(shown, nodes=nodes)))
+    assert "2.0" not in text and "nan" not in text and "1,500" in text
+
+
 def test_kinds_are_compared():
     found = evaluation(4).by_kind()
     assert [line[0] for line in found] == ["ridge", "tree"]

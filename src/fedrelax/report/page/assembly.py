@@ -195,12 +195,16 @@ def _run_tiles(saved: SavedResult) -> list[tuple[str, str]]:
 
 
 def _paragraphs(texts: Iterable[str]) -> str:
-    return "".join(f"<p>{html.escape(text).replace(' %', '&nbsp;%')}</p>" for text in texts)
+    return "".join(f"<p>{_escaped(text)}</p>" for text in texts)
+
+
+def _escaped(text: str) -> str:
+    """Escape text, and keep percentages on one line."""
+    return html.escape(text).replace(" %", "&nbsp;%")
 
 
 def _pairs(pairs: Iterable[tuple[str, str]], boxed: bool = False) -> str:
     start, end = ("<div>", "</div>") if boxed else ("", "")
     return "".join(
-        f"{start}<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>{end}"
-        for name, text in pairs
+        f"{start}<dt>{html.escape(name)}</dt><dd>{_escaped(text)}</dd>{end}" for name, text in pairs
     )
