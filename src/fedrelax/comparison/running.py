@@ -81,8 +81,8 @@ def compare_ways(
     masks = _draw_splits(rows, splits, test_share, seed, values)
     y = np.asarray(y)
     X, content = (X, as_frame(X).astype(str)) if is_frame(X) else (np.asarray(X), X)
-    rows = rows.arranged([content, y])
-    table = _Table(estimator, X, y, nodes, rows, folds, seed, values)
+    arranged = rows.arranged([content, y])
+    table = _Table(estimator, X, y, nodes, rows, arranged, folds, seed, values)
     first, first_rows = table.estimator_for(masks[0])
     given = usual_ways(first) if ways is None else ways
     asked = with_the_needed(given, (simple_ways(first)[0], Together.of(first)))
@@ -139,13 +139,15 @@ class _Table:
     y: AnyArray
     nodes: Any
     rows: RowsByNode
+    arranged: RowsByNode
+    """The same rows in the order in which ``fit`` takes them."""
     folds: int
     seed: int
     groups: AnyArray | None
 
     def part(self, mask: AnyArray) -> dict[Label, AnyArray]:
         """Return the row numbers of every node within the mask."""
-        return {label: index[mask[index]] for label, index in self.rows.items()}
+        return {label: index[mask[index]] for label, index in self.arranged.items()}
 
     def estimator_for(self, mask: AnyArray) -> tuple[Estimator, FloatArray]:
         """Return the estimator of a split, and all rows as its nodes share them."""
