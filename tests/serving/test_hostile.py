@@ -150,7 +150,7 @@ BODIES = {
     b'{"node": "Oslo", "rows": [{"wind": ' + b"9" * 5000 + b', "sun": 1}]}': (400, "is too large"),
     b'{"node": "Oslo", "rows": [{"wind": 1e308, "sun": -1e308}]}': (
         422,
-        "no finite answer to row 0",
+        "too large to be summed",
     ),
     b'{"node": "Oslo", "rows": [{"wind": "1e999", "sun": 1}]}': (422, "'wind' must hold numbers"),
     b'{"node": "Oslo", "rows": [{"wind": 1, "wind": 2, "sun": 1}]}': (400, "key 'wind' twice"),
