@@ -51,9 +51,14 @@ class Command:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         assert process.stderr is not None
-        self.said = process.stderr.readline()
-        assert self.said.startswith("serving: "), self.said + process.stderr.read()
-        self.page = self.said.split()[1]
+        lines = []
+        for line in process.stderr:  # a slow start says now and then what it is doing
+            lines.append(line)
+            if line.startswith("serving: "):
+                break
+        self.said = "".join(lines)
+        assert lines and line.startswith("serving: "), self.said
+        self.page = line.split()[1]
         place = urlsplit(self.page)
         token = parse_qs(place.query).get("token", [None])[0]
         self.ask = Client(f"http://{place.netloc}/", token)
