@@ -209,13 +209,16 @@ class RowGroups(Mapping[Label, IntArray]):
             return values
         return values[self.order]
 
-    def arranged(self, content: Sequence[AnyArray], first: Sequence[Label] = ()) -> RowGroups:
+    def arranged(
+        self, X: AnyArray, y: AnyArray, kind: str, first: Sequence[Label] = ()
+    ) -> RowGroups:
         """Return the same groups in an order that depends on what rows hold, not on where they stand.
 
-        ``content`` are arrays with an entry for every row. Nodes come in the order of ``first``, the others
-        by name; the rows of a node come in the order of a hash of what they hold in the first array and,
-        where that is equal, in the next.
+        Nodes come in the order of ``first``, the others by name; the rows of a node come in the order of a
+        hash. It is one of the target if this is a number (``kind`` is "regression"), so that the units of
+        features do not matter, either, and then of the features; of classes it is the other way round.
         """
+        content = (y, X) if kind == "regression" else (X, y)
         place = {label: k for k, label in enumerate(first)}
         names = sorted(self.labels, key=lambda name: place.get(name, len(place)))
         rest = [name for name in names if name not in place]

@@ -141,7 +141,7 @@ class Scripted(Baseline):
 
 
 def folds_of(estimator, X, y, nodes):
-    rows = group_rows(nodes, len(nodes)).arranged([X, y])  # as fit does
+    rows = group_rows(nodes, len(nodes)).arranged(X, y, "regression")  # as fit does
     third = {node: index[::3] for node, index in rows.items()}
     rest = {node: np.setdiff1d(index, third[node]) for node, index in rows.items()}
     return estimator.network_of(X, y, rows, {}), [estimator.network_of(X, y, rest, third)]

@@ -98,7 +98,8 @@ def aucs(fitted: Fitted, inputs: Inputs, config: FitConfig) -> dict[Any, float]:
     from fedrelax.wiring import as_wiring
 
     first = () if inputs.graph is None else inputs.graph.labels
-    groups = group_rows(inputs.nodes, len(inputs.nodes)).arranged([inputs.X, inputs.y], first)
+    groups = group_rows(inputs.nodes, len(inputs.nodes))
+    groups = groups.arranged(inputs.X, inputs.y, inputs.task, first)
     train = {label: rows[inputs.train[rows]] for label, rows in groups.items()}
     train = {label: rows for label, rows in train.items() if len(rows)}
     held = {label: groups[label][inputs.test[groups[label]]] for label in train}

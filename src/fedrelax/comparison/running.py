@@ -81,7 +81,9 @@ def compare_ways(
     masks = _draw_splits(rows, splits, test_share, seed, values)
     y = np.asarray(y)
     X, content = (X, as_frame(X).astype(str)) if is_frame(X) else (np.asarray(X), X)
-    arranged = rows.arranged([content, y])
+    made = estimator(masks[0]) if callable(estimator) else estimator
+    kind = "regression" if isinstance(made, FedRelaxRegressor) else "classification"
+    arranged = rows.arranged(content, y, kind)
     table = _Table(estimator, X, y, nodes, rows, arranged, folds, seed, values)
     first, first_rows = table.estimator_for(masks[0])
     given = usual_ways(first) if ways is None else ways

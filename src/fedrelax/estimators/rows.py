@@ -61,7 +61,7 @@ class TableRows:
             check_sizes(y, lambda k: "the target" if y.ndim == 1 else f"target {k}")
         rows = group_rows(self._one_node(len(coded)) if nodes is None else nodes, len(coded))
         first = self.graph.labels if isinstance(self.graph, Graph) else ()
-        rows = rows.arranged([coded, y], first)
+        rows = rows.arranged(coded, y, self._kind, first)
         return self._agree(coded, rows), y, rows
 
     def prepare(self, X: Any, nodes: Any, train: AnyArray | None = None) -> FloatArray:
