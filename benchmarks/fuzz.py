@@ -122,7 +122,7 @@ def work_on_tables(seeds: list[int], extras: bool, log: Path, tried: Any, last: 
                 word = "predicted" if found.predicted else "fitted" if found.fitted else "refused"
                 word, spent = (word, found.seconds) if found.seconds < BUDGET else ("late", BUDGET)
                 file.write(f"{word} {spent:.1f} {number}\n")
-            except BaseException as error:
+            except Exception as error:
                 file.write(f"unexpected 0 {number}\n")
                 print(f"table {number} FAILS: {str(error)[-1000:]}", flush=True)
 
