@@ -54,7 +54,7 @@ def _number(rng: random.Random) -> float:
 
 
 def _swap(text: str) -> str:
-    return text.translate(str.maketrans({",": ".", ".": ","}))
+    return text.translate(str.maketrans(",.", ".,"))
 
 
 def _each(make: Callable[[random.Random], str]) -> Make:
@@ -175,10 +175,13 @@ def _spoilt(cells: Sequence[str], rng: random.Random) -> list[str]:
 
 def _text(lines: Sequence[Sequence[str]], rng: random.Random) -> str:
     file = io.StringIO()
-    quoting = csv.QUOTE_ALL if rng.random() < 0.2 else csv.QUOTE_MINIMAL
+    every = rng.random() < 0.2
     end = rng.choice(["\n", "\n", "\r\n", "\r"])
     csv.writer(
-        file, delimiter=rng.choice(",,;;\t|"), lineterminator=end, quoting=quoting
+        file,
+        delimiter=rng.choice(",,;;\t|"),
+        lineterminator=end,
+        quoting=csv.QUOTE_ALL if every else csv.QUOTE_MINIMAL,
     ).writerows(lines)
     text = file.getvalue()
     if rng.random() < 0.05:
