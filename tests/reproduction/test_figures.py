@@ -249,3 +249,13 @@ def test_a_run_that_cannot_be_kept_says_where(tmp_path):
         Store(blocked).save(
             Cell("single", "linear", "fedrelax", "bound", 2), 0, Finished(np.ones(1), 0.0)
         )
+
+
+def test_a_slow_machine_draws_the_same_curve(monkeypatch):
+    """The search of "fedrelax auto" has no time limit, unlike that of an estimator."""
+    cell = Cell("single", "linear", "fedrelax auto", "MSE_w", d=5, sigma=0.5)
+    curves = []
+    for seconds in (30.0, 0.0):
+        monkeypatch.setattr("fedrelax.estimators.base.SECONDS", seconds)
+        curves.append(linear.linear_curve(cell, 0))
+    np.testing.assert_array_equal(*curves)
