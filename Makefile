@@ -17,8 +17,8 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
 
 # Without any extra: what models, storage, estimators and the command line do when a framework is missing.
 # The other layers never import one, and `make test` has run them; so has it the slow tests.
-CORE_TESTS := tests/models tests/storage tests/test_estimators.py tests/test_frameworks.py \
-	tests/test_layers.py tests/test_documents.py tests/cli/test_fit.py
+CORE_TESTS := tests/models tests/storage/test_formats.py tests/storage/test_results.py \
+	tests/test_estimators.py tests/test_frameworks.py tests/test_layers.py tests/test_documents.py tests/cli/test_fit.py
 
 .PHONY: help setup demo test test-core test-fast test-figures test-wheel test-federation test-clusters lint format docs bench pictures pages wheel clean
 .DEFAULT_GOAL := help
