@@ -214,11 +214,10 @@ class RowGroups(Mapping[Label, IntArray]):
     ) -> RowGroups:
         """Return the same groups in an order that depends on what rows hold, not on where they stand.
 
-        Nodes come in the order of ``first``, the others by name; the rows of a node come in the order of a
-        hash. It is one of the target if this is a number (``kind`` is "regression"), so that the units of
-        features do not matter, either, and then of the features; of classes it is the other way round.
+        Nodes come in the order of ``first``, the others by name. Where the target is a number (``kind`` is
+        "regression"), the rows of a node are sorted by their features, so that units do not matter, either;
+        where it is a class, they come in the order of a hash of what they hold.
         """
-        content = (y, X) if kind == "regression" else (X, y)
         place = {label: k for k, label in enumerate(first)}
         names = sorted(self.labels, key=lambda name: place.get(name, len(place)))
         rest = [name for name in names if name not in place]
@@ -227,8 +226,10 @@ class RowGroups(Mapping[Label, IntArray]):
         old = {label: k for k, label in enumerate(self.labels)}
         rank[[old[name] for name in names]] = np.arange(len(names))
         node = np.repeat(rank, np.diff(self.offsets))
-        hashes = [row_hashes(values)[self.order] for values in content]
-        order = self.order[np.lexsort([*reversed(hashes), node])]
+        numbers = kind == "regression" and np.asarray(X).dtype.kind in "fiub"
+        keys = [*np.asarray(X).T] if numbers else [row_hashes(X)]
+        keys.append(row_hashes(y))
+        order = self.order[_sorted(node, [key[self.order] for key in keys])]
         counts = np.bincount(node, minlength=len(names))
         return RowGroups(tuple(names), order, np.cumsum([0, *counts], dtype=np.int64))
 
@@ -262,6 +263,30 @@ def _by_name(labels: Sequence[Label]) -> list[Label]:
         if all(isinstance(label, kind) for label in labels):
             return sorted(labels)  # type: ignore[type-var]
     return sorted(labels, key=repr)
+
+
+def _sorted(group: IntArray, keys: Iterable[AnyArray]) -> IntArray:
+    """Return the order by group and, within one, by the first key, where that is equal by the next, ...
+
+    >>> _sorted(np.array([1, 0, 0]), [np.array([5.0, 2.0, 2.0]), np.array([0.0, 9.0, 8.0])]).tolist()
+    [2, 1, 0]
+    """
+    for key in keys:
+        counts = np.bincount(group)
+        tied = np.flatnonzero(counts[group] > 1)
+        if not len(tied):
+            break
+        codes = np.unique(key[tied], return_inverse=True)[1].reshape(-1)
+        order = np.lexsort((codes, group[tied]))
+        ranked, codes = group[tied][order], codes[order]
+        new = np.concatenate([[True], (np.diff(ranked) != 0) | (np.diff(codes) != 0)])
+        # groups are numbered so that there is room for their parts: by the rows that come before them
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        group = starts[group]
+        places = np.arange(len(tied))
+        begun = np.maximum.accumulate(np.where(np.diff(ranked, prepend=-1) != 0, places, 0))
+        group[tied[order]] += np.maximum.accumulate(np.where(new, places, 0)) - begun
+    return np.argsort(group, kind="stable")
 
 
 def row_hashes(values: AnyArray) -> npt.NDArray[np.uint64]:

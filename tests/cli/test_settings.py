@@ -61,7 +61,7 @@ def test_a_file_may_give_it(tmp_path):
 def test_what_goes_to_the_estimator_are_its_arguments():
     needed = {"data": "towns.csv", "node": "town", "target": "power", "out": None}
     fit, compare = (kind(**needed).estimator_arguments() for kind in (FitConfig, CompareConfig))
-    learning = {"alpha", "level", "rounds", "wiring", "quick"}
+    learning = {"alpha", "level", "rounds", "wiring", "quick", "minutes"}
     where = {"backend", "address"}
     assert set(fit) == learning | {"public_rows", "n_jobs", "random_state", *where}
     assert set(compare) == set(fit) - {"alpha"}

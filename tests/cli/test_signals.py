@@ -75,7 +75,7 @@ def test_ctrl_c_while_settings_are_chosen_takes_the_best_so_far(run, table):
     done = start_and_signal(signal.SIGINT, alpha="auto", rounds="4")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert "taking the best so far" in done.stderr
+    assert "ending the search" in done.stderr
     saved = read_result("out")
     assert "the search was stopped by Ctrl-C" in str(saved.metrics) + str(saved.about)
     assert saved.metrics["errors"]["together"] > 0

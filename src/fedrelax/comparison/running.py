@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,11 +81,10 @@ def compare_ways(
     masks = _draw_splits(rows, splits, test_share, seed, values)
     y = np.asarray(y)
     X, content = (X, as_frame(X).astype(str)) if is_frame(X) else (np.asarray(X), X)
-    made = estimator(masks[0]) if callable(estimator) else estimator
-    kind = "regression" if isinstance(made, FedRelaxRegressor) else "classification"
-    arranged = rows.arranged(content, y, kind)
-    table = _Table(estimator, X, y, nodes, rows, arranged, folds, seed, values)
+    table = _Table(estimator, X, y, nodes, rows, rows, folds, seed, values)
     first, first_rows = table.estimator_for(masks[0])
+    kind = "regression" if isinstance(first, FedRelaxRegressor) else "classification"
+    table = replace(table, arranged=rows.arranged(content, y, kind))
     given = usual_ways(first) if ways is None else ways
     asked = with_the_needed(given, (simple_ways(first)[0], Together.of(first)))
     asked = [

@@ -255,7 +255,7 @@ def limits_of(values: AnyArray) -> tuple[float | None, float | None]:
     elsewhere, and are rounded outwards to a hundredth of their distance or less.
 
     >>> limits_of(np.array([1.0, 2.0, 3.0, 4.0, 50.0])), limits_of(np.ones(3))
-    ((-4.0, 97.0), (None, None))
+    ((-4.0, 98.0), (None, None))
     """
     known = values[np.isfinite(values)]
     if not len(known):
