@@ -70,10 +70,11 @@ def test_every_loss_is_from_models_that_did_not_see_the_row():
 
 
 def test_the_round_is_chosen_too():
-    X, y, nodes = related(rows=10)
+    """Where trees drift, and there are nodes enough to tell that an earlier round is clearly better."""
+    X, y, nodes = related(n=30, rows=10)
     model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), rounds=6, alpha=0.1)
     choice = choose_alpha(model, X, y, nodes, alphas=[0.3])
-    assert choice.rounds == int(np.argmin(choice.losses[0]))
+    assert choice.rounds == int(np.argmin(choice.losses[0])) < 6
 
 
 def test_a_node_with_one_row_takes_part():
