@@ -227,7 +227,7 @@ class RowGroups(Mapping[Label, IntArray]):
         rank[[old[name] for name in names]] = np.arange(len(names))
         node = np.repeat(rank, np.diff(self.offsets))
         numbers = kind == "regression" and np.asarray(X).dtype.kind in "fiub"
-        keys = [*np.asarray(X).T] if numbers else [row_hashes(X)]
+        keys = [*np.asarray(X).reshape(len(X), -1).T] if numbers else [row_hashes(X)]
         keys.append(row_hashes(y))
         order = self.order[_sorted(node, [key[self.order] for key in keys])]
         counts = np.bincount(node, minlength=len(names))

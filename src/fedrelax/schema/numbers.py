@@ -120,7 +120,7 @@ def read_texts(column: pd.Series, decimal: str = "") -> Reading:
     if unsure:
         plain = all(_is_plain(key, ".") for key, value in read["."].items() if math.isfinite(value))
         unsure, best = not plain, "." if plain else decimal or column.attrs.get(FILE_MARK, ".")
-    good = {key for key, value in read[best].items() if math.isfinite(value)}
+    good = [key for key, value in read[best].items() if math.isfinite(value)]
     signs = dict.fromkeys(sign for key in good for sign in _signs(key, best))
     differ = {key for key in good if unsure and read["."][key] != read[","][key]}
     special = differ or {key for key in good if not _is_plain(key, best)}
