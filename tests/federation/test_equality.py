@@ -42,7 +42,6 @@ def test_a_fixed_alpha(tmp_path: Path, task: str, open_: bool) -> None:
 
 
 CHOSEN = [
-    pytest.param("auto", False, marks=pytest.mark.slow),
     ((0.0, 0.3, 3.0), False),
     ((0.0, 0.3), True),
     ((30.0, 100.0), False),  # so strong that sites stay alone
