@@ -7,7 +7,7 @@ ALL := $(VENV)/.ready-all
 SITE := $(VENV)/.ready-docs
 SPREAD := $(VENV)/.ready-spread
 FEDERATION ?= federation
-HERE := not federation and not cluster and not wheel and not figures
+HERE := not thorough and not federation and not cluster and not wheel and not figures
 CLUSTER ?= cluster
 CORE := .venv-core
 PIP := -m pip install --quiet --disable-pip-version-check
@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
 CORE_TESTS := tests/models tests/storage/test_formats.py tests/storage/test_results.py \
 	tests/test_estimators.py tests/test_frameworks.py tests/test_layers.py tests/test_documents.py tests/cli/test_fit.py
 
-.PHONY: help setup demo test test-core test-fast test-figures test-wheel test-federation test-clusters lint format docs bench pictures pages wheel clean
+.PHONY: help setup demo test test-core test-fast test-thorough test-figures test-wheel test-federation test-clusters lint format docs bench pictures pages wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -70,10 +70,13 @@ test-clusters: $(SPREAD)  ## simulations on local clusters of Dask and Ray (minu
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "$(CLUSTER)" tests/runtime
 
 test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras
-	OMP_NUM_THREADS=1 $(CORE)/bin/pytest $(WORKERS) -m "not slow and $(HERE)" $(CORE_TESTS)
+	OMP_NUM_THREADS=1 $(CORE)/bin/pytest $(WORKERS) -m "not slow and not figures" $(CORE_TESTS)
 
 test-fast: $(READY)  ## the tests that take seconds
 	$(PYTEST) -m "not slow and $(HERE)"
+
+test-thorough: $(ALL)  ## every framework's files, pages in a browser, federations against one process (minutes)
+	$(PYTEST) -m "thorough and not federation" tests
 
 test-figures: $(ALL)  ## the paper's figures against known values, over many draws (minutes)
 	$(PYTEST) -m figures tests/reproduction tests/models

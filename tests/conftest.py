@@ -22,11 +22,15 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 TARGETS = Path(__file__).resolve().parent / "data" / "targets"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let long files go first, so that no worker is left alone with one at the end.
+    """Mark thorough files, and let long ones go first, so that no worker is left alone with one at the end.
 
     A worker runs a whole file, whose tests share what they have computed.
     """
+    for item in items:
+        if item.path.as_posix().endswith(THOROUGH):
+            item.add_marker("thorough")
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: (item.path.name not in LONG, -slow[item.path]))
 
@@ -38,6 +42,21 @@ LONG = (
     "test_frameworks.py",
 )
 """Files that take minutes."""
+
+THOROUGH = (
+    "federation/test_equality.py",
+    "federation/test_wirings.py",
+    "live/test_live.py",
+    "models/test_keras.py",
+    "report/test_page.py",
+    "schema/test_units.py",
+    "storage/test_boosted_files.py",
+    "storage/test_formats.py",
+    "storage/test_results.py",
+    "/tests/test_frameworks.py",
+)
+"""Files with many cases of one promise: every framework's files, pages in a browser, each setting of a federation
+against one process. Other files test the same promises on one or two cases."""
 
 PACKAGES = {
     "torch-mlp": ("torch", "fedrelax.models.torch"),
