@@ -56,7 +56,7 @@ def average_nets(
     ``local_steps`` default to what the model says. With ``patience``, a run with validation rows ends
     after that many rounds without a better loss on them.
     """
-    from fedrelax.models.torch.averaging import Averaging
+    from fedrelax.models.torch.node import Averaging
 
     changes: dict[str, Any] = {} if rate is None else {"lr": rate}
     if local_steps is not None:

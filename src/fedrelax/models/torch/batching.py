@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
 from fedrelax.models.base import Task
-from fedrelax.models.torch.building import shaped_output
-from fedrelax.models.torch.description import TorchModel
-from fedrelax.models.torch.forward import forward_of
+from fedrelax.models.torch.model import TorchModel
+from fedrelax.models.torch.modules import shaped_output
+from fedrelax.models.torch.stack import forward
 from fedrelax.models.torch.training import new_module
 from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray
-
-Tensor = Any
 
 ELEMENTWISE = (
     torch.optim.Adadelta,
@@ -34,15 +32,8 @@ ELEMENTWISE = (
 INSIDE = frozenset(nn.Module().__dict__)
 """Attributes of every module, which do not tell two modules apart."""
 
-
-class Decision(NamedTuple):
-    """A key, or the reason for none, and the objects whose identity it depends on, kept alive."""
-
-    key: Hashable | None
-    reason: str | None
-    about: tuple[Any, ...]
-
-
+Decision = tuple[Hashable | None, str | None, Any]
+"""A key, the reason for none, and the objects whose identity it depends on, kept alive."""
 _decisions: WeakKeyDictionary[TorchModel, dict[Hashable, Decision]] = WeakKeyDictionary()
 
 
@@ -54,12 +45,12 @@ def why_alone(model: TorchModel, X: AnyArray, task: Task) -> str | None:
     >>> why_alone(TorchModel(net), np.zeros((4, 3)), Task("regression", 1))
     'the module keeps statistics of its rows (running_mean)'
     """
-    return _decided(model, X, task).reason
+    return _decided(model, X, task)[1]
 
 
 def batch_key(model: TorchModel, X: AnyArray, task: Task) -> Hashable | None:
     """Return the architecture and settings that nets trained together must share, or None."""
-    return _decided(model, X, task).key
+    return _decided(model, X, task)[0]
 
 
 def _decided(model: TorchModel, X: AnyArray, task: Task) -> Decision:
@@ -73,7 +64,7 @@ def _decided(model: TorchModel, X: AnyArray, task: Task) -> Decision:
             net = new_module(model, task, X, seed=0)
             reason = _reason(model, net, X, task)
         key = None if reason else (structure(net), common)
-        known[asked] = Decision(key, reason, (module, net, settings))
+        known[asked] = (key, reason, (module, net, settings))
     return known[asked]
 
 
@@ -89,24 +80,15 @@ def _reason(model: TorchModel, net: Any, X: AnyArray, task: Task) -> str | None:
         return f"the step of {type(optimizer).__name__} is not elementwise"
     for name, _ in net.named_buffers():
         return f"the module keeps statistics of its rows ({name.rpartition('.')[2]})"
-    row = torch.as_tensor(X[:1], dtype=model.number, device=model.place())
-    return _reason_in_trial(net, row, task)
-
-
-def _reason_in_trial(net: Any, row: Tensor, task: Task) -> str | None:
-    """Pass one row through two copies of the net at once, and back."""
-    both = {
-        name: torch.stack([p, p]).detach().requires_grad_(p.requires_grad)
-        for name, p in net.named_parameters()
-    }
+    row = torch.as_tensor(X[:1], dtype=model.torch_dtype, device=model.find_device())
+    both = {name: torch.stack([p, p]) for name, p in net.named_parameters()}
+    net.train()
     try:
-        found = forward_of(net, task, train=True)(both, row, False)
+        found = forward(net, task, both, torch.stack([row, row]))
         found.sum().backward()
     except Exception as error:  # PyTorch refuses what it cannot batch in many ways.
         text = " ".join(str(error).split())
         return f"PyTorch cannot run the module for many nodes at once ({text})"
-    if any(p.requires_grad and p.grad is None for p in both.values()):
-        return "some parameters of the module have no effect on its output"
     alone = shaped_output(net, net(row), len(row), task)
     if not torch.allclose(found[1], alone, rtol=1e-3, atol=1e-5):
         return "the module gives different outputs when PyTorch runs it for many nodes at once"

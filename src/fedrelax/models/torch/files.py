@@ -14,23 +14,14 @@ import torch
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.models.base import Task
-from fedrelax.models.torch.building import built
-from fedrelax.models.torch.description import TorchModel
-from fedrelax.models.torch.recipes import (
-    import_of,
-    imported,
-    is_one_of,
-    made,
-    on_nothing,
-    recipe_of,
-)
-from fedrelax.models.torch.scaling import Scaling
-from fedrelax.models.torch.state import Trained
+from fedrelax.models.torch.model import TorchModel
+from fedrelax.models.torch.modules import built
+from fedrelax.models.torch.recipes import import_of, imported, is_stepper, made, recipe_of
+from fedrelax.models.torch.trained import Scaling, Trained
 
 HEADER = "fedrelax"
 VERSION = 1
 MODULE, SCALING = "module.", "scaling."
-ALWAYS_TRUSTED = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 
 
 def to_bytes(estimator: TorchModel) -> bytes:
@@ -71,7 +62,7 @@ def types_in(data: bytes) -> list[str]:
     settings = about["settings"]
     parts = (about["module"], settings["optimizer"], settings["schedule"])
     names = [p["name"] for p in parts if isinstance(p, dict) and p.get("kind") == "import"]
-    return [name for name in names if not is_one_of(name, ALWAYS_TRUSTED)]
+    return [name for name in names if not is_stepper(name)]
 
 
 def _loaded(tensors: dict[str, Any], about: dict[str, Any], trust: Sequence[str]) -> TorchModel:
@@ -83,9 +74,13 @@ def _loaded(tensors: dict[str, Any], about: dict[str, Any], trust: Sequence[str]
     state = {k.removeprefix(MODULE): v for k, v in tensors.items() if k.startswith(MODULE)}
     maker = made(recipe, trust)
     _check_shapes(about, maker, state)
-    model = TorchModel(maker, **_settings_from(about["settings"], trust))
+    settings = dict(about["settings"])
+    for name in ("optimizer", "schedule"):
+        if isinstance(settings[name], dict):
+            settings[name] = imported(settings[name], trust)
+    model = TorchModel(maker, **settings)
     model.check()
-    module = built(maker, tuple(about["input_shape"]), task.n_outputs).to(model.number)
+    module = built(maker, tuple(about["input_shape"]), task.n_outputs).to(model.torch_dtype)
     if not all(value.isfinite().all() for value in state.values()):
         raise FedRelaxError("a weight of the saved net is not finite")
     module.load_state_dict(state)
@@ -104,7 +99,7 @@ def _check_shapes(about: dict[str, Any], maker: Any, state: dict[str, Any]) -> N
     """
     ours = about["module"]["kind"] != "import"
     try:
-        with on_nothing() if ours else nullcontext():
+        with torch.device("meta") if ours else nullcontext():
             module = built(maker, tuple(about["input_shape"]), about["task"]["n_outputs"])
         found = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     except Exception as error:  # A module's own code may raise anything.
@@ -130,14 +125,6 @@ def _settings(model: TorchModel) -> dict[str, Any]:
         json.dumps(values)
     except TypeError as error:
         raise FedRelaxError(f"the net cannot be saved: a setting is not plain ({error})") from error
-    return values
-
-
-def _settings_from(values: dict[str, Any], trust: Sequence[str]) -> dict[str, Any]:
-    values = dict(values)
-    for name in ("optimizer", "schedule"):
-        if isinstance(values[name], dict):
-            values[name] = imported(values[name], trust, ALWAYS_TRUSTED)
     return values
 
 

@@ -1,19 +1,20 @@
-"""A net at a node: the local model around a ``TorchModel``."""
+"""Nets at nodes: the local model around a ``TorchModel``, and what FedAvg needs of nets."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
+
+import torch
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import BatchedModel, Rows, Task
 from fedrelax.models.torch.batching import batch_key
-from fedrelax.models.torch.building import name_of
-from fedrelax.models.torch.description import TorchModel
-from fedrelax.models.torch.memory import memory_of, stacked, trained_from
-from fedrelax.models.torch.packing import pack
+from fedrelax.models.torch.model import TorchModel
+from fedrelax.models.torch.modules import name_of
 from fedrelax.models.torch.stack import Stack, train_stack
-from fedrelax.models.torch.state import Trained
+from fedrelax.models.torch.trained import Trained
 from fedrelax.models.torch.training import new_module, started, train
 from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray, FloatArray
@@ -22,53 +23,38 @@ from fedrelax.typing import AnyArray, FloatArray
 class TorchNode(BatchedModel):
     """A ``TorchModel`` at a node. After a batched fit its weights are part of a stack of many nodes'."""
 
-    def __init__(self, model: TorchModel, task: Task) -> None:
+    def __init__(self, model: TorchModel, task: Task, net: Trained | None = None) -> None:
         model.check()
         self.task = task
         self._model = model
-        self._own: Trained | None = None
-        self._shown: Trained | None = None
+        self._own = net
         self._stacked: tuple[Stack, int] | None = None
         self._key: tuple[Hashable | None] | None = None
-        self._together: list[int] | None = None
-        """For a net trained with others before its run was stopped: the stack's number, the net's place."""
-
-    @classmethod
-    def of(cls, model: TorchModel, task: Task, net: Trained) -> TorchNode:
-        """Return a node with a trained net."""
-        return cls(model, task)._with(net)
 
     @property
     def estimator(self) -> TorchModel:
         """The ``TorchModel``, which can predict after the first fit."""
         net = self._net()
-        return self._model if net is None else self._model.fitted(net, self.task)
+        if net is None:
+            return self._model
+        return self._model.fitted(net.without_optimizer(), self.task)
 
     def _net(self) -> Trained | None:
-        """Return the net to predict with, taken out of the stack if it is part of one."""
-        if self._shown is None and self._own is not None:
-            self._shown = self._own.without_optimizer()
-        elif self._shown is None and self._stacked is not None:
-            stack, place = self._stacked
-            self._shown = stack.trained(place)
-        return self._shown
-
-    def _last(self) -> Trained | None:
-        """Return what training continues from."""
+        """Return the net, taken out of the stack if it is part of one."""
         if self._own is None and self._stacked is not None:
             stack, place = self._stacked
-            self._own = stack.trained(place, to_go_on=True)
+            self._own = stack.trained(place)
         return self._own
 
     def _with(self, own: Trained | None, stacked: tuple[Stack, int] | None = None) -> TorchNode:
         node = object.__new__(TorchNode)
         node.task, node._model, node._key = self.task, self._model, self._key
-        node._own, node._shown, node._stacked, node._together = own, None, stacked, None
+        node._own, node._stacked = own, stacked
         return node
 
     def __getstate__(self) -> dict[str, Any]:
-        self._last()
-        return {**self.__dict__, "_shown": None, "_stacked": None, "_key": None}
+        self._net()
+        return {**self.__dict__, "_stacked": None, "_key": None}
 
     @property
     def name(self) -> str:
@@ -90,19 +76,16 @@ class TorchNode(BatchedModel):
         return self._model.schedule is None
 
     def memory(self) -> dict[str, Any]:
-        """Return weights, optimiser, and the stack in which the net was trained, if any."""
-        last = self._last()
-        assert last is not None
-        together = None if self._stacked is None else [id(self._stacked[0]), self._stacked[1]]
-        return {**memory_of(last), "together": together or self._together}
+        """Return the weights and the optimiser's state."""
+        net = self._net()
+        assert net is not None
+        return net.memory()
 
     def remembering(self, memory: dict[str, Any]) -> TorchNode:
         """Return the net that had this memory."""
-        like = self._last()
-        assert like is not None
-        node, together = self._with(trained_from(memory, like)), memory["together"]
-        node._together = None if together is None else [int(part) for part in together]
-        return node
+        net = self._net()
+        assert net is not None
+        return self._with(net.remembering(memory))
 
     def check(self, X: AnyArray) -> None:
         """Build the module once and pass one row through it."""
@@ -110,7 +93,7 @@ class TorchNode(BatchedModel):
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> TorchNode:
         """Return the net after one more fit; see ``TorchModel`` on when it starts afresh."""
-        before = self._last() if self._model.warm_start or continued else None
+        before = self._net() if self._model.warm_start or continued else None
         return self._with(train(self._model, self.task, terms, before, seed))
 
     def predict(self, X: AnyArray) -> FloatArray:
@@ -160,25 +143,75 @@ class TorchNode(BatchedModel):
         stack = _common_stack(models)
         assert stack is not None
         with one_torch_thread():
-            packed = pack(inputs, stack.scaling, stack.flat, memory, "asked")
-            return packed.dealt(*stack.answers(packed))
+            return stack.answers(inputs, memory)
 
 
 def _common_stack(models: Sequence[TorchNode]) -> Stack | None:
     """Return the stack of exactly these nodes in this order; None before their first fit."""
-    lies = [node._stacked for node in models]
-    first = lies[0]
-    if all(lie is None and node._own is None for lie, node in zip(lies, models, strict=True)):
-        return None
-    if first is not None and len(models) == first[0].n:
-        stack = first[0]
-        if all(lie is not None and lie[0] is stack and lie[1] == k for k, lie in enumerate(lies)):
+    places = [node._stacked for node in models]
+    if places[0] is not None:
+        stack = places[0][0]
+        same = all(at is not None and at[0] is stack and at[1] == k for k, at in enumerate(places))
+        if same and len(models) == len(next(iter(stack.parameters.values()))):
             return stack
-    if all(node._together == [first_of(models), k] for k, node in enumerate(models)):
-        return stacked([node._own for node in models if node._own is not None], models[0].task)
-    raise FedRelaxError("the nets were not trained together before")
+    nets = [net for net in (node._net() for node in models) if net is not None]
+    if not nets:
+        return None
+    if len(nets) < len(models) or len({net.fits for net in nets}) > 1:
+        raise FedRelaxError("the nets have not been trained equally often")
+    return Stack.of(nets, models[0].task)
 
 
-def first_of(models: Sequence[TorchNode]) -> int | None:
-    """Return the number of the stack in which the first net was trained before its run was stopped."""
-    return None if models[0]._together is None else models[0]._together[0]
+class Averaging:
+    """The nets of all nodes, whose weights are averaged after every round: FedAvg.
+
+    All start from the same weights. If the model scales, every node keeps the scaling of its own rows.
+    """
+
+    def __init__(
+        self, model: TorchModel, task: Task, problems: Sequence[Rows], shares: FloatArray, seed: int
+    ) -> None:
+        self._model = model
+        self._task = task
+        self._problems = [[rows] for rows in problems]
+        self._shares = torch.as_tensor(
+            shares / shares.sum(), dtype=model.torch_dtype, device=model.find_device()
+        )
+        self._seed = seed
+        self._fits = 0
+        with one_torch_thread():
+            self.nets = [started(model, task, rows, seed) for rows in problems]
+        self._at_once = batch_key(model, problems[0].X, task) is not None and len(problems) > 1
+        self._memory: dict[str, Any] = {}
+
+    def models(self) -> list[TorchNode]:
+        """Return the nets as the models of the nodes."""
+        return [TorchNode(self._model, self._task, net) for net in self.nets]
+
+    def step(self) -> None:
+        """Train every net on its node's rows, with a new optimiser, and average them all."""
+        self._fits += 1
+        nets = [replace(net, fits=self._fits) for net in self.nets]
+        with one_torch_thread():
+            if self._at_once:
+                stack = Stack.of(nets, self._task)
+                stack = train_stack(self._model, stack, self._problems, self._memory)
+                nets = [stack.trained(place) for place in range(len(nets))]
+            else:
+                nets = [
+                    train(self._model, self._task, rows, net, self._seed + place)
+                    for place, (net, rows) in enumerate(zip(nets, self._problems, strict=True))
+                ]
+        mean = {
+            name: self._mean([net.module.state_dict()[name] for net in nets])
+            for name in nets[0].module.state_dict()
+        }
+        for net in nets:
+            net.module.load_state_dict(mean)
+        self.nets = [net.without_optimizer() for net in nets]
+
+    def _mean(self, values: Sequence[Any]) -> Any:
+        """Return the weighted mean of floating-point values; of integers (counts), the first's."""
+        if not values[0].is_floating_point():
+            return values[0]
+        return torch.tensordot(self._shares, torch.stack(list(values)), 1)

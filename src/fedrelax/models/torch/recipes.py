@@ -6,25 +6,17 @@ import functools
 import importlib
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import nn
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.torch.architectures import MLP, Linear
-from fedrelax.models.torch.building import name_of
+from fedrelax.models.torch.modules import MLP, Linear, name_of
 
 OURS: dict[str, Any] = {"mlp": MLP, "linear": Linear}
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-LAYERS = _names(
-    """
+LAYERS = frozenset(
+    str.split("""
     Sequential Linear Bilinear Identity Flatten Unflatten
     Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
     MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d
@@ -39,20 +31,16 @@ LAYERS = _names(
     PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmin Softplus Softshrink Softsign Tanh
     Tanhshrink Threshold
     Embedding ChannelShuffle PixelShuffle PixelUnshuffle Upsample Fold Unfold CosineSimilarity
-    """
+    """)
 )
 """The layers of ``torch.nn`` that a file may name; a net with others is saved by its import name."""
 
-OPTIMIZERS = _names(
-    """
+STEPPERS = frozenset(
+    str.split("""
     Adadelta Adafactor Adagrad Adam AdamW Adamax ASGD LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam
-    """
-)
-SCHEDULES = _names(
-    """
     ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LinearLR
     MultiStepLR OneCycleLR PolynomialLR StepLR
-    """
+    """)
 )
 """The optimisers and schedules of ``torch.optim`` that a file may name."""
 
@@ -64,19 +52,16 @@ def recipe_of(module: Any) -> Plain:
     for kind, maker in OURS.items():
         if isinstance(module, maker):
             return {"kind": kind, "arguments": _checked(vars(module), name_of(module))}
-    if isinstance(module, nn.Module):
-        layers = _layers(module)
-        if layers is not None:
-            return {"kind": "layers", "layers": layers}
-        return import_of(type(module))
-    return import_of(module)
+    if not isinstance(module, nn.Module):
+        return import_of(module)
+    layers = _layers(module)
+    return import_of(type(module)) if layers is None else {"kind": "layers", "layers": layers}
 
 
 def made(recipe: Plain, trust: Sequence[str]) -> Any:
     """Return a factory of the module from its recipe."""
     if recipe["kind"] in OURS:
-        arguments = {key: _tuples(value) for key, value in recipe["arguments"].items()}
-        return OURS[recipe["kind"]](**arguments)
+        return OURS[recipe["kind"]](**_tuples(recipe["arguments"]))
     if recipe["kind"] == "layers":
         return functools.partial(_built_layers, recipe["layers"])
     return imported(recipe, trust)
@@ -93,33 +78,26 @@ def _layers(module: Any) -> Plain | None:
     if kind is nn.Sequential:
         inside = {name: _layers(child) for name, child in module.named_children()}
         return None if None in inside.values() else {"type": "Sequential", "layers": inside}
-    arguments: Plain = {}
-    for name, parameter in inspect.signature(kind).parameters.items():
-        if name in ("device", "dtype"):
-            continue
-        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        if not named or not hasattr(module, name):
-            return None
-        value = getattr(module, name)
-        arguments[name] = value is not None if name == "bias" else value
-        if not _is_plain(arguments[name]):
-            return None
-    made_again = _built_layers({"type": kind.__name__, "arguments": arguments})
-    if repr(made_again) != repr(module):
+    names = [name for name in inspect.signature(kind).parameters if name not in ("device", "dtype")]
+    if not all(hasattr(module, name) for name in names):
         return None
-    return {"type": kind.__name__, "arguments": arguments}
+    arguments = {name: getattr(module, name) for name in names}
+    if "bias" in arguments:
+        arguments["bias"] = arguments["bias"] is not None
+    recipe = {"type": kind.__name__, "arguments": arguments}
+    if not all(map(_is_plain, arguments.values())) or repr(_built_layers(recipe)) != repr(module):
+        return None
+    return recipe
 
 
 def _built_layers(layers: Plain) -> Any:
-    kind = getattr(nn, str(layers["type"]), None) if str(layers["type"]) in LAYERS else None
-    if kind is None:
-        raise FedRelaxError(
-            f"the saved net names a layer {layers['type']!r}, which a file may not name"
-        )
-    if kind is nn.Sequential:
-        inside = ((name, _built_layers(child)) for name, child in layers["layers"].items())
+    name = str(layers["type"])
+    if name not in LAYERS:
+        raise FedRelaxError(f"the saved net names a layer {name!r}, which a file may not name")
+    if name == "Sequential":
+        inside = ((key, _built_layers(child)) for key, child in layers["layers"].items())
         return nn.Sequential(OrderedDict(inside))
-    return kind(**{key: _tuples(value) for key, value in layers["arguments"].items()})
+    return getattr(nn, name)(**_tuples(layers["arguments"]))
 
 
 # Functions and classes by name
@@ -146,10 +124,10 @@ def import_of(thing: Any) -> Plain:
     return {"kind": "import", "name": f"{home}:{name}", "arguments": arguments}
 
 
-def imported(recipe: Plain, trust: Sequence[str], trusted: type | tuple[type, ...] = ()) -> Any:
-    """Import what a recipe names, if ``trust`` names it or it is a subclass of ``trusted``."""
+def imported(recipe: Plain, trust: Sequence[str]) -> Any:
+    """Import what a recipe names, if ``trust`` names it or it is a stepper of PyTorch."""
     name = str(recipe["name"])
-    if name not in trust and not is_one_of(name, trusted):
+    if name not in trust and not is_stepper(name):
         raise FedRelaxError(
             f"the saved net needs code that is not trusted: {name}; if you know who wrote this "
             f"result and trust this package, say so with trust={[name]!r}"
@@ -159,21 +137,18 @@ def imported(recipe: Plain, trust: Sequence[str], trusted: type | tuple[type, ..
         raise FedRelaxError(
             f"the saved net needs {name}, which cannot be imported; install its package"
         )
-    arguments = {key: _tuples(value) for key, value in recipe["arguments"].items()}
+    arguments = _tuples(recipe["arguments"])
     return functools.partial(thing, **arguments) if arguments else thing
 
 
-def is_one_of(name: str, trusted: type | tuple[type, ...]) -> bool:
+def is_stepper(name: str) -> bool:
     """Tell whether a name is that of an optimiser or schedule of PyTorch itself."""
-    if not name.startswith(("torch.optim:", "torch.optim.")):
-        return False
-    if name.rpartition(":")[2] not in OPTIMIZERS | SCHEDULES:
-        return False
-    thing = _found(name)
-    return isinstance(thing, type) and issubclass(thing, trusted)
+    home, _, inside = name.partition(":")
+    return f"{home}.".startswith("torch.optim.") and inside in STEPPERS
 
 
-def _found(name: str) -> Callable[..., Any] | None:
+def _found(name: str) -> Any:
+    """Return the function or class of a name, or None."""
     home, _, inside = name.partition(":")
     try:
         thing: Any = importlib.import_module(home)
@@ -204,9 +179,6 @@ def _checked(values: Plain, owner: str) -> Plain:
 
 def _tuples(value: Any) -> Any:
     """Turn JSON's lists back into tuples."""
+    if isinstance(value, dict):
+        return {key: _tuples(part) for key, part in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def on_nothing() -> Any:
-    """Return a context in which modules get shapes but no memory, however large they claim to be."""
-    return torch.device("meta")

@@ -1,44 +1,59 @@
-"""The nets of many nodes as one: all weights in one tensor, one optimiser for all of them."""
+"""The nets of many nodes as one, with one optimiser for all of them."""
 
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
+from torch.func import functional_call, stack_module_state, vmap
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.losses import Loss
 from fedrelax.models.base import Rows, Task
-from fedrelax.models.torch.description import TorchModel
-from fedrelax.models.torch.forward import Forward, forward_of
+from fedrelax.models.torch.model import TorchModel
+from fedrelax.models.torch.modules import shaped_output
 from fedrelax.models.torch.objective import weighted
-from fedrelax.models.torch.packing import Block, Packed, blocks, pack
-from fedrelax.models.torch.scaling import Scaling
-from fedrelax.models.torch.state import Trained, finished, keep_freed_memory
-from fedrelax.models.torch.training import diverged, resumed
-from fedrelax.typing import FloatArray
+from fedrelax.models.torch.trained import Scaling, Trained, finished
+from fedrelax.models.torch.training import Objective, descend
+from fedrelax.typing import AnyArray, FloatArray
 
 Tensor = Any
+Parameters = dict[str, Tensor]
+
+ACTIVATIONS = (
+    nn.ELU,
+    nn.GELU,
+    nn.Identity,
+    nn.LeakyReLU,
+    nn.ReLU,
+    nn.Sigmoid,
+    nn.SiLU,
+    nn.Softplus,
+    nn.Tanh,
+)
+"""Elementwise layers."""
+
+COMMON = ("step", "mu_product")
+"""The entries of an optimiser's state that are the same for all nets trained together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stack:
     """n nets of one architecture. A stack is never changed: a fit returns a new one.
 
-    ``flat`` holds, one parameter after another, the values (n, *shape) of all nodes. The optimisers
-    allowed here are elementwise, so one optimiser over ``flat`` takes the steps of n optimisers.
+    ``parameters`` holds the values (n, *shape) of all nodes. The optimisers allowed here are elementwise,
+    so one optimiser over these takes the steps of n optimisers.
     """
 
     module: Any
     task: Task
-    n: int
-    flat: Tensor
-    fixed: dict[str, Tensor]
-    """Parameters that are not trained."""
+    parameters: Parameters
     scaling: Scaling | None
     input_shape: tuple[int, ...]
     optimizer: dict[str, Any] | None = None
@@ -47,127 +62,237 @@ class Stack:
 
     @classmethod
     def of(cls, nets: Sequence[Trained], task: Task) -> Stack:
-        """Return a stack of nets, without their optimisers."""
-        names = [dict(net.module.named_parameters()) for net in nets]
-        shapes = [{name: p.shape for name, p in own.items()} for own in names]
-        if any(other != shapes[0] for other in shapes):
-            raise FedRelaxError("the nets have parameters of different shapes")
-        with torch.no_grad():
-            whole = {name: torch.stack([own[name] for own in names]) for name in names[0]}
-        trained = [whole[name].ravel() for name, p in names[0].items() if p.requires_grad]
-        fixed = {name: whole[name] for name, p in names[0].items() if not p.requires_grad}
-        scalings = [net.scaling for net in nets if net.scaling is not None]
-        scaling = Scaling.stack(scalings) if scalings else None
+        """Return a stack of nets after equally many fits."""
+        parameters, _ = stack_module_state([net.module for net in nets])
+        first, scalings = nets[0], [net.scaling for net in nets if net.scaling is not None]
+        optimizers = [net.optimizer for net in nets if net.optimizer is not None]
         return cls(
-            nets[0].module, task, len(nets), torch.cat(trained), fixed, scaling, nets[0].input_shape
+            copy.deepcopy(first.module),
+            task,
+            parameters,
+            Scaling.stack(scalings) if scalings else None,
+            first.input_shape,
+            _one_optimizer(optimizers) if optimizers else None,
+            first.schedule,
+            first.fits,
         )
 
-    def parts(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Yield name and values (n, *shape) of every trained parameter, as views of ``flat``."""
-        trained = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
-        pieces = flat.split([self.n * p.numel() for _, p in trained])
-        for (name, p), piece in zip(trained, pieces, strict=True):
-            yield name, piece.view(self.n, *p.shape)
+    def outputs(self, X: Tensor, parameters: Parameters) -> Tensor:
+        """Return (n, rows, outputs) for scaled rows (n, rows, ...)."""
+        output = forward(self.module, self.task, parameters, X)
+        return output if self.scaling is None else self.scaling.outputs(output)
 
-    def outputs(self, forward: Forward, flat: Tensor, X: Tensor, each: bool) -> Tensor:
-        """Return (n, rows, outputs) for rows (n, rows, ...), or for rows that all share."""
-        output = forward({**dict(self.parts(flat)), **self.fixed}, X, each)
-        if self.scaling is None:
-            return output
-        return output * self.scaling.target_spread[:, None] + self.scaling.target_mean[:, None]
-
-    def answers(self, packed: Packed) -> list[FloatArray | None]:
-        """Return the predictions of all nets for the shared and for the private rows."""
-        forward = forward_of(self.module, self.task, train=False)
-        found: list[FloatArray | None] = []
+    def answers(
+        self, inputs: Sequence[Sequence[AnyArray]], memory: dict[str, Any]
+    ) -> list[list[FloatArray]]:
+        """Return the predictions of every net for each of its sets of rows."""
+        packed = pack(inputs, self, memory, "asked")
+        self.module.eval()
         with torch.no_grad():
-            for X, each in ((packed.shared, packed.scaling is not None), (packed.private, True)):
-                output = None if X is None else self.outputs(forward, self.flat, X, each)
-                found.append(None if output is None else finished(output, self.task))
-        return found
+            found = finished(self.outputs(packed.X, self.parameters), self.task)
+        return [
+            [found[node, packed.places[node][id(rows)]] for rows in own]
+            for node, own in enumerate(inputs)
+        ]
 
-    def trained(self, place: int, to_go_on: bool = False) -> Trained:
-        """Return one node's net as if it had been trained alone; with ``to_go_on``, its optimiser too."""
+    def trained(self, node: int) -> Trained:
+        """Return one node's net as if it had been trained alone."""
         module = copy.deepcopy(self.module)
-        own = {**dict(self.parts(self.flat)), **self.fixed}
         with torch.no_grad():
             for name, parameter in module.named_parameters():
-                parameter.copy_(own[name][place])
-        scaling = None if self.scaling is None else self.scaling.at(place)
-        net = Trained(module.eval(), scaling, self.input_shape)
-        if not to_go_on:
-            return net
-        optimizer = self._optimizer_at(place)
-        return replace(net, optimizer=optimizer, schedule=self.schedule, fits=self.fits)
+                parameter.copy_(self.parameters[name][node])
+        optimizer = self.optimizer
+        if optimizer is not None:
+            state = {
+                number: {
+                    key: value if key in COMMON or value is None else value[node].clone()
+                    for key, value in entries.items()
+                }
+                for number, entries in optimizer["state"].items()
+            }
+            optimizer = {**optimizer, "state": state}
+        scaling = None if self.scaling is None else self.scaling.at(node)
+        return Trained(
+            module.eval(), scaling, self.input_shape, optimizer, self.schedule, self.fits
+        )
 
-    def _optimizer_at(self, place: int) -> dict[str, Any]:
-        """Return the optimiser's state for one node only."""
-        assert self.optimizer is not None, "an untrained stack has no optimiser to continue from"
-        names = [name for name, _ in self.module.named_parameters()]
-        state: dict[int, dict[str, Any]] = {}
-        for key, value in self.optimizer["state"].get(0, {}).items():
-            whole = isinstance(value, torch.Tensor) and value.shape == self.flat.shape
-            for name, part in self.parts(value if whole else self.flat):
-                own = part[place].clone() if whole else copy.deepcopy(value)
-                state.setdefault(names.index(name), {})[key] = own
-        group = {**self.optimizer["param_groups"][0], "params": list(range(len(names)))}
-        return {"state": state, "param_groups": [group]}
+
+def _one_optimizer(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the state of one optimiser that goes on as these would."""
+    joined = {
+        number: {
+            key: value
+            if key in COMMON or value is None
+            else torch.stack([state["state"][number][key] for state in states])
+            for key, value in entries.items()
+        }
+        for number, entries in states[0]["state"].items()
+    }
+    return {**states[0], "state": joined}
 
 
 def train_stack(
-    model: TorchModel,
-    stack: Stack,
-    problems: Sequence[Sequence[Rows]],
-    memory: dict[str, Any],
+    model: TorchModel, stack: Stack, problems: Sequence[Sequence[Rows]], memory: dict[str, Any]
 ) -> Stack:
     """Return all nets after one more fit."""
     keep_freed_memory()
-    flat = stack.flat.clone().requires_grad_()
-    packed = pack(
-        [[term.X for term in terms] for terms in problems], stack.scaling, flat, memory, "fit"
-    )
-    parts = blocks(problems, packed, flat)
-    total = sum(w.sum((1, 2)) for part in parts for _, w in part.weights)
-    scale = 1.0 / (total if stack.scaling is None else total * stack.scaling.unit)
-    optimizer, schedule = resumed(model, stack, [flat])
-    forward = forward_of(stack.module, stack.task, train=True)
+    parameters = {
+        name: values.detach().clone().requires_grad_(values.requires_grad)
+        for name, values in stack.parameters.items()
+    }
+    packed = pack([[term.X for term in terms] for terms in problems], stack, memory, "fit")
+    target, weights = packed.targets(problems)
+    total = sum(weight.sum((1, 2)) for _, weight in weights)
+    scale = 1.0 / (total if stack.scaling is None else total * stack.scaling.unit[:, 0])
+    classify = stack.task.is_classification
+    stack.module.train()
 
     def objective() -> Tensor:
-        optimizer.zero_grad()
-        outputs = [stack.outputs(forward, flat, part.X, part.each) for part in parts]
-        value = scale * sum(map(_value, repeat(model), repeat(stack), parts, outputs))
-        value.sum().backward()
+        output = stack.outputs(packed.X, parameters)[:, None]
+        losses = weighted(weights, target, output, classify, model.temperature)
+        value = (scale * losses.sum((1, 2))).sum()
+        value.backward()
         if model.clip is not None:
-            _clip(stack, flat.grad, model.clip)
+            _clip([p.grad for p in parameters.values() if p.grad is not None], model.clip)
         return value.detach()
 
-    for step in range(model.amount(stack.fits)):
-        value = optimizer.step(objective)
-        if not torch.isfinite(value).all():
-            raise diverged(math.nan, step)
-        if schedule is not None:
-            schedule.step()
-    later = None if schedule is None else schedule.state_dict()
-    return replace(
-        stack,
-        flat=flat.detach(),
-        optimizer=optimizer.state_dict(),
-        schedule=later,
-        fits=stack.fits + 1,
-    )
+    def objectives() -> list[Objective]:
+        return [objective]
+
+    states = descend(model, stack, parameters.values(), objectives)
+    for values in parameters.values():
+        values.grad = None
+    return replace(stack, parameters=parameters, **states)
 
 
-def _value(model: TorchModel, stack: Stack, part: Block, output: Tensor) -> Tensor:
-    """Return each node's weighted sum of losses over a block of rows."""
-    classify = stack.task.is_classification
-    losses = weighted(part.weights, part.target, output[:, None], classify, model.temperature)
-    return losses.sum((1, 2))
-
-
-def _clip(stack: Stack, gradient: Tensor, most: float) -> None:
+def _clip(gradients: Sequence[Tensor], most: float) -> None:
     """Clip every node's gradient by its own norm."""
-    parts = [part for _, part in stack.parts(gradient)]
-    square = sum(part.flatten(1).square().sum(1) for part in parts)
+    square = sum(gradient.square().reshape(len(gradient), -1).sum(1) for gradient in gradients)
     factor = (most / (square.sqrt() + 1e-6)).clamp(max=1.0)
-    for part in parts:
-        part.mul_(factor.view(-1, *(1,) * (part.ndim - 1)))
+    for gradient in gradients:
+        gradient.mul_(factor.view(-1, *(1,) * (gradient.ndim - 1)))
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let the C library keep the memory of freed large arrays for the next ones.
+
+    By default glibc returns it to the system after every step and takes it again, page by page, in the
+    next, which can take as long as the arithmetic. Whenever glibc frees an array that had a mapping of
+    its own, it raises its limit for such mappings to that size, up to 32 MB; so we free one that was
+    never touched. Other C libraries have other rules, and lose nothing.
+    """
+    np.empty(31 * 2**20, dtype=np.uint8)
+
+
+# The forward pass
+
+
+def forward(module: Any, task: Task, parameters: Parameters, X: Tensor) -> Tensor:
+    """Return (n, rows, outputs) for the parameters of n nets and rows (n, rows, ...).
+
+    ``torch.vmap`` handles any module; a chain of linear layers takes a faster way to the same numbers.
+    """
+    if _is_dense(module, X):
+        for name, layer in module.named_children():
+            if type(layer) is nn.Linear:
+                weight, bias = parameters[f"{name}.weight"].mT, parameters.get(f"{name}.bias")
+                X = X @ weight if bias is None else torch.baddbmm(bias[:, None], X, weight)
+            else:
+                X = X.flatten(2) if type(layer) is nn.Flatten else layer(X)
+        return X
+
+    def one(own: Parameters, rows: Tensor) -> Tensor:
+        return shaped_output(module, functional_call(module, own, (rows,)), len(rows), task)
+
+    return vmap(one)(parameters, X)
+
+
+def _is_dense(module: Any, X: Tensor) -> bool:
+    """Tell whether a module is a chain of linear layers and activations, on rows of numbers."""
+    if type(module) is not nn.Sequential:
+        return False
+    layers = list(module)
+    if layers and type(layers[0]) is nn.Flatten:
+        if (layers[0].start_dim, layers[0].end_dim) != (1, -1):
+            return False
+        layers = layers[1:]
+    elif X.ndim != 3:
+        return False
+    return all(type(layer) in (nn.Linear, *ACTIVATIONS) for layer in layers)
+
+
+# Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """The rows of n nodes as one tensor (n, most rows of a node, ...), scaled; padding repeats a row.
+
+    ``places`` says for every node where each of its arrays is, by the array's identity.
+    """
+
+    arrays: list[list[AnyArray]]
+    places: list[dict[int, slice]]
+    scaling: Scaling | None
+    X: Tensor
+
+    def targets(
+        self, problems: Sequence[Sequence[Rows]]
+    ) -> tuple[Tensor, list[tuple[Loss, Tensor]]]:
+        """Return targets (n, terms, rows, outputs), and for each loss weights (n, terms, rows).
+
+        There are as many terms as any node has on the same rows; the others have weight 0.
+        """
+        every = [term for terms in problems for term in terms]
+        most = max(max(Counter(id(term.X) for term in terms).values()) for terms in problems)
+        shape = (len(problems), most, self.X.shape[1])
+        kind = self.X.numpy(force=True).dtype
+        target = np.empty((*shape, every[0].target.shape[1]), dtype=kind)
+        target[...] = every[0].target[0]
+        losses = dict.fromkeys(term.loss for term in every)
+        weight = {loss: np.zeros(shape, dtype=kind) for loss in losses}
+        for node, terms in enumerate(problems):
+            seen: Counter[int] = Counter()
+            for term in terms:
+                place = node, seen[id(term.X)], self.places[node][id(term.X)]
+                seen[id(term.X)] += 1
+                target[place] = term.target
+                weight[term.loss][place] = term.weight
+        form = {"device": self.X.device}
+        weights = [(loss, torch.as_tensor(values, **form)) for loss, values in weight.items()]
+        return torch.as_tensor(target, **form), weights
+
+
+def pack(
+    arrays: Sequence[Sequence[AnyArray]], stack: Stack, memory: dict[str, Any], name: str
+) -> Packed:
+    """Return the rows of every node as a tensor, from ``memory`` if the arrays are those of last time."""
+    given = [list({id(array): array for array in own}.values()) for own in arrays]
+    last = memory.get(name)
+    if last is None or last.scaling is not stack.scaling or not _are_same(last.arrays, given):
+        memory[name] = last = _packed(given, stack)
+    return last
+
+
+def _are_same(old: list[list[AnyArray]], new: list[list[AnyArray]]) -> bool:
+    return [list(map(id, own)) for own in old] == [list(map(id, own)) for own in new]
+
+
+def _packed(arrays: list[list[AnyArray]], stack: Stack) -> Packed:
+    like = next(iter(stack.parameters.values()))
+    most = max(sum(map(len, own)) for own in arrays)
+    shape = (len(arrays), most, *stack.input_shape)
+    rows = np.zeros(shape, dtype=like.numpy(force=True).dtype)
+    places: list[dict[int, slice]] = []
+    for node, own in enumerate(arrays):
+        end, found = 0, {}
+        for array in own:
+            found[id(array)] = slice(end, end + len(array))
+            rows[node, found[id(array)]] = array
+            end += len(array)
+        rows[node, end:] = rows[node, :1]
+        places.append(found)
+    X = torch.as_tensor(rows, device=like.device)
+    X = X if stack.scaling is None else stack.scaling.inputs(X)
+    return Packed(arrays, places, stack.scaling, X)

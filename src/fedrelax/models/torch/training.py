@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,28 +14,16 @@ import torch
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss
 from fedrelax.models.base import Rows, Task
-from fedrelax.models.torch.building import tried
-from fedrelax.models.torch.description import TorchModel
+from fedrelax.models.torch.model import TorchModel
+from fedrelax.models.torch.modules import tried
 from fedrelax.models.torch.objective import weighted
-from fedrelax.models.torch.scaling import Scaling
-from fedrelax.models.torch.state import Trained, outputs, seeded
+from fedrelax.models.torch.trained import Scaling, Trained, seeded
 from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray
 
 Tensor = Any
-
-
-class Resting(Protocol):
-    """Something that holds the states of an optimiser and its schedule, to continue from."""
-
-    @property
-    def optimizer(self) -> dict[str, Any] | None:
-        """The optimiser's state."""
-
-    @property
-    def schedule(self) -> dict[str, Any] | None:
-        """The schedule's state."""
-
+Objective = Callable[[], Tensor]
+"""Returns the value of an objective, after computing its gradients."""
 
 INITIAL, TRAINING = 0, 1
 """Streams of random numbers under a node's seed: for the initial weights, and for training."""
@@ -53,14 +41,16 @@ class Problem:
     @classmethod
     def of(cls, terms: Sequence[Rows], model: TorchModel) -> Problem:
         """Join the terms, without rows of zero weight."""
+        keep = np.concatenate([term.weight for term in terms]) > 0
+        weight = np.concatenate([term.weight for term in terms])[keep]
         losses = list(dict.fromkeys(term.loss for term in terms))
-        keep = [term.weight > 0 for term in terms]
-        weight = np.concatenate([term.weight[k] for term, k in zip(terms, keep, strict=True)])
-        owner = np.repeat([losses.index(term.loss) for term in terms], [k.sum() for k in keep])
-        form = {"dtype": model.number, "device": model.place()}
+        owner = np.repeat([losses.index(term.loss) for term in terms], [len(t) for t in terms])[
+            keep
+        ]
+        form = {"dtype": model.torch_dtype, "device": model.find_device()}
         return cls(
-            torch.as_tensor(_joined([t.X for t in terms], keep), **form),
-            torch.as_tensor(_joined([t.target for t in terms], keep), **form),
+            torch.as_tensor(np.concatenate([term.X for term in terms])[keep], **form),
+            torch.as_tensor(np.concatenate([term.target for term in terms])[keep], **form),
             [
                 (loss, torch.as_tensor(np.where(owner == k, weight, 0.0), **form))
                 for k, loss in enumerate(losses)
@@ -84,16 +74,12 @@ class Problem:
         yield from torch.tensor_split(order, ends)
 
 
-def _joined(parts: Sequence[AnyArray], keep: Sequence[AnyArray]) -> AnyArray:
-    return np.concatenate([part[k] for part, k in zip(parts, keep, strict=True)])
-
-
 def new_module(model: TorchModel, task: Task, X: AnyArray, seed: int) -> Any:
     """Return the module with a node's initial weights, tried on the first row."""
-    device = model.place()
+    device = model.find_device()
     with seeded(device, seed, INITIAL):
         module = model.make_module(X.shape[1:], task.n_outputs)
-        tried(module, torch.as_tensor(X[:1], dtype=model.number, device=device), task)
+        tried(module, torch.as_tensor(X[:1], dtype=model.torch_dtype, device=device), task)
     return module
 
 
@@ -101,8 +87,8 @@ def started(model: TorchModel, task: Task, term: Rows, seed: int) -> Trained:
     """Return an untrained net for rows like those of a node's first term."""
     module, scaling = new_module(model, task, term.X, seed), None
     if model.scale:
-        classify, device = task.is_classification, model.place()
-        scaling = Scaling.of(term.X, term.target, classify, model.number, device)
+        classify, device = task.is_classification, model.find_device()
+        scaling = Scaling.of(term.X, term.target, classify, model.torch_dtype, device)
     return Trained(module, scaling, term.X.shape[1:])
 
 
@@ -113,39 +99,69 @@ def train(
     with one_torch_thread():
         net = started(model, task, terms[0], seed) if before is None else before.copied()
         problem = Problem.of(terms, model)
-        optimizer, schedule = resumed(model, net, net.module.parameters())
-        with seeded(model.place(), seed, TRAINING, net.fits):
+
+        def objectives() -> Iterator[Objective]:
+            for rows in problem.batches(model.batch_size):
+                yield _objective(model, task, problem, net, rows)
+
+        with seeded(model.find_device(), seed, TRAINING, net.fits):
             net.module.train()
-            _descend(model, task, problem, net, optimizer, schedule)
+            states = descend(model, net, net.module.parameters(), objectives)
         net.module.zero_grad()
         net.module.eval()
-    return net.after(optimizer, schedule)
+    return replace(net, **states)
 
 
-def resumed(model: TorchModel, last: Resting, parameters: Any) -> tuple[Any, Any]:
-    """Return optimiser and schedule in the states where ``last`` left them."""
+def _objective(
+    model: TorchModel, task: Task, problem: Problem, net: Trained, rows: Any
+) -> Objective:
+    """Return the mean loss over some of the rows."""
+    X, target = problem.X[rows], problem.target[rows]
+    weights = [(loss, weight[rows]) for loss, weight in problem.weights]
+    scale = len(problem.X) / (len(X) * problem.total)
+    if net.scaling is not None:
+        scale = scale / net.scaling.unit
+
+    def objective() -> Tensor:
+        output, classify = net.outputs(X, task), task.is_classification
+        value = scale * weighted(weights, target, output, classify, model.temperature).sum()
+        value.backward()
+        if model.clip is not None:
+            torch.nn.utils.clip_grad_norm_(net.module.parameters(), model.clip)
+        return value.detach()
+
+    return objective
+
+
+def descend(
+    model: TorchModel,
+    last: Any,
+    parameters: Iterable[Tensor],
+    objectives: Callable[[], Iterable[Objective]],
+) -> dict[str, Any]:
+    """Take the steps of one fit on the parameters, in place, one for each objective of every pass.
+
+    ``last`` has the states of optimiser and schedule to continue from, and the number of fits so far;
+    they are returned as the fit leaves them.
+    """
     optimizer, schedule = model.make_optimizer(parameters)
     if last.optimizer is not None:
         optimizer.load_state_dict(copy.deepcopy(last.optimizer))
     if schedule is not None and last.schedule is not None:
         schedule.load_state_dict(copy.deepcopy(last.schedule))
-    return optimizer, schedule
-
-
-def _descend(
-    model: TorchModel, task: Task, problem: Problem, net: Trained, optimizer: Any, schedule: Any
-) -> None:
-    """Take the steps of one fit on the net's module, in place."""
-    left, by_steps = model.amount(net.fits), model.epochs is None
+    left, by_steps = model.amount(last.fits), model.epochs is None
     best, since, step = math.inf, 0, 0
     while left > 0 and (model.patience is None or since < model.patience):
         values = []
-        for rows in problem.batches(model.batch_size):
+        for objective in objectives():
             if by_steps and left == 0:
                 break
-            value = _step(model, task, problem, net, rows, optimizer)
+            value = float(optimizer.step(_with_new_gradients(optimizer, objective)))
             if not math.isfinite(value):
-                raise diverged(value, step)
+                raise FedRelaxError(
+                    f"the training loss became {value} at step {step}; try a smaller lr, "
+                    "scale=True, or clip=1.0"
+                )
             values.append(value)
             step += 1
             left -= by_steps
@@ -155,34 +171,16 @@ def _descend(
         mean = sum(values) / len(values)
         since = 0 if mean < best else since + 1
         best = min(best, mean)
+    return {
+        "optimizer": optimizer.state_dict(),
+        "schedule": None if schedule is None else schedule.state_dict(),
+        "fits": last.fits + 1,
+    }
 
 
-def _step(
-    model: TorchModel, task: Task, problem: Problem, net: Trained, rows: Any, optimizer: Any
-) -> float:
-    """Take one step on some of the rows; return the objective before it."""
-    X, target = problem.X[rows], problem.target[rows]
-    weights = [(loss, weight[rows]) for loss, weight in problem.weights]
-    scale = len(problem.X) / (len(X) * problem.total)
-    if net.scaling is not None:
-        scale = scale / net.scaling.unit
-
-    def objective() -> Tensor:
+def _with_new_gradients(optimizer: Any, objective: Objective) -> Objective:
+    def evaluated() -> Tensor:
         optimizer.zero_grad()
-        output = outputs(net.module, net.scaling, X, task)
-        classify = task.is_classification
-        value = scale * weighted(weights, target, output, classify, model.temperature).sum()
-        value.backward()
-        if model.clip is not None:
-            torch.nn.utils.clip_grad_norm_(net.module.parameters(), model.clip)
-        return value.detach()
+        return objective()
 
-    return float(optimizer.step(objective))
-
-
-def diverged(value: float, step: int) -> FedRelaxError:
-    """Return the error for a training loss that is NaN or infinite."""
-    return FedRelaxError(
-        f"the training loss became {value} at step {step}; try a smaller lr, scale=True, or "
-        "clip=1.0"
-    )
+    return evaluated

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.models.base import Task
-from fedrelax.models.torch.building import built
-from fedrelax.models.torch.state import Trained
+from fedrelax.models.torch.modules import MLP, Linear, built
+from fedrelax.models.torch.trained import Trained
 from fedrelax.typing import AnyArray, FloatArray
 
 OPTIMIZERS: dict[str, Any] = {
@@ -144,7 +144,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
                 f"TorchModel(optimizer={self.optimizer!r}) is not known (known: "
                 f"{', '.join(OPTIMIZERS)}, or a class of torch.optim){hint}"
             )
-        self.place()
+        self.find_device()
 
     def _check_count(self, name: str, least: int) -> None:
         value = getattr(self, name)
@@ -154,7 +154,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
                 f"TorchModel({name}={value!r}): {name} must be a whole number of at least {least}"
             )
 
-    def place(self) -> Any:
+    def find_device(self) -> Any:
         """Return the device to train on."""
         name = self.device
         if name == "auto":
@@ -168,7 +168,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
             ) from error
 
     @property
-    def number(self) -> Any:
+    def torch_dtype(self) -> Any:
         """The floating-point type."""
         return DTYPES[self.dtype]
 
@@ -180,7 +180,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
 
     def make_module(self, input_shape: tuple[int, ...], n_outputs: int) -> Any:
         """Return a new module with its initial weights."""
-        return built(self.module, input_shape, n_outputs).to(self.place(), self.number)
+        return built(self.module, input_shape, n_outputs).to(self.find_device(), self.torch_dtype)
 
     def make_optimizer(self, parameters: Any) -> tuple[Any, Any]:
         """Return the optimiser of the parameters, and its schedule or None."""
@@ -233,3 +233,31 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         if self.task_.classes is None:
             raise AttributeError("this TorchModel predicts numbers")
         return self.task_.classes
+
+
+def mlp(classify: bool) -> TorchModel:
+    """Return a perceptron with 32 hidden units for unscaled tables, for numbers as for classes.
+
+    Weight decay takes the role of the penalty in other models: a node may have few rows.
+    """
+    return TorchModel(
+        MLP(),
+        optimizer="adamw",
+        options={"weight_decay": 0.1 if classify else 0.03},
+        first=200,
+        steps=50,
+        scale=True,
+    )
+
+
+def linear(classify: bool) -> TorchModel:
+    """Return a linear model trained by gradient steps, for unscaled tables."""
+    return TorchModel(
+        Linear(),
+        optimizer="adamw",
+        lr=0.03,
+        options={"weight_decay": 0.1 if classify else 0.03},
+        first=300,
+        steps=50,
+        scale=True,
+    )

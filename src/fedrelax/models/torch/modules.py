@@ -1,12 +1,15 @@
-"""From a module, or a factory of modules, to a module whose outputs have the right shape."""
+"""The built-in modules, and how a module or a factory becomes one whose outputs have the right shape."""
 
 from __future__ import annotations
 
 import copy
 import inspect
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.models.base import Task
@@ -15,23 +18,50 @@ Tensor = Any
 ARGUMENTS = ("input_shape", "n_outputs")
 
 
+@dataclass(frozen=True)
+class MLP:
+    """A factory of perceptrons with ReLU between the layers, for rows of any shape."""
+
+    hidden: tuple[int, ...] = (32,)
+
+    def __call__(self, input_shape: tuple[int, ...], n_outputs: int) -> Any:
+        """Return the module."""
+        sizes = (math.prod(input_shape), *self.hidden)
+        layers: list[Any] = [nn.Flatten()]
+        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear(sizes[-1], n_outputs))
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A factory of linear models, for rows of any shape."""
+
+    bias: bool = True
+
+    def __call__(self, input_shape: tuple[int, ...], n_outputs: int) -> Any:
+        """Return the module."""
+        layer = nn.Linear(math.prod(input_shape), n_outputs, bias=self.bias)
+        return nn.Sequential(nn.Flatten(), layer)
+
+
 def name_of(module: Any) -> str:
     """Return what messages call a module, or a factory of modules."""
-    if isinstance(module, torch.nn.Module):
+    if isinstance(module, nn.Module):
         return type(module).__name__
     return str(getattr(module, "__name__", type(module).__name__))
 
 
 def built(module: Any, input_shape: tuple[int, ...], n_outputs: int) -> Any:
     """Return a copy of a module, or the module that a function or class returns."""
-    if isinstance(module, torch.nn.Module):
+    if isinstance(module, nn.Module):
         return copy.deepcopy(module)
     if not callable(module):
         raise FedRelaxError(
             f"TorchModel(module={module!r}) is neither an nn.Module nor a function that makes one"
         )
     made = module(input_shape, n_outputs) if _takes_shapes(module) else module()
-    if not isinstance(made, torch.nn.Module):
+    if not isinstance(made, nn.Module):
         raise FedRelaxError(
             f"TorchModel(module={name_of(module)}): it returned an object of type "
             f"{type(made).__name__}, and an nn.Module is needed"
