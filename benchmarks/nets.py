@@ -25,7 +25,7 @@ from joblib import Parallel, delayed
 
 from fedrelax.baselines import Alone, Baseline, FedAvg, Pooled
 from fedrelax.baselines.base import validation_curve
-from fedrelax.comparison.together import Together
+from fedrelax.comparison.ways import Together
 from fedrelax.datasets import digits_by_writer, labelled_split
 from fedrelax.extras import need
 from fedrelax.graph import Graph

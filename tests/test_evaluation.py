@@ -58,7 +58,8 @@ def test_forests_are_compared_with_forests():
     X, nodes = rng.uniform(-1, 1, size=(400, 2)), np.repeat(np.arange(5), 80)
     y = 10.0 * (X[:, 0] > 0.2) * (X[:, 1] < 0.3) + 0.1 * rng.normal(size=400)
     train = np.arange(400) % 2 == 0
-    model = FedRelaxRegressor("auto", random_state=0).fit(X[train], y[train], nodes=nodes[train])
+    model = FedRelaxRegressor("auto", minutes=10, random_state=0)
+    model.fit(X[train], y[train], nodes=nodes[train])
     assert "forest" in type(model.models_[0]).__name__.lower()
     found = evaluate(
         model, (X[train], y[train], nodes[train]), (X[~train], y[~train], nodes[~train])

@@ -20,7 +20,7 @@ from benchmarks.league.running import known_rows, parts
 from benchmarks.league.tables import TABLES, Data, Table
 from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.datasets import labelled_split
-from fedrelax.datasets.weather import load_weather
+from fedrelax.datasets.examples import load_weather
 
 HERE = Path(__file__).parent
 

@@ -19,6 +19,12 @@ HEADERS = {
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]\s/]+)(?::\d{1,5})?")
 
 
+def check_live() -> None:
+    """Refuse, before any work starts, if packages of the extra ``live`` are missing."""
+    for module in ("starlette", "uvicorn"):
+        need(module, "live")
+
+
 def server_for(app: Any, **more: Any) -> Any:
     """Return a uvicorn server for an application; it does not identify itself and logs nothing."""
     uvicorn = need("uvicorn", "live")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,9 @@ import pandas as pd
 from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
+
+MADE: dict[tuple[object, ...], tuple[str, Path]] = {}
+"""What commands printed and wrote, by their words and the files that they found."""
 
 
 class Run:
@@ -21,9 +27,27 @@ class Run:
         """Return everything that was printed; the exit code is in ``code``."""
         result = CliRunner().invoke(app, [str(word) for word in words])
         self.code = result.exit_code
-        self.output = result.output
+        self.output, self.stdout = result.output, result.stdout
         assert "Traceback" not in result.output
         return " ".join(result.output.split())
+
+    def made(self, *words: object) -> str:
+        """Run a command that several tests begin with: once, and then copy what it wrote here."""
+        files = {path.name: path.read_bytes() for path in self.home.iterdir() if path.is_file()}
+        key = (*map(str, words), *sorted(files.items()))
+        if key not in MADE:
+            before = set(self.home.iterdir())
+            text = self(*words)
+            assert self.code == 0, self.output
+            kept = Path(tempfile.mkdtemp(prefix="made-"))
+            for path in set(self.home.iterdir()) - before:
+                shutil.copytree(path, kept / path.name)
+            MADE[key] = text, kept
+            atexit.register(shutil.rmtree, kept)
+            return text
+        text, kept = MADE[key]
+        shutil.copytree(kept, self.home, dirs_exist_ok=True)
+        return text
 
     def refused(self, *words: object, out: str = "out") -> str:
         """Return the error's sentence; check that it is bad input and that nothing is left."""

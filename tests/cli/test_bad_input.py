@@ -144,7 +144,7 @@ def test_bad_files(run, table, content, parts):
 
 
 def test_an_existing_directory_is_refused_before_any_work(run, table):
-    run(*FIT, *QUICK)
+    run.made(*FIT, *QUICK)
     text = run.refused("fit", "not there.csv", "--node", "a", "--target", "b", "--out", "out")
     assert "out exists" in text and "--overwrite" in text
 
@@ -224,8 +224,7 @@ def test_ctrl_c_outside_the_rounds_leaves_nothing(run, table, monkeypatch):
 
 @pytest.fixture
 def fitted(run, table):
-    run(*FIT, *QUICK)
-    assert run.code == 0
+    run.made(*FIT, *QUICK)
     return table
 
 

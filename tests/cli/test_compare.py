@@ -57,7 +57,7 @@ def test_a_mixed_model(run, table):
 
 def test_it_is_the_comparison_of_the_library(run, table):
     run(*COMPARE, *FAST, "--json", "--seed", "5")
-    answer = json.loads(run.output[run.output.index("{") :])
+    answer = json.loads(run.stdout)
     X, y, nodes = rows_of(table)
 
     def estimator(train):

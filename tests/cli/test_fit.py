@@ -20,8 +20,7 @@ from .runs import FIT, QUICK
 
 
 def test_fit_says_whether_it_helped_and_saves_a_whole_directory(run, table):
-    text = run(*FIT, *QUICK)
-    assert run.code == 0
+    text = run.made(*FIT, *QUICK)
     assert "RMSE on the test rows of each node" in text
     assert "Oslo" in text and "nodes better together" in text
     assert "the RMSE" in text and "pooled" in text  # the verdict
@@ -60,7 +59,7 @@ def test_the_defaults_are_those_of_the_library(run, table):
 
 
 def test_predict_in_a_new_process_equals_the_estimator(run, table):
-    run(*FIT, *QUICK)
+    run.made(*FIT, *QUICK)
     subprocess.run(
         [sys.executable, "-m", "fedrelax", "predict", "out", "towns.csv", "--out", "p.csv"],
         check=True,
@@ -135,7 +134,7 @@ def test_a_node_with_one_row_trains_and_is_left_out_of_the_errors(run, table):
 def test_alpha_is_chosen_even_with_two_rows_per_node(run, table):
     table.groupby("town").head(2).to_csv("towns.csv", index=False)
     run(*FIT, "--rounds", "1", "--test-share", "0", "--out", "out")
-    assert run.code == 0 and read_result("out").metrics["alpha_was_chosen"]
+    assert run.code == 0 and read_result("out").about["choice"]
     table.groupby("town").head(1).to_csv("towns.csv", index=False)
     text = run.refused(*FIT, "--rounds", "1", "--test-share", "0", "--out", "other")
     assert "every node has a single row" in text
@@ -191,7 +190,7 @@ def test_public_rows_from_a_file(run, table):
 
 
 def test_overwrite_replaces_a_former_result(run, table):
-    run(*FIT, *QUICK)
+    run.made(*FIT, *QUICK)
     assert "choose another --out, or replace it with --overwrite" in run.refused(*FIT, *QUICK)
     Path("out/notes.txt").write_text("mine")
     text = run.refused(*FIT, *QUICK, "--overwrite", "--rounds", "1")
@@ -315,6 +314,6 @@ def test_a_choice_without_time_says_what_it_left_out_and_gives_a_result(run, tab
     text = run(*FIT, "--model", "tree", "--minutes", "0", "--out", "out")
     assert run.code == 0, run.output
     assert "so only 1 of 7 strengths, 1 of 3 folds" in text and "--minutes 10" in text
-    assert "were tried" in read_result("out").metrics["chosen"]
+    assert "were tried" in read_result("out").about["choice"]
     run("predict", "out", "towns.csv", "--out", "predictions.csv")
     assert run.code == 0, run.output

@@ -23,8 +23,9 @@ FIT = ("fit", "towns.csv", "--node", "town", "--target", "power", "--graph", "kn
 
 @pytest.fixture
 def result(run: Run, table: pd.DataFrame) -> Path:
-    run(*FIT, "--model", "linear", "--alpha", "0.3", "--features", "wind,sun", "--out", "first")
-    assert run.code == 0, run.output
+    run.made(
+        *FIT, "--model", "linear", "--alpha", "0.3", "--features", "wind,sun", "--out", "first"
+    )
     newcomer = towns().query("town == 'Hamar'").assign(town="Alta", lat=64.2)
     newcomer.to_csv("alta.csv", index=False)
     return Path("first")
@@ -57,7 +58,7 @@ def test_join_update_leave(run: Run, result: Path) -> None:
 
 def _json(run: Run, directory: str) -> str:
     run("info", directory, "--json")
-    return run.output
+    return run.stdout
 
 
 def test_coordinates_that_are_text_are_not_used(run: Run, result: Path) -> None:

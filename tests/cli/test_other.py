@@ -38,9 +38,9 @@ def test_info_says_what_is_there_and_what_left_the_nodes(run, table):
 
 
 def test_info_as_json(run, table):
-    run(*FIT, *QUICK)
+    run.made(*FIT, *QUICK)
     run("info", "out", "--json")
-    answer = json.loads(run.output)
+    answer = json.loads(run.stdout)
     assert answer["task"] == "regression" and answer["shared"]["numbers_per_neighbour"] == 600
     assert {line["node"] for line in answer["models"]} == set(table["town"])
 

@@ -25,7 +25,7 @@ def test_the_promise_is_told_saved_and_shown(run, table):
     text = run(*PRIVATE, "--delta", "1e-6", "--leakage")
     assert run.code == 0, run.output
     assert "Promised to every node: moments of each node's rows with noise" in text
-    [promise] = json.loads(Path("out/metrics.json").read_text())["promises"]
+    [promise] = json.loads(Path("out/result.json").read_text())["promises"]
     assert promise["epsilon"] == pytest.approx(4.0, abs=1e-3)
     assert promise["delta"] == 1e-6
     assert promise["protects"] == "one row of a node, replaced by another"

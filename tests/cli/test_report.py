@@ -32,7 +32,7 @@ def test_fit_writes_the_report_and_the_command_writes_the_same(plotly, run, tabl
 
 
 def test_files_are_not_replaced_unasked(plotly, run, table):
-    run(*FIT, *QUICK)
+    run.made(*FIT, *QUICK)
     Path("mine.html").write_text("mine")
     assert "exists" in run.refused("report", "out", "--out", "mine.html")
     assert Path("mine.html").read_text() == "mine"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fedrelax.cli.app import app
-from fedrelax.cli.stopping import RunDirectory
+from fedrelax.cli.run_directory import RunDirectory
 from fedrelax.storage import Checkpoint
 
 from ..storage.disks import disk

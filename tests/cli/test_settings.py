@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import typer
 from typer.testing import CliRunner
@@ -12,7 +11,7 @@ from fedrelax import FedRelaxRegressor
 from fedrelax.cli.compare import CompareConfig
 from fedrelax.cli.config import command_with
 from fedrelax.cli.fit import FitConfig
-from fedrelax.cli.options import LEARNING, Check, Flag
+from fedrelax.cli.flags import LEARNING, Check, flag
 
 WORDS = ("towns.csv", "--node", "town", "--target", "power", "--out", "out")
 
@@ -21,11 +20,14 @@ WORDS = ("towns.csv", "--node", "town", "--target", "power", "--out", "out")
 class Longer(FitConfig):
     """The settings of fit, and one more."""
 
-    validation_share: Annotated[
-        float,
-        Check(ge=0, lt=1),
-        Flag(LEARNING, "Rows that stop the rounds.", before="wiring", argument="validation_share"),
-    ] = 0.0
+    validation_share: float = flag(
+        LEARNING,
+        "Rows that stop the rounds.",
+        default=0.0,
+        check=Check(ge=0, lt=1),
+        before="wiring",
+        argument="validation_share",
+    )
 
 
 def run_with(*words):

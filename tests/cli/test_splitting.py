@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedrelax.storage import read_result
+
 TOWNS, DAYS = 12, 20
-FIT = ("fit", "days.csv", "--node", "town", "--target", "load")
+FIT = ("fit", "days.csv", "--node", "town", "--target", "load", "--quick")
 
 
 def table(dates=False, seed=0):
@@ -44,7 +46,7 @@ def test_a_random_split_is_warned_of_and_whole_days_are_honest(run, days):
     run(*FIT, "--split-by", "day", "--out", "out")
     assert run.code == 0 and "Nodes have rows of the same" not in run.output
     found, promised = errors()
-    assert found["split_by"] == "day" and found["features"] == ["temp"]
+    assert found["split_by"] == "day" and read_result("out").about["feature_names"] == ["temp"]
     again = table(seed=1)  # other days of the same towns
     run("predict", "out", "days.csv", "--out", "seen.csv")
     again.to_csv("new.csv", index=False)
@@ -91,16 +93,16 @@ def test_folds_follow_the_same_rule(run, days, monkeypatch):
         return fit(self, X, y, nodes, groups, times)
 
     monkeypatch.setattr(FedRelaxRegressor, "fit", listening)
-    run(*FIT, "--split-by", "day", "--quick", "--out", "out")
+    run(*FIT, "--split-by", "day", "--out", "out")
     assert len(np.unique(heard["groups"])) == 16 and heard["times"] is None
-    run(*FIT, "--split-by", "day", "--test-from", "15", "--quick", "--out", "out2")
+    run(*FIT, "--split-by", "day", "--test-from", "15", "--out", "out2")
     assert heard["groups"] is None and heard["times"].max() == 14
 
 
 def test_compare_holds_out_whole_values_too(run, days):
     words = ("--splits", "2", "--ways", "pooled", "--json", "--features", "temp")
     run("compare", *FIT[1:], *words, "--split-by", "day")
-    honest = json.loads(run.output)["ways"]
+    honest = json.loads(run.stdout)["ways"]
     run("compare", *FIT[1:], *words, "--split-by", "none", "--features", "temp,day")
     assert run.code == 0
     assert min(line["error"] for line in honest) > 1.5
@@ -130,7 +132,7 @@ def test_a_node_with_one_day_is_left_out_of_the_test(run, days):
     frame = table()
     frame = frame[(frame["town"] != 3) | (frame["day"] == 19)]
     frame.to_csv("days.csv", index=False)
-    run(*FIT, "--split-by", "day", "--test-from", "15", "--quick", "--out", "out")
+    run(*FIT, "--split-by", "day", "--test-from", "15", "--out", "out")
     assert (
         run.code == 0 and "No row before --test-from in 'day', so not measured: '3'" in run.output
     )

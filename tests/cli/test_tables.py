@@ -22,8 +22,7 @@ def write(frame, name="shops.csv"):
 def test_a_table_of_text_dates_and_gaps_is_used_whole(run):
     frame = shops(3)
     write(frame)
-    run(*FIT)
-    assert run.code == 0
+    run.made(*FIT)
     saved = read_result("out")
     assert saved.about["feature_names"] == ["type", "date", "promotion", "price"]
     assert saved.metrics["training_rows"] > 0.6 * len(frame)
@@ -36,7 +35,7 @@ def test_a_table_of_text_dates_and_gaps_is_used_whole(run):
 def test_predict_takes_any_order_and_new_categories_and_names_what_is_missing(run):
     frame = shops(3)
     write(frame)
-    run(*FIT)
+    run.made(*FIT)
     fitted = load_result("out")
     new = frame.drop(columns="sales").head(40)
     write(new[list(new.columns[::-1])], "new.csv")
@@ -71,7 +70,7 @@ def test_predict_reads_texts_that_no_model_has_met(run):
 
 def test_the_schema_is_a_file_that_others_can_use(run):
     write(shops(3))
-    run(*FIT)
+    run.made(*FIT)
     said = json.loads(Path("out/schema.json").read_text())
     assert [column["name"] for column in said["columns"]][:2] == ["type", "date"]
     Path("agreed.json").write_text(Path("out/schema.json").read_text())

@@ -11,7 +11,7 @@ import pytest
 
 from fedrelax.cli.config import make_config
 from fedrelax.cli.fit import FitConfig
-from fedrelax.cli.stopping import RunDirectory
+from fedrelax.cli.run_directory import RunDirectory
 from fedrelax.storage.checking import sealed
 
 from .runs import FIT, QUICK, Run

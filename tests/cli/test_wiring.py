@@ -48,7 +48,8 @@ def test_fit_rewires_and_says_so(table, tmp_path, wiring):
     assert set(nodes["model"]) == {"ridge"}  # what was found, not "auto"
     assert (nodes["node"].map(kinds).groupby(nodes["cluster"]).nunique() == 1).all()
     metrics = json.loads((tmp_path / "result" / "metrics.json").read_text())
-    assert metrics["wiring"] == "rewire"
+    about = json.loads((tmp_path / "result" / "result.json").read_text())
+    assert about["wiring"] == "rewire"
     assert metrics["kept_edges"] == len(kept)
     assert sum(metrics["clusters"]) == 16
     loaded = load_result("result")

@@ -27,7 +27,8 @@ def clinics(apart: bool, rows: int = 12) -> pd.DataFrame:
 )
 def test_what_was_chosen_is_what_terminal_page_and_numbers_say(run, apart, way, words):
     clinics(apart, rows=30 if apart else 12).to_csv("clinics.csv", index=False)
-    said = run("fit", "clinics.csv", "--node", "clinic", "--target", "y", "--quick", "--out", "out")
+    table = ("clinics.csv", "--node", "clinic", "--target", "y", "--quick")
+    said = run("fit", *table, "--out", "out")
     assert run.code == 0, run.output
     assert words in said and "Learning together" not in said
     metrics = json.loads(Path("out/metrics.json").read_text())
@@ -38,6 +39,10 @@ def test_what_was_chosen_is_what_terminal_page_and_numbers_say(run, apart, way, 
         page = Path("out/report.html").read_text().partition("<main>")[2].partition("</main>")[0]
         assert f'">{metrics["headline"]}</h1>' in page
         assert "Learning together" not in page and "1e+09" not in page
+    if way == "pooled":
+        run("compare", *table, "--splits", "2", "--ways", "pooled", "--json")
+        first = {line["way"]: line for line in json.loads(run.stdout)["per_split"][:3]}
+        assert "one_model=True" in first["together"]["settings"]  # the first split is that of fit
 
 
 def test_an_update_of_one_node_has_its_noun_and_no_empty_digits(run, table):

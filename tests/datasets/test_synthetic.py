@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrelax.datasets import SyntheticNetwork, clustered, mixture, single_cluster
-from fedrelax.datasets.rounding import largest_remainder
+from fedrelax.datasets.synthetic import largest_remainder
 from fedrelax.errors import FedRelaxError
 
 MAKERS = {

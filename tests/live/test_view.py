@@ -16,9 +16,8 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.live.assembling import live_page
-from fedrelax.live.network import Edges
-from fedrelax.live.state import MOST_NODES, LiveState, Progress
+from fedrelax.live.callback import live_page
+from fedrelax.live.state import MOST_NODES, LiveState, Progress, edges_in
 from fedrelax.runtime import Callback, Record
 
 pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
@@ -174,7 +173,7 @@ def test_dropped_edges_stay_with_no_weight_and_found_ones_join():
     names = ("a", "b", "c")
     given = Graph.from_edges([("a", "b"), ("b", "c")], labels=names).adjacency
     now = Graph.from_edges([("a", "b", 0.5), ("a", "c", 2.0)], labels=names).adjacency
-    edges = Edges.of(given, now)
+    edges = edges_in(given, now)
     assert edges.ends.tolist() == [[0, 1], [0, 2], [1, 2]]
     assert edges.used.tolist() == [0.5, 2.0, 0.0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,17 @@ import pytest
 from rich.console import Console
 
 from fedrelax import Graph
+from fedrelax.comparison import Comparison
 from fedrelax.evaluation import MEASURES, Evaluation
 from fedrelax.models import Task
 from fedrelax.report import report_data
-from fedrelax.report.terminal import evaluation_report, fact_table, kind_table, node_table
+from fedrelax.report.terminal import (
+    evaluation_report,
+    fact_table,
+    kind_table,
+    node_table,
+    way_table,
+)
 from fedrelax.runtime import History, Record
 from fedrelax.solvers import Result
 
@@ -150,3 +158,37 @@ def test_a_picture_is_drawn_for_any_result(tmp_path, n, placed):
         graph = Graph.from_coordinates(places, k=2, metric="haversine")
     save_result_picture(tmp_path / "p.png", data(n, 1, graph))
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def lines_at(width: int, shown) -> list[str]:
+    console = Console(width=width, file=io.StringIO())
+    console.print(shown)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_narrow_terminal_shows_fewer_columns_and_no_broken_words():
+    wide, narrow, tiny = (lines_at(width, node_table(data(4))) for width in (100, 42, 34))
+    heads = [lines[-6].split() for lines in (wide, narrow, tiny)]
+    assert heads[0] == ["node", "model", "rows", "test", "alone", "pooled", "together", "gain"]
+    assert heads[1] == ["node", "model", "alone", "together", "gain"]
+    assert heads[2] == ["node", "alone", "together", "gain"]
+    assert len(wide) == len(narrow) and "node [0]" in tiny[-4]
+    ways, rows = ("alone", "mixed model", "together"), np.array([[8, 2]])
+    errors = 3000.0 + np.arange(15.0).reshape(5, 3) ** 2
+    found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((5, 3, 1)), [[{}] * 3] * 5, ("a",),
+                       rows, {}, 5)  # fmt: skip
+    texts = ["\n".join(lines_at(width, way_table(found))) for width in (100, 50, 34)]
+    assert [text.count(" interval") - text.count("% interval") for text in texts] == [2, 1, 0]
+    assert all("\nmixed model " in text for text in texts)
+
+
+def test_where_most_splits_chose_one_model_the_advice_is_about_that():
+    ways, errors = ("alone", "together"), np.array([[2.0, 1.0], [2.1, 1.0], [2.0, 1.1]])
+    for chosen, name in (
+        ([True, True, False], "One model for all"),
+        ([True, False, False], "Learning"),
+    ):
+        settings = [[{}, {"one_model": one}] for one in chosen]
+        found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((3, 2, 1)), settings, ("a",),
+                           np.array([[80, 20]]), {}, 3)  # fmt: skip
+        assert f"Federate. {name}" in found.advice

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import re
 import shutil
@@ -12,17 +13,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from scipy import stats
 
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.evaluation import MEASURES, Evaluation, student_interval
 from fedrelax.report import palette, report_data, report_html, write_report
 from fedrelax.report.data.columns import NODES, Column
-from fedrelax.report.data.edges import strongest
-from fedrelax.report.data.layout import places, project, spread
+from fedrelax.report.data.layout import EdgeTable, places, project, spread
 from fedrelax.report.data.sharing import sharing_of
 from fedrelax.report.page.answers import did_it_help, sharing_details, where
-from fedrelax.report.page.run_settings import command
+from fedrelax.report.page.sections import command
 from fedrelax.report.terminal import node_table
 from fedrelax.runtime import LocalExchange
 from fedrelax.storage import read_result, save_result
@@ -108,8 +109,10 @@ def test_a_new_column_needs_one_line(small, monkeypatch):
     data = data_of(report_html(saved))
     assert data["tables"]["nodes"][-1] == ["share", "share that tests", "count"]
     assert data["nodes"]["share"] == data["nodes"]["test"]
-    table = node_table(report_data(saved))
-    assert table.columns[-1].header == "share" and next(iter(table.columns[-1].cells)).plain == "6"
+    console = Console(width=120, file=io.StringIO())
+    console.print(node_table(report_data(saved)))
+    _, heads, _, first, *_ = console.file.getvalue().splitlines()
+    assert heads.split()[-1] == "share" and first.split()[-1] == "6"
 
 
 def test_colours_are_defined_once():
@@ -167,8 +170,10 @@ def test_a_node_without_a_place_stands_between_its_neighbours():
 def test_of_too_many_edges_each_node_keeps_its_strongest():
     ends = np.array([(i, j) for i in range(30) for j in range(i)])
     used = np.random.default_rng(0).uniform(size=len(ends))
-    kept = strongest(ends, used, np.zeros(len(ends)), nodes=30, most=60)
-    assert len(kept) <= 60
+    none = np.zeros(len(ends))
+    found = EdgeTable.strongest(ends, used, used, none, none, nodes=30, most=60)
+    kept = [int(np.flatnonzero((ends == pair).all(axis=1))[0]) for pair in found.ends]
+    assert len(kept) <= 60 and found.total == len(ends)
     for node in range(30):
         own = np.flatnonzero((ends == node).any(axis=1))
         assert own[np.argmax(used[own])] in kept

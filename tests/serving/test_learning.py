@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="needs starlette (the extra live)")
 
 from fedrelax.cli import learning
 from fedrelax.cli.console import Talk
-from fedrelax.cli.learning import Learner
+from fedrelax.cli.new_rows import Learner
 from fedrelax.storage import load_result
 
 from .asking import Client, serving

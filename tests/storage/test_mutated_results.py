@@ -22,10 +22,11 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.cli.info import facts, story, to_dict
+from fedrelax.cli.info import facts, to_dict
 from fedrelax.evaluation import evaluate
 from fedrelax.report import report_data
-from fedrelax.report.data.story import events_of
+from fedrelax.report.changelog import events_of
+from fedrelax.report.data.sharing import sharing_of
 from fedrelax.report.terminal import evaluation_report
 from fedrelax.storage import load_result, read_result, save_result
 from fedrelax.storage.saving import plain
@@ -130,7 +131,7 @@ def saved(array) -> bytes:
 def used(out: Path, frame, nodes) -> None:
     """Do with a result what ``info``, ``report``, ``predict``, ``update`` and ``unplug`` begin with."""
     found = read_result(out)
-    facts(found), story(found), events_of(found)
+    facts(found, sharing_of(found)), events_of(found)
     json.dumps(plain(to_dict(found)))
     data = report_data(found)
     if data.evaluation is not None:

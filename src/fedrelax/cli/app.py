@@ -7,16 +7,13 @@ from typing import Annotated
 import typer
 
 from fedrelax.cli.compare import compare
-from fedrelax.cli.demo import demo
-from fedrelax.cli.example import example
+from fedrelax.cli.demo import demo, example
 from fedrelax.cli.federate import federate
-from fedrelax.cli.fit import fit
-from fedrelax.cli.going_on import join, unplug, update
-from fedrelax.cli.info import info
+from fedrelax.cli.fit import fit, resume
+from fedrelax.cli.info import info, report
+from fedrelax.cli.living_commands import join, unplug, update
 from fedrelax.cli.predict import predict
-from fedrelax.cli.report import report
 from fedrelax.cli.reproduce import reproduce
-from fedrelax.cli.resume import resume
 from fedrelax.cli.serve import serve
 from fedrelax.cli.stress import stress
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
-from fedrelax.cli.options import DATA, LEARNING, OUTPUT, Check, Flag
+from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Check, flag
 from fedrelax.cli.settings import Alpha, LearningConfig, Rounds
 
 FEW_TEST_ROWS = 30
@@ -32,52 +32,49 @@ class CompareConfig(LearningConfig):
     command: ClassVar[str] = "compare"
     steps: ClassVar[Mapping[str, float]] = {"reading": 0.5, "comparing": 30.0, "saving": 1.0}
 
-    splits: Annotated[
-        int,
-        Check(ge=2),
-        Flag(DATA, "How many random splits, at least 2. Default: 5.", before="test_share"),
-    ] = 5
-    ways: Annotated[
-        tuple[str, ...] | None,
-        Check(before=names),
-        Flag(
-            LEARNING,
-            "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-model, "
-            "fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the models allow.",
-            before="graph",
-        ),
-    ] = None
-    test_share: Annotated[
-        float,
-        Check(gt=0, lt=1),
-        Flag(DATA, "Share of each node's rows held out for testing in every split. Default: 0.2."),
-    ] = 0.2
-    alpha: Annotated[  # not passed to the estimator: the compared way takes it
-        Alpha,
-        Flag(
-            LEARNING,
-            "How much neighbours count in FedRelax, from 0 (each alone) upwards. Default: auto, "
-            "which chooses it by cross-validation on the training rows.",
-        ),
-    ] = "auto"
-    rounds: Annotated[
-        Rounds,
-        Flag(
-            LEARNING,
-            "Maximum number of rounds of FedRelax and FedMD; cross-validation on the training rows "
-            "chooses how many to run. Default: 20; 200 for linear models.",
-            argument="rounds",
-        ),
-    ] = None
-    out: Annotated[
-        Path | None,
-        Flag(
-            OUTPUT,
-            "Directory to write, completely or not at all. Default: none; the table is only shown.",
-            before="overwrite",
-            saved=False,
-        ),
-    ] = None
+    splits: int = flag(
+        DATA,
+        "How many random splits, at least 2. Default: 5.",
+        default=5,
+        check=Check(ge=2),
+        before="test_share",
+    )
+    ways: tuple[str, ...] | None = flag(
+        LEARNING,
+        "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
+        "model, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
+        "models allow.",
+        default=None,
+        check=Check(before=names),
+        before="graph",
+    )
+    test_share: float = flag(
+        DATA,
+        "Share of each node's rows held out for testing in every split. Default: 0.2.",
+        default=0.2,
+        check=Check(gt=0, lt=1),
+    )
+    # not passed to the estimator: the compared way takes it
+    alpha: Alpha = flag(
+        LEARNING,
+        "How much neighbours count in FedRelax, from 0 (each alone) upwards. Default: auto, "
+        "which chooses it by cross-validation on the training rows.",
+        default="auto",
+    )
+    rounds: Rounds = flag(
+        LEARNING,
+        "Maximum number of rounds of FedRelax and FedMD; cross-validation on the training "
+        "rows chooses how many to run. Default: 20; 200 for linear models.",
+        default=None,
+        argument="rounds",
+    )
+    out: Path | None = flag(
+        OUTPUT,
+        "Directory to write, completely or not at all. Default: none; the table is only shown.",
+        default=None,
+        before="overwrite",
+        saved=False,
+    )
 
 
 @command_with(CompareConfig)
@@ -93,31 +90,46 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     --graph knn:lat,lon:5 --splits 10
     """
     from fedrelax.cli.inputs import effective, read_source
+    from fedrelax.estimators import FedRelaxRegressor
     from fedrelax.storage.places import check_directory
 
     if config.out is not None:
         check_directory(config.out, config.overwrite, "comparison")
     talk.activity.doing(f"Reading {config.data.name}", step="reading")
-    check_ways(config)
+    ways_of(config, FedRelaxRegressor())  # refuses an unknown name before the table is read
     source = read_source(config, talk.note)
     train, test = source.splitting.masks(source.table.nodes, talk.note)
-    _warn_of_rough_intervals(int(test.sum()), int(train.sum()), talk)
+    if test.sum() < FEW_TEST_ROWS:
+        talk.note(
+            f"every split has only {test.sum()} test rows in all, which makes the intervals rough; a "
+            "larger --test-share helps."
+        )
+    elif test.sum() > train.sum():
+        talk.note(
+            "there are more test rows than training rows, which makes the intervals wider than they "
+            "need to be; a --test-share below 0.5 tells more."
+        )
     found = measure(config, source, talk)
     settings = effective(config, source.table.task, source.table.feature_names)
     talk.activity.doing("Writing the tables", step="saving")
     if config.out is not None:
         _save(config.out, found, settings, config.overwrite, talk)
     if config.json:
-        _print_json(config.out, found, talk)
-    else:
-        _tell(config.out, found, talk)
+        answer = {
+            "out": None if config.out is None else str(config.out),
+            **found.to_dict(),
+            "per_split": found.to_frame().to_dict("records"),
+            "per_node": found.nodes_to_frame().to_dict("records"),
+            "notes": talk.notes,
+        }
+        talk.json(answer)
+        return
+    from fedrelax.report.terminal import comparison_report
 
-
-def check_ways(config: CompareConfig) -> None:
-    """Refuse an unknown name before the table is read."""
-    from fedrelax.estimators import FedRelaxRegressor
-
-    ways_of(config, FedRelaxRegressor())
+    talk.say("", comparison_report(found))
+    if config.out is not None:
+        picture = ", comparison.png" if (config.out / "comparison.png").exists() else ""
+        talk.plain(f"\nSaved in {config.out}: {FILES}{picture}")
 
 
 def ways_of(config: CompareConfig, estimator: Any) -> list[Any]:
@@ -133,7 +145,7 @@ def ways_of(config: CompareConfig, estimator: Any) -> list[Any]:
 
 def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
     """Run all ways on all splits, with a progress bar; Ctrl-C keeps the splits that are complete."""
-    from fedrelax.cli.progress import start_workers
+    from fedrelax.cli.interruption import start_workers
     from fedrelax.cli.training import estimator_of
     from fedrelax.comparison import compare_ways
 
@@ -172,19 +184,6 @@ def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
     return found
 
 
-def _warn_of_rough_intervals(test_rows: int, training_rows: int, talk: Talk) -> None:
-    if test_rows < FEW_TEST_ROWS:
-        talk.note(
-            f"every split has only {test_rows} test rows in all, which makes the intervals rough; a "
-            "larger --test-share helps."
-        )
-    elif test_rows > training_rows:
-        talk.note(
-            "there are more test rows than training rows, which makes the intervals wider than they "
-            "need to be; a --test-share below 0.5 tells more."
-        )
-
-
 def _save(out: Path, found: Any, settings: dict[str, Any], overwrite: bool, talk: Talk) -> None:
     from fedrelax.storage.places import whole_directory
     from fedrelax.storage.saving import write_json
@@ -204,23 +203,3 @@ def _save(out: Path, found: Any, settings: dict[str, Any], overwrite: bool, talk
             talk.note(
                 "no picture is drawn without matplotlib; pip install 'fedrelax[report]' adds it."
             )
-
-
-def _print_json(out: Path | None, found: Any, talk: Talk) -> None:
-    answer = {
-        "out": None if out is None else str(out),
-        **found.to_dict(),
-        "per_split": found.to_frame().to_dict("records"),
-        "per_node": found.nodes_to_frame().to_dict("records"),
-        "notes": talk.notes,
-    }
-    talk.json(answer)
-
-
-def _tell(out: Path | None, found: Any, talk: Talk) -> None:
-    from fedrelax.report.terminal import comparison_report
-
-    talk.say("", comparison_report(found))
-    if out is not None:
-        picture = ", comparison.png" if (out / "comparison.png").exists() else ""
-        talk.plain(f"\nSaved in {out}: {FILES}{picture}")

@@ -6,11 +6,12 @@ import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.options import flags_of, signature_of, words_of
+from fedrelax.cli.flags import Flag, flags_of, signature_of, types_of, words_of
 from fedrelax.cli.settings import FileFlags, LearningConfig, pairs_of
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.files import read_text, why_unread
@@ -69,12 +70,21 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
             given[name] = {**old, **new} if isinstance(old, dict) else old
         elif value is not None and value != []:
             given[name] = value
-    try:
-        return TypeAdapter(kind).validate_python(given)
-    except ValidationError as error:
+    sentences, values = [], {}
+    for each in fields(kind):
+        flag, typed = flags_of(kind)[each.name], types_of(kind)[each.name]
+        if each.name in given:
+            try:
+                values[each.name] = TypeAdapter(typed).validate_python(given.pop(each.name))
+            except ValidationError as error:
+                sentences += [sentence(flag, each.name, found) for found in error.errors()]
+        elif flag.needed:
+            sentences.append(f"{kind.command} needs {flag.named(each.name)}: {flag.needed}")
+    sentences += [f"the setting {name!r} is not known" for name in given]
+    if sentences:
         source = "" if file is None else f" (see {file})"
-        sentences = dict.fromkeys(sentence(kind, found) for found in error.errors())
-        raise FedRelaxError("; ".join(sentences) + source) from None
+        raise FedRelaxError("; ".join(dict.fromkeys(sentences)) + source)
+    return kind(**values)
 
 
 def check_trusted(
@@ -151,18 +161,15 @@ def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:
     return settings
 
 
-def sentence(kind: type[LearningConfig], error: Any) -> str:
+def sentence(flag: Flag, name: str, error: Any) -> str:
     """Turn one pydantic error into a sentence: which flag, what was found, what is needed."""
-    name = str(error["loc"][0])
-    flag = flags_of(kind)[name]
-    typed = flag.named(name)
-    if error["type"] == "missing":
-        return f"{kind.command} needs {typed}: {flag.needed}"
     message = str(error["msg"]).removeprefix("Value error, ")
     if name == "alpha":
         message = "give 'auto' or a finite number of at least 0"
     elif message.startswith("Input should be"):
         message = message.replace("Input should be", "it must be", 1)
+    if message.startswith(f"{flag.argument}="):
+        return message  # which names the argument, and so the flag, itself
     found = error["input"]
     said = "" if error["type"] == "value_error" else f" is {found!r}"
-    return f"{typed}{said}: {message}"
+    return f"{flag.named(name)}{said}: {message}"

@@ -18,8 +18,8 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from fedrelax.cli.activity import Activity
-from fedrelax.cli.flags import in_flags
+from fedrelax.cli.progress import Activity
+from fedrelax.cli.settings import in_flags
 from fedrelax.errors import STEERING, FedRelaxError, FedRelaxWarning, visible
 
 START = 1.5

@@ -1,4 +1,4 @@
-"""``fedrelax demo``: fourteen writers, eight kinds of models, one table."""
+"""``fedrelax example``, a table to try; ``fedrelax demo``, fourteen writers and eight kinds of models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,29 @@ from typing import Annotated, Any
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.fit import FitConfig
+from fedrelax.cli.fit import FitConfig, tell_report
+from fedrelax.cli.flags import Debug, Replace
+
+
+def example(
+    out: Annotated[Path, typer.Argument(metavar="CSV", help="File to write.")],
+    overwrite: Replace = False,
+    debug: Debug = False,
+) -> None:
+    """Write a small made-up table: the electricity load of 24 sites on a map, 12 rows each.
+
+    [bold]Example:[/bold] fedrelax example my.csv
+    """
+    with speaking(debug) as talk:
+        from fedrelax.datasets.examples import example_table
+        from fedrelax.storage.places import check_file
+
+        check_file(out, (".csv",), overwrite)
+        table = example_table()
+        table.to_csv(out, index=False)
+        talk.plain(f"Wrote {out}: {len(table)} rows of {table['site'].nunique()} sites. Next:")
+        talk.command(f"fedrelax fit {out} --node site --target load --out result")
+
 
 KINDS = ("logistic", "tree", "forest", "svm", "mlp", "knn", "boosting", "ridge")
 LABELLED, PUBLIC, COMPONENTS = 20, 10, 20
@@ -29,7 +51,7 @@ INTRODUCTION = (
 def demo(
     out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("demo-result"),
     jobs: Annotated[int, typer.Option(help="Workers; -1 for all cores.")] = 1,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Show a mixed network at work: handwritten digits, a node per writer. Works offline.
 
@@ -71,7 +93,7 @@ def run_demo(out: Path, jobs: int, talk: Talk, interruption: Any) -> None:
     solver = FedRelax(order="sequential")  # each learns from what those before it have just learned
     outcome = train(inputs, config, talk, interruption, alpha=alphas, folds=FOLDS, solver=solver)
     interruption.enter(Step.SAVING)
-    save(
+    data = save(
         inputs,
         config,
         outcome,
@@ -86,9 +108,15 @@ def run_demo(out: Path, jobs: int, talk: Talk, interruption: Any) -> None:
         more=[lambda draft: _write_example(draft, inputs)],
     )
     interruption.enter(Step.ENDING)
-    assert outcome.evaluation is not None
-    talk.say("", evaluation_report(outcome.data), "", kind_table(outcome.evaluation), "")
-    _tell_next(out, talk)
+    assert data.evaluation is not None
+    talk.say("", evaluation_report(data), "", kind_table(data.evaluation), "")
+    place = shlex.quote(str(out))
+    picture = ", and a picture (result.png)" if (out / "result.png").exists() else ""
+    talk.plain(f"Saved in {out}: the models and the numbers{picture}.")
+    tell_report(out, talk)
+    talk.plain("Next:")
+    talk.command(f"fedrelax info {place}")
+    talk.command(f"fedrelax predict {place} {place}/example.csv --out predictions.csv")
 
 
 def digits_inputs() -> Any:
@@ -107,9 +135,8 @@ def digits_inputs() -> Any:
     public = labelled_split(digits.writers, per_node=PUBLIC, random_state=1)
     own = np.flatnonzero(~public)
     nodes = digits.writers[own]
-    with (
-        one_thread()
-    ):  # the last digits of sums depend on the number of threads, and trees on those
+    # the last digits of sums depend on the number of threads, and trees on those
+    with one_thread():
         components = PCA(COMPONENTS, random_state=0).fit(digits.X[public])
     writers = list(dict.fromkeys(nodes.tolist()))
     names = {writer: KINDS[k % len(KINDS)] for k, writer in enumerate(writers)}
@@ -144,16 +171,3 @@ def _write_example(draft: Path, inputs: Any) -> None:
     frame.insert(0, "digit", inputs.y[rows])
     frame.insert(0, "writer", inputs.nodes[rows])
     frame.to_csv(draft / "example.csv", index=False)
-
-
-def _tell_next(out: Path, talk: Talk) -> None:
-    from fedrelax.report.page import REPORT
-
-    place = shlex.quote(str(out))
-    picture = ", and a picture (result.png)" if (out / "result.png").exists() else ""
-    talk.plain(f"Saved in {out}: the models and the numbers{picture}.")
-    if (out / REPORT).exists():
-        talk.plain(f"Open {out / REPORT} in a browser: one file, which you can pass on.")
-    talk.plain("Next:")
-    talk.command(f"fedrelax info {place}")
-    talk.command(f"fedrelax predict {place} {place}/example.csv --out predictions.csv")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedrelax.cli.activity import Activity
 from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.flags import AsJson, Debug
+from fedrelax.cli.progress import Activity
 
 if TYPE_CHECKING:
     from fedrelax.federation.memory import Status
@@ -21,7 +22,6 @@ federate = typer.Typer(
     help="Run every site on its own machine: make the files, try it here, follow a run.",
 )
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 Open = Annotated[
     bool, typer.Option("--open", help="Let the hub read predictions; by default they are sealed.")
 ]
@@ -130,7 +130,7 @@ def try_(
     live: Annotated[
         bool, typer.Option("--live", help="Show the run on a web page of this machine.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Run a whole federation on this machine, with throw-away keys, over TLS.

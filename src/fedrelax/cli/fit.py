@@ -1,4 +1,4 @@
-"""``fedrelax fit``: from a table to one model per node."""
+"""``fedrelax fit`` and ``resume``: from a table to one model per node."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from fedrelax.cli.config import command_with
-from fedrelax.cli.console import Talk
-from fedrelax.cli.options import DATA, LEARNING, OUTPUT, Check, Flag
+import typer
+
+from fedrelax.cli.config import command_with, place_of
+from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Check, Debug, flag, flags_of
 from fedrelax.cli.settings import LearningConfig, two_numbers
-from fedrelax.errors import counted, listing
+from fedrelax.errors import FedRelaxError, counted, listing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,90 +32,74 @@ class FitConfig(LearningConfig):
         "saving": 2.0,
     }
 
-    out: Annotated[
-        Path,
-        Flag(
-            OUTPUT,
-            "Directory to write, completely or not at all.",
-            before="overwrite",
-            needed="the directory to write",
-            saved=False,
-        ),
-    ]
-    test_from: Annotated[
-        str | None,
-        Flag(
-            DATA,
-            "Test on all rows from this time on, by the column of --split-by or the only date column.",
-            metavar="DATE",
-        ),
-    ] = None
-    keep_test_out: Annotated[
-        bool,
-        Flag(
-            OUTPUT,
-            "Save the models that were measured, trained without the test rows. Default: after "
-            "measuring, train again on all rows with the same settings, and save those models.",
-            spelling="--keep-test-out",
-            before="jobs",
-        ),
-    ] = False
-    checkpoint_every: Annotated[
-        int | None,
-        Check(ge=1),
-        Flag(
-            OUTPUT,
-            "Save a checkpoint next to --out every N rounds, and when the run is stopped by Ctrl-C or "
-            "SIGTERM; fedrelax resume continues from it.",
-            metavar="N",
-            before="jobs",
-            saved=False,
-        ),
-    ] = None
-    epsilon: Annotated[
-        float | None,
-        Check(gt=0, allow_inf_nan=False),
-        Flag(
-            LEARNING,
-            "Differential privacy for each row of a node: noise on the sums over its rows, released "
-            "once. Implies --keep-test-out. Default: no noise.",
-        ),
-    ] = None
-    delta: Annotated[
-        float | None,
-        Check(gt=0, lt=1),
-        Flag(LEARNING, "Probability with which the promise of --epsilon may fail. Default: 1e-5."),
-    ] = None
-    range: Annotated[
-        tuple[float, float] | None,
-        Check(before=two_numbers),
-        Flag(
-            LEARNING,
-            "Smallest and largest possible target, for --epsilon: known beforehand, not taken from "
-            "the rows. Not needed for classes.",
-            metavar="LOW,HIGH",
-        ),
-    ] = None
-    leakage: Annotated[
-        bool,
-        Flag(
-            OUTPUT,
-            "Attack the exchanged predictions: how well can a neighbour tell a node's training rows "
-            "from its test rows? The report shows this for every node.",
-            spelling="--leakage",
-            before="jobs",
-        ),
-    ] = False
-    live: Annotated[
-        bool,
-        Flag(
-            OUTPUT,
-            "Show the run on a web page of this machine while it lasts; the address is printed.",
-            spelling="--live",
-            before="jobs",
-            saved=False,
-        ),
-    ] = False
+    out: Path = flag(
+        OUTPUT,
+        "Directory to write, completely or not at all.",
+        before="overwrite",
+        needed="the directory to write",
+        saved=False,
+    )
+    test_from: str | None = flag(
+        DATA,
+        "Test on all rows from this time on, by the column of --split-by or the only date column.",
+        default=None,
+        metavar="DATE",
+    )
+    keep_test_out: bool = flag(
+        OUTPUT,
+        "Save the models that were measured, trained without the test rows. Default: after "
+        "measuring, train again on all rows with the same settings, and save those models.",
+        default=False,
+        spelling="--keep-test-out",
+        before="jobs",
+    )
+    checkpoint_every: int | None = flag(
+        OUTPUT,
+        "Save a checkpoint next to --out every N rounds, and when the run is stopped by "
+        "Ctrl-C or SIGTERM; fedrelax resume continues from it.",
+        default=None,
+        check=Check(ge=1),
+        metavar="N",
+        before="jobs",
+        saved=False,
+    )
+    epsilon: float | None = flag(
+        LEARNING,
+        "Differential privacy for each row of a node: noise on the sums over its rows, "
+        "released once. Implies --keep-test-out. Default: no noise.",
+        default=None,
+        check=Check(gt=0, allow_inf_nan=False),
+    )
+    delta: float | None = flag(
+        LEARNING,
+        "Probability with which the promise of --epsilon may fail. Default: 1e-5.",
+        default=None,
+        check=Check(gt=0, lt=1),
+    )
+    range: tuple[float, float] | None = flag(
+        LEARNING,
+        "Smallest and largest possible target, for --epsilon: known beforehand, not taken "
+        "from the rows. Not needed for classes.",
+        default=None,
+        check=Check(before=two_numbers),
+        metavar="LOW,HIGH",
+    )
+    leakage: bool = flag(
+        OUTPUT,
+        "Attack the exchanged predictions: how well can a neighbour tell a node's training "
+        "rows from its test rows? The report shows this for every node.",
+        default=False,
+        spelling="--leakage",
+        before="jobs",
+    )
+    live: bool = flag(
+        OUTPUT,
+        "Show the run on a web page of this machine while it lasts; the address is printed.",
+        default=False,
+        spelling="--live",
+        before="jobs",
+        saved=False,
+    )
 
 
 @command_with(FitConfig)
@@ -127,13 +113,85 @@ def fit(config: FitConfig, talk: Talk) -> None:
     [bold]Example:[/bold] fedrelax fit weather.csv --node station --target temp
     --graph knn:lat,lon:5 --model-for Helsinki=forest --out result
     """
-    from fedrelax.cli.privacy import check_leakage, check_private
     from fedrelax.storage.places import check_directory
 
     check_directory(config.out, config.overwrite)
-    check_private(config)
-    check_leakage(config)
+    check_privacy(config)
     run_fit(config, talk)
+
+
+NEEDS_MODEL = (
+    "needs --model with a name: auto finds its settings from sums over the rows, without noise"
+)
+
+
+def check_privacy(config: FitConfig) -> None:
+    """Refuse flags that would reveal more about the rows than is promised, or attack what was not sent."""
+    if config.leakage and config.model == "auto":
+        raise FedRelaxError(f"--leakage {NEEDS_MODEL}")
+    if config.leakage and config.test_share == 0:
+        raise FedRelaxError(
+            "--leakage compares training rows with test rows; give --test-share above 0"
+        )
+    if config.epsilon is None:
+        for name in ("delta", "range"):
+            if getattr(config, name) is not None:
+                raise FedRelaxError(f"--{name} needs --epsilon, which is not given")
+        return
+    if config.model == "auto":
+        raise FedRelaxError(f"--epsilon {NEEDS_MODEL}")
+    if config.alpha == "auto":
+        raise FedRelaxError(
+            "--epsilon needs --alpha as a number: every trial to choose it would reveal the rows once more"
+        )
+    if config.wiring not in (None, "fixed"):
+        raise FedRelaxError(
+            f"--wiring {config.wiring} looks at rows without noise; with --epsilon use --wiring fixed"
+        )
+    from fedrelax.public import DRAWS
+
+    if config.public in DRAWS and config.public != "standard":
+        raise FedRelaxError(
+            f"--public {config.public} draws public rows from the inputs, which --epsilon does not cover; "
+            "give a table of rows that may be seen, or --public standard"
+        )
+
+
+def resume(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Checkpoint of fedrelax fit --checkpoint-every.")
+    ],
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="package.module:name",
+            help="Model that the run may use, whose code then runs; can be repeated.",
+        ),
+    ] = None,
+    overwrite: Annotated[bool | None, flags_of(FitConfig)["overwrite"].option()] = None,
+    backend: Annotated[str | None, flags_of(FitConfig)["backend"].option()] = None,
+    address: Annotated[str | None, flags_of(FitConfig)["address"].option()] = None,
+    debug: Debug = False,
+) -> None:
+    """Continue a run that was stopped, as if nothing had happened.
+
+    It needs only DIR, which holds settings and seeds, and the table in its old place. The result goes to
+    the --out of the first command, and is that of a run that was never stopped, to the last digit.
+    --trust, --overwrite, --backend and --address have to be typed again: DIR may come from elsewhere.
+
+    [bold]Example:[/bold] fedrelax resume result.checkpoint
+    """
+    with speaking(debug, steps=FitConfig.steps) as talk:
+        from fedrelax.cli.run_directory import RunDirectory
+        from fedrelax.storage.places import check_directory
+
+        kept, config = RunDirectory.find(
+            directory, trust or (), overwrite=overwrite, backend=backend, address=address
+        )
+        talk.out.quiet = config.json
+        check_directory(config.out, config.overwrite)
+        with place_of(config):
+            run_fit(config, talk, kept)
 
 
 def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
@@ -141,9 +199,9 @@ def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
     talk.activity.doing(f"Reading {config.data.name}", step="reading")
     from fedrelax.cli.inputs import effective, read_inputs
     from fedrelax.cli.interruption import Interruption, Step
-    from fedrelax.cli.live import check_live, live_view, tell_end
-    from fedrelax.cli.stopping import RunDirectory
-    from fedrelax.cli.training import save, train
+    from fedrelax.cli.run_directory import RunDirectory
+    from fedrelax.cli.training import live_view, save, tell_end, train
+    from fedrelax.web import check_live
 
     if config.live:
         check_live()
@@ -161,48 +219,47 @@ def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
             used = f"alpha = {fitted.alpha_:.6g} and {rounds} were used"
             settings = effective(config, inputs.task, inputs.feature_names)
             interruption.enter(Step.SAVING)
-            metrics = save(inputs, config, outcome, talk, settings=settings, comment=used)
+            data = save(inputs, config, outcome, talk, settings=settings, comment=used)
             interruption.enter(Step.ENDING)
             if view is not None:
                 tell_end(view, config.out, fitted.result_)
+        saved = data.saved
+        assert saved is not None
         if config.json:
-            _print_json(config.out, metrics, outcome.evaluation, talk)
+            nodes = [] if data.evaluation is None else data.nodes.to_dict("records")
+            facts = {name: saved.about[name] for name in FACTS}
+            answer = {"out": str(config.out), **facts, **saved.metrics}
+            talk.json({**answer, "per_node": nodes, "notes": talk.notes})
         else:
-            _tell(config, outcome, talk)
+            _tell(config, outcome, data, talk)
 
 
-def _print_json(out: Path, metrics: dict[str, Any], found: Any, talk: Talk) -> None:
-    per_node = [] if found is None else found.nodes.to_dict("records")
-    answer = {"out": str(out), **metrics, "per_node": per_node, "notes": talk.notes}
-    talk.json(answer)
+FACTS = ("task", "feature_names", "alpha", "level", "wiring", "rounds", "reason", "choice", "better",
+         "promises")  # fmt: skip
+"""The facts of ``result.json`` that ``--json`` prints, beside those of ``metrics.json``."""
 
 
-def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
-    from fedrelax.report.page import REPORT
+def _tell(config: FitConfig, outcome: Any, data: Any, talk: Talk) -> None:
     from fedrelax.report.terminal import evaluation_report
 
-    result, out = outcome.fitted.result_, config.out
+    about, out = data.saved.about, config.out
     talk.say("")
-    if outcome.evaluation is None:
+    trained = "trained on all rows, with the settings that were measured"
+    if data.evaluation is None:
         talk.plain("All rows were used for training (--test-share 0), so no error was measured.")
+        trained = "trained on all rows"
     else:
-        talk.say(evaluation_report(outcome.data))
+        talk.say(evaluation_report(data))
+        if not outcome.on_all_rows:
+            trained = "those that were measured, trained on the training rows"
     talk.say("")
     talk.plain(how_it_went(outcome))
-    for promise in result.promises:
-        talk.plain(f"Promised to every node: {promise.says}.")
-    choice = outcome.fitted.choice_
-    if choice is not None and choice.better is not None:
-        talk.plain(choice.better)
-    if (out / REPORT).exists():
-        talk.plain(f"Open {out / REPORT} in a browser: one file, which you can pass on.")
-    trained = "trained on all rows, with the settings that were measured"
-    if outcome.evaluation is None:
-        trained = "trained on all rows"
-    elif not outcome.on_all_rows:
-        trained = "those that were measured, trained on the training rows"
-    models = counted(len(result.local_models), "model")
-    talk.plain(f"Saved in {out}: {models} ({trained}) and")
+    for promise in about["promises"]:
+        talk.plain(f"Promised to every node: {promise['says']}.")
+    if about["better"] is not None:
+        talk.plain(about["better"])
+    tell_report(out, talk)
+    talk.plain(f"Saved in {out}: {counted(len(data.models), 'model')} ({trained}) and")
     picture = ", result.png" if (out / "result.png").exists() else ""
     talk.plain(f"  metrics.json, nodes.csv, edges.csv, history.csv, config.toml{picture}")
     talk.plain("Next:")
@@ -210,30 +267,34 @@ def _tell(config: FitConfig, outcome: Any, talk: Talk) -> None:
     talk.command(f"fedrelax info {shlex.quote(str(out))}")
 
 
+def tell_report(out: Path, talk: Talk) -> None:
+    """Say where the report is, if one was written."""
+    from fedrelax.report.page import REPORT
+
+    if (out / REPORT).exists():
+        talk.plain(f"Open {out / REPORT} in a browser: one file, which you can pass on.")
+
+
 def how_it_went(outcome: Any) -> str:
     """Return which alpha and how many rounds were used, and why, in words."""
     result, choice = outcome.fitted.result_, outcome.fitted.choice_
-    alpha = f"alpha {outcome.fitted.alpha_:.3g}"
-    rounds = counted(result.n_rounds, "round")
-    if outcome.fitted.whole_ is None and choice is not None and choice.alpha == 0:
+    found = outcome.fitted.whole_ is not None
+    if not found and choice is not None and choice.alpha == 0:
         return "No coupling was chosen: alone was best in cross-validation on the training rows."
-    wired = "" if result.kept is None else _wired(result)
+    wired = ""
+    if result.kept is not None:
+        given, kept = result.graph.n_edges, result.kept.n_edges
+        sizes = [len(cluster) for cluster in result.clusters]
+        shown = ", ".join(map(str, sizes[:8])) + (", ..." if len(sizes) > 8 else "")
+        edges = f"kept {kept:,} of {given:,}" if given >= kept else f"found {kept:,}"
+        groups = f"{counted(len(sizes), 'group')} of {shown} nodes"
+        wired = f" The nodes {edges} edges, which form {groups} (edges.csv, nodes.csv)."
     if result.stayed:
-        wired += (
-            f" Clearly better alone in validation, so left alone: {listing(result.stayed, most=5)}."
-        )
-    if outcome.fitted.whole_ is not None:
+        alone = listing(result.stayed, most=5)
+        wired += f" These validated clearly better alone and keep their own models: {alone}."
+    if found:
         return f"Found from the training rows: {choice.reason}.{wired}"
+    used = f"Used alpha {outcome.fitted.alpha_:.3g} and {counted(result.n_rounds, 'round')}"
     if choice is not None:
-        return f"Used {alpha} and {rounds}, chosen by cross-validation on the training rows only.{wired}"
-    return f"Used {alpha} and {rounds} ({result.reason}).{wired}"
-
-
-def _wired(result: Any) -> str:
-    """Return which edges were kept and which groups they form, in words."""
-    given, kept = result.graph.n_edges, result.kept.n_edges
-    sizes = [len(cluster) for cluster in result.clusters]
-    shown = ", ".join(map(str, sizes[:8])) + (", ..." if len(sizes) > 8 else "")
-    groups = f"{len(sizes)} group{'s' * (len(sizes) != 1)} of {shown} nodes"
-    edges = f"kept {kept:,} of {given:,}" if given >= kept else f"found {kept:,}"
-    return f" The nodes {edges} edges, which form {groups} (edges.csv, nodes.csv)."
+        return f"{used}, chosen by cross-validation on the training rows only.{wired}"
+    return f"{used} ({result.reason}).{wired}"

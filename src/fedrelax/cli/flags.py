@@ -1,62 +1,142 @@
-"""Messages with the flags of the command line in place of Python's arguments.
-
-The layers below the command line name Python's arguments, ``overwrite=True``; someone who typed a
-command knows the flag, ``--overwrite``.
-"""
+"""From the fields of a settings class to the flags of a command, and flags that commands share."""
 
 from __future__ import annotations
 
-import ast
-import re
-import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from inspect import Parameter, Signature
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from fedrelax.cli.options import flags_of
-from fedrelax.cli.settings import LearningConfig
+import typer
 
-FLAGS = {
-    "drop_missing": "--drop-missing",
-    "overwrite": "--overwrite",
-    "public": "--public",
-    "task": "--task",
-    "trust": "--trust",
-    "unknown": "--unknown-nodes",
-    **{
-        flag.argument: flag.named(name)
-        for name, flag in flags_of(LearningConfig).items()
-        if flag.argument
-    },
-}
-"""The flag for each argument that a message may name."""
+ARGUMENTS = "Arguments"
+DATA, MODELS, LEARNING, OUTPUT = "Data", "Models", "Learning together", "Running and output"
+PANELS = (ARGUMENTS, DATA, MODELS, LEARNING, OUTPUT)
 
-ARGUMENT = re.compile(
-    rf"(?<![\w.(])({'|'.join(FLAGS)})="
-    r"(True|'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w+-]+(?:\.\d+)?)(?![\w(])"
-)
-PLACE = re.compile(r"\b(?:choose|give) another (?:directory|file|place)\b")
-
-
-def in_flags(text: str) -> str:
-    """Return a message with flags in place of Python's arguments.
-
-    >>> in_flags("x exists; choose another directory, or replace it with overwrite=True")
-    'x exists; choose another --out, or replace it with --overwrite'
-    >>> in_flags("give task='regression' or n_jobs=2, as with Ridge(alpha=1.0)")
-    'give --task regression or --jobs 2, as with Ridge(alpha=1.0)'
-    >>> in_flags("say so with trust=['a.B', 'c.D']")
-    'say so with --trust a.B --trust c.D'
-    """
-    return PLACE.sub("choose another --out", ARGUMENT.sub(_flag, text))
+# What several commands without a settings class have in common
+SavedDir = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Result directory, as fedrelax fit writes it.")
+]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="package.module.Class",
+        help="Type of another package that may be loaded; can be repeated.",
+    ),
+]
+Replace = Annotated[bool, typer.Option("--overwrite", help="Replace the file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
-def _flag(found: re.Match[str]) -> str:
-    flag, given = FLAGS[found[1]], found[2]
-    if given == "True":
-        return flag
-    if given[0] not in "'\"[":
-        return f"{flag} {given}"
-    try:
-        value = ast.literal_eval(given)
-    except (SyntaxError, ValueError):
-        return found[0]
-    values = value if isinstance(value, list) else [value]
-    return " ".join(f"{flag} {shlex.quote(str(each))}" for each in values)
+class Check:
+    """Pydantic rules for a value, made only when a command runs: its import would slow ``--help``."""
+
+    def __init__(
+        self,
+        before: Callable[[Any], Any] | None = None,
+        after: Callable[[Any], Any] | None = None,
+        **bounds: Any,
+    ) -> None:
+        self.before, self.after, self.bounds = before, after, bounds
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic import AfterValidator, BeforeValidator, Field
+
+        rules: list[Any] = [Field(**self.bounds)]
+        rules += [] if self.before is None else [BeforeValidator(self.before)]
+        rules += [] if self.after is None else [AfterValidator(self.after)]
+        return handler(Annotated[source, *rules])
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How a field of the settings appears on the command line."""
+
+    panel: str
+    """The group in ``--help``; what is in ARGUMENTS is given without a flag."""
+    help: str
+    spelling: str = ""
+    """Where it is not the field's name: ``--this/--not-this``, or ``--this`` without a value."""
+    metavar: str | None = None
+    before: str = ""
+    """The field to come before in ``--help``, if not in the order of the class."""
+    argument: str = ""
+    """The estimator's argument that takes the value unchanged."""
+    needed: str = ""
+    """What to give, for the message if it is missing."""
+    saved: bool = True
+    """Whether ``config.toml`` holds it: everything that changes what is computed."""
+    only_typed: str = ""
+    """What it could do in a file from elsewhere; it then counts only on the command line."""
+    check: Check | None = None
+    """What pydantic checks beside the type."""
+
+    def named(self, field: str) -> str:
+        """Return the flag as it is typed, or the name of the argument."""
+        if self.panel == ARGUMENTS:
+            return field.upper()
+        return self.spelling.partition("/")[0] or f"--{field.replace('_', '-')}"
+
+    def option(self) -> Any:
+        """Return the typer option or argument."""
+        said: dict[str, Any] = {"help": self.help, "metavar": self.metavar, "show_default": False}
+        if self.panel == ARGUMENTS:
+            return typer.Argument(**said)
+        spelled = (self.spelling,) if self.spelling else ()
+        return typer.Option(*spelled, rich_help_panel=self.panel, **said)
+
+
+def flag(panel: str, help: str, *, default: Any = MISSING, **more: Any) -> Any:
+    """Declare a field of the settings; a default of ``list`` or ``dict`` is empty. See ``Flag``."""
+    known = {"default_factory" if default in (list, dict) else "default": default}
+    return field(metadata={"flag": Flag(panel, help, **more)}, **known)
+
+
+def flags_of(kind: type) -> dict[str, Flag]:
+    """Return the flag of every field."""
+    return {each.name: each.metadata["flag"] for each in fields(kind)}
+
+
+def types_of(kind: type) -> dict[str, Any]:
+    """Return the type of every field, with its check."""
+    hints = get_type_hints(kind, include_extras=True)
+    checks = {name: flag.check for name, flag in flags_of(kind).items()}
+    return {name: Annotated[hints[name], check] for name, check in checks.items()}
+
+
+def words_of(kind: type, values: Mapping[str, Any]) -> list[str]:
+    """Return what to type to give these values: flags, and what follows them."""
+    words = []
+    for name, value in values.items():
+        words.append(flags_of(kind)[name].named(name))
+        words += [] if value is True else [str(value)]
+    return words
+
+
+def signature_of(*kinds: type) -> Signature:
+    """Return the signature that typer reads: the flags of all kinds, each with the default None."""
+    declared = {name: found for kind in kinds for name, found in flags_of(kind).items()}
+    types = {name: found for kind in kinds for name, found in types_of(kind).items()}
+    order = sorted(declared, key=lambda name: PANELS.index(declared[name].panel))
+    for name, flag in declared.items():
+        if flag.before:
+            order.remove(name)
+            order.insert(order.index(flag.before), name)
+    parameters = []
+    for name in order:
+        kind = get_args(types[name])[0]
+        typed: Any = Annotated[_typed(kind) | None, declared[name].option()]
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=typed))
+    return Signature(parameters)
+
+
+def _typed(said: Any) -> Any:
+    """Return the type that the command line reads: a number, path or bool as it is, else text."""
+    if get_origin(said) in (dict, list):
+        return list[str]
+    kinds = set(get_args(said) or (said,)) - {NoneType}
+    kind = kinds.pop() if len(kinds) == 1 else str
+    return kind if kind in (Path, int, float, bool) else str

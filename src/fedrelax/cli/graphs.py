@@ -110,7 +110,8 @@ def _coordinates(spec: GraphSpec, frame: Any, table: Table, labels: Sequence[Lab
     """Return a DataFrame with one place per node."""
     import pandas as pd
 
-    places = {}
+    nodes, places = table.nodes.tolist(), {}
+    rows = {label: k for k, label in reversed(list(enumerate(nodes)))}
     for column in coordinate_columns(spec, frame):
         if kind_of(frame[column]) != "numbers":
             raise FedRelaxError(
@@ -118,60 +119,43 @@ def _coordinates(spec: GraphSpec, frame: Any, table: Table, labels: Sequence[Lab
                 "numbers; name other columns"
             )
         values = to_numbers(frame[column])[table.row_index]
-        places[str(column)] = [
-            _one_place(label, column, values, np.flatnonzero(table.nodes == label), frame, table)
-            for label in labels
-        ]
+        first = values[[rows[label] for label in nodes]]
+        for wrong in (~np.isfinite(values), values != first):
+            if wrong.any():
+                row = int(wrong.argmax())
+                label, line = nodes[row], where(frame.index, int(table.row_index[row]))
+                if not np.isfinite(values[row]):
+                    raise FedRelaxError(
+                        f"node {label!r} has no {column!r} on {line}; fill in its coordinate, or leave "
+                        "the row out"
+                    )
+                raise FedRelaxError(
+                    f"node {label!r} is in more than one place: {column!r} is {first[row]:g} and, on "
+                    f"{line}, {values[row]:g}; a node needs one place, so correct these rows, or use "
+                    "another --graph"
+                )
+        places[str(column)] = values[[rows[label] for label in labels]]
     return pd.DataFrame(places, index=pd.Index(labels, dtype=object))
-
-
-def _one_place(
-    label: Label, column: Any, values: AnyArray, rows: AnyArray, frame: Any, table: Table
-) -> float:
-    own = values[rows]
-    if not np.isfinite(own).all():
-        row = rows[np.flatnonzero(~np.isfinite(own))[0]]
-        place = where(frame.index, int(table.row_index[row]))
-        raise FedRelaxError(
-            f"node {label!r} has no {column!r} on {place}; fill in its coordinate, or leave the row "
-            "out"
-        )
-    if np.ptp(own) > 0:
-        row = rows[np.flatnonzero(own != own[0])[0]]
-        place = where(frame.index, int(table.row_index[row]))
-        raise FedRelaxError(
-            f"node {label!r} is in more than one place: {column!r} is {own[0]:g} and, on {place}, "
-            f"{values[row]:g}; a node needs one place, so correct these rows, or use another --graph"
-        )
-    return float(own[0])
-
-
-def _as_number(value: object) -> object:
-    """Return the number that a text spells, and anything else as it is, for the message about it."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
 
 
 def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None]) -> Graph:
     """Read the edges; nodes of the table that no edge names learn alone."""
-    frame = read_table(file, as_text=True)
-    known = by_text(labels)
+    import pandas as pd
+
     from fedrelax.graph.edges import edge_columns
 
+    frame = read_table(file, as_text=True)
+    known = by_text(labels)
     source, target, weight = edge_columns([str(name) for name in frame.columns], str(file))
-    if weight is not None:
-        given = frame.iloc[:, weight].tolist()
-        frame[frame.columns[weight]] = np.array(list(map(_as_number, given)), dtype=object)
     for end in (source, target):
-        column = frame.columns[end]
-        found = [find_label(value, known) for value in frame[column].tolist()]
-        given = frame[column].tolist()
-        frame[column] = np.array(
-            [old if new is None else new for new, old in zip(found, given, strict=True)],
-            dtype=object,
-        )
+        given = frame.iloc[:, end].tolist()
+        found = [find_label(value, known) for value in given]
+        ends = [old if new is None else new for new, old in zip(found, given, strict=True)]
+        frame[frame.columns[end]] = pd.Series(ends, frame.index, dtype=object)
+    if weight is not None:  # a text that is no number stays, for the message about it
+        texts = frame.iloc[:, weight]
+        weights = pd.to_numeric(texts, errors="coerce").astype(object)
+        frame[frame.columns[weight]] = weights.where(weights.notna(), texts)
     try:
         graph = Graph.from_edges(frame)
     except FedRelaxError as error:

@@ -65,13 +65,17 @@ class Source:
     def inputs(self, train: AnyArray, test: AnyArray | None = None) -> Inputs:
         """Return the inputs of a split: graph and models see nothing but its training rows."""
         table, names = self.table, self.model_names
+        by_features = self.spec.kind == "features"  # else the estimator alone encodes the rows
         ready = Preparation.of(
             table.schema,
             table.X[train],
             group_rows(table.nodes[train], int(train.sum())),
+            encoded=by_features,
             measure=self.config.schema is None,
         )
-        rows = ready.rows(table.X, group_rows(table.nodes, len(table.X)))
+        rows = table.X
+        if by_features:
+            rows = ready.rows(rows, group_rows(table.nodes, len(rows)))
         graph = make_graph(self.spec, self.frame, table, rows, train, self.note)
         check_labels(list(names) if graph is None else graph.labels)
         made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
@@ -105,7 +109,9 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
     schema = None if config.schema is None else Schema.read(config.schema)
     frame = read_table(config.data, as_text=[config.node])
     features = None if config.features is None else feature_columns(config.features, frame)
-    places = coordinate_columns(spec, frame)
+    places, split = coordinate_columns(spec, frame), []
+    if config.split_by is not None and (config.split_by != NONE or NONE in frame.columns):
+        split = [find_column(frame, config.split_by)]  # no feature unless named as one
     table = prepare_table(
         frame,
         node=config.node,
@@ -113,7 +119,7 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
         features=features,
         task=config.task,
         drop_missing=config.drop_missing,
-        exclude=[] if features else [*places, *_split_column(config, frame)],
+        exclude=[] if features else [*places, *split],
         schema=schema,
     )
     for text in table.notes:
@@ -181,13 +187,6 @@ def feature_columns(texts: Sequence[str], frame: Any) -> list[Any]:
         names = [text] if text in frame.columns else [part.strip() for part in text.split(",")]
         found += [find_column(frame, name) for name in names if name]
     return found
-
-
-def _split_column(config: LearningConfig, frame: Any) -> list[Any]:
-    """Return the column of ``--split-by``, which is no feature unless named as one."""
-    if config.split_by is None or (config.split_by == NONE and NONE not in frame.columns):
-        return []
-    return [find_column(frame, config.split_by)]
 
 
 def model_names(config: LearningConfig, table: Table) -> dict[Label, str]:

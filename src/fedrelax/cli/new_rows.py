@@ -1,11 +1,13 @@
-"""Rows for changing a saved result: newcomers' rows, new rows, and those it was trained on."""
+"""Rows for changing a saved result, by commands or by requests: newcomers', new ones, and old ones."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 from fedrelax.cli.console import Talk
 from fedrelax.cli.graphs import parse_graph
 from fedrelax.cli.inputs import look_here_for_modules
-from fedrelax.cli.predict import nodes_in
+from fedrelax.cli.predict import node_column, nodes_in
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.report.page import write_report
@@ -78,20 +80,15 @@ class Grown:
     def save(self, talk: Talk) -> None:
         """Write the new result."""
         talk.activity.doing(f"Saving in {self.out}", step="saving")
-        save_grown(
-            self.out, self.saved, self.fitted, overwrite=self.overwrite, more=self._writers()
-        )
+
+        def add_report(draft: Path) -> None:
+            write_report(draft)
+
+        more = [add_report] if self.report else []  # it is large, and so only written on request
+        save_grown(self.out, self.saved, self.fitted, overwrite=self.overwrite, more=more)
         talk.plain(f"Saved in {self.out}; {self.saved.directory} stays as it is.")
         where = shlex.quote(str(self.out))
         talk.plain(f"Next: fedrelax info {where}, or fedrelax report {where}")
-
-    def _writers(self) -> list[Callable[[Path], None]]:
-        """Return what writes the report, which is large and so only written on request."""
-        return [_write_report] if self.report else []
-
-
-def _write_report(draft: Path) -> None:
-    write_report(draft)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +124,13 @@ def rows_in(
         nodes = np.array([_name(newcomer, saved)] * len(frame), dtype=object)
     elif joining:
         nodes = _names(frame, saved, data)
-    elif strangers:
-        frame, nodes = _of_the_network(frame, saved, data)
     else:
-        nodes = nodes_in(frame, saved, data)
+        if strangers:
+            frame = frame.dropna(subset=[k for k in frame if k == saved.about["node_column"]])
+        nodes = nodes_in(frame, saved, data, refuse=not strangers)
+        if strangers:
+            own = np.array([label in saved.graph for label in nodes], dtype=bool)
+            frame, nodes = frame[own], nodes[own]
     target, missing = _target(frame, saved, data, may_miss=from_file)
     if missing.any():
         talk.note(
@@ -172,14 +172,9 @@ def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:
 def _names(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
     """Return the names of newcomers, as their table has them."""
     try:
-        column = frame[find_column(frame, saved.about["node_column"])]
+        texts = node_column(frame, saved, data).astype(str)
     except FedRelaxError as error:
-        raise FedRelaxError(f"{data}: {error}; or name the newcomer with --label") from None
-    if column.isna().any():
-        raise FedRelaxError(
-            f"{data}: column {column.name!r} names no node in some rows; fill it in"
-        )
-    texts = column.astype(str)
+        raise FedRelaxError(f"{error}; or name the newcomer with --label") from None
     names = {text: _name(text, saved) for text in texts.unique()}
     nodes = np.empty(len(texts), dtype=object)
     nodes[:] = [names[text] for text in texts]
@@ -195,20 +190,6 @@ def _name(text: str, saved: SavedResult) -> Label:
     label = int(name) if numbers and re.fullmatch("-?[1-9][0-9]{0,17}|0", name) else name
     check_labels([*saved.graph.labels, label] if label not in saved.graph else [label])
     return label
-
-
-def _of_the_network(frame: Any, saved: SavedResult, data: Path) -> tuple[Any, AnyArray]:
-    """Return the rows of nodes that are in the network, and their labels."""
-    try:
-        column = frame[find_column(frame, saved.about["node_column"])]
-    except FedRelaxError as error:
-        raise FedRelaxError(f"{data}: {error}") from None
-    known = by_text(saved.graph.labels)
-    labels = [find_label(value, known) for value in column.tolist()]
-    own = np.array([label is not None for label in labels], dtype=bool)
-    nodes = np.empty(int(own.sum()), dtype=object)
-    nodes[:] = [label for label in labels if label is not None]
-    return frame[own], nodes
 
 
 def _target(
@@ -248,3 +229,44 @@ def _target(
             f"{where(frame.index, at)}; correct these rows or leave them out"
         )
     return np.asarray(values), missing
+
+
+SOURCE = Path("the request")
+"""What messages call the table of new rows."""
+
+
+class Learner:
+    """Learns from new rows; each call writes a new result to DIR.learned/0001, 0002, ...
+
+    The result in DIR stays as it is, and each new one links to the files that have not changed.
+    """
+
+    def __init__(self, directory: Path, table: Path, trust: tuple[str, ...], talk: Talk) -> None:
+        self._home = directory.with_name(f"{directory.name}.learned")
+        self._number = max([0, *(int(path.name) for path in self._home.glob("[0-9]" * 4))])
+        self._talk = talk
+        self._grown = Grown.of(directory, self._next(), table, trust, False, False, talk)
+
+    def _next(self) -> Path:
+        self._number += 1
+        return self._home / f"{self._number:04d}"
+
+    @contextmanager
+    def __call__(self, frame: Any) -> Iterator[Path]:
+        """Predict rows, learn from them and save; if that or the block fails, take everything back."""
+        grown = self._grown
+        rows = stacked(rows_in(SOURCE, grown, self._talk, frame=frame))
+        grown.fitted.update(*rows)
+        try:
+            self._home.mkdir(exist_ok=True)
+            out = save_grown(grown.out, grown.saved, grown.fitted)
+            try:
+                saved = read_result(out)
+                yield out
+            except BaseException:
+                shutil.rmtree(out)
+                raise
+        except BaseException:
+            grown.fitted.living_.undo()
+            raise
+        self._grown = replace(grown, saved=saved, out=self._next())

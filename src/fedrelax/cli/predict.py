@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.console import speaking
+from fedrelax.cli.flags import Debug, Replace, SavedDir, Trust
+from fedrelax.errors import named
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
 
@@ -22,9 +23,7 @@ UnknownNodes = Annotated[
 
 
 def predict(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Result directory, as fedrelax fit writes it.")
-    ],
+    directory: SavedDir,
     data: Annotated[
         Path,
         typer.Argument(help="New rows, with the node column and the features used in training."),
@@ -32,16 +31,10 @@ def predict(
     out: Annotated[
         Path, typer.Option(help="File to write (.csv, .parquet): the rows and a column prediction.")
     ],
-    trust: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="package.module.Class",
-            help="Type of another package that may be loaded; can be repeated.",
-        ),
-    ] = None,
+    trust: Trust = None,
     unknown_nodes: UnknownNodes = "consensus",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    overwrite: Replace = False,
+    debug: Debug = False,
 ) -> None:
     """Predict new rows, each with the model of its node.
 
@@ -54,78 +47,58 @@ def predict(
     steps = {"reading": 0.5, "loading": 1.0, "writing": 0.5}
     with speaking(debug, steps=steps) as talk:
         talk.activity.doing(f"Reading {data.name}", step="reading")
-        refuse = unknown_nodes == "refuse"
-        run_predict(directory, data, out, trust or [], refuse, overwrite, talk)
+        from fedrelax.cli.inputs import look_here_for_modules
+        from fedrelax.datasets import read_table
+        from fedrelax.errors import FedRelaxError, counted, listing
+        from fedrelax.storage.loading import load_result, read_result
+        from fedrelax.storage.places import check_file
+        from fedrelax.storage.questions import coded_rows
 
-
-def run_predict(
-    directory: Path,
-    data: Path,
-    out: Path,
-    trust: Sequence[str],
-    refuse: bool,
-    overwrite: bool,
-    talk: Talk,
-) -> None:
-    """Check everything, predict, write."""
-    from fedrelax.cli.formulas import formula_note
-    from fedrelax.cli.inputs import look_here_for_modules
-    from fedrelax.datasets import read_table
-    from fedrelax.errors import counted, listing
-    from fedrelax.storage.loading import load_result, read_result
-    from fedrelax.storage.places import check_file
-    from fedrelax.storage.questions import coded_rows
-
-    check_file(out, ENDINGS, overwrite)
-    saved = read_result(directory)
-    frame = read_table(data, as_text=[str(saved.about["node_column"])])
-    nodes = nodes_in(frame, saved, data, refuse)
-    X = coded_rows(saved, frame, nodes, str(data), talk.note)
-    _check_free(frame, saved, data)
-    if trust:
-        look_here_for_modules()
-    talk.activity.doing(f"Loading {len(saved.models)} models", step="loading")
-    fitted = load_result(saved, trust).set_params(unknown="raise" if refuse else "consensus")
-    talk.activity.doing(f"Predicting {len(frame)} rows", step="writing")
-    answer = fitted.answers(X, nodes)
-    frame["prediction"] = saved.task.decode(answer)
-    for number, label in enumerate(_classes(saved)):
-        frame[f"p({label})"] = answer[:, number]
-    talk.activity.doing(f"Writing {out.name}")
-    _write(frame, out, overwrite)
-    formulas = formula_note(frame, out.name)
-    if formulas is not None and out.suffix.lower() in (".csv", ".tsv"):
-        talk.note(formulas)
-    without = sorted({str(node) for node in nodes if _has_only_neighbours(fitted, node)})
-    if without:
-        talk.note(
-            f"No model, so predicted by the mean of the neighbours: {listing(without, most=3)}."
+        check_file(out, ENDINGS, overwrite)
+        saved, refuse = read_result(directory), unknown_nodes == "refuse"
+        frame = read_table(data, as_text=[str(saved.about["node_column"])])
+        nodes = nodes_in(frame, saved, data, refuse)
+        X = coded_rows(saved, frame, nodes, str(data), talk.note)
+        classes = [] if saved.task.classes is None else saved.task.classes.tolist()
+        for name in ("prediction", *(f"p({label})" for label in classes)):
+            if name in frame.columns:
+                raise FedRelaxError(
+                    f"{data} already has a column {name!r}, which predict would replace; rename it"
+                )
+        if trust:
+            look_here_for_modules()
+        talk.activity.doing(f"Loading {len(saved.models)} models", step="loading")
+        unknown = "raise" if refuse else "consensus"
+        fitted = load_result(saved, trust or []).set_params(unknown=unknown)
+        talk.activity.doing(f"Predicting {len(frame)} rows", step="writing")
+        answer = fitted.answers(X, nodes)
+        frame["prediction"] = saved.task.decode(answer)
+        for number, label in enumerate(classes):
+            frame[f"p({label})"] = answer[:, number]
+        talk.activity.doing(f"Writing {out.name}")
+        _write(frame, out, overwrite)
+        formulas = formula_note(frame, out.name)
+        if formulas is not None and out.suffix.lower() in (".csv", ".tsv"):
+            talk.note(formulas)
+        models, graph = fitted.models_, fitted.whole_graph_
+        without = sorted(
+            str(node)
+            for node in set(nodes) - set(models)
+            if node in graph and any(near in models for near in graph.neighbours(node))
         )
-    talk.plain(
-        f"Wrote {counted(len(frame), 'prediction')} for {counted(len(set(nodes)), 'node')} to {out}"
-    )
+        if without:
+            talk.note(
+                f"No model, so predicted by the mean of the neighbours: {listing(without, most=3)}."
+            )
+        written = f"{counted(len(frame), 'prediction')} for {counted(len(set(nodes)), 'node')}"
+        talk.plain(f"Wrote {written} to {out}")
 
 
-def _classes(saved: Any) -> list[Any]:
-    return [] if saved.task.classes is None else saved.task.classes.tolist()
-
-
-def _has_only_neighbours(fitted: Any, node: Any) -> bool:
-    models, graph = fitted.models_, fitted.whole_graph_
-    return node not in models and node in graph and any(j in models for j in graph.neighbours(node))
-
-
-def nodes_in(frame: Any, saved: Any, data: Path, refuse: bool = True) -> Any:
-    """Return the label of every row's node; ``refuse`` those that are not in the graph."""
-    import numpy as np
-
-    from fedrelax.errors import FedRelaxError, did_you_mean, listing
+def node_column(frame: Any, saved: Any, data: Path) -> Any:
+    """Return the column that names the node of each row."""
+    from fedrelax.errors import FedRelaxError
     from fedrelax.schema.kinds import find_column, where
-    from fedrelax.storage.labels import by_text, find_label
 
-    own = [line["node"] for line in saved.models]
-    if saved.about["node_column"] is None and len(own) == 1:
-        return np.array(own * len(frame), dtype=object)  # a site's own folder: all rows are its own
     try:
         column = frame[find_column(frame, saved.about["node_column"])]
     except FedRelaxError as error:
@@ -136,8 +109,21 @@ def nodes_in(frame: Any, saved: Any, data: Path, refuse: bool = True) -> Any:
             f"{data}: column {column.name!r} names no node in {missing.sum()} rows, the first on "
             f"{where(frame.index, int(missing.argmax()))}; fill it in"
         )
+    return column
+
+
+def nodes_in(frame: Any, saved: Any, data: Path, refuse: bool = True) -> Any:
+    """Return the label of every row's node; ``refuse`` those that are not in the graph."""
+    import numpy as np
+
+    from fedrelax.errors import FedRelaxError, did_you_mean, listing
+    from fedrelax.storage.labels import by_text, find_label
+
+    own = [line["node"] for line in saved.models]
+    if saved.about["node_column"] is None and len(own) == 1:
+        return np.array(own * len(frame), dtype=object)  # a site's own folder: all rows are its own
     known = by_text(saved.graph.labels)
-    values = column.tolist()
+    values = node_column(frame, saved, data).tolist()
     means = {value: find_label(value, known) for value in dict.fromkeys(values)}
     strange = [value for value, label in means.items() if label is None]
     if strange and refuse:
@@ -150,16 +136,6 @@ def nodes_in(frame: Any, saved: Any, data: Path, refuse: bool = True) -> Any:
     nodes = np.empty(len(values), dtype=object)
     nodes[:] = [str(value) if means[value] is None else means[value] for value in values]
     return nodes
-
-
-def _check_free(frame: Any, saved: Any, data: Path) -> None:
-    from fedrelax.errors import FedRelaxError
-
-    taken = [c for c in ["prediction", *(f"p({k})" for k in _classes(saved))] if c in frame.columns]
-    if taken:
-        raise FedRelaxError(
-            f"{data} already has a column {taken[0]!r}, which predict would replace; rename it"
-        )
 
 
 def _write(frame: Any, out: Path, overwrite: bool) -> None:
@@ -176,3 +152,42 @@ def _write(frame: Any, out: Path, overwrite: bool) -> None:
                 ) from error
         else:
             frame.to_csv(draft, index=False, sep="\t" if out.suffix.lower() == ".tsv" else ",")
+
+
+FIRST = ("=", "+", "-", "@", "\t", "\r")
+
+
+def formula_note(frame: Any, file: str) -> str | None:
+    """Return a note that names the columns with such cells; None if there are none.
+
+    Cells are written as they are: a quote before them would change names and keep results from being read
+    back. Text that is a number, such as -1, is none.
+
+    >>> import pandas as pd
+    >>> note = formula_note(pd.DataFrame({"site": ["=1+1", "b"], "shift": ["-1", "+2"]}), "out.csv")
+    >>> note.partition(" that")[0]
+    "column 'site' of out.csv has cells"
+    """
+    cells = {}
+    for name, column in frame.items():
+        if column.dtype.kind not in "biufcmM":
+            texts = [value for value in column.unique() if isinstance(value, str)]
+            bad = [text for text in texts if text.startswith(FIRST) and not _is_number(text)]
+            if bad:
+                cells[name] = bad[0]
+    if not cells:
+        return None
+    which, first = named("column", list(cells)), next(iter(cells.values()))
+    has, it = ("has", "it") if len(cells) == 1 else ("have", "them")
+    return (
+        f"{which} of {file} {has} cells that a spreadsheet would run as formulas, such as "
+        f"{first[:40]!r}; import {it} as text."
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return False
+    return True

@@ -1,71 +1,172 @@
-"""The rounds as the user sees them: a bar with the numbers, and a way to end them early."""
+"""What a command is doing, and for how long: a bar in a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
-from fedrelax.cli.activity import Activity
-from fedrelax.cli.interruption import Interruption
-from fedrelax.runtime import Callback, Record
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
 
-ALL_ROWS = "all rows"
+SOON, REDRAW = 0.3, 0.125
+"""Seconds after which a bar appears, and between two drawings of it."""
+FIRST, NEXT = 10.0, 20.0
+"""Without a terminal: seconds before the first line, and between two lines."""
+LONGEST = 100
+"""The most letters of what is being done."""
+DOUBT = 5.0
+"""Seconds of work at the usual pace that an estimate starts from."""
+NARROW, WIDE = 8, 24
+"""The least and the most columns of a bar."""
 
 
-class Watch(Callback):
-    """Shows loss and GTV of every round, and stops after the round in which a signal came.
+class Estimate:
+    """How long the steps of a command still take.
 
-    ``where`` says on which rows the models train.
+    At first by the seconds that each takes with a small table; then these are scaled by how long the
+    steps so far took in this run. A step that counts what it has done is judged by its own pace.
     """
 
-    def __init__(
-        self, activity: Activity, interruption: Interruption, where: str = "training rows"
-    ) -> None:
-        self._activity, self._interruption, self._where = activity, interruption, where
-        self._rounds = 0
+    def __init__(self, now: float) -> None:
+        self._usual: Mapping[str, float] = {}
+        self._step, self._since = "", now
+        # Seconds of the steps that are over, usual and in this run; a short one alone says little.
+        self._over = (DOUBT, DOUBT)
+        self._counting = (now, 0.0)  # since when, and from where
+        self._done, self._total, self._at = 0.0, 0.0, now
 
-    def choosing(self, done: int, total: int) -> str | None:
-        """Show how many candidates have been tried; a returned reason ends the search."""
-        self._interruption.tried()
-        what = f"Choosing settings: {done} of {total} trials"
-        self._activity.doing(what, step="choosing", done=done, total=total)
-        return self._interruption.take() or None
+    def plan(self, steps: Mapping[str, float]) -> None:
+        """Set the steps in their order, with their usual seconds."""
+        self._usual = steps
 
-    def begin(self, rounds: int, n_nodes: int) -> None:
-        """Show the maximum number of rounds."""
-        self._interruption.begun()
-        self._rounds = max(rounds, 1)
-        self._activity.doing(f"Training on {self._where}: each node alone", step=self._where)
+    def count(self, now: float, step: str, done: float, total: float) -> None:
+        """Go on to a step, or on in it: ``done`` of ``total``, which is 0 if nobody knows."""
+        if step and step != self._step:
+            usual, real = self._over
+            if self._step in self._usual:
+                self._over = (usual + self._usual[self._step], real + now - self._since)
+            self._step, self._since, self._counting = step, now, (now, done)
+        elif done < self._done:
+            self._counting = (now, done)
+        if done != self._done:
+            self._at = now
+        self._done, self._total = done, total
 
-    def after_round(self, record: Record) -> str | None:
-        """Show the numbers; a returned reason ends the run, but not before the nodes have shared once."""
-        self._activity.doing(
-            f"Round {record.round} on {self._where}, loss {record.local_loss:.3g}, GTV {record.gtv:.3g}",
-            step=self._where,
-            done=record.round,
-            total=self._rounds,
+    def left(self, now: float) -> float | None:
+        """Return the seconds left, or None if there is nothing to judge by."""
+        since, first = self._counting
+        counted = first < self._done <= self._total
+        if not counted and self._step not in self._usual:
+            return None
+        names, pace = list(self._usual), self._over[1] / self._over[0]
+        spent = now - self._since
+        if counted:
+            each = (self._at - since) / (self._done - first)
+            here = max(each * (self._total - self._done) - (now - self._at), 0.0)
+        else:  # what takes longer than usual may go on for a while
+            here = max(self._usual[self._step] * pace - spent, spent / 4)
+        if self._step not in self._usual:
+            return here
+        usual, real = self._over
+        pace = max(pace, (real + spent) / (usual + self._usual[self._step]))
+        return here + pace * sum(self._usual[name] for name in names[names.index(self._step) + 1 :])
+
+
+class Activity:
+    """One line about what is being done, kept up to date by a thread until results are printed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._begun = time.monotonic()
+        self._estimate = Estimate(self._begun)
+        self._what, self._share = "Starting", 0.0
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def plan(self, steps: Mapping[str, float]) -> None:
+        """Set the steps in their order, with the seconds that each takes with a small table."""
+        self._estimate.plan(steps)
+
+    def doing(self, what: str, *, step: str = "", done: float = 0, total: float = 0) -> None:
+        """Show what is being done from now on: ``done`` of ``total``, in a step of the plan."""
+        self._what = "".join(c if c.isprintable() else "?" for c in what[:LONGEST])
+        self._estimate.count(time.monotonic(), step, done, total)
+        if self._thread is None:
+            self._ended.clear()
+            thread = threading.Thread(target=self._show, daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def pause(self) -> None:
+        """Take the line away, until there is something to do again."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._ended.set()
+            thread.join()
+
+    def _show(self) -> None:
+        with suppress(OSError, ValueError):  # nobody looks any more
+            if self._console.is_interactive and self._console.file.isatty():
+                self._draw()
+            else:
+                self._write()
+
+    def _draw(self) -> None:
+        if self._ended.wait(SOON):
+            return
+        with Live(
+            self,
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,  # results go where the user wants them
+        ) as live:
+            while not self._ended.wait(REDRAW):
+                live.refresh()
+
+    def _write(self) -> None:
+        wait = FIRST
+        while not self._ended.wait(wait):
+            self._console.print(f"{self._what}: {self._times()}", markup=False, soft_wrap=True)
+            wait = NEXT
+
+    def _times(self) -> str:
+        now = time.monotonic()
+        spent, left = now - self._begun, self._estimate.left(now)
+        if left is None:
+            return clock(spent)
+        self._share = max(self._share, spent / max(spent + left, 1e-9))  # a bar never goes back
+        return f"{clock(spent)}, about {clock(max(left, 1.0))} left"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        times, width = self._times(), options.max_width - 2  # the terminal may add ^C
+        room = width - len(times) - NARROW - 2
+        what = self._what
+        if cell_len(what) > room:
+            what = set_cell_size(what, max(room - 3, 0)).rstrip() + "..."
+        bar = ProgressBar(
+            total=1.0,
+            completed=self._share,
+            width=min(WIDE, width - cell_len(what) - len(times) - 2),
         )
-        return self._interruption.take() or None if record.round else None
+        line = Text(no_wrap=True, overflow="crop", end="")
+        line.append(f"{what} ")
+        for part in console.render(bar, options):
+            line.append(part.text, part.style)
+        yield line.append(f" {times}")
 
 
-def start_workers(jobs: int, backend: str | None = None) -> None:
-    """Start worker processes that leave Ctrl-C to this one, unless another backend does the work.
+def clock(seconds: float) -> str:
+    """Return seconds as a clock shows them.
 
-    A terminal sends Ctrl-C to all processes of a command. Workers started while it is ignored
-    keep ignoring it, and joblib keeps them for the rounds to come. Their warnings would appear
-    once per fit, uncounted, so they are silenced.
+    >>> clock(5.2), clock(3661)
+    ('0:05', '1:01:01')
     """
-    from fedrelax.runtime import Workers
-
-    idle = jobs == 1 or backend not in (None, "processes")
-    if idle or threading.current_thread() is not threading.main_thread():
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["PYTHONWARNINGS"] = "ignore"
-    try:
-        workers = Workers(jobs, threads=False)
-        with workers.open() as crew:
-            crew.run(int, [(0,)] * workers.n_jobs)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

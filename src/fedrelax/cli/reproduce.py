@@ -12,6 +12,7 @@ import typer
 from fedrelax.cli.console import Talk, speaking
 from fedrelax.errors import FedRelaxError
 
+MOST_LETTERS = 210
 SETTINGS, OUTPUT = "Settings (default: the paper's)", "Running and output"
 
 
@@ -82,7 +83,11 @@ def reproduce(
     """
     steps = {"runs": 10.0 * len(figure), "tables": 3.0 * len(figure)}
     with speaking(debug, quiet=as_json, steps=steps) as talk:
-        from fedrelax.paper.catalog import Choice
+        from fedrelax.cli.interruption import start_workers
+        from fedrelax.paper.catalog import USES, Choice, figures
+        from fedrelax.paper.reproduce import draw_figures
+        from fedrelax.paper.reproduce import reproduce as compute
+        from fedrelax.paper.summary import markdown
         from fedrelax.runtime.workers import check_jobs
         from fedrelax.solvers.checks import check_choice
 
@@ -94,68 +99,46 @@ def reproduce(
             alpha=_numbers("--alpha", alpha) or None,
             first_exchange=first_exchange,
         )
-        run_reproduce(
-            list(dict.fromkeys(figure)), out, runs, jobs, ask, targets or [], as_json, talk
+        names = list(dict.fromkeys(figure))
+        wanted = [one.name for one in figures(names, ask)]
+        for name, users in USES.items():
+            if getattr(ask, name) is not None and not set(users) & set(wanted):
+                talk.note(f"--{name} has no effect on {', '.join(wanted)}.")
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            probe = out / ".try"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise FedRelaxError(
+                f"--out {out} cannot be written ({error.strerror or error}); choose another directory"
+            ) from error
+        talk.activity.doing(f"Running {', '.join(wanted)}", step="runs")
+        start_workers(jobs)
+
+        def show(done: int, total: int, what: str) -> None:
+            text = f"{done} of {total} runs of {', '.join(wanted)}"
+            talk.activity.doing(text, step="runs", done=done, total=total)
+
+        done = compute(
+            names, out, runs=runs, jobs=jobs, ask=ask, targets=targets or [], progress=show
         )
-
-
-def run_reproduce(
-    names: list[str],
-    out: Path,
-    runs: int,
-    jobs: int,
-    ask: Any,
-    targets: list[Path],
-    as_json: bool,
-    talk: Talk,
-) -> None:
-    """Check everything, compute what is missing, write and report it."""
-    from fedrelax.cli.progress import start_workers
-    from fedrelax.paper.catalog import USES, figures
-    from fedrelax.paper.reproduce import draw_figures, reproduce
-    from fedrelax.paper.summary import markdown
-
-    wanted = [figure.name for figure in figures(names, ask)]
-    for name, users in USES.items():
-        if getattr(ask, name) is not None and not set(users) & set(wanted):
-            talk.note(f"--{name} has no effect on {', '.join(wanted)}.")
-    _check_out(out)
-    talk.activity.doing(f"Running {', '.join(wanted)}", step="runs")
-    start_workers(jobs)
-
-    def show(done: int, total: int, what: str) -> None:
-        text = f"{done} of {total} runs of {', '.join(wanted)}"
-        talk.activity.doing(text, step="runs", done=done, total=total)
-
-    done = reproduce(names, out, runs=runs, jobs=jobs, ask=ask, targets=targets, progress=show)
-    talk.activity.doing("Writing tables and drawing", step="tables")
-    for name, frame in done.frames.items():
-        frame.to_csv(out / f"{name}.csv", index=False, float_format="%.10g")
-    if done.agreement is not None and len(done.agreement):
-        done.agreement.to_csv(out / "targets.csv", index=False, float_format="%.6g")
-    command = shlex.join(["fedrelax", *sys.argv[1:]])
-    (out / "summary.md").write_text(markdown(done, runs, command), encoding="utf-8")
-    try:
-        pictures = draw_figures(done, out, runs)
-    except ImportError:
-        pictures = []
-        talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' adds it.")
-    if as_json:
-        talk.json(_plain(done))
-    else:
-        _tell(done, out, runs, bool(pictures), talk)
-
-
-def _check_out(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".try"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise FedRelaxError(
-            f"--out {out} cannot be written ({error.strerror or error}); choose another directory"
-        ) from error
+        talk.activity.doing("Writing tables and drawing", step="tables")
+        for name, frame in done.frames.items():
+            frame.to_csv(out / f"{name}.csv", index=False, float_format="%.10g")
+        if done.agreement is not None and len(done.agreement):
+            done.agreement.to_csv(out / "targets.csv", index=False, float_format="%.6g")
+        command = shlex.join(["fedrelax", *sys.argv[1:]])
+        (out / "summary.md").write_text(markdown(done, runs, command), encoding="utf-8")
+        try:
+            pictures = draw_figures(done, out, runs)
+        except ImportError:
+            pictures = []
+            talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' adds it.")
+        if as_json:
+            talk.json(_plain(done))
+        else:
+            _tell(done, out, runs, bool(pictures), talk)
 
 
 def _numbers(flag: str, text: str | None, whole: bool = False) -> tuple[float, ...]:
@@ -200,7 +183,10 @@ def _tell(done: Any, out: Path, runs: int, pictures: bool, talk: Talk) -> None:
     for one in done.findings:
         verdict = (f"{one.verdict}: ", f"bold {colours.get(one.verdict, 'yellow')}")
         talk.say(Text.assemble(f"{one.figure}  ", verdict, one.statement))
-        talk.say(Padding(Text(_shortened(one.numbers), style="dim"), (0, 0, 0, 7)))
+        numbers = one.numbers
+        if len(numbers) > MOST_LETTERS:
+            numbers = numbers[:MOST_LETTERS].rpartition(";")[0] + "; ... (all in summary.md)"
+        talk.say(Padding(Text(numbers, style="dim"), (0, 0, 0, 7)))
     talk.say("")
     for name, compared, within, gap in agreement_counts(done):
         unit = "of the ratio" if " DT " in name else "standard errors"
@@ -211,10 +197,3 @@ def _tell(done: Any, out: Path, runs: int, pictures: bool, talk: Talk) -> None:
     )
     kinds = "CSV, PNG and SVG" if pictures else "CSV"
     talk.plain(f"See {out / 'summary.md'}; {kinds} files of each figure are next to it.")
-
-
-def _shortened(text: str, most: int = 210) -> str:
-    if len(text) <= most:
-        return text
-    kept = text[:most].rpartition(";")[0]
-    return f"{kept}; ... (all in summary.md)"

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.flags import Debug, SavedDir, Trust
 from fedrelax.cli.predict import UnknownNodes
-
-if TYPE_CHECKING:
-    from fedrelax.serving import Service
 
 
 def serve(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Result directory, as fedrelax fit writes it.")
-    ],
+    directory: SavedDir,
     host: Annotated[
         str, typer.Option(help="Address to listen on. 127.0.0.1 is for this machine only.")
     ] = "127.0.0.1",
@@ -48,14 +45,8 @@ def serve(
         ),
     ] = None,
     unknown_nodes: UnknownNodes = "consensus",
-    trust: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="package.module.Class",
-            help="Type of another package that may be loaded; can be repeated.",
-        ),
-    ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    trust: Trust = None,
+    debug: Debug = False,
 ) -> None:
     """Serve predictions over HTTP, as JSON, until Ctrl-C.
 
@@ -65,62 +56,34 @@ def serve(
     [bold]Example:[/bold] fedrelax serve result --port 8000
     """
     with speaking(debug) as talk:
-        secret = _secret(token, no_token)
-        unknown = "raise" if unknown_nodes == "refuse" else "consensus"
-        place, allowed = (host, port), tuple(trust or ())
-        with _service(
-            directory, place, secret, max_bytes, learn, allowed, unknown, talk
-        ) as service:
+        from fedrelax.cli.inputs import look_here_for_modules
+        from fedrelax.cli.new_rows import Learner
+        from fedrelax.errors import FedRelaxError
+        from fedrelax.serving import Application, Served, Service, listen
+        from fedrelax.serving.service import check_token
+        from fedrelax.storage import read_result
+        from fedrelax.web import check_live
+
+        if token is not None and no_token:
+            raise FedRelaxError("--token and --no-token contradict each other; give one of them")
+        if token is not None:
+            check_token(token)
+        secret = None if no_token else token or secrets.token_urlsafe(24)
+        check_live()
+        saved, allowed = read_result(directory), tuple(trust or ())
+        if allowed:
+            look_here_for_modules()
+        with listen(host, port, secret) as listening:
+            learner = None if learn is None else Learner(directory, learn, allowed, talk)
+            served = Served(saved, allowed, "raise" if unknown_nodes == "refuse" else "consensus")
+            app = Application(served, max_bytes, partial(_say, talk), learner)
+            service = Service(app, listening, host, secret)
             # a given token is known and stays out of logs; a random one has to be shown
             where = service.page if token is None else service.address
             _say(talk, f"serving: {where} (Ctrl-C ends it)")
             with _signals_only_end_it():
                 service.run()
         _say(talk, "stopped")
-
-
-def _secret(token: str | None, no_token: bool) -> str | None:
-    """Return the token to ask for, or None."""
-    import secrets
-
-    from fedrelax.errors import FedRelaxError
-    from fedrelax.serving.service import check_token
-
-    if token is None:
-        return None if no_token else secrets.token_urlsafe(24)
-    if no_token:
-        raise FedRelaxError("--token and --no-token contradict each other; give one of them")
-    check_token(token)
-    return token
-
-
-@contextmanager
-def _service(
-    directory: Path,
-    place: tuple[str, int],
-    token: str | None,
-    max_bytes: int,
-    learn: Path | None,
-    trust: tuple[str, ...],
-    unknown: str,
-    talk: Talk,
-) -> Iterator[Service]:
-    """Check everything, take the port, load the models, and yield the service."""
-    from fedrelax.cli.inputs import look_here_for_modules
-    from fedrelax.cli.learning import Learner
-    from fedrelax.cli.live import check_live
-    from fedrelax.serving import Application, Served, Service, listen
-    from fedrelax.storage import read_result
-
-    check_live()
-    saved = read_result(directory)
-    if trust:
-        look_here_for_modules()
-    with listen(*place, token) as listening:
-        learner = None if learn is None else Learner(directory, learn, trust, talk)
-        served = Served(saved, trust, unknown)
-        app = Application(served, max_bytes, partial(_say, talk), learner)
-        yield Service(app, listening, place[0], token)
 
 
 def _say(talk: Talk, text: str) -> None:

@@ -7,12 +7,15 @@ and ``config.toml`` use the same names.
 
 from __future__ import annotations
 
+import ast
+import re
+import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from fedrelax.cli.options import ARGUMENTS, DATA, LEARNING, MODELS, OUTPUT, Check, Flag, flags_of
+from fedrelax.cli.flags import ARGUMENTS, DATA, LEARNING, MODELS, OUTPUT, Check, flag, flags_of
 from fedrelax.errors import did_you_mean
 
 
@@ -66,243 +69,205 @@ Rounds = Annotated[int | None, Check(ge=0)]
 class FileFlags:
     """Flags about the settings file, which cannot set them itself."""
 
-    config: Annotated[
-        Path | None,
-        Flag(
-            OUTPUT,
-            "TOML file with any of these flags but --overwrite, --backend and --address; the command line "
-            "wins. Every result has a config.toml.",
-            before="jobs",
-        ),
-    ] = None
-    trust: Annotated[
-        list[str],
-        Flag(
-            OUTPUT,
-            "Model that --config may name, whose code then runs; can be repeated.",
-            metavar="package.module:name",
-            before="jobs",
-        ),
-    ] = field(default_factory=list)
+    config: Path | None = flag(
+        OUTPUT,
+        "TOML file with any of these flags but --overwrite, --backend and --address; the "
+        "command line wins. Every result has a config.toml.",
+        default=None,
+        before="jobs",
+    )
+    trust: list[str] = flag(
+        OUTPUT,
+        "Model that --config may name, whose code then runs; can be repeated.",
+        default=list,
+        metavar="package.module:name",
+        before="jobs",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig:
     """The settings of every command that learns from a table."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     command: ClassVar[str]
     steps: ClassVar[Mapping[str, float]]
     """The steps of the command, with the seconds that they take with a small table."""
 
-    data: Annotated[
-        Path,
-        Flag(
-            ARGUMENTS,
-            "The table: .csv (separated by comma, semicolon or tab) or .parquet.",
-            needed="the table to learn from, as the first argument or as data in the file",
-        ),
-    ]
-    node: Annotated[
-        str,
-        Flag(
-            DATA,
-            "Column that names the node of each row.",
-            needed="the column that names the node of each row",
-        ),
-    ]
-    target: Annotated[str, Flag(DATA, "Column to predict.", needed="the column to predict")]
-    features: Annotated[
-        tuple[str, ...] | None,
-        Check(before=one_or_many),
-        Flag(DATA, "Columns to predict from, as a,b,c. Default: all other columns."),
-    ] = None
-    schema: Annotated[
-        Path | None,
-        Flag(
-            DATA,
-            "JSON file that says what the columns mean (names, kinds, categories, scales), such as "
-            "the schema.json of a result. Default: found from the table.",
-        ),
-    ] = None
-    task: Annotated[
-        Literal["auto", "regression", "classification"],
-        Flag(DATA, "auto, regression or classification. Default: auto."),
-    ] = "auto"
-    drop_missing: Annotated[
-        bool,
-        Flag(
-            DATA,
-            "Leave out rows with a missing feature instead of filling it in.",
-            spelling="--drop-missing/--keep-missing",
-        ),
-    ] = False
-    graph: Annotated[
-        str,
-        Flag(
-            LEARNING,
-            "Who learns from whom: complete (all from all), knn:lat,lon:5 (the 5 nearest by these "
-            "columns), features:5 (the 5 with the most similar inputs), or edges:FILE (a table with "
-            "the columns source,target,weight). Default: complete.",
-        ),
-    ] = "complete"
-    model: Annotated[
-        str,
-        Flag(
-            MODELS,
-            "auto (found from the rows, with all settings: linear, curves, or trees where they do "
-            "better), ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an extra: "
-            "torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or package.module:name "
-            "of a class, or of a function that returns a model. Default: auto.",
-        ),
-    ] = "auto"
-    model_for: Annotated[
-        dict[str, str],
-        Check(before=pairs_of),
-        Flag(MODELS, "Another model for one node; can be repeated.", metavar="NODE=MODEL"),
-    ] = field(default_factory=dict)
-    alpha: Annotated[
-        Alpha,
-        Flag(
-            LEARNING,
-            "How much neighbours count, from 0 (each alone) upwards. Default: auto, which chooses "
-            "alpha and the rounds by cross-validation on the training rows.",
-            argument="alpha",
-        ),
-    ] = "auto"
-    level: Annotated[
-        Level,
-        Flag(
-            LEARNING,
-            "Share of the pull that applies to a node's average prediction, from 0 (nodes learn only "
-            "each other's shape) to 1 (as in the paper). Default: auto, chosen with alpha.",
-            argument="level",
-        ),
-    ] = "auto"
-    rounds: Annotated[
-        Rounds,
-        Flag(
-            LEARNING,
-            "Maximum number of rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
-            argument="rounds",
-        ),
-    ] = None
-    wiring: Annotated[
-        str | None,
-        Check(after=known_wiring),
-        Flag(
-            LEARNING,
-            "fixed keeps the graph; rewire lets every node keep the neighbours that agree with it; "
-            "guarded does so where some may lie; discover finds neighbours where no graph is given; "
-            "auto chooses on the training rows. Default: auto, or fixed if alpha is given.",
-            argument="wiring",
-        ),
-    ] = None
-    quick: Annotated[
-        bool,
-        Flag(
-            LEARNING,
-            "Try fewer settings where they are chosen, for a few seconds: no wiring, no curves, no other "
-            "kinds of models.",
-            spelling="--quick",
-            argument="quick",
-        ),
-    ] = False
-    minutes: Annotated[
-        float | None,
-        Check(ge=0, allow_inf_nan=False),
-        Flag(
-            LEARNING,
-            "How long the choice of settings may take; what does not fit is left out, and a note says "
-            "what. Default: 0.5, or a few seconds with --quick; no limit with --checkpoint-every.",
-            argument="minutes",
-        ),
-    ] = None
-    public: Annotated[
-        str,
-        Flag(
-            LEARNING,
-            "The rows on which neighbours compare predictions: a table file, or how to draw them: "
-            "blend, gaussian, marginals, uniform, standard or bootstrap. Default: blend.",
-        ),
-    ] = "blend"
-    public_rows: Annotated[
-        int,
-        Check(ge=1),
-        Flag(LEARNING, "How many public rows to draw. Default: 200.", argument="public_rows"),
-    ] = 200
-    test_share: Annotated[
-        float,
-        Check(ge=0, lt=1),
-        Flag(
-            DATA,
-            "Share of each node's rows held out for testing. Default: 0.2. 0 trains on everything "
-            "and measures nothing.",
-        ),
-    ] = 0.2
-    split_by: Annotated[
-        str | None,
-        Flag(
-            DATA,
-            "Column whose values are held out whole, at all nodes: days, patients, batches; none "
-            "holds out rows at random. Default: a column of dates that nodes have in common, else none.",
-            metavar="COLUMN",
-        ),
-    ] = None
-    overwrite: Annotated[
-        bool,
-        Flag(
-            OUTPUT,
-            "Replace an earlier result in --out.",
-            spelling="--overwrite/--no-overwrite",
-            saved=False,
-            only_typed="replaces an earlier result",
-        ),
-    ] = False
-    jobs: Annotated[
-        int,
-        Check(after=number_of_workers),
-        Flag(
-            OUTPUT,
-            "Workers; -1 for all cores. The result does not change. Default: 1.",
-            argument="n_jobs",
-        ),
-    ] = 1
-    backend: Annotated[
-        Literal["threads", "processes", "dask", "ray"] | None,
-        Flag(
-            OUTPUT,
-            "Where to train nodes that are not computed all at once: threads, processes or, with an "
-            "extra, a dask or ray cluster. The result does not change. Default: threads or processes, as "
-            "suits the models.",
-            argument="backend",
-            saved=False,
-            only_typed="sends rows to a cluster and runs what comes back",
-        ),
-    ] = None
-    address: Annotated[
-        str | None,
-        Flag(
-            OUTPUT,
-            "The cluster to use, with --backend dask or ray. Default: one with --jobs workers is "
-            "started here, and stopped at the end.",
-            metavar="HOST:PORT",
-            argument="address",
-            saved=False,
-            only_typed="sends rows to that machine and runs what comes back",
-        ),
-    ] = None
-    seed: Annotated[
-        int,
-        Check(ge=0),
-        Flag(OUTPUT, "Same seed, same result. Default: 0.", argument="random_state"),
-    ] = 0
-    json: Annotated[
-        bool, Flag(OUTPUT, "Print one JSON object.", spelling="--json", saved=False)
-    ] = False
-    debug: Annotated[bool, Flag(OUTPUT, "Show tracebacks.", spelling="--debug", saved=False)] = (
-        False
+    data: Path = flag(
+        ARGUMENTS,
+        "The table: .csv (separated by comma, semicolon or tab) or .parquet.",
+        needed="the table to learn from, as the first argument or as data in the file",
     )
+    node: str = flag(
+        DATA,
+        "Column that names the node of each row.",
+        needed="the column that names the node of each row",
+    )
+    target: str = flag(DATA, "Column to predict.", needed="the column to predict")
+    features: tuple[str, ...] | None = flag(
+        DATA,
+        "Columns to predict from, as a,b,c. Default: all other columns.",
+        default=None,
+        check=Check(before=one_or_many),
+    )
+    schema: Path | None = flag(
+        DATA,
+        "JSON file that says what the columns mean (names, kinds, categories, scales), such "
+        "as the schema.json of a result. Default: found from the table.",
+        default=None,
+    )
+    task: Literal["auto", "regression", "classification"] = flag(
+        DATA, "auto, regression or classification. Default: auto.", default="auto"
+    )
+    drop_missing: bool = flag(
+        DATA,
+        "Leave out rows with a missing feature instead of filling it in.",
+        default=False,
+        spelling="--drop-missing/--keep-missing",
+    )
+    graph: str = flag(
+        LEARNING,
+        "Who learns from whom: complete (all from all), knn:lat,lon:5 (the 5 nearest by these "
+        "columns), features:5 (the 5 with the most similar inputs), or edges:FILE (a table "
+        "with the columns source,target,weight). Default: complete.",
+        default="complete",
+    )
+    model: str = flag(
+        MODELS,
+        "auto (found from the rows, with all settings: linear, curves, or trees where they do "
+        "better), ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an "
+        "extra: torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or "
+        "package.module:name of a class, or of a function that returns a model. Default: "
+        "auto.",
+        default="auto",
+    )
+    model_for: dict[str, str] = flag(
+        MODELS,
+        "Another model for one node; can be repeated.",
+        default=dict,
+        check=Check(before=pairs_of),
+        metavar="NODE=MODEL",
+    )
+    alpha: Alpha = flag(
+        LEARNING,
+        "How much neighbours count, from 0 (each alone) upwards. Default: auto, which chooses "
+        "alpha and the rounds by cross-validation on the training rows.",
+        default="auto",
+        argument="alpha",
+    )
+    level: Level = flag(
+        LEARNING,
+        "Share of the pull that applies to a node's average prediction, from 0 (nodes learn "
+        "only each other's shape) to 1 (as in the paper). Default: auto, chosen with alpha.",
+        default="auto",
+        argument="level",
+    )
+    rounds: Rounds = flag(
+        LEARNING,
+        "Maximum number of rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
+        default=None,
+        argument="rounds",
+    )
+    wiring: str | None = flag(
+        LEARNING,
+        "fixed keeps the graph; rewire lets every node keep the neighbours that agree with "
+        "it; guarded does so where some may lie; discover finds neighbours where no graph is "
+        "given; auto chooses on the training rows. Default: auto, or fixed if alpha is given.",
+        default=None,
+        check=Check(after=known_wiring),
+        argument="wiring",
+    )
+    quick: bool = flag(
+        LEARNING,
+        "Try fewer settings where they are chosen, for a few seconds: no wiring, no curves, "
+        "no other kinds of models.",
+        default=False,
+        spelling="--quick",
+        argument="quick",
+    )
+    minutes: float | None = flag(
+        LEARNING,
+        "How long the choice of settings may take; what does not fit is left out, and a note "
+        "says what. Default: 0.5, or a few seconds with --quick; no limit with --checkpoint-"
+        "every.",
+        default=None,
+        check=Check(ge=0, allow_inf_nan=False),
+        argument="minutes",
+    )
+    public: str = flag(
+        LEARNING,
+        "The rows on which neighbours compare predictions: a table file, or how to draw them: "
+        "blend, gaussian, marginals, uniform, standard or bootstrap. Default: blend.",
+        default="blend",
+    )
+    public_rows: int = flag(
+        LEARNING,
+        "How many public rows to draw. Default: 200.",
+        default=200,
+        check=Check(ge=1),
+        argument="public_rows",
+    )
+    test_share: float = flag(
+        DATA,
+        "Share of each node's rows held out for testing. Default: 0.2. 0 trains on everything "
+        "and measures nothing.",
+        default=0.2,
+        check=Check(ge=0, lt=1),
+    )
+    split_by: str | None = flag(
+        DATA,
+        "Column whose values are held out whole, at all nodes: days, patients, batches; none "
+        "holds out rows at random. Default: a column of dates that nodes have in common, else "
+        "none.",
+        default=None,
+        metavar="COLUMN",
+    )
+    overwrite: bool = flag(
+        OUTPUT,
+        "Replace an earlier result in --out.",
+        default=False,
+        spelling="--overwrite/--no-overwrite",
+        saved=False,
+        only_typed="replaces an earlier result",
+    )
+    jobs: int = flag(
+        OUTPUT,
+        "Workers; -1 for all cores. The result does not change. Default: 1.",
+        default=1,
+        check=Check(after=number_of_workers),
+        argument="n_jobs",
+    )
+    backend: Literal["threads", "processes", "dask", "ray"] | None = flag(
+        OUTPUT,
+        "Where to train nodes that are not computed all at once: threads, processes or, with "
+        "an extra, a dask or ray cluster. The result does not change. Default: threads or "
+        "processes, as suits the models.",
+        default=None,
+        argument="backend",
+        saved=False,
+        only_typed="sends rows to a cluster and runs what comes back",
+    )
+    address: str | None = flag(
+        OUTPUT,
+        "The cluster to use, with --backend dask or ray. Default: one with --jobs workers is "
+        "started here, and stopped at the end.",
+        default=None,
+        metavar="HOST:PORT",
+        argument="address",
+        saved=False,
+        only_typed="sends rows to that machine and runs what comes back",
+    )
+    seed: int = flag(
+        OUTPUT,
+        "Same seed, same result. Default: 0.",
+        default=0,
+        check=Check(ge=0),
+        argument="random_state",
+    )
+    json: bool = flag(
+        OUTPUT, "Print one JSON object.", default=False, spelling="--json", saved=False
+    )
+    debug: bool = flag(OUTPUT, "Show tracebacks.", default=False, spelling="--debug", saved=False)
 
     def estimator_arguments(self) -> dict[str, Any]:
         """Return the estimator's arguments by name."""
@@ -323,3 +288,52 @@ class LearningConfig:
         ]
         named = {name.replace("_", "-"): settings[name] for name in saved if name in settings}
         return {**named, "model-for": pairs} if pairs else named
+
+
+FLAGS = {
+    "drop_missing": "--drop-missing",
+    "overwrite": "--overwrite",
+    "public": "--public",
+    "task": "--task",
+    "trust": "--trust",
+    "unknown": "--unknown-nodes",
+    **{
+        flag.argument: flag.named(name)
+        for name, flag in flags_of(LearningConfig).items()
+        if flag.argument
+    },
+}
+"""The flag for each argument that a message may name."""
+
+ARGUMENT = re.compile(
+    rf"(?<![\w.(])({'|'.join(FLAGS)})="
+    r"(True|'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w+-]+(?:\.\d+)?)(?![\w(])"
+)
+PLACE = re.compile(r"\b(?:choose|give) another (?:directory|file|place)\b")
+
+
+def in_flags(text: str) -> str:
+    """Return a message with flags in place of Python's arguments.
+
+    >>> in_flags("x exists; choose another directory, or replace it with overwrite=True")
+    'x exists; choose another --out, or replace it with --overwrite'
+    >>> in_flags("give task='regression' or n_jobs=2, as with Ridge(alpha=1.0)")
+    'give --task regression or --jobs 2, as with Ridge(alpha=1.0)'
+    >>> in_flags("say so with trust=['a.B', 'c.D']")
+    'say so with --trust a.B --trust c.D'
+    """
+    return PLACE.sub("choose another --out", ARGUMENT.sub(_flag, text))
+
+
+def _flag(found: re.Match[str]) -> str:
+    flag, given = FLAGS[found[1]], found[2]
+    if given == "True":
+        return flag
+    if given[0] not in "'\"[":
+        return f"{flag} {given}"
+    try:
+        value = ast.literal_eval(given)
+    except (SyntaxError, ValueError):
+        return found[0]
+    values = value if isinstance(value, list) else [value]
+    return " ".join(f"{flag} {shlex.quote(str(each))}" for each in values)

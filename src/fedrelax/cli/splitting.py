@@ -54,7 +54,11 @@ class Splitting:
             return train, ~train
         if self.is_time:
             train = np.asarray(self.values < self.start)
-            self._check_time(train)
+            if train.all() or not train.any():
+                side = "no row from then on" if train.all() else "no row before it"
+                raise FedRelaxError(
+                    f"--test-from leaves {side} in column {self.column!r}; give a time within the table"
+                )
         else:
             train = training_groups(rows, self.values, self.share, rng)
         test = ~train
@@ -86,13 +90,6 @@ class Splitting:
                 f"no test error for {listing(untested, most=3)}."
             )
 
-    def _check_time(self, train: AnyArray) -> None:
-        if train.all() or not train.any():
-            side = "no row from then on" if train.all() else "no row before it"
-            raise FedRelaxError(
-                f"--test-from leaves {side} in column {self.column!r}; give a time within the table"
-            )
-
     def folds(self, rows: AnyArray) -> dict[str, Any]:
         """Return the arguments of ``fit`` for these rows that make its folds follow the same rule."""
         if self.values is None:
@@ -106,13 +103,21 @@ def splitting_of(
     """Return the rule for a table: as it was asked for, or as suits what the table holds."""
     share, seed = config.test_share, config.seed
     asked: Hashable | None = config.split_by
-    start = _start(config)
+    start: str | None = getattr(
+        config, "test_from", None
+    )  # compare, which repeats splits, has none
     if asked == NONE and NONE not in frame.columns:
         if start is not None:
             raise FedRelaxError("--test-from and --split-by none contradict each other; give one")
         return Splitting(share, seed)
     if asked is None and start is not None:
-        asked = _only_time(config, frame)
+        dates = [column for column in frame.columns if kind_of(frame[column]) == "dates"]
+        if len(dates) != 1:
+            found = "no column holds dates" if not dates else f"{listing(dates)} hold dates"
+            raise FedRelaxError(
+                f"--test-from {start}: {found}; say which column has the time: --split-by COLUMN"
+            )
+        asked = dates[0]
     if asked is None:
         return _unasked(config, frame, table, note)
     column = find_column(frame, asked)
@@ -128,12 +133,6 @@ def splitting_of(
     if start is None:
         return Splitting(share, seed, str(column), values)
     return Splitting(share, seed, str(column), values, _moment(start, frame, column))
-
-
-def _start(config: LearningConfig) -> str | None:
-    """Return ``--test-from``, which ``compare`` does not have, as it repeats its splits."""
-    start: str | None = getattr(config, "test_from", None)
-    return start
 
 
 def _unasked(
@@ -176,17 +175,6 @@ def _is_shared(values: AnyArray, nodes: AnyArray) -> bool:
     holders = frame.groupby("value")["node"].transform("nunique")
     several = frame.groupby("node")["value"].nunique().median() > 1
     return bool((holders > 1).mean() > SHARED and several)
-
-
-def _only_time(config: LearningConfig, frame: Any) -> Hashable:
-    dates = [column for column in frame.columns if kind_of(frame[column]) == "dates"]
-    if len(dates) != 1:
-        found = "no column holds dates" if not dates else f"{listing(dates)} hold dates"
-        raise FedRelaxError(
-            f"--test-from {_start(config)}: {found}; say which column has the time: --split-by COLUMN"
-        )
-    only: Hashable = dates[0]
-    return only
 
 
 def _values(frame: Any, column: Hashable, table: Table) -> AnyArray:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
-from fedrelax.cli.options import LEARNING, Flag
+from fedrelax.cli.flags import LEARNING, flag
 from fedrelax.cli.settings import Alpha, LearningConfig
 from fedrelax.errors import FedRelaxError
 
@@ -27,15 +27,13 @@ class StressConfig(LearningConfig):
     command: ClassVar[str] = "stress"
     steps: ClassVar[Mapping[str, float]] = {"reading": 0.5, "trouble": 10.0}
 
-    alpha: Annotated[
-        Alpha,
-        Flag(
-            LEARNING,
-            "How much neighbours count, from 0 (each alone) upwards. Default: auto, with which neighbours "
-            "weigh as much as a node's own rows.",
-            argument="alpha",
-        ),
-    ] = "auto"
+    alpha: Alpha = flag(
+        LEARNING,
+        "How much neighbours count, from 0 (each alone) upwards. Default: auto, with which "
+        "neighbours weigh as much as a node's own rows.",
+        default="auto",
+        argument="alpha",
+    )
 
 
 @command_with(StressConfig)
@@ -51,46 +49,39 @@ def stress(config: StressConfig, talk: Talk) -> None:
     """
     from fedrelax.cli.inputs import read_inputs
 
-    refuse_what_is_not_used(config)
-    talk.activity.doing(f"Reading {config.data.name}", step="reading")
-    inputs = read_inputs(config, talk.note)
-    network, alpha = network_of(inputs, config, talk)
-    lines: list[dict[str, Any]] = []
-    trouble = troubles()
-    usual: Any = None
-    done, total = 0, len(trouble) * len(WAYS)
-    for name in trouble:
-        line: dict[str, Any] = {"trouble": name}
-        for way in WAYS:
-            what = f"Trouble: {name}, {way}"
-            talk.activity.doing(what, step="trouble", done=done, total=total)
-            losses, honest = losses_of(network, config, alpha, name, way)
-            usual = losses if usual is None else usual
-            line[way] = float(np.nanmean(losses[honest]))
-            line["undisturbed"] = float(np.nanmean(usual[honest]))
-            done += 1
-        lines.append(line)
-    found = {"alpha": alpha, "nodes": len(network), **verdicts(lines)}
-    if config.json:
-        talk.json(found)
-    else:
-        tell(found, talk)
-
-
-def refuse_what_is_not_used(config: StressConfig) -> None:
-    """Refuse flags that other commands have and that would change nothing here."""
     used = {
         "--wiring": config.wiring in (None, "fixed"),
         "--quick": not config.quick,
         "--minutes": config.minutes is None,
         "--overwrite": not config.overwrite,
     }
-    for flag, harmless in used.items():
+    for name, harmless in used.items():
         if not harmless:
             raise FedRelaxError(
-                f"fedrelax stress keeps the graph, chooses nothing and writes nothing, so {flag} does not "
+                f"fedrelax stress keeps the graph, chooses nothing and writes nothing, so {name} does not "
                 "apply; leave it out"
             )
+    talk.activity.doing(f"Reading {config.data.name}", step="reading")
+    network, alpha = network_of(read_inputs(config, talk.note), config, talk)
+    lines: list[dict[str, Any]] = []
+    usual: Any = None
+    total = len(troubles()) * len(WAYS)
+    for number, name in enumerate(troubles()):
+        line: dict[str, Any] = {"trouble": name}
+        for k, way in enumerate(WAYS):
+            done, what = number * len(WAYS) + k, f"Trouble: {name}, {way}"
+            talk.activity.doing(what, step="trouble", done=done, total=total)
+            losses, honest = losses_of(network, config, alpha, name, way)
+            usual = losses if usual is None else usual
+            line[way] = float(np.nanmean(losses[honest]))
+            line["undisturbed"] = float(np.nanmean(usual[honest]))
+        line["verdict"] = {way: _verdict(line[way], line["undisturbed"]) for way in WAYS}
+        lines.append(line)
+    found = {"alpha": alpha, "nodes": len(network), **summary(lines)}
+    if config.json:
+        talk.json(found)
+    else:
+        tell(found, talk)
 
 
 def network_of(inputs: Any, config: StressConfig, talk: Talk) -> tuple[Any, float]:
@@ -179,22 +170,14 @@ def losses_of(
     return last, np.array([label not in liars for label in network.labels])
 
 
-def verdicts(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the lines with their verdicts, against the same nodes undisturbed, and what breaks."""
-    told = []
-    for line in lines:
-        said = {way: _verdict(line[way], line["undisturbed"]) for way in WAYS}
-        told.append({**line, "verdict": said})
-    broken = [line["trouble"] for line in told if line["verdict"]["mean"] == "breaks"]
+def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the lines, what breaks the network, and which of that each defence withstands."""
+    broken = [line for line in lines if line["verdict"]["mean"] == "breaks"]
     cured = {
-        way: [name for name in broken if _of(told, name)["verdict"][way] != "breaks"]
+        way: [line["trouble"] for line in broken if line["verdict"][way] != "breaks"]
         for way in WAYS[1:]
     }
-    return {"lines": told, "breaks": broken, "cured_by": cured}
-
-
-def _of(lines: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    return next(line for line in lines if line["trouble"] == name)
+    return {"lines": lines, "breaks": [line["trouble"] for line in broken], "cured_by": cured}
 
 
 def _verdict(error: float, usual: float) -> str:

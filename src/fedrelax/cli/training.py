@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.fit import FitConfig
-from fedrelax.cli.formulas import formula_note
 from fedrelax.cli.inputs import Inputs
-from fedrelax.cli.interruption import CAUSES, Interruption, Step
-from fedrelax.cli.privacy import private_solver, with_leakage
-from fedrelax.cli.progress import ALL_ROWS, Watch, start_workers
+from fedrelax.cli.interruption import ALL_ROWS, CAUSES, Interruption, Step, Watch, start_workers
+from fedrelax.cli.predict import formula_note
+from fedrelax.cli.run_directory import RunDirectory
 from fedrelax.cli.settings import LearningConfig
-from fedrelax.cli.stopping import RunDirectory
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, counted
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation, evaluate
 from fedrelax.live import LiveView
 from fedrelax.live.callback import STOPPED as STOPPED_LIVE
 from fedrelax.models.names import kind_name, short_name
 from fedrelax.report import ReportData, report_data
+from fedrelax.report.data.report_data import USUAL, loss_unit
+from fedrelax.report.data.rounding import short
 from fedrelax.report.page import REPORT, write_report
-from fedrelax.selection import Choice
-from fedrelax.solvers import Result
-from fedrelax.storage import Checkpoint, save_result
+from fedrelax.runtime import Layer
+from fedrelax.solvers import FedRelax, Result
+from fedrelax.splits import group_rows
+from fedrelax.storage import Checkpoint, read_result, save_result
 from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
 from fedrelax.typing import Label
-from fedrelax.wiring import wiring_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +44,6 @@ class Outcome:
     evaluation: Evaluation | None = None
     on_all_rows: bool = True
     """Whether the models were trained again on all rows, after measuring."""
-
-    @property
-    def data(self) -> ReportData:
-        """What the report shows."""
-        return report_data(self.fitted.result_, self.evaluation, self.fitted.choice_)
 
     @property
     def interrupted(self) -> bool:
@@ -84,7 +79,9 @@ def train(
     Once a signal has ended a step early, the models that were measured are the outcome. ``kept`` is
     where the state of the run is kept; ``more`` holds arguments of the estimator that have no flag.
     """
-    estimator = estimator_of(inputs, config).set_params(solver=private_solver(config))
+    estimator = estimator_of(inputs, config)
+    if config.epsilon is not None:
+        estimator.set_params(solver=FedRelax(exchange=private_layers(config), tol=0.0))
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
     start_workers(config.jobs, config.backend)
@@ -106,10 +103,16 @@ def train(
     if own.all():
         return outcome
     talk.activity.doing("Measuring on test rows", step="measuring")
-    measured = _measure(fitted, rows, inputs)
+    test = inputs.test
+    measured = evaluate(fitted, rows, (inputs.X[test], inputs.y[test], inputs.nodes[test]))
+    nodes = measured.nodes.assign(
+        model=_lines(inputs, fitted, list(measured.nodes["node"]))["model"]
+    )
     if config.leakage:
         talk.activity.doing("Attacking the exchanged predictions")
-        measured = with_leakage(measured, fitted, inputs, config)
+        found = aucs(fitted, inputs, config)
+        nodes = nodes.assign(leaked=[found.get(label) for label in nodes["node"]])
+    measured = replace(measured, nodes=nodes)
     outcome = Outcome(fitted, measured, on_all_rows=False)
     if config.keep_test_out or config.epsilon is not None or outcome.interrupted:
         return outcome
@@ -144,35 +147,10 @@ def _on_all_rows(
         final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
     finally:
         fitted.set_params(callbacks=())
-    measured = measured.with_untested(_new_lines(inputs, final, measured))
-    return Outcome(final.set_params(callbacks=()), measured)
-
-
-def _new_lines(inputs: Inputs, final: Fitted, measured: Evaluation) -> Any:
-    """Return lines for nodes that have a model of all rows but had none to measure."""
-    import pandas as pd
-
     known = set(measured.nodes["node"])
     new = [label for label in final.models_ if label not in known]
-    return pd.DataFrame({"node": new, "model": _kinds(inputs, final, new)})
-
-
-def _measure(fitted: Fitted, rows: tuple[Any, Any, Any], inputs: Inputs) -> Evaluation:
-    test = inputs.test
-    held = (inputs.X[test], inputs.y[test], inputs.nodes[test])
-    found = evaluate(fitted, rows, held)
-    return replace(
-        found, nodes=found.nodes.assign(model=_kinds(inputs, fitted, found.nodes["node"]))
-    )
-
-
-def _kinds(inputs: Inputs, fitted: Fitted, labels: Iterable[Label]) -> list[str]:
-    """Return the names of the nodes' models for tables: as given, or what "auto" has found."""
-    models, names = fitted.result_.models, inputs.model_names
-    return [
-        kind_name(models[label]) if names[label] == "auto" else short_name(names[label])
-        for label in labels
-    ]
+    measured = measured.with_untested(_lines(inputs, final, new))
+    return Outcome(final.set_params(callbacks=()), measured)
 
 
 def save(
@@ -184,23 +162,40 @@ def save(
     settings: Mapping[str, Any],
     comment: str,
     more: Sequence[Callable[[Path], None]] = (),
-) -> dict[str, Any]:
-    """Write the directory and return the metrics that it holds; ``settings`` go to ``config.toml``.
+) -> ReportData:
+    """Write the directory and return what it shows; ``settings`` go to ``config.toml``.
 
     If the directory cannot be written, the result is saved among the temporary files, and the error
     says where.
     """
     talk.activity.doing(f"Saving in {config.out}", step="saving")
-    metrics = describe(inputs, outcome)
-    writers = [*more, lambda draft: _write_views(draft, outcome, talk)]
+    found, result = outcome.evaluation, outcome.fitted.result_
+    metrics: dict[str, Any] = {
+        "nodes": len(result.local_models),
+        "edges": outcome.fitted.whole_graph_.n_edges,
+        "training_rows": int(inputs.train.sum()),
+        "split_by": inputs.splitting.column,
+        "saved_models_trained_on": "all rows" if outcome.on_all_rows else "training rows",
+        "stayed_alone": list(result.stayed),
+    }
+    if result.kept is not None:
+        sizes = [len(cluster) for cluster in result.clusters]
+        metrics |= {"kept_edges": result.kept.n_edges, "clusters": sizes}
+    lines = None
+    if found is None:
+        labels = list(inputs.model_names)
+        rows = [int((inputs.nodes == label).sum()) for label in labels]
+        lines = _lines(inputs, outcome.fitted, labels).assign(rows=rows)
+    shown: list[ReportData] = []
+    writers = [*more, lambda draft: shown.append(_write_views(draft, talk))]
 
     def write(where: Path) -> None:
         save_result(
             where,
             outcome.fitted,
-            nodes=None if outcome.evaluation is not None else _lines(inputs, outcome.fitted),
+            nodes=lines,
             metrics=metrics,
-            evaluation=outcome.evaluation,
+            evaluation=found,
             config=settings,
             comment=comment,
             feature_names=inputs.feature_names,
@@ -213,94 +208,112 @@ def save(
     try:
         write(config.out)
     except NotWritten as error:
-        _rescue(error, config.out.name, write)
-    return metrics
+        home = Path(tempfile.mkdtemp(prefix="fedrelax-"))
+        place = home / (config.out.name or "result")
+        try:
+            write(place)
+        except FedRelaxError:
+            shutil.rmtree(home, ignore_errors=True)
+            raise error from error.__cause__
+        raise NotWritten(f"{error}; the result was saved in {place} instead") from None
+    return shown[-1]
 
 
-def _rescue(error: NotWritten, name: str, write: Callable[[Path], None]) -> NoReturn:
-    """Save among the temporary files what could not be written to ``--out``."""
-    home = Path(tempfile.mkdtemp(prefix="fedrelax-"))
-    try:
-        write(home / (name or "result"))
-    except FedRelaxError:
-        shutil.rmtree(home, ignore_errors=True)
-        raise error from error.__cause__
-    raise NotWritten(f"{error}; the result was saved in {home / (name or 'result')} instead")
-
-
-def describe(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
-    """Return the numbers of a run for ``metrics.json`` and ``--json``."""
-    result, choice = outcome.fitted.result_, outcome.fitted.choice_
-    return {
-        "task": inputs.task,
-        "nodes": len(result.local_models),
-        "edges": outcome.fitted.whole_graph_.n_edges,
-        "training_rows": int(inputs.train.sum()),
-        "split_by": inputs.splitting.column,
-        "saved_models_trained_on": "all rows" if outcome.on_all_rows else "training rows",
-        "features": list(inputs.feature_names),
-        "alpha": outcome.fitted.alpha_,
-        "alpha_was_chosen": choice is not None,
-        "level": outcome.fitted.level_,
-        "wiring": wiring_name(outcome.fitted.wiring_),
-        **_kept(result),
-        "stayed_alone": list(result.stayed),
-        "rounds": result.n_rounds,
-        "reason": result.reason,
-        **_found(choice),
-        "promises": [asdict(promise) for promise in result.promises],
-        **({} if outcome.evaluation is None else outcome.evaluation.to_dict()),
-    }
-
-
-def _found(choice: Choice | None) -> dict[str, Any]:
-    """Return how the settings were chosen, and what would be better with all rows in one place."""
-    if choice is None:
-        return {}
-    better = {} if choice.better is None else {"would_be_better": choice.better}
-    return {"chosen": choice.reason, **better}
-
-
-def _kept(result: Result) -> dict[str, Any]:
-    """Return how many edges a rewired graph has kept, and the sizes of its clusters."""
-    if result.kept is None:
-        return {}
-    sizes = [len(cluster) for cluster in result.clusters]
-    return {"kept_edges": result.kept.n_edges, "clusters": sizes}
-
-
-def _lines(inputs: Inputs, fitted: Fitted) -> Any:
-    """Return the lines of ``nodes.csv`` where nothing was measured."""
+def _lines(inputs: Inputs, fitted: Fitted, labels: list[Label]) -> Any:
+    """Return a table of nodes and their models' names: as given, or what "auto" has found."""
     import pandas as pd
 
-    labels = list(inputs.model_names)
-    rows = [int((inputs.nodes == label).sum()) for label in labels]
-    kinds = _kinds(inputs, fitted, labels)
-    return pd.DataFrame({"node": labels, "model": kinds, "rows": rows})
+    models, names = fitted.result_.models, inputs.model_names
+    kinds = [
+        kind_name(models[label]) if names[label] == "auto" else short_name(names[label])
+        for label in labels
+    ]
+    return pd.DataFrame({"node": labels, "model": kinds})
 
 
-def _write_views(draft: Path, outcome: Outcome, talk: Talk) -> None:
-    """Write the picture and the report, or say what to install for them."""
-    import pandas as pd
-
-    formulas = formula_note(pd.DataFrame({"node": list(outcome.fitted.models_)}), "nodes.csv")
+def _write_views(draft: Path, talk: Talk) -> ReportData:
+    """Write the picture and the report of a draft, or say what to install for them; return its data."""
+    data = report_data(read_result(draft))
+    formulas = formula_note(data.nodes[["node"]], "nodes.csv")
     if formulas is not None:
         talk.note(formulas)
     talk.activity.doing("Writing the report")
     missing = {}
-    if outcome.evaluation is not None:
+    if data.evaluation is not None:
         try:
             from fedrelax.report.plots import save_result_picture
 
-            save_result_picture(draft / "result.png", outcome.data)
+            save_result_picture(draft / "result.png", data)
         except ImportError:
             missing["result.png"] = "matplotlib"
     if find_spec("plotly") is None:
         missing[REPORT] = "plotly"
     else:
-        write_report(draft)
+        write_report(data)
     if missing:
         talk.note(
             f"no {' and no '.join(missing)} without {' and '.join(missing.values())}; "
             "pip install 'fedrelax[report]' adds what is missing."
         )
+    return data
+
+
+def live_view(inputs: Inputs, target: str, talk: Talk) -> LiveView:
+    """Return the view of a run; its address goes to stderr, as all notes do."""
+    nodes = inputs.nodes[inputs.train]
+    rows = {label: len(index) for label, index in group_rows(nodes, len(nodes)).items()}
+    return LiveView(
+        inputs.graph,
+        rows=rows,
+        models={label: short_name(name) for label, name in inputs.model_names.items()},
+        unit=loss_unit(USUAL[inputs.task], short(target, 28)),
+        say=lambda text: talk.err.print(text, markup=False, soft_wrap=True),
+    )
+
+
+def tell_end(view: LiveView, out: Path, result: Result) -> None:
+    """Say on the page where the result is saved, and stop its server."""
+    report = out / REPORT
+    where = f"report at {report.absolute()}" if report.exists() else f"saved in {out.absolute()}"
+    view.close(f"Finished after {counted(result.n_rounds, 'round')} ({result.reason}): {where}")
+
+
+def private_layers(config: FitConfig) -> list[Layer]:
+    """Return the noise that was asked for, without a seed: whoever knew it could subtract the noise."""
+    from fedrelax.privacy import PrivateStatistics
+
+    if config.epsilon is None:
+        return []
+    delta = 1e-5 if config.delta is None else config.delta
+    spread = config.range
+    return [PrivateStatistics(epsilon=config.epsilon, delta=delta, range=spread, random_state=None)]
+
+
+def aucs(fitted: Fitted, inputs: Inputs, config: FitConfig) -> dict[Any, float]:
+    """Return the AUC with which a neighbour tells each node's training rows from its test rows."""
+    from fedrelax.privacy.leakage import Listener, leakage
+    from fedrelax.splits import group_rows
+    from fedrelax.wiring import as_wiring
+
+    first = () if inputs.graph is None else inputs.graph.labels
+    groups = group_rows(inputs.nodes, len(inputs.nodes))
+    groups = groups.arranged(inputs.X, inputs.y, inputs.task, first)
+    train = {label: rows[inputs.train[rows]] for label, rows in groups.items()}
+    train = {label: rows for label, rows in train.items() if len(rows)}
+    held = {label: groups[label][inputs.test[groups[label]]] for label in train}
+    X = fitted.common_rows(inputs.X, inputs.nodes)
+    network = fitted.network_of(X, inputs.y, train, held, seed=config.seed)
+    listener = Listener()
+    solver = replace(
+        fitted.settings(config.seed),
+        alpha=fitted.alpha_,
+        level=fitted.level_,
+        wiring=as_wiring(fitted.wiring_),
+        rounds=fitted.n_rounds_,
+        tol=0.0,
+        exchange=[*private_layers(config), listener],
+    )
+    models = solver.solve(network).local_models
+    return {
+        label: one.by_neighbour for label, one in leakage(network, listener.heard, models).items()
+    }

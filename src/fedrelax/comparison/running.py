@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 from fedrelax.baselines import Baseline
 from fedrelax.comparison.outcome import Comparison
-from fedrelax.comparison.together import Together
-from fedrelax.comparison.ways import simple_ways, usual_ways, with_the_needed
+from fedrelax.comparison.ways import Together, simple_ways, usual_ways, with_the_needed
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor, one_of
 from fedrelax.evaluation import Measure, errors_of, get_measure

@@ -53,14 +53,10 @@ def read_table(path: str | Path, as_text: Sequence[str] | Literal[True] = ()) ->
         )
     try:
         content = read_file(path, TABLE)
-    except PermissionError as error:
-        raise FedRelaxError(
-            f"{path} cannot be read ({why_unread(error)}); check its permissions"
-        ) from error
     except OSError as error:
-        raise FedRelaxError(
-            f"{path} cannot be read ({why_unread(error)}); give the file of a table"
-        ) from error
+        denied = isinstance(error, PermissionError)
+        hint = "check its permissions" if denied else "give the file of a table"
+        raise FedRelaxError(f"{path} cannot be read ({why_unread(error)}); {hint}") from error
     if not content.strip():
         raise FedRelaxError(f"{path} is empty; give a table with a header and at least one row")
     frame = _parquet(path, content) if ending in PARQUET_ENDINGS else _text(path, content, as_text)
@@ -101,11 +97,7 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
         names = _names(path, next(_records(text, separator))[1])
         exact = _exact(names, as_text)
         frame = _read(text, separator, names, exact)
-        if _may_hold_codes(frame, names, exact) and _has_codes(text, separator):
-            codes = _columns_of_codes(text, separator, names) - exact
-            if codes:
-                exact |= codes
-                frame = _read(text, separator, names, exact)
+        _keep_codes(frame, text, separator, names, exact)
     except pd.errors.ParserWarning as error:
         raise FedRelaxError(
             f"{path} has rows with more fields than its header of {len(names)} columns; quote the "
@@ -151,15 +143,25 @@ def _read(text: str, separator: str, names: Sequence[str], exact: set[str]) -> p
         )
 
 
-def _may_hold_codes(frame: pd.DataFrame, names: Sequence[str], exact: set[str]) -> bool:
-    """Tell whether a column was read as whole numbers, as codes with leading zeros would be."""
+def _keep_codes(
+    frame: pd.DataFrame, text: str, separator: str, names: Sequence[str], exact: set[str]
+) -> None:
+    """Keep columns of whole numbers as text, and add them to ``exact``, if any has leading zeros."""
+    whole = {
+        name
+        for k, name in enumerate(names)
+        if name not in exact
+        and frame[k].dtype.kind in "if"
+        and frame[k].notna().any()
+        and (frame[k].dropna() % 1 == 0).all()
+    }
+    if not whole or re.search(rf'[{re.escape(separator)}\n][ "]*0\d', text) is None:
+        return
+    texts = _read(text, separator, names, exact | whole)
     for k, name in enumerate(names):
-        if name in exact or frame[k].dtype.kind not in "if":
-            continue
-        present = frame[k].dropna()
-        if len(present) and (present.iloc[:20] % 1 == 0).all() and (present % 1 == 0).all():
-            return True
-    return False
+        if name in whole and any(is_code(code.strip()) for code in texts[k].dropna().unique()):
+            frame[k] = texts[k]
+            exact.add(name)
 
 
 def _exact(names: Sequence[str], as_text: Sequence[str] | Literal[True]) -> set[str]:
@@ -168,21 +170,6 @@ def _exact(names: Sequence[str], as_text: Sequence[str] | Literal[True]) -> set[
         return set(names)
     asked = {str(name).strip() for name in as_text}
     return {name for name in names if name in as_text or name.strip() in asked}
-
-
-def _has_codes(text: str, separator: str) -> bool:
-    """Tell whether any field begins like a code with leading zeros."""
-    return re.search(rf'[{re.escape(separator)}\n][ "]*0\d', text) is not None
-
-
-def _columns_of_codes(text: str, separator: str, names: Sequence[str]) -> set[str]:
-    """Return the columns in which a whole number is written with leading zeros."""
-    found: set[str] = set()
-    for _, row in islice(_records(text, separator), 1, None):
-        for name, field in zip(names, row, strict=False):
-            if is_code(field.strip()):
-                found.add(name)
-    return found
 
 
 def _plain_numbers(column: pd.Series) -> pd.Series:
@@ -212,15 +199,12 @@ def _decode(path: Path, content: bytes) -> str:
     odd, even = (content[k:65536:2].count(0) / max(len(content[:65536]) // 2, 1) for k in (1, 0))
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encodings = ["utf-16"]
-    elif (
-        max(odd, even) > 0.4 > min(odd, even)
-    ):  # most letters are ASCII, with a byte 0 after or before
+    elif max(odd, even) > 0.4 > min(odd, even):  # letters in ASCII, each with a byte 0 beside it
         encodings = ["utf-16-le" if odd > even else "utf-16-be"]
     else:
         control = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in content[:65536])
-        encodings = (
-            [] if control > len(content[:65536]) / 100 else ["utf-8-sig", "cp1252", "latin-1"]
-        )
+        known = ["utf-8-sig", "cp1252", "latin-1"]
+        encodings = [] if control > len(content[:65536]) / 100 else known
     for encoding in encodings:
         try:
             return content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")

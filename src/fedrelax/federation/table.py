@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.datasets import read_table
-from fedrelax.datasets.targets import as_quantities
+from fedrelax.datasets.tables import as_quantities
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.federation.sitefile import SiteFile
 from fedrelax.files import TABLE, read_file

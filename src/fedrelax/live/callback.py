@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import resources
 from types import TracebackType
 from typing import Any, Self
 
 from fedrelax.errors import counted
-from fedrelax.extras import need
 from fedrelax.graph import Graph
-from fedrelax.live.assembling import live_page
 from fedrelax.live.server import Server
 from fedrelax.live.state import LiveState, Progress
+from fedrelax.report import palette
+from fedrelax.report.data.report_data import axis_labels
+from fedrelax.report.page.assembly import assemble, part, safe_json
 from fedrelax.runtime import Callback, Outcome, Record
 from fedrelax.typing import Label
+from fedrelax.web import check_live
 
 FAILED = "The run ended with an error; see the terminal."
 BROKEN_OFF = "The run was interrupted; nothing was kept."
@@ -43,8 +46,7 @@ class LiveView(Callback):
         unit: str = "",
         say: Callable[[str], object] = print,
     ) -> None:
-        for module in ("starlette", "uvicorn"):
-            need(module, "live")
+        check_live()
         self._about = (graph, rows, models)
         self._unit, self._say = unit, say
         self._state = LiveState(*self._about)
@@ -135,3 +137,22 @@ class LiveView(Callback):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Callback, ())  # nobody is watching in another process
+
+
+FROM_REPORT = ("colours", "text", "paint", "grid", "legend")
+OWN = ("curves", "live")
+
+
+def live_page(unit: str = "") -> tuple[str, str]:
+    """Return the page and its policy: only its own scripts, no styles or pictures from elsewhere, and
+    no connection except to where it came from.
+    """
+    parts = [*(part(f"{name}.js") for name in FROM_REPORT), *(_own(f"{name}.js") for name in OWN)]
+    scripts = {"theme": part("theme.js"), "script": palette.script() + "\n".join(parts)}
+    values = {"labels": safe_json(axis_labels(unit)), "title": "fedrelax, live"}
+    page, rules = assemble(_own("live.html"), part("page.css") + _own("live.css"), scripts, values)
+    return page, f"{rules}; connect-src 'self'; frame-ancestors 'none'"
+
+
+def _own(name: str) -> str:
+    return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")

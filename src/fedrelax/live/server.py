@@ -22,7 +22,7 @@ from fedrelax.web import HEADERS, host_of, server_for
 
 PACE, PULSE, GRACE = 0.1, 15.0, 3.0
 """Seconds between two looks at the state, between signs of life, and to send the last state."""
-REFUSED = b"Refused: open this page at the address that the terminal shows.\n"
+REFUSED = "Refused: open this page at the address that the terminal shows.\n"
 
 
 class Server:
@@ -35,7 +35,7 @@ class Server:
         port = listening.getsockname()[1]
         self._token = secrets.token_urlsafe(24)
         self.url = f"http://127.0.0.1:{port}/{self._token}/"
-        app = Guard(self._application(page, policy), self._token, port)
+        app = guarded(self._application(page, policy), self._token, port)
         self._server = server_for(app, timeout_graceful_shutdown=1)
         run = {"sockets": [listening]}
         self._thread = threading.Thread(
@@ -109,26 +109,17 @@ async def events_of(state: LiveState) -> AsyncIterator[str]:
         quiet += PACE
 
 
-class Guard:
-    """Lets through only requests that name this machine as host and have the token in their path.
+def guarded(app: Callable[..., Any], token: str, port: int) -> Callable[..., Any]:
+    """Let through only requests that name this machine as host and have the token in their path.
 
     The host is checked because another site's name may be made to point here (DNS rebinding).
     """
+    hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+    refuse = need("starlette.responses", "live").PlainTextResponse(REFUSED, 403, HEADERS)
 
-    def __init__(self, app: Callable[..., Any], token: str, port: int) -> None:
-        self._app, self._token = app, token.encode()
-        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+    async def call(scope: Any, receive: Any, send: Any) -> None:
+        given = scope["path"].lstrip("/").partition("/")[0].encode()
+        allowed = host_of(scope) in hosts and hmac.compare_digest(given, token.encode())
+        await (app if allowed else refuse)(scope, receive, send)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer 403, or hand the request on."""
-        if self._allows(scope):
-            await self._app(scope, receive, send)
-            return
-        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(REFUSED))]
-        headers += [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-        await send({"type": "http.response.start", "status": 403, "headers": headers})
-        await send({"type": "http.response.body", "body": REFUSED})
-
-    def _allows(self, scope: Any) -> bool:
-        said = scope["path"].lstrip("/").partition("/")[0].encode()
-        return host_of(scope) in self._hosts and hmac.compare_digest(said, self._token)
+    return call

@@ -7,21 +7,37 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from scipy.linalg import orthogonal_procrustes
 
 from fedrelax.evaluation import gains
 from fedrelax.graph import Graph
-from fedrelax.live.network import Edges, network_part, places_of
-from fedrelax.report.data.node_values import QUANTITIES
+from fedrelax.report.data.columns import QUANTITIES
+from fedrelax.report.data.layout import MOST_EDGES, EdgeTable, places
 from fedrelax.report.data.rounding import numbers, thinned
 from fedrelax.report.page.assembly import safe_json
-from fedrelax.report.page.script_data import MOST_ROUNDS
+from fedrelax.report.page.script_data import MOST_ROUNDS, place_columns
 from fedrelax.report.palette import CURVES
 from fedrelax.runtime import Record
 from fedrelax.typing import FloatArray, Label
+
+
+def edges_in(given: Any, now: Any, most: int = MOST_EDGES) -> EdgeTable:
+    """Return the edges that were given or are in use, each once, from two symmetric CSR matrices."""
+    n = now.shape[0]
+    before, after = (sparse.triu(matrix, k=1).tocoo() for matrix in (given, now))
+    old, new = (part.row.astype(np.int64) * n + part.col for part in (before, after))
+    keys = np.union1d(old, new)
+    used, weight = np.zeros(len(keys)), np.zeros(len(keys))
+    used[np.searchsorted(keys, new)] = after.data
+    weight[np.searchsorted(keys, old)] = before.data
+    ends, unknown = np.stack([keys // n, keys % n], axis=1), np.full(len(keys), np.nan)
+    return EdgeTable.strongest(ends, weight, used, unknown, unknown, n, most)
+
 
 MOST_NODES = 20_000
 """With more nodes than this, a page shows the curves only."""
@@ -138,15 +154,25 @@ class LiveState:
             return ""
         if len(labels) > MOST_NODES:
             return safe_json({"many": len(labels)})
-        edges = Edges.of(given, now)
-        drawn = edges.drawn(len(labels))
-        before = self._points
-        if before is not None and len(before) != len(labels):
-            before = None
-        stand = places_of(labels, self._graph, drawn, before)
-        self._points = stand.points
-        kept = int((edges.used > 0).sum())
-        found = network_part(labels, stand, drawn, len(edges.used), kept)
+        edges, graph = edges_in(given, now), self._graph
+        positions, geographic = None, False
+        if graph is not None and graph.positions is not None and all(k in graph for k in labels):
+            positions = graph.positions[[graph.index(label) for label in labels]]
+            geographic = graph.geographic
+        stand = places(positions, geographic, *edges.for_layout(), len(labels))
+        points, before = stand.points, self._points
+        if stand.kind == "layout" and before is not None and len(before) == len(labels):
+            # turned or mirrored to be as close as possible to the layout before
+            points = points @ orthogonal_procrustes(points, before)[0]
+        self._points = points
+        columns = ("source", "target", "used", "total", "kept")
+        found: dict[str, Any] = {
+            "nodes": {
+                "name": [str(label) for label in labels],
+                **place_columns(replace(stand, points=points)),
+            },
+            "edges": {name: edges.to_dict()[name] for name in columns},
+        }
         if self._rows is not None:
             found["nodes"]["rows"] = [self._rows.get(label) for label in labels]
         if self._models is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich import box
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +21,8 @@ from fedrelax.report.data.rounding import short
 
 MOST_LINES = 20
 LONGEST_NAME = 25
+WITH_INTERVALS = ("error", "difference")
+"""The numbers of a comparison that have intervals; the first one goes first where there is no room."""
 
 
 def plain_table(title: str) -> Table:
@@ -32,6 +35,27 @@ def plain_table(title: str) -> Table:
         show_edge=False,
         padding=(0, 1, 0, 0),
     )
+
+
+class Fitting:
+    """A table that leaves out columns, one after the other, until it fits the width of the terminal.
+
+    ``make`` returns the table without the columns of the given names; ``spare`` names those that can go,
+    the first one first.
+    """
+
+    def __init__(self, make: Callable[[Sequence[str]], Table], *spare: str) -> None:
+        self._make, self._spare = make, spare
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        for count in range(len(self._spare) + 1):
+            table = self._make(self._spare[:count])
+            if (
+                table.__rich_measure__(console, options.update(width=1000)).maximum
+                <= options.max_width
+            ):
+                break
+        yield table
 
 
 def add_numbers(table: Table, *names: str) -> None:
@@ -47,18 +71,24 @@ def evaluation_report(data: ReportData) -> Group:
     return Group(node_table(data), "", total_table(data.evaluation), "", words)
 
 
-def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
+def node_table(data: ReportData, most: int = MOST_LINES) -> Fitting:
     """Return a line per node, the largest gains first; with many nodes, only the best and the worst."""
+    return Fitting(partial(_node_table, data, most), "test", "rows", "pooled", "model")
+
+
+def _node_table(data: ReportData, most: int, without: Sequence[str]) -> Table:
     found = data.evaluation
     assert found is not None
     table = plain_table(f"{found.measure.name} on the test rows of each node")
     writers = []
     for column in columns.NODES:
-        values = column.values(data) if column.in_terminal is not None else None
-        if values is not None:
-            words = column.kind in ("name", "text")
-            name = column.in_terminal or ""
-            table.add_column(name, overflow="fold") if words else add_numbers(table, name)
+        name = column.in_terminal
+        values = None if name is None or name in without else column.values(data)
+        if name is not None and values is not None:
+            if column.kind in ("name", "text"):
+                table.add_column(name, no_wrap=True, overflow="ellipsis")
+            else:
+                add_numbers(table, name)
             writers.append((values, _written(column.kind, found)))
     place = {label: k for k, label in enumerate(data.graph.labels)}
     lines = [place[label] for label in found.ranked()["node"]]
@@ -151,32 +181,39 @@ def comparison_report(found: Comparison) -> Group:
     return Group(*parts, Text(found.advice, style="bold"))
 
 
-def way_table(found: Comparison) -> Table:
+def way_table(found: Comparison) -> Fitting:
     """Return a line per way, the lowest error first, with intervals, all to the same decimals."""
+    return Fitting(partial(_way_table, found), *WITH_INTERVALS)
+
+
+def _way_table(found: Comparison, without: Sequence[str]) -> Table:
     measure = found.measure
     decimals = measure.decimals(float(found.errors.mean(axis=0).max()), digits=4)
     unit = f",{measure.unit}" if measure.unit else ""
     table = plain_table(
         f"{measure.name} on test rows: mean of {found.splits} splits, 95 % intervals"
     )
+    shown = [name not in without for name in WITH_INTERVALS]
     table.add_column("way", no_wrap=True)
-    add_numbers(table, f"error{unit}", "interval", "minus\ntogether", "interval", "")
+    for name, ends in zip((f"error{unit}", "minus\ntogether"), shown, strict=True):
+        add_numbers(table, name, *["interval"] * ends)
+    add_numbers(table, "")
 
-    def cells(line: Mapping[str, Any], name: str, sign: str) -> tuple[str, str]:
+    def cells(line: Mapping[str, Any], name: str, sign: str, ends: bool) -> list[str]:
         mean, low, high = (
             f"{measure.scale * line[name + end]:{sign}.{decimals}f}"
             for end in ("", "_low", "_high")
         )
-        return mean, f"{low} to {high}"
+        return [mean, f"{low} to {high}"] if ends else [mean]
 
     for line in found.table.to_dict("records"):
-        errors = cells(line, "error", "")
+        errors = cells(line, "error", "", shown[0])
         if line["way"] == TOGETHER:
-            table.add_row(line["way"], *errors, "", "", "", style="bold")
+            table.add_row(line["way"], *errors, style="bold")
             continue
         better, worse = line["difference_high"] < 0, line["difference_low"] > 0
         verdict = Text("better", style="green") if better else Text("worse" * worse, style="red")
-        table.add_row(line["way"], *errors, *cells(line, "difference", "+"), verdict)
+        table.add_row(line["way"], *errors, *cells(line, "difference", "+", shown[1]), verdict)
     return table
 
 

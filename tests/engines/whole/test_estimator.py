@@ -12,8 +12,8 @@ from fedrelax.baselines import Alone
 from fedrelax.comparison import compare_ways
 from fedrelax.models import SoftmaxModel
 from fedrelax.models.curves import CurveColumns
-from fedrelax.report import report_html
-from fedrelax.report.data.candidates import candidates_of_choice, candidates_of_saved
+from fedrelax.report import report_data, report_html
+from fedrelax.report.data.report_data import candidates_of_choice
 from fedrelax.solvers import WholeNetwork
 from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 from fedrelax.storage import load_result, read_result, save_result
@@ -55,7 +55,7 @@ def test_the_report_marks_the_one_that_was_chosen(tmp_path):
     save_result(tmp_path / "r", model)
     for shown in (
         candidates_of_choice(model.choice_),
-        candidates_of_saved(read_result(tmp_path / "r")),
+        report_data(read_result(tmp_path / "r")).candidates,
     ):
         assert [one.alpha for one in shown if one.chosen] == [pytest.approx(model.alpha_)]
 

@@ -1,4 +1,7 @@
-"""The columns of the tables of nodes, on the page and in the terminal. A new one takes one line here."""
+"""Values by node: the columns of the tables on the page and in the terminal, and the colours of a graph.
+
+A new column takes one line in ``NODES`` or ``SENT``.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,115 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.evaluation import ALONE, TOGETHER, WAYS
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.evaluation import ALONE, TOGETHER, WAYS, gains
 from fedrelax.report.data.report_data import ReportData
 from fedrelax.report.data.rounding import numbers
 from fedrelax.report.data.sharing import BYTES
+
+COLOURS = ("gain", "error", "validation", "loss", "disagreement", "cluster", "model")
+QUANTITIES = {"validation": "validation_loss", "loss": "local_loss", "disagreement": "gtv"}
+SPREAD = 50.0
+"""Values over more than this factor are shown on a logarithmic scale."""
+EVALUATE = "what fedrelax.evaluation.evaluate returns"
+
+
+@dataclass(frozen=True, eq=False)
+class NodeValues:
+    """``kind`` is "gain" (around 0), "number" or "category"; nodes without a value have NaN or None."""
+
+    label: str
+    values: Any
+    kind: str = "number"
+
+    def span(self) -> tuple[float, float, bool]:
+        """Return the usual range of the numbers, and whether it needs a logarithmic scale."""
+        values = np.asarray(self.values, dtype=float)
+        known = values[np.isfinite(values)]
+        if self.kind == "gain":
+            most = float(np.clip(np.quantile(np.abs(known), 0.95), 1, 100)) if len(known) else 1.0
+            return -most, most, False
+        low, high = np.quantile(known, [0.02, 0.98]).tolist()
+        return low, high, spreads(np.array([low, high]))
+
+
+def spreads(values: Any) -> bool:
+    """Tell whether positive values span so wide a range that a logarithmic scale shows them better."""
+    known = np.asarray(values)[np.isfinite(values)]
+    return bool(len(known)) and float(known.min()) > 0 and known.max() / known.min() > SPREAD
+
+
+def lines_by_node(data: ReportData) -> tuple[Any, str, float] | None:
+    """Return a DataFrame with alone, together and gain by node, the label of its errors and a scale.
+
+    The errors are those on test rows, or without an evaluation the validation losses; None if no
+    rows were held out either.
+    """
+    import pandas as pd
+
+    if data.evaluation is not None:
+        lines = data.evaluation.tested
+        return lines, data.labels["error"], data.measure.scale
+    first, last = data.alone("validation_loss"), data.kept("validation_loss")
+    if not np.isfinite(first).any():
+        return None
+    columns = {"node": list(data.graph.labels), ALONE: first, TOGETHER: last}
+    lines = pd.DataFrame({**columns, "gain": gains(first, last)})
+    return lines[np.isfinite(last)], data.labels["validation"], 1.0
+
+
+def usual_colour(data: ReportData) -> str:
+    """Return what a graph is coloured by unless told otherwise: the gain where it is known."""
+    if lines_by_node(data) is not None:
+        return "gain"
+    return "cluster" if data.rewired else "loss"
+
+
+def node_values(data: ReportData, colour: str) -> NodeValues:
+    """Return the values for a colour, or raise an error that says what they need."""
+    if colour in ("gain", "error"):
+        return _by_error(data, colour)
+    if colour == "cluster":
+        if not data.groups:
+            raise FedRelaxError(
+                "colour='cluster' needs a graph that was rewired; fit with wiring='rewire' or 'auto'"
+            )
+        groups = [data.groups.get(label) for label in data.graph.labels]
+        return NodeValues("group found by the wiring", groups, "category")
+    if colour == "model":
+        kinds = [data.models.get(label) for label in data.graph.labels]
+        return NodeValues("kind of model", kinds, "category")
+    if colour not in QUANTITIES:
+        raise FedRelaxError(
+            f"colour={colour!r} must be one of {', '.join(COLOURS)}{did_you_mean(colour, COLOURS)}"
+        )
+    values = data.kept(QUANTITIES[colour])
+    if not np.isfinite(values).any():
+        raise FedRelaxError(
+            f"colour={colour!r} needs rows that were held out; fit with validation_share=0.2"
+        )
+    return NodeValues(data.labels[colour], values)
+
+
+def _by_error(data: ReportData, colour: str) -> NodeValues:
+    found = lines_by_node(data)
+    if colour == "error" and data.evaluation is None:
+        raise FedRelaxError(
+            f"colour='error' needs errors on test rows; pass evaluation=, {EVALUATE}"
+        )
+    if found is None:
+        raise FedRelaxError(
+            f"colour='gain' needs errors, but no rows were held out in the rounds; pass evaluation=, "
+            f"{EVALUATE}, or fit with validation_share=0.2"
+        )
+    lines, label, scale = found
+    column, factor = ("gain", 1.0) if colour == "gain" else (TOGETHER, scale)
+    known = dict(zip(lines["node"], factor * lines[column].to_numpy(float), strict=True))
+    values = np.array([known.get(label, np.nan) for label in data.graph.labels])
+    if colour == "error":
+        return NodeValues(f"together: {label}", values)
+    of = "validation loss" if data.evaluation is None else "error"
+    return NodeValues(f"gain against alone (% of the {of} alone)", values, "gain")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where the nodes of a network are drawn: on a map, or so that nodes that agree are close.
+"""The edges that are shown, and where nodes are drawn: on a map, or so that nodes that agree are close.
 
 The same input gives the same places, bit for bit, on one machine: no sum is taken whose order could
 change from run to run (as in threaded matrix products).
@@ -6,12 +6,86 @@ change from run to run (as in threaded matrix products).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from fedrelax.typing import FloatArray, IntArray
+from fedrelax.report.data.rounding import numbers
+from fedrelax.typing import FloatArray, IntArray, Label
+
+MOST_EDGES = 40_000
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTable:
+    """Edges by column. ``weight`` is 0 for edges that a wiring found, ``used`` for those it dropped."""
+
+    ends: IntArray
+    weight: FloatArray
+    used: FloatArray
+    there: FloatArray
+    """The discrepancy d(i, j) from the first end to the second; NaN where an end has no model."""
+    back: FloatArray
+    total: int
+    kept: int
+
+    @classmethod
+    def strongest(
+        cls,
+        ends: IntArray,
+        weight: FloatArray,
+        used: FloatArray,
+        there: FloatArray,
+        back: FloatArray,
+        nodes: int,
+        most: int,
+    ) -> EdgeTable:
+        """Return all edges or, of too many, those among the strongest of either end."""
+        keep: IntArray = np.arange(len(ends))
+        if len(ends) > most:
+            agreement = np.nan_to_num(-(there + back), nan=-np.inf)
+            node = np.concatenate([ends[:, 0], ends[:, 1]])
+            order = np.lexsort((-np.tile(agreement, 2), -np.tile(used, 2), node))
+            starts = np.searchsorted(node[order], np.arange(nodes))
+            rank = np.arange(len(order)) - starts[node[order]]
+            keep = np.unique(order[rank < max(1, most // nodes)] % len(ends))
+        weight, there, back = weight[keep], there[keep], back[keep]
+        kept = int((used > 0).sum())
+        return cls(ends[keep], weight, used[keep], there, back, len(ends), kept)
+
+    def for_layout(self) -> tuple[IntArray, FloatArray]:
+        """Return the edges in use and how strongly they pull: by weight, and more if both ends agree."""
+        inside = self.used > 0
+        gap = np.nan_to_num((self.there + self.back) / 2, nan=np.inf)[inside]
+        usual = float(np.median(gap[np.isfinite(gap)])) if np.isfinite(gap).any() else 0.0
+        near = usual / (gap + usual) if usual > 0 else np.full(len(gap), 0.5)
+        return self.ends[inside], self.used[inside] * (0.05 + near)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the columns for the page's script."""
+        columns = {"weight": self.weight, "used": self.used, "there": self.there, "back": self.back}
+        return {
+            "source": self.ends[:, 0].tolist(),
+            "target": self.ends[:, 1].tolist(),
+            **{name: numbers(values) for name, values in columns.items()},
+            "total": self.total,
+            "kept": self.kept,
+        }
+
+
+def edges_of(frame: Any, labels: Sequence[Label], most: int) -> EdgeTable:
+    """Return at most about ``most`` edges of a frame such as ``Result.edges_to_frame`` returns."""
+    number = {label: k for k, label in enumerate(labels)}
+    ends = np.empty((len(frame), 2), dtype=np.int64)
+    for side, name in enumerate(("source", "target")):
+        ends[:, side] = [number[label] for label in frame[name]]
+    names = ("weight", "used", "discrepancy", "discrepancy_back")
+    weight, used, there, back = (frame[name].to_numpy(float) for name in names)
+    return EdgeTable.strongest(ends, weight, used, there, back, len(number), most)
+
 
 EARTH = 6371.0
 """The mean radius in km."""

@@ -12,10 +12,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.evaluation import Evaluation, Measure, get_measure
 from fedrelax.graph import Graph
-from fedrelax.report.data.axis_labels import USUAL, axis_labels, loss_unit
-from fedrelax.report.data.candidates import Candidate, candidates_of_choice, candidates_of_saved
-from fedrelax.report.data.edges import EdgeTable, edges_of
-from fedrelax.report.data.layout import Places, places
+from fedrelax.report.data.layout import EdgeTable, Places, edges_of, places
 from fedrelax.report.data.rounding import short
 from fedrelax.report.data.sharing import Sharing, sharing_of
 from fedrelax.runtime import History
@@ -24,6 +21,113 @@ from fedrelax.solvers import Result
 from fedrelax.storage import SavedResult
 from fedrelax.storage.loading import history_of
 from fedrelax.typing import FloatArray, Label
+from fedrelax.wiring import WIRINGS, wiring_name
+
+USUAL = {"regression": "squared", "classification": "log"}
+
+
+def axis_labels(
+    own: str, across: str = "", measure: Measure | None = None, target: str = ""
+) -> dict[str, str]:
+    """Return the label of every quantity.
+
+    ``own`` and ``across`` are the units of the losses on own rows and across edges, or empty.
+    Errors are labelled only if a ``measure`` is given.
+
+    >>> found = axis_labels("squared error, temp²")
+    >>> found["validation"], found["discrepancy"]
+    ('validation loss (squared error, temp²)', 'discrepancy')
+    """
+    own, across = (f" ({unit})" if unit else "" for unit in (own, across))
+    errors = {}
+    if measure is not None:
+        saved = f"reduction in error ({measure.gap_axis(target)})"
+        errors = {"error": measure.axis(target), "saved": saved}
+    return {
+        **errors,
+        "gain": "gain against alone (% of the error alone)",
+        "loss": f"mean loss on own rows{own}",
+        "gtv": f"GTV: weight x discrepancy over edges{across}",
+        "disagreement": f"disagreement, weight x discrepancy{across}",
+        "objective": f"objective, sum over nodes{own}",
+        "validation": f"validation loss{own}",
+        "discrepancy": f"discrepancy{across}",
+        "weight": "edge weight (no unit)",
+        "round": "round (0: each node alone)",
+        "alpha": "alpha (no unit)",
+        "rows": "training rows",
+    }
+
+
+def loss_unit(loss: str, target: str) -> str:
+    """Return the unit of a loss.
+
+    >>> loss_unit("squared", "temp"), loss_unit("log", "digit"), loss_unit("mine", "y")
+    ('squared error, temp²', 'log loss, nats', 'mine')
+    """
+    units = {
+        "squared": f"squared error, {target}²",
+        "absolute": f"absolute error, {target}",
+        "huber": f"Huber loss, {target}² near 0",
+        "log": "log loss, nats",
+    }
+    return units.get(loss, loss)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A wiring with an alpha, and its validation loss after every round."""
+
+    wiring: str
+    """Its name, and the share of the level where that is not 1."""
+    alpha: float
+    losses: FloatArray
+    best_round: int
+    """With a wiring, only rounds on its final graph count."""
+    chosen: bool
+    rounds: int
+    """The number of rounds that was chosen."""
+
+    @property
+    def least(self) -> float:
+        """The loss at the best round."""
+        return float(self.losses[self.best_round])
+
+
+def candidates_of(table: Any, chosen: Mapping[str, Any]) -> list[Candidate]:
+    """Return the candidates of a table such as ``Choice.to_frame`` returns; none without a table.
+
+    ``chosen`` has the alpha, wiring, level and rounds of the choice.
+    """
+    if table is None:
+        return []
+    level = chosen.get("level")
+    name_chosen = _name(str(chosen["wiring"]), 1.0 if level is None else float(level))
+    lines = []
+    for _, part in table.groupby((table["round"] == 0).cumsum(), sort=False):
+        wired = str(part["wiring"].iloc[0])
+        share, alpha = (float(part[name].iloc[0]) for name in ("level", "alpha"))
+        losses = part["validation_loss"].to_numpy(float)
+        wiring = WIRINGS[wired]().paced(len(losses) - 1) if wired in WIRINGS else None
+        settled = [wiring is None or wiring.settled(k) for k in range(len(losses))]
+        counted = np.where(np.isfinite(losses) & settled, losses, np.inf)
+        best = int(np.argmin(counted)) if np.isfinite(counted).any() else len(losses) - 1
+        name, same = _name(wired, share), np.isclose(alpha, chosen["alpha"], 1e-9, 0.0)
+        taken = bool(same) and (name == name_chosen or alpha == 0)
+        lines.append(Candidate(name, alpha, losses, best, taken, int(chosen["rounds"])))
+    return lines
+
+
+def candidates_of_choice(choice: Choice) -> list[Candidate]:
+    """Return the candidates of a choice that was just made."""
+    names = ("alpha", "level", "rounds")
+    chosen = {name: getattr(choice, name) for name in names}
+    return candidates_of(choice.to_frame(), {**chosen, "wiring": wiring_name(choice.wiring)})
+
+
+def _name(wiring: str, level: float) -> str:
+    return wiring if level == 1.0 else f"{wiring}, level {level:g}"
+
 
 UNKNOWN = "units of the run's loss"
 LONGEST_TARGET = 28
@@ -52,10 +156,15 @@ class ReportData:
     candidates: Sequence[Candidate]
     stayed: Sequence[Label]
     """The nodes that kept the model of round 0."""
-    sharing: Sharing | None
-    """What left the nodes; known only for saved results."""
+    saved: SavedResult | None
+    """The result that this is about, if it is saved."""
     edge_frame: Callable[[], Any]
     find_groups: Callable[[], Mapping[Label, int]]
+
+    @cached_property
+    def sharing(self) -> Sharing | None:
+        """What left the nodes; known only for saved results."""
+        return None if self.saved is None else sharing_of(self.saved)
 
     @cached_property
     def groups(self) -> Mapping[Label, int]:
@@ -99,57 +208,50 @@ def report_data(
     source: Result | SavedResult, evaluation: Evaluation | None = None, choice: Choice | None = None
 ) -> ReportData:
     """Return what there is to show about a result; a saved one has its own evaluation and choice."""
+    target, parts = "target", {}
     if isinstance(source, SavedResult):
-        return _of_saved(source)
-    _check(source, evaluation)
-    losses = source.losses or (UNKNOWN, UNKNOWN)
+        about, nodes = source.about, source.nodes
+        evaluation, target = Evaluation.saved(source.metrics, nodes), target_of(source)
+        own = [line["node"] for line in source.models]
+        kinds = dict(zip(nodes["node"], nodes["model"], strict=True))
+        said, usual = about.get("losses") or {}, USUAL[source.task.kind]
+        losses = (said.get("own_rows", usual), said.get("edges", usual))
+        groups = dict(zip(nodes["node"], nodes.get("cluster", ()), strict=False))
+        parts = {
+            "models": {label: str(kinds[label]) for label in own},
+            "history": history_of(source, own),
+            "n_rounds": about["rounds"],
+            "rewired": about["wiring"] != "fixed",
+            "candidates": candidates_of(source.choice, about),
+            "stayed": source.metrics.get("stayed_alone", ()),
+            "edge_frame": lambda: source.edges,
+            "find_groups": lambda: groups,
+        }
+    else:
+        _check(source, evaluation)
+        nodes = None if evaluation is None else evaluation.nodes
+        kinds = {} if nodes is None else dict(zip(nodes["node"], nodes["model"], strict=True))
+        losses, local = source.losses or (UNKNOWN, UNKNOWN), source.local_models
+        parts = {
+            "models": {label: str(kinds.get(label, local[label].name)) for label in local},
+            "history": source.history,
+            "n_rounds": source.n_rounds,
+            "rewired": source.kept is not None,
+            "candidates": [] if choice is None else candidates_of_choice(choice),
+            "stayed": source.stayed,
+            "edge_frame": source.edges_to_frame,
+            "find_groups": lambda: {k: n for n, g in enumerate(source.clusters, 1) for k in g},
+        }
     measure = get_measure(None, source.task.kind) if evaluation is None else evaluation.measure
-    kinds = {label: model.name for label, model in source.local_models.items()}
-    if evaluation is not None:
-        named = dict(zip(evaluation.nodes["node"], evaluation.nodes["model"], strict=True))
-        kinds |= {label: str(named[label]) for label in kinds if label in named}
+    own_unit, across = (loss_unit(name, target) for name in losses)
     return ReportData(
         graph=source.graph,
-        models=kinds,
-        history=source.history,
-        n_rounds=source.n_rounds,
-        rewired=source.kept is not None,
-        labels=_labels(losses, "target", measure),
+        nodes=nodes,
+        labels=axis_labels(own_unit, across, measure, target),
         measure=measure,
         evaluation=evaluation,
-        nodes=None if evaluation is None else evaluation.nodes,
-        candidates=[] if choice is None else candidates_of_choice(choice),
-        stayed=source.stayed,
-        sharing=None,
-        edge_frame=source.edges_to_frame,
-        find_groups=lambda: {k: n for n, group in enumerate(source.clusters, 1) for k in group},
-    )
-
-
-def _of_saved(saved: SavedResult) -> ReportData:
-    about, usual = saved.about, USUAL[saved.task.kind]
-    losses = about.get("losses") or {"own_rows": usual, "edges": usual}
-    evaluation = Evaluation.saved(saved.metrics, saved.nodes)
-    measure = get_measure(None, saved.task.kind) if evaluation is None else evaluation.measure
-    own = [line["node"] for line in saved.models]
-    kinds = dict(zip(saved.nodes["node"], saved.nodes["model"], strict=True))
-    return ReportData(
-        graph=saved.graph,
-        models={label: str(kinds[label]) for label in own},
-        history=history_of(saved, own),
-        n_rounds=about["rounds"],
-        rewired=about["wiring"] != "fixed",
-        labels=_labels((losses["own_rows"], losses["edges"]), target_of(saved), measure),
-        measure=measure,
-        evaluation=evaluation,
-        nodes=saved.nodes,
-        candidates=candidates_of_saved(saved),
-        stayed=saved.metrics.get("stayed_alone", ()),
-        sharing=sharing_of(saved),
-        edge_frame=lambda: saved.edges,
-        find_groups=lambda: dict(
-            zip(saved.nodes["node"], saved.nodes.get("cluster", ()), strict=False)
-        ),
+        saved=source if isinstance(source, SavedResult) else None,
+        **parts,
     )
 
 
@@ -161,11 +263,6 @@ def target_of(saved: SavedResult) -> str:
 def places_of(graph: Graph, edges: EdgeTable) -> Places:
     """Return where the nodes of a graph are drawn: at their positions, or near those they agree with."""
     return places(graph.positions, graph.geographic, *edges.for_layout(), len(graph))
-
-
-def _labels(losses: Sequence[str], target: str, measure: Measure) -> dict[str, str]:
-    own, across = (loss_unit(name, target) for name in losses)
-    return axis_labels(own, across, measure, target)
 
 
 def _check(result: Result, evaluation: Evaluation | None) -> None:

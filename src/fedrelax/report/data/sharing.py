@@ -79,6 +79,11 @@ class Sharing:
         return f"Differential privacy of what each node sent: {words}. {BESIDE}" if words else ""
 
     @property
+    def privacy(self) -> str:
+        """The privacy that was promised, or that none was; and what an attack found, if one was run."""
+        return f"{self.promised or NOT_PRIVATE} {self.attacked}".strip()
+
+    @property
     def attacked(self) -> str:
         """What a membership-inference attack found, in words."""
         if not self.leaked:

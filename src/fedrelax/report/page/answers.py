@@ -9,10 +9,10 @@ import numpy as np
 from fedrelax.errors import counted
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Evaluation, Gap
 from fedrelax.evaluation.evaluation import NAMES, percent
-from fedrelax.evaluation.intervals import difference
+from fedrelax.evaluation.measures import difference
 from fedrelax.report.data.rounding import short
 from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
-from fedrelax.report.page.federated import computed_there, told_by_sites
+from fedrelax.report.page.sections import computed_there, told_by_sites
 from fedrelax.storage import SavedResult
 from fedrelax.wiring.discover import SMALL
 
@@ -26,19 +26,16 @@ def did_it_help(found: Evaluation | None) -> list[str]:
     """Return the verdict in sentences, with intervals over nodes."""
     if found is None:
         return [UNMEASURED]
-    return [found.verdict, *(_compared(found, way) for way in (ALONE, POOLED))]
-
-
-def _compared(found: Evaluation, way: str) -> str:
-    gap = found.against(way)
-    if gap.equal == gap.nodes:
-        return f"Against {NAMES[way]}: the same error at {_all(gap.nodes)}."
-    counts = f"better at {gap.better}, worse at {gap.worse}, equal at {gap.equal}"
-    return f"Against {NAMES[way]}: {counts} of {counted(gap.nodes, 'node')}{_mean(found, gap)}."
-
-
-def _all(nodes: int) -> str:
-    return "the node with test rows" if nodes == 1 else f"all {nodes:,} nodes with test rows"
+    lines = [found.verdict]
+    for way in (ALONE, POOLED):
+        gap = found.against(way)
+        words = f"better at {gap.better}, worse at {gap.worse}, equal at {gap.equal} of "
+        words += f"{counted(gap.nodes, 'node')}{_mean(found, gap)}"
+        if gap.equal == gap.nodes:
+            one, all_ = "the node with test rows", f"all {gap.nodes:,} nodes with test rows"
+            words = f"the same error at {one if gap.nodes == 1 else all_}"
+        lines.append(f"Against {NAMES[way]}: {words}.")
+    return lines
 
 
 def _mean(found: Evaluation, gap: Gap) -> str:
@@ -57,12 +54,14 @@ def _mean(found: Evaluation, gap: Gap) -> str:
 
 def where(found: Evaluation | None, group_sizes: list[int]) -> list[str]:
     """Say which nodes and which kinds of models gained and which lost, and which groups there are."""
-    groups = _groups(group_sizes)
+    groups = []
+    if group_sizes:
+        sizes = [f"{size:,}" for size in group_sizes[:8]] + ["..."] * (len(group_sizes) > 8)
+        count = counted(len(group_sizes), "group")
+        groups = [f"The nodes sorted themselves into {count} ({', '.join(sizes)} nodes)."]
     if found is None:
-        return [
-            "The nodes and their graph are below; there are no test errors to compare.",
-            *groups,
-        ]
+        none = "The nodes and their graph are below; there are no test errors to compare."
+        return [none, *groups]
     ranked = found.ranked()
     gap = difference(ranked[ALONE].to_numpy(float), ranked[TOGETHER].to_numpy(float))
     best, lost = ranked[gap > 0], ranked[gap < 0]
@@ -84,24 +83,15 @@ def where(found: Evaluation | None, group_sizes: list[int]) -> list[str]:
     return lines + groups
 
 
-def _groups(sizes: list[int]) -> list[str]:
-    if not sizes:
-        return []
-    shown = ", ".join(f"{size:,}" for size in sizes[:8]) + (", ..." if len(sizes) > 8 else "")
-    return [f"The nodes sorted themselves into {counted(len(sizes), 'group')} ({shown} nodes)."]
-
-
 def _names(lines: Any, found: Evaluation) -> str:
-    return ", ".join(
-        f"{short(line['node'])} ({_change(line, found)})" for line in lines.to_dict("records")
-    )
-
-
-def _change(line: dict[str, Any], found: Evaluation) -> str:
-    """Return a node's gain; its errors where the one alone is 0, of which there is no percentage."""
-    if np.isfinite(line["gain"]):
-        return percent(line["gain"])
-    return f"from {found.measure.show(line[ALONE])} to {found.measure.show(line[TOGETHER])}"
+    """Name nodes with their gains; with their errors where the one alone is 0, without a percentage."""
+    show, named = found.measure.show, []
+    for line in lines.to_dict("records"):
+        change = percent(line["gain"])
+        if not np.isfinite(line["gain"]):
+            change = f"from {show(line[ALONE])} to {show(line[TOGETHER])}"
+        named.append(f"{short(line['node'])} ({change})")
+    return ", ".join(named)
 
 
 SUMS = (
@@ -118,33 +108,29 @@ def what_left(shared: Sharing) -> list[str]:
     """Say in brief what every node gave away."""
     if shared.only_sums:
         return [SUMS, FEW_ROWS]
-    if shared.sums:
-        return [SUMS, *_predicted(shared)]
-    return _predicted(shared)
-
-
-def _predicted(shared: Sharing) -> list[str]:
+    sums = [SUMS] if shared.sums else []
     if shared.exchanges == 0:
-        return [
-            "Nothing, in the run that was kept: each node trained alone." + _also_trials(shared),
-            "No row, label or parameter is ever sent.",
-        ]
+        trials = " Predictions were exchanged while alpha was chosen." * bool(shared.trials)
+        none = f"Nothing, in the run that was kept: each node trained alone.{trials}"
+        return [*sums, none, "No row, label or parameter is ever sent."]
     size = size_text(BYTES * shared.per_neighbour)
     sent = (
         f"Predictions on {shared.public_rows:,} public rows, {shared.exchanges} times: {size} from "
         f"each node to each neighbour. No label or parameter is sent; the public rows reveal "
         f"{shared.reveals}."
     )
-    attacked = [shared.attacked] if shared.attacked else []
-    if shared.promises:
-        return [sent, shared.promised, *attacked]
-    return [sent, "No noise was added.", NOT_PRIVATE, *attacked]
+    noise = [shared.promised] if shared.promises else ["No noise was added.", NOT_PRIVATE]
+    return [*sums, sent, *noise, *filter(None, [shared.attacked])]
 
 
-def _also_trials(shared: Sharing) -> str:
-    return " Predictions were exchanged while alpha was chosen." if shared.trials else ""
-
-
+CANDIDATES = (  # the table of edges of a large graph has only the edges that were found
+    "During the search for neighbours, predictions also went to candidates that did not become "
+    "neighbours; these are not counted."
+)
+ONE_PROCESS = (
+    "It was computed in one process that held all nodes' rows; the sizes are what would travel between "
+    "sites. The pooled model used everybody's rows, for comparison only."
+)
 SCHEMA_TELLS = (
     "Before the first round all nodes agreed on what the columns mean: their names and kinds, categories "
     "and how common they are, and means, spreads and ranges over all nodes together."
@@ -153,34 +139,45 @@ SCHEMA_TELLS = (
 
 def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]]:
     """Return the full account, as (name, sentence) pairs."""
-    outputs = "one number" if shared.outputs == 1 else f"{shared.outputs} class probabilities"
-    if shared.outputs > 1 and not saved.task.is_classification:
-        outputs = f"{shared.outputs} numbers"
-    sets = " for the public rows of both ends" if shared.sets == 2 else ""
     sent = [
         ("Rows, labels, parameters", "None: no message contains any of them."),
-        ("Predictions", _predictions(shared, outputs, sets)),
-        ("To candidate neighbours", _to_candidates(saved)),
-        ("While alpha was chosen", _in_trials(shared)),
+        ("Predictions", _predictions(saved, shared)),
     ]
+    if saved.about["wiring"] == "discover" and len(saved.graph) > SMALL:
+        sent.append(("To candidate neighbours", CANDIDATES))
+    if shared.trials:
+        size = size_text(BYTES * shared.per_neighbour_in_trials)
+        trials = (
+            f"{shared.trials} candidates ran up to {shared.trial_exchanges:,} exchanges each, once for "
+            f"every fold that was held out (usually three): at most {size} more to each neighbour and "
+            "fold, from models trained on the other folds."
+        )
+        sent.append(("While alpha was chosen", trials))
     told = told_by_sites(saved)
-    run = (
-        "It was computed in one process that held all nodes' rows; the sizes are what would travel "
-        "between sites. The pooled model used everybody's rows, for comparison only."
-    )
-    kept = [
+    drawn = {"given": "Provided by the user", "standard": "Drawn from N(0, I)"}
+    public = drawn.get(shared.how, f"Drawn from all nodes' inputs ({shared.how})")
+    privacy = [("Privacy", shared.promised)]
+    if not shared.promises:
+        privacy = [
+            ("Noise", "None was added, so there is no formal (differential) privacy guarantee."),
+            (
+                "Privacy",
+                f"{NOT_PRIVATE} If the rows are secret, treat the predictions as secret too.",
+            ),
+        ]
+    return [
         *([("Sums", SUMS)] if shared.sums else []),
         *([] if shared.only_sums else sent),
-        ("Public rows", f"{_drawn(shared.how)}. They reveal {shared.reveals}."),
+        ("Public rows", f"{public}. They reveal {shared.reveals}."),
         *([] if saved.preparation is None else [("Schema", SCHEMA_TELLS)]),
         (
             "To whoever runs the rounds",
             "Each node reports its losses, its disagreement with its neighbours and the number of its "
             "validation rows after every round.",
         ),
-        *_privacy(shared),
-        ("An attack", shared.attacked),
-        ("This run", run if told is None else computed_there(told)),
+        *privacy,
+        *([("An attack", shared.attacked)] if shared.attacked else []),
+        ("This run", ONE_PROCESS if told is None else computed_there(told)),
         (
             "This page",
             "It shows every node's name, row counts, errors and losses, but no model. Models in the "
@@ -188,55 +185,19 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
             "processes contain training rows.",
         ),
     ]
-    return [(name, text) for name, text in kept if text]
 
 
-def _privacy(shared: Sharing) -> list[tuple[str, str]]:
-    if shared.promises:
-        return [("Privacy", shared.promised)]
-    return [
-        ("Noise", "None was added, so there is no formal (differential) privacy guarantee."),
-        ("Privacy", f"{NOT_PRIVATE} If the rows are secret, treat the predictions as secret too."),
-    ]
-
-
-def _predictions(shared: Sharing, outputs: str, sets: str) -> str:
+def _predictions(saved: SavedResult, shared: Sharing) -> str:
     if shared.exchanges == 0:
         return "None in the run that was kept: alpha is 0, so no node listens to another."
-    counts = sorted(shared.neighbours.values())
+    kind = "class probabilities" if saved.task.is_classification else "numbers"
+    outputs = "one number" if shared.outputs == 1 else f"{shared.outputs} {kind}"
+    sets = " for the public rows of both ends" if shared.sets == 2 else ""
+    counts, per = sorted(shared.neighbours.values()), shared.per_neighbour
     spread = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] != counts[-1] else f"{counts[0]:,}"
-    total = sum(counts) * shared.per_neighbour
-    per = shared.per_neighbour
     return (
         f"{shared.public_rows:,} public rows x {outputs}{sets} x {shared.exchanges:,} exchanges (the "
         f"first models, then every round) = {per:,} numbers of {BYTES} bytes, "
         f"{size_text(BYTES * per)}, from each node to each neighbour. With {spread} neighbours, all "
-        f"nodes together sent {size_text(BYTES * total)}."
+        f"nodes together sent {size_text(BYTES * sum(counts) * per)}."
     )
-
-
-def _to_candidates(saved: SavedResult) -> str:
-    """Say what the table of edges cannot: in large graphs it has only the edges that were found."""
-    if saved.about["wiring"] != "discover" or len(saved.graph) <= SMALL:
-        return ""
-    return (
-        "During the search for neighbours, predictions also went to candidates that did not become "
-        "neighbours; these are not counted."
-    )
-
-
-def _in_trials(shared: Sharing) -> str:
-    if not shared.trials:
-        return ""
-    size = size_text(BYTES * shared.per_neighbour_in_trials)
-    return (
-        f"{shared.trials} candidates ran up to {shared.trial_exchanges:,} exchanges each, once for every "
-        f"fold that was held out (usually three): at most {size} more to each neighbour and fold, "
-        "from models trained on the other folds."
-    )
-
-
-def _drawn(how: str) -> str:
-    if how == "given":
-        return "Provided by the user"
-    return f"Drawn from all nodes' inputs ({how})" if how != "standard" else "Drawn from N(0, I)"

@@ -17,18 +17,29 @@ from importlib import resources
 from pathlib import Path
 
 from fedrelax.errors import FedRelaxError, counted
-from fedrelax.evaluation import ALONE, POOLED, TOGETHER, WAYS, Evaluation
+from fedrelax.evaluation import ALONE, POOLED, TOGETHER, WAYS
 from fedrelax.evaluation.evaluation import percent
 from fedrelax.report import palette
+from fedrelax.report.changelog import events_of, story_section
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.report_data import target_of
 from fedrelax.report.data.rounding import alpha_text
 from fedrelax.report.page.answers import did_it_help, sharing_details, what_left, where
-from fedrelax.report.page.federated import NODES, TITLE, helped_there, told_by_sites, where_there
-from fedrelax.report.page.run_settings import again, command, settings
 from fedrelax.report.page.script_data import script_data
-from fedrelax.report.page.section_leads import choice_lead, grid_lead, nodes_lead, rounds_lead
-from fedrelax.report.page.story import story_link, story_section
+from fedrelax.report.page.sections import (
+    NODES,
+    TITLE,
+    again,
+    choice_lead,
+    command,
+    grid_lead,
+    helped_there,
+    nodes_lead,
+    rounds_lead,
+    settings,
+    told_by_sites,
+    where_there,
+)
 from fedrelax.storage import SavedResult, read_result
 from fedrelax.storage.places import whole_file
 
@@ -51,31 +62,35 @@ NO_PLOTLY = (
 
 
 def write_report(
-    result: SavedResult | str | Path, path: str | Path | None = None, overwrite: bool = True
+    result: ReportData | SavedResult | str | Path,
+    path: str | Path | None = None,
+    overwrite: bool = True,
 ) -> Path:
     """Write the report of a saved result and return its path; by default, into the result's directory.
 
     The page is made only from what the directory holds, so that it is the same, byte for byte, whenever
     it is made. No model is loaded. Needs plotly (the extra ``report``).
     """
-    saved = result if isinstance(result, SavedResult) else read_result(result)
+    source = read_result(result) if isinstance(result, str | Path) else result
+    saved = source if isinstance(source, SavedResult) else source.saved
+    assert saved is not None
     target = saved.directory / REPORT if path is None else Path(path)
-    page = report_html(saved)
+    page = report_html(source)
     with whole_file(target, overwrite) as draft:
         draft.write_text(page, encoding="utf-8", newline="\n")
     return target
 
 
-def report_html(saved: SavedResult) -> str:
+def report_html(source: ReportData | SavedResult) -> str:
     """Return the report of a saved result as the text of an HTML page."""
-    data = report_data(saved)
+    data = report_data(source) if isinstance(source, SavedResult) else source
     scripts = {
         "theme": part("theme.js"),
         "script": palette.script() + "\n".join(part(f"{name}.js") for name in OWN),
         "plotly": _plotly(),
         "charts": part("charts.js"),
     }
-    values = {"data": safe_json(script_data(data)), **_texts(saved, data)}
+    values = {"data": safe_json(script_data(data)), **_texts(data)}
     return assemble(part("page.html"), part("page.css"), scripts, values)[0]
 
 
@@ -133,10 +148,11 @@ def _plotly() -> str:
     return str(get_plotlyjs())
 
 
-def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
+def _texts(data: ReportData) -> dict[str, str]:
     """Return every sentence of the page, escaped."""
-    found, about, shared = data.evaluation, saved.about, data.sharing
-    assert shared is not None
+    found, saved, shared = data.evaluation, data.saved, data.sharing
+    assert saved is not None and shared is not None
+    about = saved.about
     title = "Not measured" if found is None else found.headline
     helped, places = did_it_help(found), where(found, saved.metrics.get("clusters", []))
     lead, told = nodes_lead(found), told_by_sites(saved)
@@ -145,14 +161,13 @@ def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
     target, nodes = target_of(saved), counted(len(data.models), "node")
     made = str(about["made"])[:16].replace("T", " ")
     version = about["versions"].get("fedrelax", "")
+    way = TOGETHER if found is None else found.way
     plain = {
         "title": f"{title}: {target} at {nodes} - fedrelax report",
         "eyebrow": f"fedrelax report · predicting {target} at {nodes} · {made} UTC",
         "headline": title,
         "tone": "" if found is None else TONES[found.sign],
-        "intervals_title": INTERVALS.format(
-            subject=SUBJECTS[TOGETHER if found is None else found.way]
-        ),
+        "intervals_title": INTERVALS.format(subject=SUBJECTS[way]),
         "intervals_alt": " ".join(helped[1:]),
         "unsure": UNSURE,
         "nodes_lead": lead,
@@ -163,35 +178,29 @@ def _texts(saved: SavedResult, data: ReportData) -> dict[str, str]:
         "footer": f"Made by fedrelax {version} from the files of the result. This page is "
         "self-contained: it loads nothing and sends nothing.",
     }
+    tiles = []
+    if found is not None:
+        name = found.measure.name
+        tiles += [(f"{name} {way}", found.measure.show(found.errors[way])) for way in WAYS]
+        tiles.append(("gain against alone", percent(found.gain)))
+    tiles += [
+        ("nodes", f"{len(saved.models):,}"),
+        ("edges", f"{len(saved.edges):,}"),
+        ("alpha", alpha_text(about["alpha"])),
+        ("rounds", f"{about['rounds']:,}"),
+    ]
     return {
         **{name: html.escape(text) for name, text in plain.items()},
         "help": _paragraphs(helped),
         "where": _paragraphs(places),
         "left": _paragraphs(what_left(shared)),
-        "tiles": _pairs([*_error_tiles(found), *_run_tiles(saved)], boxed=True),
+        "tiles": _pairs(tiles, boxed=True),
         "sharing": _pairs(sharing_details(saved, shared)),
         "command": f"<pre>{html.escape(command(saved))}</pre>" if command(saved) else "",
         "settings": _pairs(settings(saved)),
         "story": story_section(saved),
-        "story_link": story_link(saved),
+        "story_link": '<a href="#story">Story</a>' if events_of(saved) else "",
     }
-
-
-def _error_tiles(found: Evaluation | None) -> list[tuple[str, str]]:
-    if found is None:
-        return []
-    name = found.measure.name
-    errors = [(f"{name} {way}", found.measure.show(found.errors[way])) for way in WAYS]
-    return [*errors, ("gain against alone", percent(found.gain))]
-
-
-def _run_tiles(saved: SavedResult) -> list[tuple[str, str]]:
-    return [
-        ("nodes", f"{len(saved.models):,}"),
-        ("edges", f"{len(saved.edges):,}"),
-        ("alpha", alpha_text(saved.about["alpha"])),
-        ("rounds", f"{saved.about['rounds']:,}"),
-    ]
 
 
 def _paragraphs(texts: Iterable[str]) -> str:

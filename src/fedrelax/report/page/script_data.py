@@ -12,8 +12,7 @@ import numpy as np
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER
 from fedrelax.evaluation.evaluation import NAMES
 from fedrelax.report.data import ReportData, columns
-from fedrelax.report.data.edges import MOST_EDGES
-from fedrelax.report.data.layout import Places
+from fedrelax.report.data.layout import MOST_EDGES, Places
 from fedrelax.report.data.rounding import numbers, thinned
 from fedrelax.report.palette import CURVES
 

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from fedrelax.report.data import ReportData
-from fedrelax.report.data.edges import EdgeTable
-from fedrelax.report.data.node_values import NodeValues
+from fedrelax.report.data.columns import NodeValues
+from fedrelax.report.data.layout import EdgeTable
 from fedrelax.report.palette import CATEGORIES, DIVERGING, LIGHT, OTHER, SEQUENTIAL, colormap
-from fedrelax.report.plots.axes import plain_name, tidy
+from fedrelax.report.plots.drawing import MARKS, plain_name, tidy
 from fedrelax.typing import FloatArray, Label
 
-MARKS = ("o", "s", "D", "^", "v", "P", "X")
 DROPPED = "dropped edges"
 FEW_NAMES = 25
 MOST_DRAWN = 10_000

@@ -15,9 +15,9 @@ from typing import Any
 from fedrelax.cli.config import check_trusted, make_config, only_typed
 from fedrelax.cli.console import INTERRUPTED, Stopped
 from fedrelax.cli.fit import FitConfig
+from fedrelax.cli.flags import words_of
 from fedrelax.cli.graphs import parse_graph
 from fedrelax.cli.interruption import TERMINATED, Interruption, Step, Terminated
-from fedrelax.cli.options import words_of
 from fedrelax.errors import FedRelaxError
 from fedrelax.files import TABLE, read_file, why_unread
 from fedrelax.public import DRAWS
@@ -140,7 +140,7 @@ class RunDirectory:
                 f"{given} holds no run that was stopped; give the directory that fedrelax fit "
                 f"--checkpoint-every named, which ends in {ENDING}"
             )
-        with _reading(where):
+        with _damage_told(where), reading(SETTINGS):
             about = json.loads(read_inside(where, SETTINGS, None, SETTINGS))
             check_seal(about, SETTINGS)
             if about["format"] != FORMAT:
@@ -149,7 +149,11 @@ class RunDirectory:
         check_trusted(FitConfig, str(where / SETTINGS), settings, typed, trust)
         config = make_config(FitConfig, None, {**settings, **typed})
         for name, known in files.items():
-            _check_file(name, known)
+            if _checksum(Path(name)) != known:
+                raise FedRelaxError(
+                    f"{name} has changed since the run was stopped, so the run cannot continue; restore "
+                    "the file, or run fedrelax fit again"
+                )
         return cls.of(where, config), config
 
 
@@ -192,19 +196,10 @@ def _checksum(path: Path) -> str:
         raise FedRelaxError(f"{path} cannot be read ({why_unread(error)})") from error
 
 
-def _check_file(name: str, known: Any) -> None:
-    if _checksum(Path(name)) != known:
-        raise FedRelaxError(
-            f"{name} has changed since the run was stopped, so the run cannot continue; restore the file, "
-            "or run fedrelax fit again"
-        )
-
-
 @contextmanager
-def _reading(where: Path) -> Iterator[None]:
+def _damage_told(where: Path) -> Iterator[None]:
     try:
-        with reading(SETTINGS):
-            yield
+        yield
     except FedRelaxError as error:
         text = str(error).removeprefix("this result is damaged: ").partition(";")[0]
         raise FedRelaxError(

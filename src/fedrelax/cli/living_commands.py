@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.flags import Debug, Trust
 
 STEPS = {"loading": 1.0, "rows": 0.5, "fitting": 1.0, "saving": 1.0}
 """The steps of each command, with their usual seconds."""
@@ -33,20 +34,12 @@ Tol = Annotated[
         help="Relative change of predictions that counts as none. Default: 1e-4; 1e-2 for trees."
     ),
 ]
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="package.module.Class",
-        help="Type of another package that may be loaded; can be repeated.",
-    ),
-]
 Report = Annotated[
     bool, typer.Option("--report", help="Also write report.html; fedrelax report can do so later.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier result in --out.")]
 UNMOVED = 1e-9
 """A relative change of predictions below this is rounding."""
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 def join(

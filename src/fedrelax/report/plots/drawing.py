@@ -1,0 +1,200 @@
+"""Figures and axes in the common style, and the curves and gains that are drawn on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import counted
+from fedrelax.evaluation import ALONE, POOLED, TOGETHER
+from fedrelax.report.data import ReportData
+from fedrelax.report.data.columns import spreads
+from fedrelax.report.data.report_data import Candidate
+from fedrelax.report.data.rounding import alpha_text, coupling_text, short
+from fedrelax.report.palette import CATEGORIES, CURVES, LIGHT, WAYS
+from fedrelax.typing import FloatArray
+
+LONGEST_NAME = 24
+MARKS = ("o", "s", "D", "^", "v", "P", "X")
+TINY = 1e-9
+"""Values smaller than the largest by this factor are rounding errors, and left off the axis."""
+
+
+def new_axes(given: Any, size: tuple[float, float]) -> Any:
+    """Return the axes that were given, or those of a new figure."""
+    if given is not None:
+        return given
+    from matplotlib import pyplot
+
+    return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+def row_of_axes(count: int) -> list[Any]:
+    """Return axes side by side in a new figure."""
+    from matplotlib import pyplot
+
+    size = (min(3.1 * count, 12.4), 2.9)
+    found = pyplot.subplots(1, count, figsize=size, layout="constrained", squeeze=False)[1]
+    return list(found[0])
+
+
+@contextmanager
+def saved_figure(
+    path: Path, size: tuple[float, float], layout: Any = "constrained"
+) -> Iterator[Any]:
+    """Yield a figure to draw on, then save it; no window is opened."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout=layout)
+    FigureCanvasAgg(figure)
+    yield figure
+    figure.savefig(path, dpi=110, bbox_inches="tight")
+
+
+def tidy(ax: Any, grid: str | None = None) -> None:
+    """Remove what says nothing: the top and right borders."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=8)
+    if grid is not None:
+        ax.grid(axis=grid, color=LIGHT["soft"])
+        ax.set_axisbelow(True)
+
+
+def scale_up(ax: Any, values: FloatArray, zero: bool = True) -> None:
+    """Make the y axis logarithmic where values span a wide range, else start it at 0 if asked."""
+    known = values[np.isfinite(values)]
+    if spreads(known):
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=max(ax.get_ylim()[0], TINY * float(known.max())))
+    elif zero and len(known) and known.min() >= 0:
+        ax.set_ylim(0, 1.06 * float(known.max()) or 1.0)
+
+
+def plain_name(label: object) -> str:
+    """Return a name that fits and that the built-in font can draw."""
+    return drawable(short(label, LONGEST_NAME))
+
+
+def drawable(text: str) -> str:
+    """Return text that the built-in font can draw: no emoji, and no dollar signs as formulas."""
+    return "".join(c if ord(c) < 0x2600 else "□" for c in text).replace("$", r"\$")
+
+
+def known_curves(data: ReportData) -> list[str]:
+    """Return the names of the quantities that were measured."""
+    return [name for name in CURVES if np.isfinite(data.history[name]).any()]
+
+
+def draw_curve(ax: Any, data: ReportData, name: str) -> None:
+    """Draw one quantity by round, and a dotted line at the round kept if it is not the last."""
+    label, colour = CURVES[name]
+    rounds, values, kept = data.history["round"], data.history[name], data.n_rounds
+    marker = "o" if len(rounds) <= 40 else ""
+    ax.plot(rounds, values, color=LIGHT[colour], marker=marker, markersize=3.5, linewidth=1.5)
+    if kept < rounds[-1]:
+        ax.axvline(kept, color=LIGHT["ink"], linestyle=":", linewidth=1)
+        ax.annotate("kept", (kept, 0.98), xycoords=("data", "axes fraction"), xytext=(3, 0),
+                    textcoords="offset points", va="top", fontsize=8)  # fmt: skip
+    scale_up(ax, values)
+    ax.set_xlabel(data.labels["round"])
+    ax.set_ylabel(data.labels[label].replace(" (", "\n("), fontsize=9)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    tidy(ax)
+
+
+def draw_path(ax: Any, candidates: Sequence[Candidate], label: str) -> None:
+    """Draw a line per wiring over alpha, a horizontal one for the nodes alone, and a ring at the choice."""
+    coupled = sorted((one for one in candidates if one.alpha > 0), key=lambda one: one.alpha)
+    for k, wiring in enumerate(dict.fromkeys(one.wiring for one in candidates)):
+        own = [one for one in coupled if one.wiring == wiring]
+        if own:
+            ax.plot([one.alpha for one in own], [one.least for one in own], color=CATEGORIES[k],
+                    marker=MARKS[k], markersize=5, linewidth=1.5,
+                    linestyle=("-", "--", "-.", ":")[k % 4],
+                    label=wiring.replace("fixed", "graph as given"))  # fmt: skip
+    for one in candidates:
+        if one.alpha == 0:
+            words = "each node alone (alpha 0)"
+            ax.axhline(one.losses[0], color=LIGHT["quiet"], linewidth=1, label=words, zorder=1)
+    for one in candidates:
+        if one.chosen:
+            _ring(ax, one)
+    alphas = sorted({one.alpha for one in coupled})
+    if alphas:
+        ax.set_xscale("log")
+        ax.set_xticks(alphas, [alpha_text(alpha) for alpha in alphas])
+        ax.minorticks_off()
+    scale_up(ax, np.array([one.least for one in candidates]), zero=False)
+    ax.set_xlabel("alpha: how much neighbours count (no unit)")
+    ax.set_ylabel(label.replace(" (", "\nat the best round ("), fontsize=9)
+    ax.legend(frameon=False, fontsize=8)
+    tidy(ax)
+
+
+def _ring(ax: Any, one: Candidate) -> None:
+    if one.alpha == 0:
+        ax.plot([], [], " ", label="chosen: each node alone")
+        return
+    wiring = "" if one.wiring == "fixed" else f"{one.wiring}, "
+    words = f"chosen: {wiring}{coupling_text(one.alpha)}, {counted(one.rounds, 'round')}"
+    ax.plot(one.alpha, one.least, "o", markersize=13, markerfacecolor="none",
+            markeredgecolor=LIGHT["ink"], markeredgewidth=1.6, label=words)  # fmt: skip
+
+
+MOST_BARS = 30
+
+
+def height_of(lines: Any) -> float:
+    """Return the height of the axes that ``draw_gains`` needs."""
+    return max(2.6, 0.24 * len(lines) + 1.3) if len(lines) <= MOST_BARS else 5.2
+
+
+def draw_gains(ax: Any, lines: Any, label: str, scale: float) -> None:
+    """Draw the nodes of a DataFrame with alone, together and gain; ``label`` names the errors."""
+    (draw_bars if len(lines) <= MOST_BARS else draw_scatter)(ax, lines, label, scale)
+
+
+def draw_bars(ax: Any, lines: Any, label: str, scale: float) -> None:
+    """Draw a line per node from its error alone to its error together, and a tick at the pooled error."""
+    lines = lines.sort_values("gain", na_position="first", kind="stable")
+    place = np.arange(len(lines))
+    alone, ours = (scale * lines[way].to_numpy(float) for way in (ALONE, TOGETHER))
+    ax.hlines(place, alone, ours, color=LIGHT["line"], linewidth=2.5, zorder=1)
+    looks = ((POOLED, "|", 90), (ALONE, "o", 42), (TOGETHER, "D", 36))
+    for order, (way, marker, size) in enumerate(looks, start=2):
+        if way in lines:
+            errors = scale * lines[way].to_numpy(float)
+            look = {"color": WAYS[way], "marker": marker, "s": size}
+            ax.scatter(errors, place, label=way, zorder=order, **look)
+    names = [plain_name(node) for node in lines["node"]]
+    if "model" in lines:
+        names = [f"{name} ({kind})" for name, kind in zip(names, lines["model"], strict=True)]
+    ax.set_yticks(place, names)
+    ax.set_ylim(-0.7, len(lines) - 0.3)
+    ax.set_xlim(left=0)
+    ax.set_xlabel(label)
+    ax.set_title("Each node, largest gain on top", fontsize=10, pad=22)
+    tidy(ax, grid="x")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=9,
+              borderaxespad=0.2)  # fmt: skip
+
+
+def draw_scatter(ax: Any, lines: Any, label: str, scale: float) -> None:
+    """Draw a point per node, error alone against error together: below the line, a node gained."""
+    alone, ours = (scale * lines[way].to_numpy(float) for way in (ALONE, TOGETHER))
+    top = 1.05 * float(max(alone.max(), ours.max()) or 1.0)
+    ax.plot([0, top], [0, top], color=LIGHT["quiet"], linewidth=1, zorder=1)
+    ax.scatter(alone, ours, s=16, color=WAYS[TOGETHER], alpha=0.6, linewidths=0, zorder=2)
+    ax.set_xlim(0, top)
+    ax.set_ylim(0, top)
+    ax.set_aspect("equal")
+    ax.set_xlabel(f"alone: {label}")
+    ax.set_ylabel(f"together: {label}")
+    better = int((ours < alone).sum())
+    ax.set_title(f"{better} of {len(lines)} nodes are below the line: better together", fontsize=10)
+    tidy(ax)
