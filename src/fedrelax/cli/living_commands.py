@@ -170,7 +170,7 @@ def _tell(change: Any, talk: Talk) -> None:
         f"predictions {_moved(change.movement)}."
     )
     if change.drifting:
-        talk.plain(f"Their neighbours no longer suit them: {listing(change.drifting)}.")
+        talk.plain(f"Drifted away from their neighbours: {listing(change.drifting)}.")
     for node, near in change.moves.items():
         talk.plain(f"Node {node!r} switched to {listing(near, most=5)}.")
     for text in change.notes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fedrelax.storage import SavedResult
-from fedrelax.typing import IntArray, Label
+from fedrelax.typing import Label
 
 REVEALS = {
     "gaussian": "the mean and covariance of all nodes' inputs together",
@@ -108,56 +109,33 @@ class Sharing:
 
 def sharing_of(saved: SavedResult) -> Sharing:
     """Count what left the nodes of a saved result."""
-    about = saved.about
+    about, nodes, edges, tried = saved.about, saved.nodes, saved.edges, saved.choice
     both = about.get("objective") == "gtvmin" and about.get("public_for_each_node", False)
-    trials, trial_exchanges = _trials(saved)
+    own = {line["node"] for line in saved.models}
+    ends = [
+        pair for pair in zip(edges["source"], edges["target"], strict=True) if own.issuperset(pair)
+    ]
+    neighbours = Counter(label for pair in ends for label in pair)
+    trials, trial_exchanges = 0, 0
+    if tried is not None and not tried.empty:  # candidates without coupling exchange nothing
+        coupled = tried[tried["alpha"] > 0]
+        trials = len(coupled[["wiring", "level", "alpha"]].drop_duplicates())
+        trial_exchanges = int(tried["round"].max()) + 1
+    leaked = zip(nodes["node"], nodes.get("leaked", ()), strict=False)
     return Sharing(
         public_rows=int(about["public"]["rows"]),
         outputs=int(about["outputs"]),
         exchanges=int(about["exchanges"]),
         sets=2 if both else 1,
         how=str(about["public"]["how"]),
-        neighbours=_neighbours(saved),
+        neighbours={label: neighbours[label] for label in saved.graph.labels if label in own},
         sums=bool(about.get("found_from_sums", about.get("engine") == "whole")),
         only_sums=about.get("engine") == "whole",
         trials=trials,
         trial_exchanges=trial_exchanges,
         promises=tuple(about.get("promises", ())),
-        leaked=_leaked(saved),
+        leaked={k: float(auc) for k, auc in leaked if isinstance(auc, float) and 0 <= auc <= 1},
     )
-
-
-def _leaked(saved: SavedResult) -> dict[Label, float]:
-    if "leaked" not in saved.nodes:
-        return {}
-    found = zip(saved.nodes["node"], saved.nodes["leaked"], strict=True)
-    return {label: float(auc) for label, auc in found if isinstance(auc, float) and 0 <= auc <= 1}
-
-
-def _neighbours(saved: SavedResult) -> dict[Label, int]:
-    models = {line["node"] for line in saved.models}
-    number = {label: k for k, label in enumerate(saved.graph.labels)}
-    ends: IntArray = np.array(
-        [
-            (number[u], number[v])
-            for u, v in zip(saved.edges["source"], saved.edges["target"], strict=True)
-            if u in models and v in models
-        ],
-        dtype=np.int64,
-    ).reshape(-1, 2)
-    counts = np.bincount(ends.ravel(), minlength=len(number)).tolist()
-    return {label: counts[k] for label, k in number.items() if label in models}
-
-
-def _trials(saved: SavedResult) -> tuple[int, int]:
-    """Return how many candidates exchange anything, and how often each of them does."""
-    if saved.choice is None or saved.choice.empty:
-        return 0, 0
-    tried = saved.choice[saved.choice["alpha"] > 0]
-    candidates = len(
-        tried[[c for c in ("wiring", "level", "alpha") if c in tried]].drop_duplicates()
-    )
-    return candidates, int(saved.choice["round"].max()) + 1
 
 
 def size_text(number: float) -> str:
