@@ -101,11 +101,8 @@ def test_the_command_line_wins_over_the_file(run, table):
 
 
 def test_json_is_the_only_thing_on_stdout(run, table):
-    words = [*FIT, *QUICK, "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "fedrelax", *words], capture_output=True, text=True, check=True
-    )
-    answer = json.loads(done.stdout)
+    run(*FIT, *QUICK, "--json")
+    answer = json.loads(run.stdout)
     assert answer["task"] == "regression" and answer["rounds"] == 2
     assert len(answer["per_node"]) == 4 and answer["out"] == "out"
     assert answer["errors"]["together"] > 0
@@ -249,7 +246,9 @@ def test_a_configuration_runs_no_code_that_nobody_has_trusted(run, table, comman
     )
     Path("run.toml").write_text(
         f'{line}\ndata = "towns.csv"\nnode = "town"\ntarget = "power"\nalpha = 0.3\nrounds = 1\n'
-        'features = ["wind", "sun"]\nout = "out"\n'
+        'features = ["wind", "sun"]\nout = "out"\nquick = true\n'
+        + "splits = 2\n"
+        * (command == "compare")
     )
     text = run.refused(command, "--config", "run.toml")
     assert "names the model 'beside:Own'" in text and "--trust beside:Own" in text

@@ -64,13 +64,13 @@ def test_demo_trains_a_mixed_network(run, terminal):
     assert run.code == 0
 
 
-def test_demo_replaces_only_results(run, monkeypatch):
+def test_demo_replaces_only_results(run, table, monkeypatch):
     monkeypatch.setattr(demo, "KINDS", ("ridge", "tree", "knn", "logistic"))
     monkeypatch.setattr(demo, "STRENGTHS", (1.0,))
     monkeypatch.setattr(demo, "ROUNDS", 1)
-    for _ in range(2):
-        run("demo", "--jobs", "1")
-        assert run.code == 0
+    run.made(*FIT, *QUICK)
+    run("demo", "--jobs", "1", "--out", "out")
+    assert run.code == 0 and read_result("out").about["target_column"] == "digit"
     Path("mine").mkdir()
     Path("mine/file").write_text("")
     assert "never replaced" in run.refused("demo", "--out", "mine")

@@ -100,7 +100,8 @@ def test_folds_follow_the_same_rule(run, days, monkeypatch):
 
 
 def test_compare_holds_out_whole_values_too(run, days):
-    words = ("--splits", "2", "--ways", "pooled", "--json", "--features", "temp")
+    words = ("--splits", "2", "--ways", "pooled", "--json", "--features", "temp", "--model", "linear",
+             "--alpha", "0.1", "--rounds", "3")  # fmt: skip
     run("compare", *FIT[1:], *words, "--split-by", "day")
     honest = json.loads(run.stdout)["ways"]
     run("compare", *FIT[1:], *words, "--split-by", "none", "--features", "temp,day")

@@ -69,7 +69,7 @@ def test_without_a_graph_neighbours_are_discovered(table, tmp_path):
 def test_compare_tries_wirings_too(table, tmp_path):
     run = Run(tmp_path)
     words = ("compare", "towns.csv", "--node", "town", "--target", "load", "--splits", "2")
-    run(*words, "--wiring", "auto", "--ways", "pooled", "--out", "found")
+    run(*words, "--wiring", "auto", "--ways", "pooled", "--model", "ridge", "--out", "found")
     assert run.code == 0, run.output
     table = pd.read_csv("found/comparison.csv")
     chosen = table[table["way"] == "together"]
