@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.speed.problems import BenchProblem, make_problem
-from fedrelax.engines.linear import GradientRounds, LinearProblem
+from fedrelax.engines.linear import GradientRounds
 from fedrelax.extras import need
 from fedrelax.graph import Graph
+from fedrelax.linear import LinearProblem
 
 ALPHA = 0.01
 CLUSTERS = 3

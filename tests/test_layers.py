@@ -34,6 +34,7 @@ STRATA = {
         "public",
         "schema",
         "datasets",
+        "linear",
         "theory",
         "network",
     },

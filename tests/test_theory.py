@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelax, FedRelaxError, Graph, Network
-from fedrelax.engines.linear import ExactUpdate, LinearProblem, solve_accelerated
+from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 
 
@@ -34,7 +34,7 @@ def test_the_fixed_point_on_a_common_public_set_stays_below_the_bound(
     noise = sigma * rng.standard_normal((n, m))
     public = rng.standard_normal((12, d))
     problem = LinearProblem(X, X @ truth + noise, graph.adjacency, public)
-    models = solve_accelerated(ExactUpdate(problem, alpha, system=system), tol=1e-11).models
+    models = solve_fixed_point(ExactUpdate(problem, alpha, system=system), tol=1e-11).models
     bound = variation_bound(graph, times * alpha, noise_level(noise), public)
     assert cluster_variation(models) <= bound * (1 + 1e-6)
 

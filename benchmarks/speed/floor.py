@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.speed.rounds import SimultaneousRounds
-from fedrelax.engines.linear import ExactUpdate
+from fedrelax.linear import ExactUpdate
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,6 @@ def copy_seconds(n_bytes: int, repeats: int = 7) -> float:
 
 def measure_floor(update: ExactUpdate, *, repeats: int = 7) -> Floor:
     """Time exact simultaneous rounds and the memcpy floor in one run, one after the other."""
-    rounds = SimultaneousRounds(update)
+    rounds = SimultaneousRounds(update.in_local_order()[0])
     moved = round_bytes(update)
     return Floor(moved, median_seconds(rounds.step, repeats), copy_seconds(moved, repeats))

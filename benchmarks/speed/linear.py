@@ -17,16 +17,10 @@ from benchmarks.speed.problems import (
     peak_bytes,
     resident_bytes,
 )
-from fedrelax.engines.linear import (
-    ExactUpdate,
-    LinearProblem,
-    estimate_bytes,
-    require_memory,
-    solve_accelerated,
-    solve_conjugate,
-)
 from fedrelax.engines.linear.engine import RESIDUAL
 from fedrelax.estimators import FedRelaxRegressor
+from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
+from fedrelax.linear.memory import estimate_bytes, require_memory
 from fedrelax.models import LinearModel
 from fedrelax.typing import AnyArray
 
@@ -79,7 +73,6 @@ def _check_memory(nodes: int, features: int, degree: float, public: str) -> None
         features,
         1,
         int(nodes * degree / 2),
-        public="common" if common else "per-node",
         m=ROWS,
         m_pub=None if common else PUBLIC_ROWS,
         method="conjugate" if common else "accelerated",
@@ -117,8 +110,7 @@ def _solve(data: BenchProblem, progress: Progress) -> tuple[dict[str, Any], AnyA
     update = ExactUpdate(problem, ALPHA)
     factored = time.perf_counter()
     progress("engine: rounds")
-    solve = solve_conjugate if data.public.ndim == 2 else solve_accelerated
-    solution = solve(update, tol=TOLERANCE)
+    solution = solve_fixed_point(update, tol=TOLERANCE)
     solved = time.perf_counter()
     progress("engine: one round against memcpy")
     floor = measure_floor(update, repeats=9)

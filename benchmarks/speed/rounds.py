@@ -7,9 +7,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.engines.linear import ExactUpdate, SequentialRounds, Solution
-from fedrelax.engines.linear.vectors import norm, scale_of
+from fedrelax.engines.linear import SequentialRounds
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear import ExactUpdate, Solution
+from fedrelax.linear.arrays import norm
 from fedrelax.typing import AnyArray
 
 DIVERGED = 1e6
@@ -33,7 +34,7 @@ class SimultaneousRounds:
         self._first = None if initial is None else start
         self.s = start if initial is None else update.sources(start)
         self._next = np.empty_like(self.s)
-        self._scale = scale_of(update.problem.moment)
+        self._scale = norm(update.problem.moment) or 1.0
 
     def step(self) -> None:
         """Run one round without measuring it."""
@@ -55,7 +56,7 @@ class SimultaneousRounds:
 
     def _advance(self) -> None:
         if self._first is None:
-            self.update.advance(self.s, self._next)
+            self.update.pass_on(self.s, self._next, self.update.problem.moment)
         else:
             self.update.coupling(self._first, self._next, self.update.problem.moment)
             self._first = None
@@ -89,7 +90,7 @@ def solve_rounds(
         residuals.append(_measured_step(rounds))
         if not residuals[-1] < DIVERGED * max(1.0, residuals[0]):
             raise FedRelaxError(f"the rounds diverged in round {len(residuals)}")
-    return Solution(rounds.models, len(residuals), residuals, residuals[-1] <= tol)
+    return Solution(rounds.models, len(residuals), residuals[-1] <= tol)
 
 
 def _measured_step(rounds: SimultaneousRounds | SequentialRounds) -> float:
@@ -99,4 +100,4 @@ def _measured_step(rounds: SimultaneousRounds | SequentialRounds) -> float:
     rounds.step()
     moment = rounds.update.problem.moment
     change = rounds.update.coupling(rounds.W, np.empty_like(rounds.W), moment)
-    return float(norm(np.subtract(change, rounds.s, out=change)) / scale_of(moment))
+    return float(norm(np.subtract(change, rounds.s, out=change)) / (norm(moment) or 1.0))

@@ -11,8 +11,9 @@ from benchmarks.speed.__main__ import app
 from benchmarks.speed.linear import measure, scaling
 from benchmarks.speed.problems import nearest_graph
 from benchmarks.speed.wiring import cost
-from fedrelax.engines.linear import GradientRounds, LinearProblem
+from fedrelax.engines.linear import GradientRounds
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear import LinearProblem
 
 
 @pytest.mark.parametrize("public", ["common", "per-node"])

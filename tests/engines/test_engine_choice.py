@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeRegressor
 from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxRegressor, Graph, LinearModel, Network
 from fedrelax.baselines.objectives import reason_not_linear
 from fedrelax.engines import LinearEngine
-from fedrelax.engines.linear.fitted import FittedLinear
+from fedrelax.engines.linear.network import FittedLinear
 from fedrelax.errors import FedRelaxError
 from fedrelax.runtime import Distillation
 from fedrelax.solvers import GradientFedRelax
@@ -99,7 +99,7 @@ def test_nearly_open_weights_take_the_general_path():
 
 
 def test_a_too_large_network_is_refused_before_work(monkeypatch):
-    monkeypatch.setattr("fedrelax.engines.linear.memory.available_bytes", lambda: 1000)
+    monkeypatch.setattr("fedrelax.linear.memory.available_bytes", lambda: 1000)
     network = regression_network(np.random.default_rng(0), Ridge())
     with pytest.raises(FedRelaxError, match="memory: 5 nodes with 4 features need"):
         FedRelax(engine="linear").solve(network)

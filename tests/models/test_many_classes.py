@@ -8,12 +8,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from fedrelax import FedRelax, FedRelaxClassifier
+from fedrelax.linear import softmax as newton
 from fedrelax.losses import Log
 from fedrelax.models import many_classes
 from fedrelax.models.base import Rows, Task
-from fedrelax.models.newton import SoftmaxNodes, minimise
 from fedrelax.models.scikit import ScikitModel
-from fedrelax.models.truncated_newton import softmax_truncated_newton
 
 
 def soft_rows(classes: int, rows: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -69,21 +68,24 @@ def test_a_whole_run_is_the_same_without_copies(monkeypatch):
 
 @pytest.mark.parametrize("ridge", [1e-3, 1e-1])
 @pytest.mark.parametrize("classes", [12, 40])
-def test_truncated_newton_finds_what_newton_finds(classes, ridge):
+def test_without_forming_the_hessian_newton_finds_the_same(classes, ridge, monkeypatch):
     X, target = soft_rows(classes)
     X = np.hstack([X, np.ones((len(X), 1))])
     weight, penalty = np.full(len(X), 1 / len(X)), np.append(np.full(5, ridge), 0.0)
     start = np.zeros((6, classes))
-    exact = minimise(SoftmaxNodes.of_one(X, target, weight, penalty), start[None])[0]
-    found = softmax_truncated_newton(X, target, weight, penalty, start)
+    node = newton.SoftmaxNodes.of_one(X, target, weight, penalty)
+    exact = newton.minimise_softmax(node, start[None])[0]
+    monkeypatch.setattr(newton, "MOST_WEIGHTS", 0)
+    found = newton.minimise_softmax(node, start[None])[0]
     shares = [np.exp(X @ W) / np.exp(X @ W).sum(axis=1, keepdims=True) for W in (exact, found)]
     assert shares[1] == pytest.approx(shares[0], abs=1e-7)
 
 
-def test_truncated_newton_ends_where_no_slope_is_left():
+def test_with_very_many_classes_newton_ends_where_no_slope_is_left():
     X, target = soft_rows(200, rows=80)
     weight, penalty = np.ones(len(X)), np.full(5, 1e-3)
-    W = softmax_truncated_newton(X, target, weight, penalty, np.zeros((5, 200)))
+    node = newton.SoftmaxNodes.of_one(X, target, weight, penalty)
+    W = newton.minimise_softmax(node, np.zeros((1, 5, 200)))[0]
     scores = np.exp(X @ W - (X @ W).max(axis=1, keepdims=True))
     pull = scores / scores.sum(axis=1, keepdims=True) - target
     slope = X.T @ pull + 2 * penalty[:, None] * W

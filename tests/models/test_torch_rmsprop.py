@@ -16,7 +16,8 @@ from torch import nn
 from fedrelax import Network, TorchModel
 from fedrelax.datasets import clustered
 from fedrelax.engines import SiteEngine
-from fedrelax.engines.linear import GradientRounds, LinearProblem
+from fedrelax.engines.linear import GradientRounds
+from fedrelax.linear import LinearProblem
 from fedrelax.losses import Squared
 from fedrelax.models import adapt
 from fedrelax.paper.cells import Cell

@@ -14,6 +14,7 @@ from fedrelax.baselines.base import Baseline, Run
 from fedrelax.engines.whole.found import plain_ridge
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
+from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models import adapt
 from fedrelax.network import Network
 from fedrelax.threads import one_thread
@@ -65,8 +66,7 @@ class MixedModel(Baseline):
         own, task = network.own_rows, network.task
         X, y = np.asarray(own.X, dtype=float), task.encode(own.y)[:, 0]
         node = np.repeat(np.arange(len(network)), own.counts)
-        centre, spread = X.mean(axis=0), X.std(axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
+        centre, spread = centre_and_spread(X)
         Z = (X - centre) / spread
         kept = independent(Z)
         with one_thread():

@@ -14,11 +14,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fedrelax.engines.linear.checks import reason_in_models, reason_in_rows
-from fedrelax.engines.linear.rows import NodeRows, build_blocks
-from fedrelax.engines.linear.stacked import Coordinates, LinearNetwork
-from fedrelax.engines.softmax.groups import Group, groups_of
+from fedrelax.engines.linear.network import Coordinates, LinearNetwork
+from fedrelax.engines.softmax import log_losses
+from fedrelax.linear.arrays import centre_and_spread, softmax
+from fedrelax.linear.gram import Blocks, NodeRows
 from fedrelax.models import LocalModel, SoftmaxModel
-from fedrelax.models.newton import softmax
 from fedrelax.network import Network, StackedRows
 from fedrelax.typing import FloatArray, Label
 
@@ -103,16 +103,14 @@ class SquaredObjectives(LocalObjectives):
         intercept: bool = False,
         ridge: FloatArray | None = None,
     ) -> None:
-        rows = NodeRows(X, offsets, name="X")
+        rows = NodeRows(X, offsets)
         targets = np.asarray(y, dtype=float).reshape(len(rows.flat), -1)
         self.n, self.d, self.q = rows.n, rows.d + intercept, targets.shape[1]
         if ridge is None:
             ridge = np.zeros((self.n, self.d))
         super().__init__(rows.counts.astype(float), ridge)
-        self._rows, self._moment, self._power = build_blocks(
-            rows,
-            intercept=intercept,
-            targets=targets,
+        self._rows, self._moment, self._power = Blocks.of(
+            rows, intercept=intercept, targets=targets
         )
         self.target_size = float(targets.std()) or 1.0
 
@@ -151,7 +149,8 @@ class SoftmaxObjectives(LocalObjectives):
         self.n = len(stack.counts)
         self.d, self.q = stack.X.shape[1] + intercept, stack.y.shape[1]
         super().__init__(stack.counts.astype(float), ridge)
-        self._groups: list[Group] = groups_of(stack, intercept, MOST_IN_A_GROUP)
+        rows = NodeRows(stack.X, stack.offsets)
+        self._groups = list(rows.groups(stack.y, intercept, MOST_IN_A_GROUP))
 
     @classmethod
     def of(cls, stack: StackedRows, intercept: bool, ridge: FloatArray) -> SoftmaxObjectives:
@@ -162,13 +161,13 @@ class SoftmaxObjectives(LocalObjectives):
         """Return the mean log losses."""
         found = np.zeros(self.n)
         for group in self._groups:
-            found[group.nodes] = group.losses(W)
+            found[group.nodes] = log_losses(group, W)
         return found
 
     def _slopes(self, W: FloatArray) -> FloatArray:
         slope = np.zeros((self.n, self.d, self.q))
         for group in self._groups:
-            off = softmax(group.rows @ W[group.nodes]) - group.labels
+            off = softmax(group.rows @ W[group.nodes]) - group.targets
             off *= (group.mask / group.mask.sum(axis=1, keepdims=True))[:, :, None]
             slope[group.nodes] = group.rows.transpose(0, 2, 1) @ off
         return slope
@@ -205,10 +204,13 @@ def objectives_of(network: Network) -> LinearTask:
     penalty = np.zeros((len(linear.labels), linear.n_weights))
     penalty[:, : ridge.shape[1]] = ridge / coordinates.scale**2
     kind = SoftmaxObjectives if linear.task.is_classification else SquaredObjectives
-    own: LocalObjectives = kind.of(_moved(linear.own, coordinates), intercept, penalty)
-    held: LocalObjectives | None = None
+
+    def objectives(rows: StackedRows, penalty: FloatArray) -> LocalObjectives:
+        return kind.of(replace(rows, X=coordinates.rows(rows.X)), intercept, penalty)
+
+    own, held = objectives(linear.own, penalty), None
     if linear.validation is not None:
-        held = kind.of(_moved(linear.validation, coordinates), intercept, np.zeros_like(penalty))
+        held = objectives(linear.validation, np.zeros_like(penalty))
     return LinearTask(own, held, coordinates, linear)
 
 
@@ -264,10 +266,5 @@ def _as_softmax(model: Any, network: Network, features: int) -> Any:
     ridge = (1.0 if network.task.n_outputs == 2 else 0.5) / inner.C
     scale = None
     if inner is not model:
-        spread = np.concatenate([node.X for node in network]).std(axis=0)
-        scale = np.where(spread > 0, spread, 1.0).tolist()
+        scale = centre_and_spread(np.concatenate([node.X for node in network]))[1].tolist()
     return SoftmaxModel(ridge=ridge, scale=scale)
-
-
-def _moved(stack: StackedRows, coordinates: Coordinates) -> StackedRows:
-    return replace(stack, X=coordinates.rows(stack.X))

@@ -10,7 +10,7 @@ import numpy as np
 from fedrelax.baselines.descent import group_means
 from fedrelax.baselines.grouped import Grouped
 from fedrelax.baselines.objectives import LocalObjectives
-from fedrelax.engines.linear.rmsprop import RMSprop
+from fedrelax.engines.linear.gradient import RMSprop
 from fedrelax.errors import FedRelaxError, named
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray, Label

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from fedrelax.baselines.base import Baseline, Run
-from fedrelax.baselines.penalties import FACTORS, penalty_of, with_penalty
+from fedrelax.baselines.grouped import FACTORS, penalty_of, with_penalty
 from fedrelax.baselines.pooled import Pooled
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel
 from fedrelax.models.criteria import last_step

@@ -17,6 +17,7 @@ from fedrelax.datasets import Table, prepare_table, read_table
 from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
+from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.names import model_by_name
 from fedrelax.public import DRAWS
@@ -167,10 +168,10 @@ def effective(config: LearningConfig, task: str, features: Sequence[str]) -> dic
 
 def set_scale(models: Iterable[Any], X: FloatArray) -> None:
     """Give our linear models the spread of each feature, so that one penalty suits all units."""
-    spread = X.std(axis=0)
+    scale = centre_and_spread(X)[1].tolist()
     for model in models:
         if isinstance(model, LinearModel | SoftmaxModel):
-            model.set_params(scale=np.where(spread > 0, spread, 1.0).tolist())
+            model.set_params(scale=scale)
 
 
 def look_here_for_modules() -> None:

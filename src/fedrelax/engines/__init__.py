@@ -4,7 +4,7 @@ from fedrelax.engines.base import Engine, Settings, Unsuited, losses_of
 from fedrelax.engines.dispatch import ENGINES, NAMES, engine_for, prepare
 from fedrelax.engines.linear.engine import LinearEngine
 from fedrelax.engines.sites.engine import SiteEngine
-from fedrelax.engines.softmax.engine import SoftmaxEngine
+from fedrelax.engines.softmax import SoftmaxEngine
 from fedrelax.engines.trees.engine import TreeEngine
 
 __all__ = [

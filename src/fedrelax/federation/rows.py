@@ -10,6 +10,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.sitefile import SiteFile
+from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.linear import LinearModel, SoftmaxModel
 from fedrelax.models.names import model_by_name
 from fedrelax.models.viewed import form_of, seen
@@ -50,8 +51,7 @@ def model_of(site: SiteFile, rows: FloatArray, ready: Preparation) -> Any:
         columns = tuple(range(len(ready.schema.columns)))
         return seen(model, View(ready.schema, columns, form_of(model)))
     if isinstance(model, LinearModel | SoftmaxModel):
-        spread = rows.std(axis=0)
-        model.set_params(scale=np.where(spread > 0, spread, 1.0).tolist())
+        model.set_params(scale=centre_and_spread(rows)[1].tolist())
     return model
 
 

@@ -22,7 +22,9 @@ from scipy import sparse
 
 from fedrelax.combining import Mean
 from fedrelax.engines.linear.checks import reason_in_models, ridge_of
-from fedrelax.engines.linear.fitted import FittedModels
+from fedrelax.engines.linear.network import FittedModels
+from fedrelax.linear.arrays import centre_and_spread, norm, with_constant
+from fedrelax.linear.solving import conjugate_gradients
 from fedrelax.losses import Squared
 from fedrelax.models.viewed import Viewed
 from fedrelax.typing import AnyArray, FloatArray, Label
@@ -100,15 +102,20 @@ class LeastSquares:
                 elif other in network.models:
                     outside[i] += a * self._weights(other)
         edges, (n, d, q) = _matrix(here, len(labels)), start.shape
-        matrices = np.stack([block.matrix for block in blocks])
+        inverse = np.stack([block.inverse for block in blocks])
 
-        def applied(W: FloatArray) -> FloatArray:
-            return np.asarray(matrices @ W - G @ (edges @ W.reshape(n, d * q)).reshape(n, d, q))
+        def less_exchange(W: FloatArray, MW: FloatArray, out: FloatArray) -> FloatArray:
+            near: FloatArray = (edges @ W.reshape(n, d * q)).reshape(n, d, q)
+            return np.subtract(MW, G @ near, out=out)
+
+        def precondition(r: FloatArray, out: FloatArray) -> FloatArray:
+            return np.matmul(inverse, r, out=out)
 
         right = np.stack([block.right for block in blocks]) + G @ outside
-        inverse = np.stack([block.inverse for block in blocks])
-        residual = max(SHARE * tol, LEAST_RESIDUAL)
-        solved = _conjugate_gradients(applied, right, start, inverse, residual)
+        solved, own = start.copy(), np.stack([block.matrix for block in blocks]) @ start
+        residual = right - less_exchange(start, own, own)
+        least = max(SHARE * tol, LEAST_RESIDUAL) * norm(right)
+        conjugate_gradients(less_exchange, residual, solved, precondition, least, MOST_STEPS)
         for label, weights in zip(labels, solved, strict=True):
             answer = self._public @ weights
             self._told[label] = answer, weights
@@ -158,14 +165,13 @@ class LeastSquares:
     def _public(self) -> FloatArray:
         common = self._network.public.common
         assert common is not None
-        centre, spread = common.mean(axis=0), common.std(axis=0)
-        self._spread = np.where(spread > 0, spread, 1.0)
+        centre, self._spread = centre_and_spread(common)
         self._centre = centre if self._intercept else np.zeros_like(centre)
         return self._standard(common)
 
     def _standard(self, X: AnyArray) -> FloatArray:
         scaled = (np.asarray(X, dtype=float) - self._centre) / self._spread
-        return np.hstack([scaled, np.ones((len(X), 1))]) if self._intercept else scaled
+        return with_constant(scaled, self._intercept)
 
     @cached_property
     def _gram(self) -> FloatArray:
@@ -244,25 +250,3 @@ class LeastSquares:
 def _matrix(entries: list[tuple[int, int, float]], n: int) -> Any:
     rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
     return sparse.csr_array((np.array(values, dtype=float), (rows, columns)), shape=(n, n))
-
-
-def _conjugate_gradients(
-    applied: Any, right: FloatArray, start: FloatArray, inverse: FloatArray, relative: float
-) -> FloatArray:
-    """Return the solution of a symmetric system; ``inverse`` holds the inverse of each node's own block."""
-    W = start.copy()
-    residual = right - applied(W)
-    direction = step = inverse @ residual
-    product = float(np.vdot(residual, step))
-    least = relative * relative * float(np.vdot(right, inverse @ right))
-    for _ in range(MOST_STEPS):
-        if product <= least:
-            break
-        image = applied(direction)
-        length = product / float(np.vdot(direction, image))
-        W += length * direction
-        residual = residual - length * image
-        step = inverse @ residual
-        before, product = product, float(np.vdot(residual, step))
-        direction = step + product / before * direction
-    return W

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.typing import FloatArray, IntArray
 
 KNOTS = 3
@@ -137,8 +138,7 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Make the basis from rows."""
         X = validate_data(self, X, dtype=float)
-        centre, spread = X.mean(axis=0), X.std(axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
+        centre, spread = centre_and_spread(X)
         return self.adopt(Curves.of((X - centre) / spread, self.knots), centre, spread)
 
     @classmethod

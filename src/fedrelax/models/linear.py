@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import linprog, minimize
-from scipy.special import softmax
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -20,15 +20,16 @@ from sklearn.utils.validation import (
 )
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
-from fedrelax.models.base import LocalModel, Rows, Task, stack
-from fedrelax.models.newton import MOST_WEIGHTS, SoftmaxNodes
-from fedrelax.models.newton import minimise as newton
-from fedrelax.models.truncated_newton import (
+from fedrelax.linear.arrays import softmax, with_constant
+from fedrelax.linear.softmax import (
     MANY_CLASSES,
     MOST_FEATURES,
-    softmax_truncated_newton,
+    MOST_WEIGHTS,
+    SoftmaxNodes,
+    minimise_softmax,
 )
+from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
+from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.typing import AnyArray, FloatArray
 
 RESTARTS = 3
@@ -48,7 +49,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
 
     def fit_terms(self, terms: Sequence[Rows]) -> Self:
         """Minimise the sum of the terms plus ridge * |coef|^2 (the intercept is free)."""
-        design = [_with_constant(term.X) if self.fit_intercept else term.X for term in terms]
+        design = [with_constant(term.X, self.fit_intercept) for term in terms]
         free = 1 if self.fit_intercept else 0
         penalty = np.zeros(design[0].shape[1])
         penalty[: len(penalty) - free] = self.penalties(len(penalty) - free)
@@ -144,7 +145,7 @@ class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
         if all(isinstance(term.loss, Absolute) for term in terms) and not penalty.any():
             return _least_absolute(terms, design)
         start = _least_squares(terms, design, penalty)
-        return _descend(terms, design, penalty, start, link=None)
+        return _descend(terms, design, penalty, start, link=False)
 
 
 class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
@@ -176,7 +177,7 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""
-        return np.asarray(softmax(self._scores(X), axis=1))
+        return softmax(self._scores(X))
 
     def predict(self, X: AnyArray) -> AnyArray:
         """Return the most likely class."""
@@ -189,17 +190,13 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
         shape = (design[0].shape[1], terms[0].target.shape[1])
         start = self.last_weights(shape)
         many = shape[1] >= MANY_CLASSES and shape[0] <= MOST_FEATURES
-        large = start.size > MOST_WEIGHTS
-        if (large and not many) or not all(isinstance(term.loss, Log) for term in terms):
-            return _descend(terms, design, penalty, start, link=softmax)
+        large = start.size > MOST_WEIGHTS and not many
+        if large or not all(isinstance(term.loss, Log) for term in terms):
+            return _descend(terms, design, penalty, start, link=True)
         target = np.concatenate([term.target for term in terms])
         weight = np.concatenate([term.weight for term in terms])
-        rows = np.concatenate(design)
-        if large:
-            return softmax_truncated_newton(rows, target, weight, penalty, start)
-        node = SoftmaxNodes.of_one(rows, target, weight, penalty)
-        found: FloatArray = newton(node, start[None])[0]
-        return found
+        node = SoftmaxNodes.of_one(np.concatenate(design), target, weight, penalty)
+        return np.asarray(minimise_softmax(node, start[None])[0])
 
 
 class LinearNode(LocalModel):
@@ -275,10 +272,6 @@ def _row_weights(sample_weight: Any, X: AnyArray) -> FloatArray:
     return np.asarray(weights)
 
 
-def _with_constant(X: AnyArray) -> FloatArray:
-    return np.hstack([X, np.ones((len(X), 1))])
-
-
 def _least_squares(
     terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
 ) -> FloatArray:
@@ -307,36 +300,53 @@ def _least_absolute(terms: Sequence[Rows], design: list[FloatArray]) -> FloatArr
     return np.stack(columns, axis=1)
 
 
+def objective_of(
+    terms: Sequence[Rows],
+    design: Sequence[FloatArray],
+    penalty: FloatArray,
+    shape: tuple[int, int],
+    link: bool,
+) -> Callable[[FloatArray], tuple[float, FloatArray]]:
+    """Return value and gradient of sum of terms + penalty; with ``link``, predictions are softmax(X W)."""
+
+    def objective(flat: FloatArray) -> tuple[float, FloatArray]:
+        W = flat.reshape(shape)
+        value = float((penalty[:, None] * W * W).sum())
+        slope = 2.0 * penalty[:, None] * W
+        for term, X in zip(terms, design, strict=True):
+            scores, target, weight = X @ W, term.target, term.weight[:, None]
+            if link and isinstance(term.loss, Log):
+                logs = log_softmax(scores, axis=1)
+                value -= float((weight * target * logs).sum())
+                pull = np.exp(logs) * target.sum(axis=1, keepdims=True) - target
+            else:
+                prediction = softmax(scores) if link else scores
+                value += float(term.weight @ term.loss.per_row(target, prediction))
+                pull = term.loss.gradient(target, prediction)
+                if link:
+                    pull = prediction * (pull - (pull * prediction).sum(axis=1, keepdims=True))
+            slope += X.T @ (weight * pull)
+        return value, slope.ravel()
+
+    return objective
+
+
 def _descend(
     terms: Sequence[Rows],
     design: list[FloatArray],
     penalty: FloatArray,
     start: FloatArray,
-    link: Any,
+    link: bool,
 ) -> FloatArray:
-    """Minimise sum of terms + penalty by L-BFGS; ``link`` is None or softmax."""
-
-    def objective(flat: FloatArray) -> tuple[float, FloatArray]:
-        W = flat.reshape(start.shape)
-        value = float((penalty[:, None] * W * W).sum())
-        slope = 2.0 * penalty[:, None] * W
-        for term, X in zip(terms, design, strict=True):
-            prediction = X @ W if link is None else link(X @ W, axis=1)
-            value += float(term.weight @ term.loss.per_row(term.target, prediction))
-            pull = term.loss.gradient(term.target, prediction) * term.weight[:, None]
-            if link is not None:
-                pull = prediction * (pull - (pull * prediction).sum(axis=1, keepdims=True))
-            slope += X.T @ pull
-        return value, slope.ravel()
-
+    """Minimise sum of terms + penalty by L-BFGS."""
+    objective = objective_of(terms, design, penalty, start.shape, link)
     large = start.size > MOST_WEIGHTS  # There the last digits cost minutes.
     options = {"maxiter": 2000, "maxfun": 5000, "ftol": 0.0, "gtol": 1e-10}
     if large:
         options |= {"ftol": 1e-10, "gtol": 1e-6}
     point = start.ravel()
-    for _ in range(
-        1 if large else RESTARTS
-    ):  # Forgetting the curvature and going on gains the last digits.
+    # Forgetting the curvature and going on gains the last digits.
+    for _ in range(1 if large else RESTARTS):
         found = minimize(objective, point, jac=True, method="L-BFGS-B", options=options)
         point = found.x
         if np.abs(found.jac).max() <= 1e-9 * max(1.0, abs(found.fun)):

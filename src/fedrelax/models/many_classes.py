@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
+from fedrelax.linear.arrays import with_constant
+from fedrelax.losses import Log
+from fedrelax.models.base import Rows
+from fedrelax.models.linear import objective_of
 from fedrelax.typing import AnyArray, FloatArray
 
 MANY_NUMBERS = 2_000_000
@@ -47,22 +50,12 @@ def fit_soft(
     seen = share.any(axis=0)
     X, share = np.asarray(X, dtype=float), share[:, seen]
     free = int(estimator.fit_intercept)
-    A = np.hstack([X, np.ones((len(X), free))])
-    whole, total = share.sum(axis=1, keepdims=True), share.sum()
-    penalty = np.append(np.full(X.shape[1], 1 / (estimator.C * total)), np.zeros(free))[:, None]
-    shape = (A.shape[1], share.shape[1])
-
-    def objective(flat: FloatArray) -> tuple[float, FloatArray]:
-        W = flat.reshape(shape)
-        logs = log_softmax(A @ W, axis=1)
-        value = 0.5 * float((penalty * W * W).sum()) - float((share * logs).sum()) / total
-        pull = np.exp(logs, out=logs)
-        pull *= whole
-        pull -= share
-        return value, (A.T @ pull / total + penalty * W).ravel()
-
+    total = float(share.sum())
+    penalty = np.append(np.full(X.shape[1], 0.5 / (estimator.C * total)), np.zeros(free))
+    shape = (len(penalty), share.shape[1])
+    term = Rows(X, share, np.full(len(X), 1 / total), Log())
     found = minimize(
-        objective,
+        objective_of([term], [with_constant(X, bool(free))], penalty, shape, link=True),
         np.zeros(shape).ravel(),
         jac=True,
         method="L-BFGS-B",

@@ -13,9 +13,10 @@ from fedrelax.baselines import IFCA, Ditto, FedAvg, FedProx, NetworkLasso, Oracl
 from fedrelax.baselines.objectives import SquaredObjectives
 from fedrelax.datasets import SyntheticNetwork
 from fedrelax.engines import LinearEngine
-from fedrelax.engines.linear import GradientRounds, LinearProblem
+from fedrelax.engines.linear import GradientRounds
 from fedrelax.estimators import FOLD_STREAM, FedRelaxRegressor
 from fedrelax.graph import Graph
+from fedrelax.linear import LinearProblem
 from fedrelax.models import LinearModel
 from fedrelax.paper.cells import Cell
 from fedrelax.runtime import Callback, Record, run

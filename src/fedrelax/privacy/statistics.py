@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear.arrays import centre_and_spread, with_constant
 from fedrelax.models import Task
 from fedrelax.network import Network
 from fedrelax.privacy.accountant import GaussianMechanism
@@ -155,8 +156,8 @@ class Scaling:
     def of(cls, public: AnyArray, components: int | None) -> Scaling:
         """Scale features by their spread; keep the leading ``components`` directions, or all."""
         flat = np.asarray(public, dtype=float).reshape(len(public), -1)
-        centre, spread = flat.mean(axis=0), flat.std(axis=0)
-        directions = np.diag(1.0 / np.where(spread > 0, spread, 1.0))
+        centre, spread = centre_and_spread(flat)
+        directions = np.diag(1.0 / spread)
         if components is not None and components < flat.shape[1]:
             found = np.linalg.svd((flat - centre) @ directions, full_matrices=False)[2]
             directions = directions @ found[:components].T
@@ -167,7 +168,7 @@ class Scaling:
         """Return u = (x, 1) / sqrt(2) of every row."""
         x = (np.asarray(X, dtype=float).reshape(len(X), -1) - self.centre) @ self.directions
         x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
-        return np.asarray(np.hstack([x, np.ones((len(x), 1))]) / math.sqrt(2))
+        return with_constant(x) / math.sqrt(2)
 
 
 class _Released(Wrapped):

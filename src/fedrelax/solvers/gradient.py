@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedrelax.engines import Unsuited
-from fedrelax.engines.linear.descent import GradientEngine
+from fedrelax.engines.linear.gradient import GradientEngine
 from fedrelax.losses import Loss, Squared
 from fedrelax.network import Network
 from fedrelax.solvers.base import Solver

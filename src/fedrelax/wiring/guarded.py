@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear.arrays import nonzero
 from fedrelax.typing import FloatArray
 from fedrelax.wiring.base import Ranked, View, marked
 from fedrelax.wiring.rewire import Rewire
@@ -73,5 +74,4 @@ def _relative(edges: Any, values: FloatArray) -> FloatArray:
     """Return the values of every row divided by the row's median."""
     parts = np.split(values, edges.indptr[1:-1])
     medians = np.array([np.median(part) if len(part) else 1.0 for part in parts])
-    sizes = np.where(medians > 0, medians, 1.0)
-    return np.asarray(values / np.repeat(sizes, np.diff(edges.indptr)))
+    return np.asarray(values / np.repeat(nonzero(medians), np.diff(edges.indptr)))

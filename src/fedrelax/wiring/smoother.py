@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.typing import AnyArray, FloatArray
 
 RIDGE = 1e-3
@@ -20,9 +21,8 @@ class Smoother:
 
     def __init__(self, public: AnyArray) -> None:
         rows = np.asarray(public, dtype=float).reshape(len(public), -1)
-        self._centre = rows.mean(axis=0)
-        spread = rows.std(axis=0)
-        self._scale = np.where(spread > 0, spread, 1.0) * np.sqrt(rows.shape[1])
+        self._centre, spread = centre_and_spread(rows)
+        self._scale = spread * np.sqrt(rows.shape[1])
         self._rows = self._standard(rows)
         self._width = 2.0  # |x - z|^2 of standardised rows over d has the mean 2
         kernel = self._kernel(self._rows)

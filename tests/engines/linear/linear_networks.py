@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fedrelax.engines.linear import LinearProblem
+from fedrelax.linear import LinearProblem
 
 
 @dataclass

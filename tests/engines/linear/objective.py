@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.engines.linear.problem import LinearProblem
-from fedrelax.engines.linear.variation import Variation
+from fedrelax.engines.linear.measures import Variation
+from fedrelax.linear import LinearProblem
 from fedrelax.typing import FloatArray
 
 

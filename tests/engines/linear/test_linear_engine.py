@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, Ridge
 
 from fedrelax import FedRelax, LinearModel, Network
-from fedrelax.engines.linear.fitted import FittedLinear
+from fedrelax.engines.linear.network import FittedLinear
 from tests.conftest import random_graph, refused, regression_network
 
 QUANTITIES = ("local_loss", "gtv", "objective", "validation_loss", "change")

@@ -3,15 +3,11 @@
 import numpy as np
 import pytest
 
-from fedrelax.engines.linear import (
-    ExactUpdate,
-    LinearProblem,
-    RowResiduals,
-    SequentialRounds,
-    Variation,
-)
-from fedrelax.engines.linear.inverse import invert
+from fedrelax.engines.linear import SequentialRounds
+from fedrelax.engines.linear.measures import Variation
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear import ExactUpdate, LinearProblem, RowResiduals
+from fedrelax.linear.solving import invert
 
 from .linear_networks import dense_system, random_net
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fedrelax.engines.linear import ExactUpdate, GradientRounds, solve_accelerated
+from fedrelax.engines.linear import GradientRounds
+from fedrelax.linear import ExactUpdate, solve_fixed_point
 
 from .linear_networks import random_net
 
@@ -62,7 +63,7 @@ def test_plain_gradient_steps_reach_the_exact_fixed_point(common):
     rounds = GradientRounds(problem, 0.2, rule="plain", rate=0.05)
     for _ in range(20_000):
         rounds.step()
-    exact = solve_accelerated(ExactUpdate(problem, 0.2), tol=1e-12).models
+    exact = solve_fixed_point(ExactUpdate(problem, 0.2), tol=1e-12).models
     np.testing.assert_allclose(rounds.models, exact, rtol=1e-6, atol=1e-8)
     assert np.abs(rounds.gradient()).max() < 1e-7
 
@@ -70,6 +71,6 @@ def test_plain_gradient_steps_reach_the_exact_fixed_point(common):
 def test_the_symmetric_gradient_vanishes_at_the_symmetric_solution():
     net = random_net(4, least_rows=6, most_rows=9)
     problem = net.problem()
-    exact = solve_accelerated(ExactUpdate(problem, 0.2, system="symmetric"), tol=1e-13).models
+    exact = solve_fixed_point(ExactUpdate(problem, 0.2, system="symmetric"), tol=1e-13).models
     rounds = GradientRounds(problem, 0.2, exact, rule="plain", system="symmetric")
     assert np.abs(rounds.gradient()).max() < 1e-10

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedrelax.engines.linear import ExactUpdate, LinearProblem, solve_accelerated
 from fedrelax.engines.whole.closed import (
     NodeSums,
     learn_coupling,
@@ -15,6 +14,7 @@ from fedrelax.engines.whole.closed import (
     solve_complete,
     solve_one,
 )
+from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
 
 
 def rows(seed=0, n=7, features=3, least=2, most=9):
@@ -50,7 +50,7 @@ def test_equals_the_fixed_point_of_the_linear_engine() -> None:
         intercept=True,
         ridge=ridge,
     )
-    found = solve_accelerated(ExactUpdate(problem, alpha), tol=1e-13).models[..., 0]
+    found = solve_fixed_point(ExactUpdate(problem, alpha), tol=1e-13).models[..., 0]
     R, Q = setting(X, strength=alpha * n, ridge=ridge)
     sums = NodeSums.of(with_constant(X), y, node, n, weight=1.0 / counts)
     assert np.abs(solve_complete(sums, R, Q).models - found).max() < 1e-8

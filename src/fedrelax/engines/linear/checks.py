@@ -30,15 +30,19 @@ def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> st
     return reason or reason_in_models(models)
 
 
-def reason_in_models(models: Mapping[Label, Any]) -> str | None:
-    """Return which node's model is not linear least squares or has another intercept setting, or None."""
-    seen: set[int] = set()
+def reason_in_models(
+    models: Mapping[Label, Any],
+    check: Callable[[Any], str | None] | None = None,
+    kind: str = "regression",
+) -> str | None:
+    """Return which node's model ``check`` refuses or has another intercept setting, or None.
+
+    By default, models must be linear least squares.
+    """
+    task = Task(kind, 1) if kind == "regression" else Task(kind, 2, np.arange(2))
     first: tuple[Label, bool] | None = None
     for label, model in models.items():
-        if id(model) in seen:
-            continue
-        seen.add(id(model))
-        reason = _reason_in_model(model)
+        reason = (check or _reason_in_model)(model) or _reason_in_adapter(model, task)
         if reason is not None:
             return f"node {label!r}: {reason}"
         intercept = bool(model.fit_intercept)
@@ -52,23 +56,28 @@ def reason_in_models(models: Mapping[Label, Any]) -> str | None:
     return None
 
 
+def _reason_in_adapter(model: Any, task: Task) -> str | None:
+    try:
+        adapted: LocalModel = adapt(model, task)
+    except FedRelaxError as error:
+        return str(error)
+    if type(adapted) not in (ScikitModel, LinearNode):
+        return f"{type(model).__name__} has its own adapter, {type(adapted).__name__}"
+    return None
+
+
 def reason_in_rows(network: Network) -> str | None:
     """Return why the rows, alike at all nodes, are not rows of features, or None."""
     first = next(iter(network))
     if first.X.ndim != 2:
         return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
-    if first.X.shape[1] > WIDE and all(
-        _is_dual(model) for model in network.distinct_models.values()
-    ):
+    models = network.distinct_models.values()
+    if first.X.shape[1] > WIDE and all(isinstance(m, Ridge | LinearRegression) for m in models):
         return (
             f"{first.X.shape[1]} columns are more than {WIDE}, where scikit-learn's own solver is faster: "
             "it has as many unknowns as there are rows"
         )
     return None
-
-
-def _is_dual(model: Any) -> bool:
-    return isinstance(model, Ridge | LinearRegression)
 
 
 def ridge_of(model: Any, features: int) -> FloatArray:
@@ -86,45 +95,23 @@ def minimum_norm_of(model: Any) -> str | None:
 
 
 def _reason_in_model(model: Any) -> str | None:
-    check = _CHECKS.get(type(model))
-    if check is None:
+    reason = None
+    if type(model) not in (LinearRegression, Ridge, LinearModel):
         return f"{type(model).__name__} is not LinearRegression, Ridge or LinearModel"
-    try:
-        adapted: LocalModel = adapt(model, Task("regression", 1))
-    except FedRelaxError as error:
-        return str(error)
-    if type(adapted) not in (ScikitModel, LinearNode):
-        return f"{type(model).__name__} has its own adapter, {type(adapted).__name__}"
-    reason = check(model)
+    if getattr(model, "positive", False):
+        reason = "positive=True"
+    elif isinstance(model, Ridge):
+        reason = _penalty("alpha", model.alpha)
+        if model.solver not in EXACT_SOLVERS:
+            reason = f"solver={model.solver!r}, which stops at its own tolerance"
+    elif isinstance(model, LinearModel):
+        reason = _penalty("ridge", model.ridge)
+        if not (model.loss == "squared" or isinstance(model.loss, Squared)):
+            reason = f"loss={model.loss!r}"
     return None if reason is None else f"{type(model).__name__} has {reason}"
-
-
-def _least_squares(model: LinearRegression) -> str | None:
-    return "positive=True" if model.positive else None
-
-
-def _ridge(model: Ridge) -> str | None:
-    if model.positive:
-        return "positive=True"
-    if model.solver not in EXACT_SOLVERS:
-        return f"solver={model.solver!r}, which stops at its own tolerance"
-    return _penalty("alpha", model.alpha)
-
-
-def _ours(model: LinearModel) -> str | None:
-    if not (model.loss == "squared" or isinstance(model.loss, Squared)):
-        return f"loss={model.loss!r}"
-    return _penalty("ridge", model.ridge)
 
 
 def _penalty(name: str, value: Any) -> str | None:
     if isinstance(value, Real) and 0 <= float(value) < math.inf:
         return None
     return f"{name}={value!r}, not one number of at least 0"
-
-
-_CHECKS: dict[type, Callable[[Any], str | None]] = {
-    LinearRegression: _least_squares,
-    Ridge: _ridge,
-    LinearModel: _ours,
-}

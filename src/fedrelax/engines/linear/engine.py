@@ -8,12 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from fedrelax.engines.base import Engine, Settings, coupling_factor, of_shape
-from fedrelax.engines.linear.accelerate import solve_accelerated, solve_conjugate
 from fedrelax.engines.linear.checks import reason_in_rows, refusal_of
-from fedrelax.engines.linear.plain import SequentialRounds
 from fedrelax.engines.linear.preparation import Prepared
 from fedrelax.engines.linear.safety import check_safe
-from fedrelax.engines.linear.update import ExactUpdate
+from fedrelax.engines.linear.sequential import SequentialRounds
+from fedrelax.linear.fixed_point import ExactUpdate, solve_fixed_point
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
 from fedrelax.runtime import NodeMeasures
@@ -261,9 +260,7 @@ class FixedPointEngine(LinearEngine):
         if exact.coupling.alpha == 0:
             self.at_rest = True
             return 1
-        symmetric = exact.problem.common is not None or exact.coupling.symmetric
-        solve = solve_conjugate if symmetric else solve_accelerated
-        found = solve(exact, self.V, tol=self._tol, max_rounds=MOST_ROUNDS)
+        found = solve_fixed_point(exact, self.V, tol=self._tol, max_rounds=MOST_ROUNDS)
         self.W, self.at_rest = found.models, found.converged
         return found.rounds
 

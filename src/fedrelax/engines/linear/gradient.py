@@ -1,4 +1,4 @@
-"""Gradient steps of all nodes at once: plain, and RMSprop with the paper's constants."""
+"""Gradient steps of all nodes at once, plain and RMSprop, and their engine: the paper's Algorithm 2."""
 
 from __future__ import annotations
 
@@ -7,11 +7,45 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.engines.linear.problem import LinearProblem
-from fedrelax.engines.linear.rmsprop import RMSprop
-from fedrelax.engines.linear.update import NeighbourTerms, System, node_matrices
+from fedrelax.engines.base import coupling_factor
+from fedrelax.engines.linear.checks import reason_in_models, reason_in_rows
+from fedrelax.engines.linear.engine import ArrayEngine, system_of
+from fedrelax.engines.linear.preparation import Prepared
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear.fixed_point import NeighbourTerms, System
+from fedrelax.linear.problem import LinearProblem
+from fedrelax.network import Network
 from fedrelax.typing import AnyArray
+
+
+class RMSprop:
+    """``v <- c v + (1-c) g^2``, ``w <- w - rate g / (sqrt(v) + eps)``, in place, v starting at zero."""
+
+    def __init__(
+        self, like: AnyArray, rate: float = 0.01, smoothing: float = 0.99, epsilon: float = 1e-8
+    ) -> None:
+        self.smoothing = smoothing
+        root = (1 - smoothing) ** 0.5
+        self._rate, self._epsilon = rate / root, epsilon / (2 * root)
+        # v is stored as u = v / (4 (1 - c)), which saves one pass over all numbers.
+        self._u, self._work = np.zeros_like(like), np.empty_like(like)
+
+    @property
+    def memory(self) -> AnyArray:
+        """What the next step depends on besides models and gradients."""
+        return self._u
+
+    def __call__(self, W: AnyArray, half: AnyArray) -> None:
+        """Move the models by one step; ``half`` is g / 2 and is overwritten."""
+        u, work = self._u, self._work
+        np.multiply(half, half, out=work)
+        u *= self.smoothing
+        u += work
+        np.sqrt(u, out=work)
+        work += self._epsilon
+        half /= work
+        half *= self._rate
+        W -= half
 
 
 class GradientRounds:
@@ -64,7 +98,7 @@ class GradientRounds:
     def _join(self, coupling: NeighbourTerms) -> None:
         problem = self.problem = coupling.problem
         self.coupling = coupling
-        self._matrix = None if problem.public is None else node_matrices(coupling)
+        self._matrix = None if problem.public is None else coupling.node_matrices()
         self._degree = problem.degree[:, None, None]
 
     def rewire(self, edges: Any) -> None:
@@ -123,3 +157,65 @@ class GradientRounds:
     def models(self) -> AnyArray:
         """All models (n, d, q)."""
         return self.W.copy()
+
+
+class GradientEngine(ArrayEngine):
+    """One gradient step per node and round, plain or RMSprop: the paper's Algorithm 2."""
+
+    name = "gradient"
+
+    def __init__(
+        self, prepared: Prepared, rounds: GradientRounds, factor: float, zeros_first: bool
+    ) -> None:
+        super().__init__(prepared, rounds.models, factor, zeros_first=zeros_first)
+        self._rounds = rounds
+
+    @classmethod
+    def refusal(cls, network: Network, settings: Any) -> str | None:
+        """Support models that minimise squared error exactly, on rows of features."""
+        if network.kind != "regression":
+            return f"the task is {network.kind}"
+        return reason_in_models(network.distinct_models) or reason_in_rows(network)
+
+    @classmethod
+    def of(cls, network: Network, settings: Any) -> GradientEngine:
+        """Return the engine with the settings of ``solvers.GradientFedRelax``."""
+        prepared = Prepared.of(network, settings.weighting, system_of(settings)).raw()
+        start = prepared.alone
+        if settings.initial == "uniform":
+            bound = len(prepared.coordinates.scale) ** -0.5
+            rng = np.random.default_rng(settings.random_state)
+            start = rng.uniform(-bound, bound, start.shape)
+        zeros_first = settings.first_exchange == "zeros"
+        rounds = GradientRounds(
+            prepared.problem,
+            float(settings.alpha),
+            start,
+            rule="plain" if settings.step == "plain" else "rmsprop",
+            rate=settings.rate,
+            smoothing=settings.smoothing,
+            epsilon=settings.epsilon,
+            first_exchange="zeros" if zeros_first else "models",
+            system=system_of(settings),
+        )
+        return cls(prepared, rounds, coupling_factor(settings), zeros_first)
+
+    def rewire(self, edges: Any) -> None:
+        """Continue on another graph; the step rule keeps its memory."""
+        super().rewire(edges)
+        self._rounds.rewire(edges)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state, with the memory of the step rule."""
+        return {**super().state(), "steps": self._rounds.state()}
+
+    def resume(self, state: Any, round: int) -> None:
+        """Restore the models and the step rule's memory."""
+        super().resume(state, round)
+        self._rounds.resume(state["steps"])
+
+    def update(self, round: int) -> int:
+        """Take one step."""
+        self._rounds.step()
+        self.W = self._rounds.models
+        return 1

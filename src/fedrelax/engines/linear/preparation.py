@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from fedrelax.engines.base import Unsuited
-from fedrelax.engines.linear.measure import Measures, train_alone
-from fedrelax.engines.linear.memory import Method, estimate_bytes, require_memory
-from fedrelax.engines.linear.problem import LinearProblem
-from fedrelax.engines.linear.residuals import RowResiduals
-from fedrelax.engines.linear.stacked import Coordinates, LinearNetwork
-from fedrelax.engines.linear.update import ExactUpdate, System
+from fedrelax.engines.linear.measures import Measures, train_alone
+from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear.fixed_point import ExactUpdate, System
+from fedrelax.linear.gram import RowResiduals
+from fedrelax.linear.memory import Method, estimate_bytes, require_memory
+from fedrelax.linear.problem import LinearProblem
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray
 
@@ -53,7 +55,8 @@ class Prepared:
     def raw(self) -> Prepared:
         """Return the same in the user's features, in which gradient steps are defined."""
         network, weighting = self.network, self.weighting
-        coordinates = Coordinates.raw(len(self.coordinates.scale), network.intercept)
+        features = len(self.coordinates.scale)
+        coordinates = Coordinates(np.zeros(features), np.ones(features), network.intercept)
         problem = network.problem(coordinates, weighting)
         alone = self.coordinates.back(self.alone)
         residuals = _residuals(network, coordinates)
@@ -85,7 +88,6 @@ def _check_memory(network: LinearNetwork, system: System, straight: bool) -> Non
         d,
         q,
         network.graph.n_edges,
-        public="common" if common else "per-node",
         m=int(network.own.counts.max()),
         m_pub=None if common else int(network.public_counts.max()),
         method=method,

@@ -9,8 +9,9 @@ from sklearn.linear_model import LinearRegression
 
 from fedrelax.engines.base import Unsuited
 from fedrelax.engines.linear.checks import minimum_norm_of
-from fedrelax.engines.linear.stacked import Coordinates, LinearNetwork
-from fedrelax.engines.linear.update import ExactUpdate, node_matrices
+from fedrelax.engines.linear.network import Coordinates, LinearNetwork
+from fedrelax.linear.arrays import with_constant
+from fedrelax.linear.fixed_point import ExactUpdate
 from fedrelax.models import LinearModel
 from fedrelax.typing import AnyArray, FloatArray
 
@@ -83,7 +84,7 @@ def _check_spreads(network: LinearNetwork, coordinates: Coordinates, exact: Exac
     nodes = np.flatnonzero((limits > 0) & (is_open | (limits * np.sqrt(exact.condition) > 1)))
     if not nodes.size:
         return
-    matrices = node_matrices(exact.coupling)[nodes]
+    matrices = exact.coupling.node_matrices()[nodes]
     ranks = exact.rank[nodes]
     for i, M, rank in zip(nodes.tolist(), matrices, ranks, strict=True):
         raw, least = _raw(M, coordinates, network.model(i))
@@ -138,17 +139,13 @@ def _weighted_rows(
         ]
     scaled = []
     for number, (X, weight) in enumerate(parts):
-        rows = _with_constant(X, network.intercept)
+        rows = with_constant(X, network.intercept)
         if number:
             rows = rows - (1 - np.sqrt(coupling.problem.level)) * rows.mean(axis=0)
         scaled.append(np.sqrt(weight / (len(X) if mean and number else 1)) * rows)
     penalty = np.zeros((network.own.X.shape[1], network.n_weights))
     np.fill_diagonal(penalty, np.sqrt(network.ridge[i] / ((end - start) if mean else 1.0)))
     return np.vstack([*scaled, penalty])
-
-
-def _with_constant(X: AnyArray, intercept: bool) -> FloatArray:
-    return np.hstack([X, np.ones((len(X), int(intercept)))])
 
 
 def _raw(M: AnyArray, coordinates: Coordinates, model: Any) -> tuple[FloatArray, float]:

@@ -15,6 +15,7 @@ from fedrelax.engines.trees.checks import reason_in_rows, refusal_of
 from fedrelax.engines.trees.groups import Grove, Ready
 from fedrelax.engines.trees.grown import GrownModels
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear.arrays import nonzero
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Coupling, NodeMeasures
@@ -106,7 +107,7 @@ class TreeEngine(Engine):
     def _mean_heard(self) -> FloatArray:
         """Return the weighted mean of the neighbours' answers; with one neighbour, exactly its answer."""
         assert self._told is not None
-        mean = self._heard / np.where(self._degree > 0, self._degree, 1.0)[:, None, None]
+        mean = self._heard / nonzero(self._degree)[:, None, None]
         single = np.flatnonzero(np.diff(self.edges.indptr) == 1)
         mean[single] = self._told[self.edges.indices[self.edges.indptr[single]]]
         return np.asarray(mean)

@@ -16,6 +16,7 @@ from fedrelax.engines.whole.closed import (
     solve_complete,
     solve_one,
 )
+from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.curves import Curves, Values
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
@@ -59,9 +60,7 @@ class Scale:
     @classmethod
     def of(cls, X: FloatArray, y: FloatArray) -> Scale:
         """Return the scale of training rows and targets."""
-        spread = X.std(axis=0)
-        size = float(y.std()) or 1.0
-        return cls(X.mean(axis=0), np.where(spread > 0, spread, 1.0), float(y.mean()), size)
+        return cls(*centre_and_spread(X), float(y.mean()), float(y.std()) or 1.0)
 
     def weights(self, counts: IntArray) -> FloatArray:
         """Return the weight of each row of every node."""

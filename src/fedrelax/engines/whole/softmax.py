@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.whole.closed import NodeSums, level_and_shape, rows_of, solve_complete
+from fedrelax.linear.arrays import centre_and_spread, softmax
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 PENALTIES = (0.3, 3.0, 10.0)
@@ -117,8 +118,7 @@ def probabilities(scores: FloatArray) -> FloatArray:
     """Return the softmax of scores (N, K); a single column scores the second class against the first."""
     if scores.shape[1] == 1:
         scores = np.column_stack([np.zeros(len(scores)), scores[:, 0]])
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    return softmax(scores)
 
 
 def choose_softmax(
@@ -136,8 +136,7 @@ def choose_softmax(
     What is chosen must beat both every node alone and one model for all on rows left out. With more than
     ``MANY_CLASSES`` classes, fewer candidates are tried.
     """
-    centre, spread = X.mean(axis=0), X.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
+    centre, spread = centre_and_spread(X)
     Z = np.column_stack([(X - centre) / spread, np.ones(len(X))])
     judge = _Judge(Z, y, node, n, classes, folds)
     penalties, strengths, levels = FEW if classes > MANY_CLASSES else (PENALTIES, STRENGTHS, LEVELS)

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from fedrelax.engines.answers import discrepancies, mean_square, variations
-from fedrelax.engines.base import Engine, Settings, Unsuited, of_shape
-from fedrelax.engines.linear.memory import require_memory
-from fedrelax.engines.linear.neighbours import NeighbourSums
-from fedrelax.engines.linear.stacked import LinearNetwork
-from fedrelax.engines.softmax.checks import reason_in_rows, refusal_of
-from fedrelax.engines.softmax.groups import LOSS, Group, groups_of
+from fedrelax.engines.base import Engine, Settings, Unsuited, of_shape, reason_in_settings
+from fedrelax.engines.linear.checks import reason_in_models
+from fedrelax.engines.linear.network import LinearNetwork
 from fedrelax.errors import FedRelaxError
-from fedrelax.models import LocalModel
-from fedrelax.models.newton import SoftmaxNodes, minimise, nodes_at_once, softmax
-from fedrelax.network import Network
+from fedrelax.linear.arrays import nonzero, softmax, with_constant
+from fedrelax.linear.gram import Group, NodeRows
+from fedrelax.linear.memory import require_memory
+from fedrelax.linear.problem import NeighbourSums
+from fedrelax.linear.softmax import MOST_WEIGHTS, SoftmaxNodes, minimise_softmax, nodes_at_once
+from fedrelax.losses import Log
+from fedrelax.models import LocalModel, SoftmaxModel
+from fedrelax.network import Network, StackedRows
 from fedrelax.runtime import NodeMeasures
 from fedrelax.runtime.level import levelled
 from fedrelax.typing import FloatArray, Label
+
+LOSS = Log()
+ONLY = {
+    "objective": "paper",
+    "order": "simultaneous",
+    "weighting": "mean",
+    "first_exchange": "models",
+}
+"""The settings that the softmax engine supports."""
 
 
 class SoftmaxEngine(Engine):
@@ -45,16 +58,13 @@ class SoftmaxEngine(Engine):
         self.given = network.graph.adjacency
         self._width = len(network.public) * K
         self._join(self.given)
-        self._public = network.public
-        if network.intercept:
-            self._public = np.column_stack([network.public, np.ones(len(network.public))])
+        self._public = with_constant(network.public, network.intercept)
         self._ridge = np.zeros(start.shape[:2])
         self._ridge[:, : network.public.shape[1]] = network.ridge
         self._counts = network.own.counts
         most = nodes_at_once(d, K, int(self._counts.max()) + len(self._public))
-        self._own = groups_of(network.own, network.intercept, most)
         held = network.validation
-        self._held = [] if held is None else groups_of(held, network.intercept, most)
+        self._own, self._held = (_groups(rows, network, most) for rows in (network.own, held))
         self._held_rows = np.zeros(len(start)) if held is None else held.counts.astype(float)
         self._messages: FloatArray | None = None
         self._moved = np.full(len(start), np.inf)
@@ -112,7 +122,7 @@ class SoftmaxEngine(Engine):
         """Minimise at every node; W is replaced, never modified in place."""
         taught = None
         if self._alpha > 0:
-            taught = self._heard / np.where(self._degree > 0, self._degree, 1.0)[:, None, None]
+            taught = self._heard / nonzero(self._degree)[:, None, None]
             taught = levelled(taught, self._answers, self._level, classes=True)
         self._refit(taught)
         return 1
@@ -180,7 +190,7 @@ class SoftmaxEngine(Engine):
             for k, i in enumerate(group.nodes):
                 part = slice(edges.indptr[i], edges.indptr[i + 1])
                 scores = softmax(group.rows[k] @ self.W[edges.indices[part]])
-                losses = LOSS.per_row(group.labels[k], scores)
+                losses = LOSS.per_row(group.targets[k], scores)
                 values[part] = (losses * group.mask[k]).sum(axis=-1) / group.mask[k].sum()
         return values
 
@@ -192,7 +202,7 @@ class SoftmaxEngine(Engine):
     def _losses(self, groups: list[Group]) -> FloatArray:
         losses = np.full(len(self.W), np.nan)
         for group in groups:
-            losses[group.nodes] = group.losses(self.W)
+            losses[group.nodes] = log_losses(group, self.W)
         return losses
 
     def _refit(self, taught: FloatArray | None) -> None:
@@ -205,14 +215,14 @@ class SoftmaxEngine(Engine):
             heard = np.zeros((len(nodes), 0, W.shape[2])) if taught is None else taught[nodes]
             data = SoftmaxNodes(
                 rows=group.rows,
-                labels=group.labels,
-                weights=group.mask,
+                labels=group.targets,
+                weights=group.mask.astype(float),
                 public=public,
                 taught=heard,
                 strength=strength[nodes],
                 ridge=self._ridge[nodes],
             )
-            W[nodes] = minimise(data, self.W[nodes])
+            W[nodes] = minimise_softmax(data, self.W[nodes])
         self.W = W
 
     @property
@@ -236,3 +246,47 @@ def _check_memory(network: LinearNetwork) -> None:
         require_memory(8 * numbers, n=n, d=d, common=True)
     except FedRelaxError as error:
         raise Unsuited("softmax", str(error)) from None
+
+
+def log_losses(group: Group, W: FloatArray) -> FloatArray:
+    """Return the mean log loss of a group's nodes under their models; W is (n, d, K)."""
+    values = LOSS.per_row(group.targets, softmax(group.rows @ W[group.nodes]))
+    return np.asarray((values * group.mask).sum(axis=1) / group.mask.sum(axis=1))
+
+
+def _groups(rows: StackedRows | None, network: LinearNetwork, most: int) -> list[Group]:
+    if rows is None:
+        return []
+    return list(NodeRows(rows.X, rows.offsets).groups(rows.y, network.intercept, most))
+
+
+def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
+    """Return which setting or which node's model the engine does not support, or None."""
+    reason = reason_in_settings(settings, kind, "classification", Log)
+    if reason is not None:
+        return reason
+    for name, value in ONLY.items():
+        if getattr(settings, name) != value:
+            return f"it needs {name}={value!r}, not {getattr(settings, name)!r}"
+    return reason_in_models(models, _reason_in_model, "classification")
+
+
+def reason_in_rows(network: Network) -> str | None:
+    """Return what about the rows, alike at all nodes, or the public rows is not supported, or None."""
+    first = next(iter(network))
+    if first.X.ndim != 2:
+        return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
+    weights = (first.X.shape[1] + bool(first.model.fit_intercept)) * network.task.n_outputs
+    if weights > MOST_WEIGHTS:
+        return f"node {first.label!r}: its model has {weights} weights, more than {MOST_WEIGHTS}"
+    if network.public.common is None:
+        return "it needs one common set of public rows"
+    return None
+
+
+def _reason_in_model(model: Any) -> str | None:
+    if type(model) is not SoftmaxModel:
+        return f"the task is classification, and {type(model).__name__} is not SoftmaxModel"
+    if not (isinstance(model.ridge, Real) and 0 < float(model.ridge) < math.inf):
+        return f"SoftmaxModel has ridge={model.ridge!r}, not one number above 0"
+    return None

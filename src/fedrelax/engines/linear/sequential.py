@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.engines.linear.update import ExactUpdate
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear.fixed_point import ExactUpdate
 from fedrelax.typing import AnyArray, IntArray
 
 
@@ -25,7 +25,9 @@ class SequentialRounds:
     ) -> None:
         problem = update.problem
         self.update = update
-        self.damping = _checked(damping)
+        if not 0 <= damping < 1:
+            raise FedRelaxError(f"damping: expected a number in [0, 1), found {damping}")
+        self.damping = damping
         self.rounds = 0
         self.messages = problem.start(initial)
         self.W = self.messages.copy()
@@ -69,12 +71,6 @@ class SequentialRounds:
     def models(self) -> AnyArray:
         """All models (n, d, q)."""
         return self.W.copy()
-
-
-def _checked(damping: float) -> float:
-    if not 0 <= damping < 1:
-        raise FedRelaxError(f"damping: expected a number in [0, 1), found {damping}")
-    return damping
 
 
 def _sums(graph: Any, values: AnyArray) -> AnyArray:

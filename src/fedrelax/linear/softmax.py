@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg.lapack import dposv
 
+from fedrelax.linear.arrays import dot, nonzero, norm, softmax
+from fedrelax.linear.solving import conjugate_gradients
 from fedrelax.typing import AnyArray, FloatArray
 
 MOST_WEIGHTS = 600
 """Beyond this many weights the Hessian costs more than it saves."""
+MANY_CLASSES, MOST_FEATURES = 50, 100
+"""With so many classes or more, and so few features or fewer, Newton's method does without forming it."""
 STEPS = 100
+INNER = 200
+"""The most steps of conjugate gradients then."""
 HALVINGS = 40
 BUFFER_NUMBERS = 1 << 21
 """Numbers that the Hessians and products of one group of nodes may take: 16 MB."""
-
-
-def softmax(scores: FloatArray) -> FloatArray:
-    """Return softmax over the last axis."""
-    shifted: FloatArray = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    shifted /= shifted.sum(axis=-1, keepdims=True)
-    return shifted
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class SoftmaxNodes:
     ) -> SoftmaxNodes:
         """Return one node with weighted rows and no neighbours; rows of ``target`` may have any sum."""
         total = target.sum(axis=1)
-        labels = target / np.where(total > 0, total, 1.0)[:, None]
+        labels = target / nonzero(total)[:, None]
         nobody = np.empty((0, X.shape[1])), np.empty((1, 0, target.shape[1])), np.zeros(1)
         return cls(X[None], labels[None], (weight * total)[None], *nobody, penalty[None])
 
@@ -140,16 +139,18 @@ def nodes_at_once(d: int, K: int, rows: int) -> int:
     return max(1, BUFFER_NUMBERS // (2 * (K * d) ** 2 + pairs * (rows + cells) + rows * cells))
 
 
-def minimise(data: SoftmaxNodes, start: FloatArray) -> FloatArray:
+def minimise_softmax(data: SoftmaxNodes, start: FloatArray) -> FloatArray:
     """Return the minimisers of all nodes' objectives from ``start`` (c, d, K).
 
     ``W <- W - t (H + tiny I)^-1 g``, with t halved until the objective falls. The tiny term handles the
     flat directions of softmax. A node is done after the first full step that promises a decrease of
-    less than 1e-12 of its objective.
+    less than 1e-12 of its objective. With more than ``MOST_WEIGHTS`` weights, H is not formed.
     """
-    layout = Layout.of(start.shape[1], start.shape[2])
-    far_squares = layout.squares(data.public)
-    part = replace(data, squares=layout.squares(data.rows))
+    layout, far_squares, part = None, None, data
+    if start[0].size <= MOST_WEIGHTS:
+        layout = Layout.of(start.shape[1], start.shape[2])
+        far_squares = layout.squares(data.public)
+        part = replace(data, squares=layout.squares(data.rows))
     W = start.copy()
     now = data.value(W)
     active = np.arange(len(W))
@@ -172,7 +173,7 @@ def minimise(data: SoftmaxNodes, start: FloatArray) -> FloatArray:
 
 
 def _direction(
-    data: SoftmaxNodes, W: FloatArray, layout: Layout, far_squares: FloatArray | None
+    data: SoftmaxNodes, W: FloatArray, layout: Layout | None, far_squares: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return gradients and ``-(H + tiny I)^-1 g``, both (c, d, K)."""
     c, d, K = W.shape
@@ -181,6 +182,11 @@ def _direction(
     gradient = data.rows.transpose(0, 2, 1) @ (data.weights[:, :, None] * (own - data.labels))
     gradient += data.public.T @ (share[:, :, None] * (far - data.taught))
     gradient += 2.0 * data.ridge[:, :, None] * W
+    if layout is None:
+        rows = np.concatenate([data.rows, np.broadcast_to(data.public, (c, *data.public.shape))], 1)
+        weights, p = np.concatenate([data.weights, share], 1), np.concatenate([own, far], 1)
+        parts = zip(rows, weights, p, data.ridge, gradient, strict=True)
+        return gradient, -np.stack([_truncated(*part) for part in parts])
     sums = layout.sums(layout.curvatures(own, data.weights), data.rows, data.squares)
     if len(data.public):
         sums += layout.sums(layout.curvatures(far, share), data.public, far_squares)
@@ -193,6 +199,36 @@ def _direction(
         diagonal += 1e-10 * max(1.0, float(diagonal.sum()) / (K * d))
         steps[i] = _solve(hessians[i], right[i])
     return gradient, -steps.reshape(c, K, d).transpose(0, 2, 1)
+
+
+def _truncated(
+    X: FloatArray, weights: FloatArray, p: FloatArray, ridge: FloatArray, gradient: FloatArray
+) -> FloatArray:
+    """Return about ``H^-1 g`` (d, K) of one node by conjugate gradients on products with H.
+
+    They are preconditioned by the diagonal block of each class: among many classes, the couplings
+    ``-p_a p_b`` between two are weak.
+    """
+    each, scaled = np.arange(len(ridge)), weights[:, None] * p
+    blocks = (X.T * (scaled * (1.0 - p)).T[:, None, :]) @ X
+    blocks[:, each, each] += 2.0 * ridge
+    traces = np.trace(blocks, axis1=1, axis2=2)
+    blocks[:, each, each] += 1e-10 * np.maximum(1.0, traces / len(ridge))[:, None]
+    inverses = np.linalg.inv(blocks)
+
+    def precondition(r: FloatArray, out: FloatArray) -> FloatArray:
+        return np.einsum("kde,ek->dk", inverses, r, out=out)
+
+    def product(v: FloatArray, _: FloatArray, out: FloatArray) -> FloatArray:
+        moved = X @ v
+        moved -= (p * moved).sum(axis=1, keepdims=True)
+        return np.add(X.T @ (scaled * moved), 2.0 * ridge[:, None] * v, out=out)
+
+    step, rest = np.zeros_like(gradient), gradient.copy()
+    decrease = dot(rest, precondition(rest, np.empty_like(rest)))
+    least = min(0.1, decrease**0.5) * norm(rest)
+    conjugate_gradients(product, rest, step, precondition, least, INNER)
+    return step
 
 
 def _solve(H: FloatArray, g: FloatArray) -> FloatArray:

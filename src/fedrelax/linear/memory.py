@@ -9,29 +9,12 @@ from typing import Literal
 
 from fedrelax.errors import FedRelaxError
 
-Public = Literal["common", "per-node"]
-Method = Literal["rounds", "accelerated", "conjugate", "gradient"]
+Method = Literal["rounds", "accelerated", "conjugate"]
 NUMBER, INDEX = 8, 4
 """Bytes of a number, and of an index in the graph's matrix."""
 BUFFERS = 64 << 20
 """Memory for the buffers in which products and inverses are formed."""
-_VECTORS: dict[str, int] = {"rounds": 4, "accelerated": 30, "conjugate": 8, "gradient": 5}
-
-
-def problem_bytes(
-    n: int,
-    d: int,
-    q: int,
-    n_edges: int,
-    *,
-    m: int | None = None,
-    m_pub: int | None = None,
-) -> int:
-    """Return the size of a stored problem in bytes; ``m_pub`` None means one common public set."""
-    own = n * min(d, d if m is None else m) * d * NUMBER
-    public = (d if m_pub is None else n * min(d, m_pub)) * d * NUMBER
-    graph = 2 * n_edges * (NUMBER + INDEX) + n * INDEX
-    return own + public + graph + n * (d * q + q + d + 1) * NUMBER
+_VECTORS: dict[str, int] = {"rounds": 4, "accelerated": 30, "conjugate": 8}
 
 
 def estimate_bytes(
@@ -40,26 +23,26 @@ def estimate_bytes(
     q: int,
     n_edges: int,
     *,
-    public: Public = "common",
     m: int | None = None,
     m_pub: int | None = None,
     method: Method = "rounds",
 ) -> int:
     """Return the peak memory, in bytes, of building and solving a problem, without the caller's arrays.
 
-    ``n_edges`` counts each edge once, ``d`` includes the intercept; ``m`` and ``m_pub`` are the largest
-    numbers of rows at a node, and None means "at least d". Besides the stored problem, this counts one
-    inverse (n, d, d) for exact updates, a second operator of that size for per-node public sets, and
-    the iteration's vectors (n, d, q).
+    ``n_edges`` counts each edge once, ``d`` includes the intercept; ``m`` is the largest number of rows
+    at a node (None: at least d), and ``m_pub`` that of public rows (None: one common set). Besides the
+    stored problem, this counts one inverse (n, d, d), a second operator of that size for per-node public
+    sets, and the iteration's vectors (n, d, q).
 
     >>> round(estimate_bytes(1_000_000, 10, 1, 5_000_000, method="conjugate") / 1e9, 1)
     2.6
     """
-    common = public == "common"
-    rows = None if common else (d if m_pub is None else m_pub)
-    total = problem_bytes(n, d, q, n_edges, m=m, m_pub=rows)
-    matrices = int(method != "gradient") + int(not common and method != "conjugate")
-    return total + n * d * (d * matrices + q * _VECTORS[method]) * NUMBER + BUFFERS
+    own = n * min(d, d if m is None else m) * d
+    public = (d if m_pub is None else n * min(d, m_pub)) * d
+    graph = 2 * n_edges * (NUMBER + INDEX) + n * INDEX
+    matrices = 1 + int(m_pub is not None and method != "conjugate")
+    vectors = n * (d * q * (1 + _VECTORS[method]) + q + d + 1)
+    return (own + public + n * d * d * matrices + vectors) * NUMBER + graph + BUFFERS
 
 
 def available_bytes() -> int | None:
@@ -75,11 +58,9 @@ def available_bytes() -> int | None:
         if limit != "max":
             found.append(int(limit) - int((group / "memory.current").read_text()))
     if not found:
-        try:
+        with suppress(AttributeError, OSError, ValueError):
             found.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        except (AttributeError, OSError, ValueError):
-            return None
-    return max(0, min(found))
+    return max(0, min(found)) if found else None
 
 
 def require_memory(

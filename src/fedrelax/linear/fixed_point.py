@@ -1,24 +1,26 @@
-"""The exact update: every node takes the argmin, with one inverse per node, formed once."""
+"""The exact update of every node, and the fixed point of a network of linear models."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
-from fedrelax.engines.linear.inverse import invert
-from fedrelax.engines.linear.memory import require_memory
-from fedrelax.engines.linear.neighbours import NeighbourSums, times_common
-from fedrelax.engines.linear.problem import LinearProblem
-from fedrelax.engines.linear.rows import BUFFER_NUMBERS
 from fedrelax.errors import FedRelaxError
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.linear.arrays import norm, times_common
+from fedrelax.linear.gram import BUFFER_NUMBERS
+from fedrelax.linear.problem import LinearProblem, NeighbourSums, local_order
+from fedrelax.linear.solving import conjugate_gradients, induced_reduction, invert
+from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 System = Literal["paper", "symmetric"]
+MinimumNorm = Literal["coefficients", "all"] | FloatArray
 SAFE = 1e6
 """Matrices with smaller condition numbers stay safe if some neighbours are dropped."""
-MinimumNorm = Literal["coefficients", "all"] | FloatArray
 
 
 class NeighbourTerms:
@@ -67,38 +69,22 @@ class NeighbourTerms:
         exchange(self._u, out, start)
         return np.add(out, self._v, out=out)
 
-    def diagonal(self, matrices: AnyArray) -> None:
-        """Add ``alpha sum_j A_ij Q_j`` (symmetric: ``Q_i + Q_j``) to each node's matrix."""
+    def node_matrices(self) -> AnyArray:
+        """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (symmetric: ``Q_i + Q_j``), (n, d, d)."""
         problem, public = self.problem, self.problem.public
-        if self.alpha == 0:
-            return
-        for a in range(problem.d):
+        M = problem.own.dense() if problem.own.low_rank else problem.own.dense().copy()
+        for a in range(problem.d if self.alpha else 0):
             if public is None:
                 assert self.common is not None
-                matrices[:, a, :] += problem.degree[:, None] * self.common[a]
+                M[:, a, :] += problem.degree[:, None] * self.common[a]
                 continue
             row = public.row(a)
-            matrices[:, a, :] += self.exchange.graph @ row
+            M[:, a, :] += self.exchange.graph @ row
             if self.symmetric:
-                matrices[:, a, :] += (self.alpha * problem.degree[:, None]) * row
-
-
-def node_matrices(coupling: NeighbourTerms) -> AnyArray:
-    """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (n, d, d)."""
-    problem = coupling.problem
-    M = problem.own.dense() if problem.own.low_rank else problem.own.dense().copy()
-    coupling.diagonal(M)
-    steps = np.arange(problem.d)
-    M[:, steps, steps] += problem.ridge
-    return M
-
-
-def _least(problem: LinearProblem, minimum_norm: MinimumNorm) -> FloatArray | None:
-    """Return the matrix C of ``|C w|``, or None for ``|w|``."""
-    if not isinstance(minimum_norm, str):
-        return minimum_norm
-    over_coefficients = problem.intercept and minimum_norm == "coefficients"
-    return np.eye(problem.d)[:-1] if over_coefficients else None
+                M[:, a, :] += (self.alpha * problem.degree[:, None]) * row
+        steps = np.arange(problem.d)
+        M[:, steps, steps] += problem.ridge
+        return M
 
 
 class ExactUpdate:
@@ -126,25 +112,22 @@ class ExactUpdate:
     ) -> None:
         self.problem = problem
         self.coupling = NeighbourTerms(problem, alpha, system)
-        self._minimum_norm: MinimumNorm = minimum_norm
+        self._least: FloatArray | None = None
+        if not isinstance(minimum_norm, str):
+            self._least = minimum_norm
+        elif problem.intercept and minimum_norm == "coefficients":
+            self._least = np.eye(problem.d)[:-1]
         self._own: AnyArray | None = None
-        fused = fused and system == "paper" and problem.public is not None
-        block = problem.n * problem.d**2 * 8
-        require_memory(
-            block * (1 + fused),
-            n=problem.n,
-            d=problem.d,
-            common=problem.public is None,
-        )
-        self.inverse = node_matrices(self.coupling)
-        self.fused = np.empty_like(self.inverse) if fused else None
-        least = _least(problem, minimum_norm)
+        self.inverse = self.coupling.node_matrices()
+        self.fused: AnyArray | None = None
+        if fused and system == "paper" and problem.public is not None:
+            self.fused = np.empty_like(self.inverse)
         self.condition = np.empty(problem.n)
         self.rank = np.empty(problem.n, dtype=np.int64)
         group = max(1, BUFFER_NUMBERS // problem.d**2)
         for lo in range(0, problem.n, group):
             part = slice(lo, min(lo + group, problem.n))
-            found = invert(self.inverse[part], least)
+            found = invert(self.inverse[part], self._least)
             self.inverse[part] = found.matrices
             self.condition[part], self.rank[part] = found.condition, found.rank
             if self.fused is not None:
@@ -158,18 +141,14 @@ class ExactUpdate:
         With one common public set, a node's matrix depends only on its degree: nodes whose degree stays
         the same keep their inverse.
         """
-        problem = self.problem.on(edges)
+        problem, alpha, system = self.problem.on(edges), self.coupling.alpha, self.coupling.system
         if problem.common is None:
-            return ExactUpdate(
-                problem,
-                self.coupling.alpha,
-                system=self.coupling.system,
-                minimum_norm=self._minimum_norm,
-                fused=self.fused is not None,
-            )
+            least: MinimumNorm = "all" if self._least is None else self._least
+            fused = self.fused is not None
+            return ExactUpdate(problem, alpha, system=system, minimum_norm=least, fused=fused)
         other, steps = copy.copy(self), np.arange(problem.d)
         other.problem = problem
-        other.coupling = NeighbourTerms(problem, self.coupling.alpha, self.coupling.system)
+        other.coupling = NeighbourTerms(problem, alpha, system)
         other.inverse = self.inverse.copy()
         other._w = np.empty_like(self._w)
         if self._own is None:
@@ -183,12 +162,31 @@ class ExactUpdate:
             part = changed[lo : lo + group]
             M = problem.degree[part, None, None] * common
             M += self._own[part]
-            whole = (self.rank[part] == problem.d).all() and (problem.degree[part] > 0).all()
-            if whole and self.condition[part].max() < SAFE:
+            full = (self.rank[part] == problem.d).all() and (problem.degree[part] > 0).all()
+            if full and self.condition[part].max() < SAFE:
                 other.inverse[part] = np.linalg.inv(M)
             else:
-                other.inverse[part] = invert(M, _least(problem, self._minimum_norm)).matrices
+                other.inverse[part] = invert(M, self._least).matrices
         return other
+
+    def in_local_order(self) -> tuple[ExactUpdate, IntArray | None]:
+        """Return an update to iterate on whose nodes are in an order kind to the cache, and that order.
+
+        Where there is nothing to gain, it is this one, and the order is None.
+        """
+        problem, coupling = self.problem, self.coupling
+        order = local_order(problem.adjacency, 8 * problem.d * problem.q)
+        if order is None:
+            return self, None
+        other = copy.copy(self)
+        other.problem = problem.reordered(order, with_public=self.fused is None)
+        other.coupling = NeighbourTerms(other.problem, coupling.alpha, coupling.system)
+        if self.fused is None:
+            other.inverse = self.inverse[order]
+        else:
+            other.fused = self.fused[order]
+        other._w = np.empty_like(self._w)
+        return other, order
 
     @property
     def nbytes(self) -> int:
@@ -204,19 +202,87 @@ class ExactUpdate:
         """Return ``s = M w``; needed once per run, to start from given models."""
         problem, common = self.problem, self.coupling.common
         if common is None:
-            return np.asarray(np.matmul(node_matrices(self.coupling), W))
+            return np.asarray(np.matmul(self.coupling.node_matrices(), W))
         s = times_common(W, common, np.empty_like(W))
         s *= problem.degree[:, None, None]
         s += problem.own.apply(W, np.empty_like(W))
         s += problem.ridge[:, :, None] * W
         return s
 
-    def advance(self, s: AnyArray, out: AnyArray) -> AnyArray:
-        """Write the next right-hand sides ``b + coupling(M^-1 s)``: one simultaneous round."""
-        return self.pass_on(s, out, self.problem.moment)
-
     def pass_on(self, s: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:
-        """Write ``start + coupling(M^-1 s)``."""
+        """Write ``start + coupling(M^-1 s)``; with b as ``start`` this is one simultaneous round."""
         if self.fused is None:
             return self.coupling(self.models(s, self._w), out, start)
         return self.coupling.exchange(np.matmul(self.fused, s, out=self._w), out, start)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Models (n, d, q), the rounds used, and whether ``|b - K w| / |b|`` came down to the tolerance."""
+
+    models: AnyArray
+    rounds: int
+    converged: bool
+
+
+def solve_fixed_point(
+    update: ExactUpdate,
+    initial: npt.ArrayLike | None = None,
+    *,
+    tol: float = 1e-6,
+    max_rounds: int = 10_000,
+) -> Solution:
+    """Find the fixed point of plain rounds, in a fraction of the rounds.
+
+    ``K w = b`` with ``K = M - coupling``. K is symmetric for the symmetric system (GTVMin), and for the
+    paper's with one common public set, where it is GTVMin at alpha/2: conjugate gradients, preconditioned
+    with the nodes' inverses. Otherwise, solve ``(I - N) s = b`` with N one exchange and ``w = M^-1 s``
+    (block-Jacobi from the right, so that residuals are those of the system itself), by IDR(s).
+    One round is one exchange; starting from given models costs one more.
+    """
+    if not tol > 0 or max_rounds < 1:
+        raise FedRelaxError(
+            f"tol and max_rounds: expected positive numbers, found {tol} and {max_rounds}"
+        )
+    b = update.problem.moment
+    least = tol * (norm(b) or 1.0)
+    symmetric = update.problem.public is None or update.coupling.symmetric
+    x, r = update.problem.start(initial), b.copy()
+    if initial is not None:
+        s = update.sources(x)
+        r -= s
+        r += (
+            update.coupling(x, np.empty_like(x))
+            if symmetric
+            else update.pass_on(s, np.empty_like(x))
+        )
+        x = x if symmetric else s
+    local, order = update.in_local_order()
+    if order is not None:
+        x, r = x[order], r[order]
+    with threadpool_limits(1):
+        solve = _conjugate if symmetric else _reduced
+        rounds = solve(local, r, x, least, max_rounds)
+    if order is not None:
+        x[order] = x.copy()
+    models = x if symmetric else update.models(x)
+    return Solution(models, max(rounds, 1), norm(r) <= least)
+
+
+def _conjugate(update: ExactUpdate, r: AnyArray, w: AnyArray, least: float, most: int) -> int:
+    """Solve ``(M - coupling) w = b``; return the rounds."""
+
+    def product(p: AnyArray, Mp: AnyArray, out: AnyArray) -> AnyArray:
+        return np.subtract(Mp, update.coupling(p, out), out=out)
+
+    return conjugate_gradients(product, r, w, update.models, least, most)
+
+
+def _reduced(update: ExactUpdate, r: AnyArray, s: AnyArray, least: float, most: int) -> int:
+    """Solve ``(I - N) s = b``; return the rounds."""
+
+    def product(flat: AnyArray) -> AnyArray:
+        p = flat.reshape(r.shape)
+        return np.subtract(p, update.pass_on(p, np.empty_like(p))).reshape(-1)
+
+    return induced_reduction(product, r.reshape(-1), s.reshape(-1), least, most)

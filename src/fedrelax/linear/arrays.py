@@ -1,0 +1,72 @@
+"""Small pieces of arithmetic that are needed everywhere: standardising, inner products, softmax."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedrelax.typing import AnyArray, FloatArray
+
+SMALL_PRODUCT = 1 << 18
+"""Multiplications up to which BLAS stays on one thread; more threads can stall on a busy machine."""
+
+
+def nonzero(sizes: AnyArray) -> FloatArray:
+    """Return sizes to divide by: 1 in place of 0, so that a constant column stays as it is.
+
+    >>> nonzero(np.array([2.0, 0.0]))
+    array([2., 1.])
+    """
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+def centre_and_spread(X: AnyArray) -> tuple[FloatArray, FloatArray]:
+    """Return every column's mean and standard deviation, 1 for a constant column.
+
+    >>> centre_and_spread(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    (array([2., 5.]), array([1., 1.]))
+    """
+    X = np.asarray(X, dtype=float)
+    return X.mean(axis=0), nonzero(X.std(axis=0))
+
+
+def with_constant(X: AnyArray, intercept: bool = True) -> FloatArray:
+    """Return rows with a constant column last, or as they are."""
+    X = np.asarray(X, dtype=float)
+    return np.column_stack([X, np.ones(len(X))]) if intercept else X
+
+
+def softmax(scores: AnyArray) -> FloatArray:
+    """Return softmax over the last axis."""
+    shifted: FloatArray = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    shifted /= shifted.sum(axis=-1, keepdims=True)
+    return shifted
+
+
+def dot(x: AnyArray, y: AnyArray) -> float:
+    """Return the inner product over all nodes, on one thread."""
+    return float(np.einsum("i,i->", x.reshape(-1), y.reshape(-1)))
+
+
+def norm(x: AnyArray) -> float:
+    """Return the Euclidean norm over all nodes."""
+    return float(np.sqrt(dot(x, x)))
+
+
+def rows_times(rows: AnyArray, B: AnyArray, out: AnyArray) -> AnyArray:
+    """Write ``rows @ B``, (r, a) times (a, b), a few rows at a time; rows and out are contiguous."""
+    r, a = rows.shape
+    b = B.shape[1]
+    few = max(1, SMALL_PRODUCT // max(1, a * b))
+    whole = r // few * few
+    if whole:
+        np.matmul(rows[:whole].reshape(-1, few, a), B, out=out[:whole].reshape(-1, few, b))
+    np.matmul(rows[whole:], B, out=out[whole:])
+    return out
+
+
+def times_common(W: AnyArray, Q: AnyArray, out: AnyArray) -> AnyArray:
+    """Write ``Q' w_i`` for one matrix Q and all nodes; W and out are (n, d, q)."""
+    if W.shape[2] > 1:
+        return np.matmul(Q.T, W, out=out)
+    rows_times(np.ascontiguousarray(W[:, :, 0]), Q, out[:, :, 0])
+    return out

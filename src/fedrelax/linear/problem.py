@@ -1,0 +1,257 @@
+"""A network of linear least-squares models, reduced to what a round needs."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.linear.arrays import rows_times, with_constant
+from fedrelax.linear.gram import Blocks, NodeRows
+from fedrelax.typing import AnyArray, FloatArray, IntArray
+
+DENSE_MOST = 1 << 22
+DENSE_SHARE = 1 / 6
+"""A graph with at least this share of all pairs is multiplied as a dense matrix (measured)."""
+CACHE_BYTES = 16 << 20
+"""Below this size, the values of all nodes stay in cache in any order."""
+PART_BYTES = 1 << 19
+"""Neighbour sums are computed in parts of this size, which stay in cache until they are added."""
+
+
+class LinearProblem:
+    """All rows as ``H_i = X_i'X_i/m_i``, ``b_i = X_i'y_i/m_i`` and ``Q_j = P_j'P_j/m_pub(j)``.
+
+    Node i's model is ``w_i`` of shape (d, q); with ``intercept``, a constant column is appended, so
+    its last row is the intercept. Node i's own objective is ``|X_i w - y_i|^2/m_i + w'R_i w`` with
+    ``R_i = ridge_i`` on the diagonal, zero for the intercept.
+
+    Parameters
+    ----------
+    X, y : rows (n, m, features) and targets (n, m) or (n, m, q); or, with ``offsets`` (n + 1),
+        rows (N, features) and targets (N,) or (N, q), node i owning rows offsets[i]:offsets[i+1].
+    adjacency : symmetric sparse matrix (n, n), weights >= 0, zero diagonal.
+    public : (m_pub, features) for one common set; (n, m_pub, features), or (M, features) with
+        ``public_offsets``, for a set per node.
+    ridge : one number, one per node, or one per node and feature; in the units of H_i, that is
+        already divided by the node's number of rows if ``scaling`` is "mean".
+    scaling : "mean" as above; "rows" leaves out the divisions by m_i and m_pub(j).
+    level : the share of the coupling that also applies to the level: ``Q - (1 - level) x x'`` replaces Q,
+        with x the mean public row; for a common set only.
+    """
+
+    def __init__(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        adjacency: Any,
+        public: npt.ArrayLike,
+        *,
+        offsets: npt.ArrayLike | None = None,
+        public_offsets: npt.ArrayLike | None = None,
+        intercept: bool = False,
+        ridge: npt.ArrayLike = 0.0,
+        scaling: Literal["mean", "rows"] = "mean",
+        level: float = 1.0,
+    ) -> None:
+        if scaling not in ("mean", "rows"):
+            raise FedRelaxError(f"scaling: expected 'mean' or 'rows', found {scaling!r}")
+        rows = NodeRows(X, offsets)
+        targets = _targets(y, np.shape(X)[:-1])
+        mean = scaling == "mean"
+        self.n, self.d, self.q = rows.n, rows.d + bool(intercept), targets.shape[1]
+        self.intercept, self.level = bool(intercept), float(level)
+        self.join(check_adjacency(adjacency, self.n))
+        self.ridge = self._ridge(ridge)
+        self.own, self.moment, self.power = Blocks.of(
+            rows, intercept=self.intercept, targets=targets, mean=mean
+        )
+        self.common: FloatArray | None = None
+        self.whole: FloatArray | None = None
+        """Q itself; ``common`` differs from it if ``level`` is below 1."""
+        self.public: Blocks | None = None
+        if np.ndim(public) == 2 and public_offsets is None:
+            P = with_constant(_checked_public(np.asarray(public), rows.d), self.intercept)
+            if not np.isfinite(P).all():
+                raise FedRelaxError(
+                    "public: the common set has a value that is not a finite number"
+                )
+            self.whole = self.common = P.T @ P / (len(P) if mean else 1)
+            if level < 1.0:
+                x = P.mean(axis=0) * (1.0 if mean else np.sqrt(len(P)))
+                self.common = self.whole - (1.0 - level) * np.outer(x, x)
+            return
+        sets = NodeRows(public, public_offsets, "public")
+        _checked_public(sets.flat, rows.d)
+        if sets.n != self.n:
+            raise FedRelaxError(f"public: {sets.n} sets for {self.n} nodes; give one each")
+        if (sets.counts == 0).any():
+            node = int(np.flatnonzero(sets.counts == 0)[0])
+            raise FedRelaxError(f"public: node {node} (counting from 0) has no public rows")
+        self.public = Blocks.of(sets, intercept=self.intercept, mean=mean)[0]
+
+    def join(self, graph: Any) -> None:
+        """Store the graph with the smallest index type that suffices."""
+        parts = (graph.data, graph.indices, graph.indptr)
+        self.adjacency = sparse.csr_array(parts, shape=graph.shape, dtype=np.float64)
+        self.degree: FloatArray = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1)
+
+    def on(self, edges: Any) -> LinearProblem:
+        """Return the problem on another graph, a CSR matrix with the nodes in the same order.
+
+        The rows' products are shared, not copied.
+        """
+        other = copy.copy(self)
+        other.join(edges)
+        return other
+
+    def reordered(self, order: IntArray, *, with_public: bool) -> LinearProblem:
+        """Return the problem in another order of nodes, to iterate on: without products of own rows."""
+        other = copy.copy(self)
+        other.join(self.adjacency[order][:, order])
+        other.moment = self.moment[order]
+        if self.public is not None and with_public:
+            other.public = Blocks(self.public.array[order], low_rank=self.public.low_rank)
+        del other.own, other.power, other.ridge
+        return other
+
+    def _ridge(self, ridge: npt.ArrayLike) -> FloatArray:
+        """Return the diagonals of all ``R_i`` (n, d)."""
+        value = np.asarray(ridge, dtype=np.float64)
+        features = self.d - self.intercept
+        if value.shape not in ((), (self.n,), (self.n, features)) or not (value >= 0).all():
+            raise FedRelaxError(
+                f"ridge: expected a number >= 0 or one for each of {self.n} nodes (and each of "
+                f"{features} features), found shape {value.shape} with smallest value "
+                f"{value.min(initial=np.inf):g}"
+            )
+        diagonal: FloatArray = np.zeros((self.n, self.d))
+        diagonal[:, :features] = value if value.ndim == 0 else value.reshape(self.n, -1)
+        return diagonal
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the stored problem in bytes."""
+        A = self.adjacency
+        arrays = (A.data, A.indices, A.indptr, self.moment, self.power, self.ridge, self.degree)
+        parts = (self.own, self.public, self.common)
+        return sum(part.nbytes for part in (*arrays, *parts) if part is not None)
+
+    def start(self, W: npt.ArrayLike | None) -> FloatArray:
+        """Return a copy of the models (n, d, q) or (n, d) to start from; zeros for None."""
+        shape = (self.n, self.d, self.q)
+        given = np.zeros(shape) if W is None else np.array(W, dtype=np.float64)
+        if given.ndim == 2:
+            given = given[:, :, None]
+        if given.shape != shape:
+            raise FedRelaxError(f"initial models: expected shape {shape}, found {given.shape}")
+        return given
+
+
+def local_order(adjacency: Any, row_bytes: int) -> IntArray | None:
+    """Return an order of the nodes in which neighbours lie near each other in memory; None keeps theirs.
+
+    A sum over neighbours in any order misses the cache once per neighbour if the values of all nodes
+    (``row_bytes`` each) exceed it. Reverse Cuthill-McKee helps on graphs that are like a map; on others,
+    such as random ones, it hardly brings neighbours closer, and nothing is gained by moving nodes.
+    """
+    n = adjacency.shape[0]
+    if n * row_bytes < CACHE_BYTES:
+        return None
+    order = reverse_cuthill_mckee(adjacency, symmetric_mode=True).astype(np.int64)
+    position = np.empty(n, dtype=np.int64)
+    position[order] = np.arange(n)
+    row = np.repeat(np.arange(n), np.diff(adjacency.indptr))
+    before = np.abs(row - adjacency.indices).mean()
+    after = np.abs(position[row] - position[adjacency.indices]).mean()
+    return order if 2 * after < before else None
+
+
+class NeighbourSums:
+    """``out_i = start_i + scale * sum_j A_ij u_j`` for all nodes at once; u is (n, d, q)."""
+
+    def __init__(self, adjacency: Any, width: int, scale: float = 1.0) -> None:
+        n = adjacency.shape[0]
+        self.graph = adjacency if scale == 1.0 else adjacency * scale
+        self._dense: AnyArray | None = None
+        if n * n <= DENSE_MOST and adjacency.nnz >= DENSE_SHARE * n * n:
+            self._dense = self.graph.toarray()
+            return
+        few = max(1, PART_BYTES // (width * 8))
+        self._parts = [_rows(self.graph, lo, min(lo + few, n)) for lo in range(0, n, few)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the graph that one exchange reads."""
+        A = self.graph
+        return int((A.data if self._dense is None else self._dense).nbytes) + (
+            A.indices.nbytes + A.indptr.nbytes if self._dense is None else 0
+        )
+
+    def __call__(self, u: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:
+        """Write the neighbour sums of ``u``, plus ``start``, into ``out``."""
+        n = len(u)
+        sent, sums = u.reshape(n, -1), out.reshape(n, -1)
+        if self._dense is not None:
+            rows_times(self._dense, sent, sums)
+            return out if start is None else np.add(out, start, out=out)
+        first: AnyArray | None = None if start is None else start.reshape(n, -1)
+        lo = 0
+        for part in self._parts:
+            hi = lo + part.shape[0]
+            near: AnyArray = part @ sent
+            sums[lo:hi] = near if first is None else np.add(near, first[lo:hi], out=near)
+            lo = hi
+        return out
+
+
+def _rows(graph: Any, lo: int, hi: int) -> Any:
+    """Return some rows of a CSR matrix without copying its entries."""
+    starts = graph.indptr[lo : hi + 1]
+    part = slice(starts[0], starts[-1])
+    entries = (graph.data[part], graph.indices[part], starts - starts[0])
+    return sparse.csr_array(entries, shape=(hi - lo, graph.shape[1]))
+
+
+def check_adjacency(adjacency: Any, n: int) -> Any:
+    """Return the graph as CSR after checking shape, weights, diagonal and symmetry."""
+    graph = sparse.csr_array(adjacency, dtype=np.float64)
+    if graph.shape != (n, n):
+        raise FedRelaxError(
+            f"adjacency: {n} nodes have rows, but the graph has shape {graph.shape}"
+        )
+    if not (np.isfinite(graph.data).all() and (graph.data >= 0).all()):
+        raise FedRelaxError("adjacency: weights must be finite and >= 0")
+    if graph.diagonal().any():
+        node = int(np.flatnonzero(graph.diagonal())[0])
+        raise FedRelaxError(
+            f"adjacency: node {node} is its own neighbour; set the diagonal to zero"
+        )
+    probe = np.random.default_rng(0).random(n)
+    gap = np.abs(graph @ probe - graph.T @ probe).max(initial=0.0)
+    if gap > 1e-9 * np.abs(graph.data).max(initial=1.0) * max(n, 1):
+        raise FedRelaxError("adjacency: A_ij and A_ji differ; the graph must be undirected")
+    return graph
+
+
+def _targets(y: npt.ArrayLike, rows: tuple[int, ...]) -> AnyArray:
+    """Return targets as (N, q), one row per row of X; ``rows`` is the shape of X without features."""
+    array = np.asarray(y)
+    if array.shape[: len(rows)] != rows or array.ndim > len(rows) + 1:
+        raise FedRelaxError(
+            f"y: expected one target row for each of {int(np.prod(rows))} rows, found {array.shape}"
+        )
+    return array.reshape(int(np.prod(rows)), *array.shape[len(rows) :] or (1,))
+
+
+def _checked_public(flat: AnyArray, features: int) -> AnyArray:
+    if flat.ndim != 2 or flat.shape[1] != features or not len(flat):
+        raise FedRelaxError(
+            f"public: expected at least one row of {features} features, found shape {flat.shape}"
+        )
+    return flat
