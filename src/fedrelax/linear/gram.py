@@ -79,15 +79,19 @@ class NodeRows:
             hi = min(lo + few, int(np.searchsorted(sizes, 2 * sizes[lo], side="right")))
             nodes, m = order[lo:hi], int(sizes[hi - 1])
             mask = np.arange(m) < self.counts[nodes, None]
-            take = self.offsets[nodes, None] + np.where(mask, np.arange(m), 0)
             rows = np.ones((hi - lo, m, self.d + intercept))
-            rows[:, :, : self.d] = self.flat[take]
-            held = (
-                np.zeros((hi - lo, m, 0)) if targets is None else np.asarray(targets[take], float)
-            )
-            if sizes[lo] < m:
+            held = np.zeros((hi - lo, m, q))
+            if sizes[lo] == m and (np.diff(nodes) == 1).all():
+                part = slice(self.offsets[nodes[0]], self.offsets[nodes[-1] + 1])
+                rows[:, :, : self.d] = self.flat[part].reshape(hi - lo, m, self.d)
+                if targets is not None:
+                    held[:] = targets[part].reshape(held.shape)
+            else:
+                take = self.offsets[nodes, None] + np.where(mask, np.arange(m), 0)
+                rows[:, :, : self.d] = self.flat[take]
                 rows[~mask] = 0.0
-                held[~mask] = 0.0
+                if targets is not None:
+                    held[mask] = targets[take[mask]]
             yield Group(nodes, rows, held, mask)
             lo = hi
 

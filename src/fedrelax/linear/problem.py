@@ -18,7 +18,7 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray
 DENSE_MOST = 1 << 22
 DENSE_SHARE = 1 / 6
 """A graph with at least this share of all pairs is multiplied as a dense matrix (measured)."""
-CACHE_BYTES = 16 << 20
+CACHE_BYTES = 4 << 20
 """Below this size, the values of all nodes stay in cache in any order."""
 PART_BYTES = 1 << 19
 """Neighbour sums are computed in parts of this size, which stay in cache until they are added."""

@@ -54,7 +54,7 @@ def induced_reduction(
     x: AnyArray,
     least: float,
     most: int,
-    size: int = 4,
+    size: int = 8,
 ) -> int:
     """Solve ``K x = b`` for any K by IDR(s) with bi-orthogonal directions; return the products with K.
 
@@ -64,7 +64,7 @@ def induced_reduction(
     """
     r = residual
     size = min(size, max(1, r.size - 1))
-    shadow = np.linalg.qr(np.random.default_rng(0).standard_normal((r.size, size)))[0].T.copy()
+    shadow = np.random.default_rng(0).standard_normal((size, r.size)) / r.size**0.5
     G, U, M = np.zeros((size, r.size)), np.zeros((size, r.size)), np.eye(size)
     omega = 1.0
     f = shadow @ r

@@ -13,6 +13,7 @@ from sklearn.linear_model import Ridge
 from fedrelax.engines.linear.checks import minimum_norm_of, ridge_of
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import nonzero
+from fedrelax.linear.gram import RowResiduals
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
@@ -151,23 +152,25 @@ class LinearNetwork:
 
     def problem(
         self, coordinates: Coordinates, weighting: str, level: float = 1.0
-    ) -> LinearProblem:
-        """Return the problem as Gram matrices; ``ridge |coef|^2`` is in the same units as own rows."""
-        penalty = self.ridge / coordinates.scale**2
+    ) -> tuple[LinearProblem, RowResiduals]:
+        """Return the problem as Gram matrices, and as rows; ``ridge`` is in the same units as own rows."""
+        own, penalty = self.own, self.ridge / coordinates.scale**2
         if weighting == "mean":
-            penalty /= self.own.counts[:, None]
-        return LinearProblem(
-            coordinates.rows(self.own.X),
-            self.own.y,
+            penalty /= own.counts[:, None]
+        X = coordinates.rows(own.X)
+        problem = LinearProblem(
+            X,
+            own.y,
             self.graph.adjacency,
             coordinates.rows(self.public),
-            offsets=self.own.offsets,
+            offsets=own.offsets,
             public_offsets=self.public_offsets,
             intercept=self.intercept,
             ridge=penalty,
             scaling="mean" if weighting == "mean" else "rows",
             level=level,
         )
+        return problem, RowResiduals(X, own.y, own.offsets, intercept=self.intercept)
 
 
 class FittedLinear(LocalModel):

@@ -11,7 +11,6 @@ from fedrelax.engines.linear.measures import Measures, train_alone
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.fixed_point import ExactUpdate, System
-from fedrelax.linear.gram import RowResiduals
 from fedrelax.linear.memory import Method, estimate_bytes, require_memory
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.network import Network
@@ -46,8 +45,7 @@ class Prepared:
         stacked = LinearNetwork.of(network)
         _check_memory(stacked, system, straight)
         coordinates = Coordinates.standard(stacked.own.X, stacked.intercept)
-        problem = stacked.problem(coordinates, weighting, level)
-        residuals = _residuals(stacked, coordinates)
+        problem, residuals = stacked.problem(coordinates, weighting, level)
         alone, apart = train_alone(stacked, coordinates, problem, residuals, weighting)
         measures = Measures(stacked, coordinates, problem, residuals, alone, weighting)
         return cls(stacked, coordinates, problem, measures, alone, apart, weighting)
@@ -57,9 +55,8 @@ class Prepared:
         network, weighting = self.network, self.weighting
         features = len(self.coordinates.scale)
         coordinates = Coordinates(np.zeros(features), np.ones(features), network.intercept)
-        problem = network.problem(coordinates, weighting)
+        problem, residuals = network.problem(coordinates, weighting)
         alone = self.coordinates.back(self.alone)
-        residuals = _residuals(network, coordinates)
         measures = Measures(network, coordinates, problem, residuals, alone, weighting)
         return replace(
             self, coordinates=coordinates, problem=problem, measures=measures, alone=alone
@@ -69,11 +66,6 @@ class Prepared:
         """Return the exact update of all nodes."""
         norm = self.coordinates.least(self.network.minimum_norm)
         return ExactUpdate(self.problem, alpha, system=system, minimum_norm=norm, fused=fused)
-
-
-def _residuals(network: LinearNetwork, coordinates: Coordinates) -> RowResiduals:
-    own = network.own
-    return RowResiduals(coordinates.rows(own.X), own.y, own.offsets, intercept=network.intercept)
 
 
 def _check_memory(network: LinearNetwork, system: System, straight: bool) -> None:
