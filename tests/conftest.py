@@ -55,8 +55,8 @@ THOROUGH = (
     "storage/test_results.py",
     "/tests/test_frameworks.py",
 )
-"""Files with many cases of one promise: every framework's files, pages in a browser, each setting of a federation
-against one process. Other files test the same promises on one or two cases."""
+"""Files with many cases of one promise: every framework's files, pages in a browser, each setting of a
+federation against one process. Other files test the same promises on one or two cases."""
 
 PACKAGES = {
     "torch-mlp": ("torch", "fedrelax.models.torch"),

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from fedrelax.linear.arrays import nonzero
 from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.keras.backend import load_keras, steady
 from fedrelax.models.keras.estimator import KerasModel, check_model
@@ -105,5 +104,4 @@ def _set_scale(made: KerasModel, rows: Rows, before: KerasModel | None) -> None:
 
 
 def _center_and_spread(values: AnyArray) -> tuple[FloatArray, FloatArray]:
-    spread = values.std(axis=0)
-    return values.mean(axis=0), np.where(spread > 0, spread, 1.0)
+    return values.mean(axis=0), nonzero(values.std(axis=0))

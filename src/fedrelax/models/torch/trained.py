@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear.arrays import nonzero
 from fedrelax.models.base import Task
 from fedrelax.models.torch.modules import shaped_output
 from fedrelax.threads import one_torch_thread
@@ -45,9 +46,9 @@ class Scaling:
         outputs = target.shape[1]
         values = (
             X.mean(axis=axes).reshape(shape),
-            _positive(X.std(axis=axes)).reshape(shape),
+            nonzero(X.std(axis=axes)).reshape(shape),
             np.zeros(outputs) if classify else target.mean(axis=0),
-            np.ones(outputs) if classify else _positive(target.std(axis=0)),
+            np.ones(outputs) if classify else nonzero(target.std(axis=0)),
         )
         return cls(*(torch.as_tensor(value, dtype=dtype, device=device) for value in values))
 
@@ -73,10 +74,6 @@ class Scaling:
     def unit(self) -> Tensor:
         """The mean square of the target's unit: what a squared error is divided by."""
         return self.target_spread.square().mean(-1)
-
-
-def _positive(spread: FloatArray) -> FloatArray:
-    return np.where(spread > 0, spread, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
