@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.attacked import Rounds
-from fedrelax import Graph, LinearModel, Network
+from fedrelax import FedRelax, Graph, LinearModel, Network
 from fedrelax.attacks import (
     Attack,
     Colluding,
@@ -77,8 +76,17 @@ def error(data: SyntheticNetwork, attack: str, setting: str, rounds: int) -> flo
         network = flip_labels(network, liars)
     combine, wiring = SETTINGS[setting]
     with np.errstate(all="ignore"):
-        W = Rounds(network, ALPHA, ATTACKS[attack]).run(rounds, wiring, combine)
+        result = FedRelax(
+            alpha=ALPHA,
+            rounds=rounds,
+            tol=0.0,
+            engine="sites",
+            exchange=ATTACKS[attack],
+            wiring=wiring,
+            combine=combine,
+        ).solve(network)
     honest = [i for i in range(len(data.X)) if i not in liars]
+    W = np.stack([result.models[i].coef_ for i in network.labels])
     return float(np.square(W[honest] - data.true_weights[honest]).mean())
 
 

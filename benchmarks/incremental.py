@@ -20,8 +20,15 @@ import numpy as np
 from fedrelax.datasets import SyntheticNetwork, clustered
 from fedrelax.extras import need
 from fedrelax.models.incremental import IncrementalModel
-from fedrelax.paper.cells import ROWS, VALIDATION_ROWS
-from fedrelax.paper.trees import DEPTH, DISTILLATION, ROUNDS, decision_tree, tree_network
+from fedrelax.paper.curves import (
+    DEPTH,
+    DISTILLATION,
+    ROUNDS,
+    ROWS,
+    VALIDATION_ROWS,
+    decision_tree,
+    tree_network,
+)
 from fedrelax.runtime import Distillation
 from fedrelax.solvers import FedRelax
 from fedrelax.typing import FloatArray

@@ -18,8 +18,7 @@ import numpy as np
 
 from fedrelax.datasets import SyntheticNetwork
 from fedrelax.estimators import FedRelaxRegressor
-from fedrelax.paper.cells import Cell
-from fedrelax.paper.trees import DEPTH, DISTILLATION, tree_curve, tree_network
+from fedrelax.paper.curves import DEPTH, DISTILLATION, Cell, tree_curve, tree_network
 from fedrelax.solvers import FedRelax
 
 CELL = Cell("clustered", "tree", "fedrelax", "MSE_val", 10, 0.0, 0.8, 1.0)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.attacked import Rounds
 from fedrelax import FedRelax, FedRelaxError, Graph, LinearModel, Network
 from fedrelax.attacks import (
     Attack,
@@ -142,18 +141,6 @@ def test_a_guarded_graph_wires_itself_among_liars(clusters, attack):
     assert error(exchange=attack, **guarded) < 0.05 * free
     if not isinstance(attack, NotANumber):
         assert error(exchange=attack, rounds=20, wiring=Rewire()) > 0.05 * free
-
-
-@pytest.mark.parametrize("attack", [None, NotANumber(), Colluding()], ids=["none", "nan", "copies"])
-def test_the_benchmark_of_attacks_computes_what_the_library_does(clusters, attack):
-    network, *_ = clusters
-    wiring, combine = Guarded(), Nearest(times=4.0)
-    settings = {"alpha": 0.1, "rounds": 14, "tol": 0, "engine": "sites"}
-    solver = FedRelax(exchange=attack, wiring=wiring, combine=combine, **settings)
-    models = solver.solve(network).models
-    found = Rounds(network, 0.1, attack).run(14, wiring, combine)
-    expected = np.stack([models[i].coef_ for i in network.labels])
-    np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 def test_labels_are_flipped_at_the_named_nodes_only():

@@ -10,7 +10,7 @@ from fedrelax import FedRelax, FedRelaxError, LinearModel, Network
 from fedrelax.datasets import clustered
 from fedrelax.faults import Absent, Churn, Delayed, Lost, Reordered
 from fedrelax.runtime import LocalExchange, Message
-from fedrelax.runtime.layers import layered
+from fedrelax.runtime.exchange import layered
 from tests.conftest import regression_network
 
 NAMES = tuple("abcdefgh")

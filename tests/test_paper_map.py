@@ -14,8 +14,7 @@ import pytest
 from fedrelax import Graph
 from fedrelax.losses import LOSSES
 from fedrelax.paper.catalog import FIGURES
-from fedrelax.paper.statements import _CHECKS
-from fedrelax.paper.verdicts import Runs
+from fedrelax.paper.statements import _CHECKS, Runs
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "paper-map.md"

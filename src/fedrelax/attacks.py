@@ -12,14 +12,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, named
 from fedrelax.network import Network
-from fedrelax.runtime.layers import Layer, Wrapped
-from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.runtime.exchange import Exchange, Layer, Message, Settings, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 __all__ = [
@@ -57,7 +55,7 @@ class Attack(Layer):
         chosen = np.random.default_rng(self.seed).choice(len(labels), count, replace=False)
         return tuple(labels[place] for place in sorted(chosen))
 
-    def check(self, network: Network, settings: Any) -> None:
+    def check(self, network: Network, settings: Settings) -> None:
         """Refuse attackers that are not in the network."""
         unknown = [label for label in self.attackers(network.labels) if label not in network.nodes]
         if unknown:
@@ -65,7 +63,7 @@ class Attack(Layer):
                 f"{type(self).__name__}(nodes=...): {named('node', unknown, 'is')} not in the network"
             )
 
-    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+    def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
         """Return an exchange in which some lie."""
         places = {label: place for place, label in enumerate(network.labels)}
         liars = self.attackers(network.labels)

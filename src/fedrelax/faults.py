@@ -20,8 +20,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
-from fedrelax.runtime.layers import Layer, Wrapped
-from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.runtime.exchange import Exchange, Layer, Message, Settings, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 __all__ = ["Absent", "Churn", "Delayed", "Lost", "Reordered"]
@@ -65,7 +64,7 @@ class _Away(Layer):
     def away(self, rounds: int, nodes: int) -> AnyArray:
         """Return who is away in each of the first rounds, (rounds, nodes)."""
 
-    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+    def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
         """Return an exchange without those who are away."""
         return _WithoutSome(inner, network.labels, self)
 
@@ -150,7 +149,7 @@ class Lost(Layer):
     def __post_init__(self) -> None:
         _check_share("Lost", "share", self.share)
 
-    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+    def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
         """Return an exchange that loses messages."""
         return _Losing(inner, network.labels, self)
 
@@ -182,7 +181,7 @@ class _Late(Layer):
     def delays(self, round: int, receiver: int, senders: int) -> IntArray:
         """Return by how many rounds the messages sent to a node in a round are late, by sender."""
 
-    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+    def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
         """Return an exchange that holds messages back."""
         return _Holding(inner, network.labels, self)
 

@@ -86,17 +86,10 @@ def deal(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -
     >>> [(len(train["a"]), len(held["a"]), len(train["b"])) for train, held in parts]
     [(2, 2, 1), (2, 2, 1)]
     """
-    dealt = {
-        label: rng.permutation(np.arange(len(index)) % folds) if len(index) > 1 else np.full(1, -1)
-        for label, index in rows.items()
-    }
-    parts = []
-    for part in range(folds):
-        held = {label: index[dealt[label] == part] for label, index in rows.items()}
-        train = {label: index[dealt[label] != part] for label, index in rows.items()}
-        if any(map(len, held.values())):
-            parts.append((train, held))
-    return parts
+    counts, own = [len(index) for index in rows.values()], np.concatenate(list(rows.values()))
+    dealt = [rng.permutation(np.arange(n) % folds) if n > 1 else np.full(n, -1) for n in counts]
+    place = np.concatenate(dealt)
+    return _parts(rows, own, [place == part for part in range(folds)])
 
 
 def deal_together(

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from scipy.sparse import csr_array
+
+    SparseMatrix = csr_array
+else:  # neither is loaded just to name a type
+    DataFrame = SparseMatrix = object
+
+__all__ = ["AnyArray", "DataFrame", "FloatArray", "IntArray", "Label", "Model", "SparseMatrix"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[Any]
 Label = Hashable
 """A node's name: anything hashable."""
+Model = Any
+"""A model as users give and get it, fitted or not: an object of any framework."""

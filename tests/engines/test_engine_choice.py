@@ -45,8 +45,6 @@ def test_a_model_that_needs_the_general_path_is_named_with_its_node(model, reaso
     with pytest.raises(FedRelaxError, match="node 3.*use engine='auto'"):
         FedRelax(engine="linear").solve(network)
     assert LinearEngine.refusal(network, FedRelax()) == found
-    models = {node.label: node.model for node in network}
-    assert LinearEngine.refusal_of("regression", models, FedRelax()) == found
     assert not FedRelax().settles(network)
     assert reason_not_linear(network) == found
     with pytest.raises(FedRelaxError, match="node 3"):

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelax, FedRelaxError, Graph, Network, SoftmaxModel
-from fedrelax.runtime.level import levelled
+from fedrelax.runtime.site import levelled
 
 N, M, D = 4, 7, 2
 RIDGE = 0.3

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelaxRegressor
 from fedrelax.errors import FedRelaxError
-from fedrelax.living.past import Past
+from fedrelax.living.changelog import Past
 
 from .test_joining import D, N, clusters, ring, rows, wired
 

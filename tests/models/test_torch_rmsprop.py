@@ -20,8 +20,7 @@ from fedrelax.engines.linear import GradientRounds
 from fedrelax.linear import LinearProblem
 from fedrelax.losses import Squared
 from fedrelax.models import adapt
-from fedrelax.paper.cells import Cell
-from fedrelax.paper.linear import RATE, START, linear_curve
+from fedrelax.paper.curves import RATE, START, Cell, linear_curve
 from fedrelax.runtime import Coupling, LocalExchange, Site, Workers
 
 ITERATIONS = 500

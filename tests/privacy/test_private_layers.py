@@ -15,7 +15,7 @@ from fedrelax.privacy import GaussianMechanism, PrivatePredictions, PrivateStati
 from fedrelax.privacy.predictions import on_simplex
 from fedrelax.privacy.statistics import Scaling, _moments, _sensitivity
 from fedrelax.runtime import Layer, Message
-from fedrelax.runtime.layers import Wrapped
+from fedrelax.runtime.exchange import Wrapped
 from fedrelax.wiring import Rewire
 from tests.conftest import classification_network, regression_network
 

@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
 from fedrelax.errors import FedRelaxError
-from fedrelax.paper import linear, store
+from fedrelax.paper import curves as paper_curves
+from fedrelax.paper import runs as paper_runs
 from fedrelax.paper.catalog import FIGURES, Choice, figures
-from fedrelax.paper.cells import Cell
+from fedrelax.paper.curves import Cell
 from fedrelax.paper.reproduce import draw_figures, reproduce
-from fedrelax.paper.store import Finished, Store
-from fedrelax.paper.tables import ratio_curve
+from fedrelax.paper.runs import Finished, Store, ratio_curve
+from fedrelax.paper.statements import Comparison, judge
 from fedrelax.paper.targets import against_targets, read_targets
-from fedrelax.paper.verdicts import Comparison, judge
 
 SMALL = Choice(features=(2,), noise=(1.0,), alpha=(0.0, 0.05))
 
@@ -26,20 +26,20 @@ SMALL = Choice(features=(2,), noise=(1.0,), alpha=(0.0, 0.05))
 @pytest.fixture(autouse=True)
 def few_iterations(monkeypatch):
     """The numbers of iterations do not matter here."""
-    monkeypatch.setattr(linear, "ITERATIONS", 60)
+    monkeypatch.setattr(paper_curves, "ITERATIONS", 60)
 
 
 @pytest.fixture
 def counted(monkeypatch):
     """Count the runs that are really computed."""
     calls = []
-    real = store.compute
+    real = paper_runs.compute
 
     def count(task):
         calls.append(task)
         return real(task)
 
-    monkeypatch.setattr(store, "compute", count)
+    monkeypatch.setattr(paper_runs, "compute", count)
     return calls
 
 
@@ -55,7 +55,7 @@ def test_finished_runs_are_not_computed_again(tmp_path, counted):
 
 
 def test_an_interrupted_command_keeps_its_runs_and_goes_on(tmp_path, monkeypatch):
-    real, done = store.compute, []
+    real, done = paper_runs.compute, []
 
     def stop_at_the_third(task):
         if len(done) == 2:
@@ -63,10 +63,10 @@ def test_an_interrupted_command_keeps_its_runs_and_goes_on(tmp_path, monkeypatch
         done.append(task)
         return real(task)
 
-    monkeypatch.setattr(store, "compute", stop_at_the_third)
+    monkeypatch.setattr(paper_runs, "compute", stop_at_the_third)
     with pytest.raises(FedRelaxError, match="2 of 4 runs are finished"):
         reproduce(["fig1a"], tmp_path, runs=2, ask=SMALL)
-    monkeypatch.setattr(store, "compute", real)
+    monkeypatch.setattr(paper_runs, "compute", real)
     assert reproduce(["fig1a"], tmp_path, runs=2, ask=SMALL).computed == 2
 
 
@@ -140,7 +140,7 @@ def test_a_curve_is_the_same_for_two_alphas_until_they_can_differ():
         Cell("clustered", "linear", "fedrelax", "MSE_w", 2, 0.0, 0.8, alpha)
         for alpha in (0.0, 0.05)
     ]
-    alone, together = (linear.linear_curve(cell, 7) for cell in cells)
+    alone, together = (paper_curves.linear_curve(cell, 7) for cell in cells)
     assert alone[0] == together[0]
     assert alone[-1] != together[-1]
 
@@ -174,12 +174,12 @@ def test_statements_are_confirmed_refuted_or_left_open():
 
 def test_the_settings_of_a_further_baseline_are_chosen_on_validation_rows(monkeypatch):
     cell = Cell("benchmark", "linear", "ditto", "MSE_w", 50)
-    best = linear.linear_curve(cell, 0)
-    real = linear._ways
+    best = paper_curves.linear_curve(cell, 0)
+    real = paper_curves._ways
     ends = []
     for number in range(4):
-        monkeypatch.setattr(linear, "_ways", lambda *a, k=number: [real(*a)[k]])
-        ends.append(linear.linear_curve(cell, 0))
+        monkeypatch.setattr(paper_curves, "_ways", lambda *a, k=number: [real(*a)[k]])
+        ends.append(paper_curves.linear_curve(cell, 0))
     assert any(np.array_equal(best, curve) for curve in ends)
 
 
@@ -257,5 +257,5 @@ def test_a_slow_machine_draws_the_same_curve(monkeypatch):
     curves = []
     for seconds in (30.0, 0.0):
         monkeypatch.setattr("fedrelax.estimators.base.SECONDS", seconds)
-        curves.append(linear.linear_curve(cell, 0))
+        curves.append(paper_curves.linear_curve(cell, 0))
     np.testing.assert_array_equal(*curves)

@@ -1,8 +1,7 @@
-"""Nodes on the workers of Dask and Ray: the same result, and rows that travel once."""
+"""Nodes on the workers of Dask and Ray: the same result."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 
 import joblib
@@ -17,8 +16,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.errors import NodeFitError
-from fedrelax.runtime import Distillation, counting, running_on
-from fedrelax.runtime.backends import present_place
+from fedrelax.runtime import Distillation, workers
+from fedrelax.runtime.workers import using_backend
 from fedrelax.solvers import FedRelax
 
 pytestmark = pytest.mark.cluster
@@ -47,10 +46,10 @@ def backend(request) -> Iterator[str]:
     """Keep one cluster of two workers for all tests; what is compared with runs in threads."""
     package = {"dask": "distributed", "ray": "ray"}[request.param]
     pytest.importorskip(package, reason=f"needs {package}, which is not installed")
-    with running_on(request.param):
-        place = present_place()
-        assert place is not None
-        place.cluster(2)
+    with using_backend(request.param):
+        present = workers._present.get()
+        assert present is not None
+        present.pool(2)
         yield request.param
 
 
@@ -91,7 +90,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_cluster_gives_what_threads_give(backend, way):
     there = fitted(**WAYS[way])
-    with running_on("threads"):
+    with using_backend("threads"):
         here = fitted(n_jobs=2, **WAYS[way])
     assert there.n_rounds_ == here.n_rounds_
     for one, two in zip(there.history_.records, here.history_.records, strict=True):
@@ -104,68 +103,17 @@ def test_a_cluster_gives_what_threads_give(backend, way):
 
 
 def test_what_is_chosen_on_folds_is_the_same(backend):
-    settings = {"level": 1.0, "wiring": "fixed", "quick": True, "n_jobs": 2}
+    settings = {"level": 1.0, "wiring": "fixed", "quick": True, "minutes": 10, "n_jobs": 2}
 
     def chosen():
         made = FedRelaxRegressor(SVR(), RING, alpha=[0.1, 1.0], rounds=2, **settings)
         return made.fit(X, Y, nodes=LABELS)
 
-    with counting() as seen:
-        there = chosen()
-    with running_on("threads"):
+    there = chosen()
+    with using_backend("threads"):
         here = chosen()
     assert there.alpha_ == here.alpha_
     assert np.array_equal(there.predict(X, nodes=LABELS), here.predict(X, nodes=LABELS))
-    placed = [trip for trip in seen.trips if trip.placed]
-    assert len(placed) == 4  # three folds and the whole, however many alphas are tried on each
-
-
-def test_rows_travel_once(backend):
-    rows = {label: X[label == LABELS] for label in range(NODES)}
-    told: list[tuple[str, bytes]] = []
-    with counting(lambda what, thing: told.append((what, pickle.dumps(thing)))) as seen:
-        fitted(lambda label: SVR(), rounds=3)
-    placed = b"".join(data for what, data in told if what == "placed")
-    sent = b"".join(data for what, data in told if what == "sent")
-    assert all(part.tobytes() in placed for part in rows.values())
-    assert not any(row.tobytes() in sent for part in rows.values() for row in part)
-    first, *later = seen.trips
-    assert len(later) == 3 and first.placed > X.nbytes
-    for trip in later:
-        assert trip.placed == 0
-        assert 20 * 8 * NODES < trip.sent < 20 * 8 * NODES + 600 * NODES  # targets, and few words
-
-
-def test_rows_do_travel_again_where_processes_are_used():
-    with running_on("processes"), counting() as seen:
-        fitted(lambda label: SVR(), n_jobs=2)
-    assert all(trip.sent > X.nbytes for trip in seen.trips)
-
-
-@pytest.mark.slow
-def test_ten_thousand_small_trees(backend):
-    many, rows = 10_000, 10
-    X = RNG.normal(size=(many * rows, 2))
-    y, labels = X[:, 0], np.repeat(np.arange(many), rows)
-    graph = Graph.from_edges([(i, (i + 1) % many) for i in range(many)])
-
-    def run() -> np.ndarray:
-        made = FedRelaxRegressor(
-            DecisionTreeRegressor(max_depth=2),
-            graph,
-            alpha=0.3,
-            rounds=1,
-            public_rows=10,
-            solver=FedRelax(engine="sites", tol=0.0),
-        ).fit(X, y, nodes=labels)
-        return made.history_.records[-1].node_local_loss
-
-    with counting() as seen:
-        there = run()
-    with running_on("threads"):
-        here = run()
-    assert np.array_equal(there, here)
-    assert [trip.placed > 0 for trip in seen.trips] == [True, False]
 
 
 class Fails(RegressorMixin, BaseEstimator):
@@ -187,21 +135,13 @@ def test_a_model_that_fails_is_named_as_it_is_here(backend):
 
 
 def test_a_backend_of_joblib_is_honoured(backend):
-    if backend == "ray":
-        from ray.util.joblib import register_ray
-
-        register_ray()
-    place = present_place()
-    assert place is not None
-    told = {"client": place.cluster(2).client} if backend == "dask" else {}
     here = fitted(lambda label: SVR()).predict(X, nodes=LABELS)
-    from fedrelax.runtime import backends
-
-    token = backends._present.set(None)
+    if backend == "ray":
+        pytest.importorskip("ray.util.joblib").register_ray()
+    token = workers._present.set(None)
     try:
-        with joblib.parallel_config(backend, n_jobs=2, **told), counting() as seen:
+        with joblib.parallel_config(backend, n_jobs=2):
             there = fitted(lambda label: SVR()).predict(X, nodes=LABELS)
     finally:
-        backends._present.reset(token)
+        workers._present.reset(token)
     assert np.array_equal(there, here)
-    assert [trip.placed > 0 for trip in seen.trips] == [True, False, False]

@@ -14,9 +14,9 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, GradientFedRelax, Graph, Network
 from fedrelax.datasets import clustered
 from fedrelax.models import LinearModel, SoftmaxModel
+from fedrelax.public import Smoother
 from fedrelax.wiring import Discover, Guarded, Rewire, as_wiring, discover, rewire
 from fedrelax.wiring.base import Ranked, marked
-from fedrelax.wiring.smoother import Smoother
 
 
 class Fixed:

@@ -46,9 +46,9 @@ def command_with(
 
 def place_of(config: LearningConfig) -> AbstractContextManager[None]:
     """Return the context in which the command's fits run; a cluster it starts is stopped at the end."""
-    from fedrelax.runtime import running_on
+    from fedrelax.runtime.workers import using_backend
 
-    return running_on(config.backend, config.address)
+    return using_backend(config.backend, config.address)
 
 
 def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any]) -> Config:

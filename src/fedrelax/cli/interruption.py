@@ -176,7 +176,7 @@ def start_workers(jobs: int, backend: str | None = None) -> None:
     os.environ["PYTHONWARNINGS"] = "ignore"
     try:
         workers = Workers(jobs, threads=False)
-        with workers.open() as crew:
-            crew.run(int, [(0,)] * workers.n_jobs)
+        with workers.open() as run:
+            run(int, [(0,)] * workers.n_jobs)
     finally:
         signal.signal(signal.SIGINT, before)

@@ -85,9 +85,8 @@ def reproduce(
     with speaking(debug, quiet=as_json, steps=steps) as talk:
         from fedrelax.cli.interruption import start_workers
         from fedrelax.paper.catalog import USES, Choice, figures
-        from fedrelax.paper.reproduce import draw_figures
+        from fedrelax.paper.reproduce import draw_figures, markdown
         from fedrelax.paper.reproduce import reproduce as compute
-        from fedrelax.paper.summary import markdown
         from fedrelax.runtime.workers import check_jobs
         from fedrelax.solvers.checks import check_choice
 
@@ -157,7 +156,7 @@ def _numbers(flag: str, text: str | None, whole: bool = False) -> tuple[float, .
 
 
 def _plain(done: Any) -> dict[str, Any]:
-    from fedrelax.paper.summary import agreement_counts
+    from fedrelax.paper.reproduce import agreement_counts
 
     return {
         "figures": [figure.name for figure in done.figures],
@@ -176,7 +175,7 @@ def _tell(done: Any, out: Path, runs: int, pictures: bool, talk: Talk) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from fedrelax.paper.summary import agreement_counts
+    from fedrelax.paper.reproduce import agreement_counts
 
     colours = {"confirmed": "green", "refuted": "red"}
     talk.say(f"[bold]What the paper says, checked by {runs} runs[/bold]")

@@ -9,7 +9,7 @@ from scipy.special import xlogy
 
 from fedrelax.losses import Loss, Squared
 from fedrelax.losses.classification import SMALLEST
-from fedrelax.runtime.level import level_gap, levelled
+from fedrelax.runtime.site import level_gap, levelled
 from fedrelax.typing import AnyArray, FloatArray
 
 AT_ONCE = 1 << 20

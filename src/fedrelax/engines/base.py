@@ -5,44 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
-from fedrelax.combining import Combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss, get_loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
-from fedrelax.runtime import Distillation, Steps
+from fedrelax.runtime import Settings as Settings
+from fedrelax.runtime import Steps
 from fedrelax.typing import FloatArray, Label
-from fedrelax.wiring import Wiring
-
-
-class Settings(Protocol):
-    """The settings of ``solvers.FedRelax`` that an engine reads; they are documented there."""
-
-    alpha: float
-    loss: str | Loss | None
-    discrepancy: str | Loss | None
-    rounds: int | None
-    tol: float | None
-    patience: int | None
-    objective: str
-    order: str
-    damping: float
-    weighting: str
-    level: float
-    distillation: Distillation | None
-    continued: bool
-    collapse: bool
-    first_exchange: str
-    wiring: Wiring | None
-    exchange: Any
-    combine: str | Combine
-    n_jobs: int | None
-    random_state: int | None
 
 
 class Unsuited(FedRelaxError):  # noqa: N818 - a reason, not a fault
@@ -75,15 +49,6 @@ class Engine(Steps):
     may_rest = True
 
     @classmethod
-    def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-        """Return the part of ``refusal`` that can be decided before there are rows.
-
-        ``kind`` is "regression" or "classification", ``models`` the nodes' unfitted models. A model
-        shared by many nodes is checked once.
-        """
-        return None
-
-    @classmethod
     @abstractmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
         """Return why this engine does not support the network, naming the node, or None."""
@@ -97,7 +62,7 @@ class Engine(Steps):
         """Return a context in which rounds can run."""
         return nullcontext()
 
-    # Checkpoints: see ``runtime.keeping``
+    # Checkpoints: see ``runtime.callbacks``
 
     def why_not_kept(self) -> str | None:
         """Return why a run could not resume from a checkpoint with the same result, or None."""

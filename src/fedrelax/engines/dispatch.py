@@ -7,7 +7,7 @@ from fedrelax.engines.base import Engine, Settings, Unsuited
 from fedrelax.errors import FedRelaxError
 from fedrelax.members import members
 from fedrelax.network import Network
-from fedrelax.runtime.layers import as_layers
+from fedrelax.runtime.exchange import as_layers
 
 ENGINES: tuple[type[Engine], ...] = tuple(
     sorted(members("fedrelax.engines", Engine).values(), key=lambda kind: kind.rank)

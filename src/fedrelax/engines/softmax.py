@@ -23,7 +23,7 @@ from fedrelax.losses import Log
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
 from fedrelax.runtime import NodeMeasures
-from fedrelax.runtime.level import levelled
+from fedrelax.runtime.site import levelled
 from fedrelax.typing import FloatArray, Label
 
 LOSS = Log()
@@ -70,14 +70,9 @@ class SoftmaxEngine(Engine):
         self._moved = np.full(len(start), np.inf)
 
     @classmethod
-    def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-        """Support the log loss and ``SoftmaxModel``."""
-        return refusal_of(kind, models, settings)
-
-    @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
         """Support the log loss, ``SoftmaxModel``, few features and one common public set."""
-        reason = cls.refusal_of(network.kind, network.distinct_models, settings)
+        reason = refusal_of(network.kind, network.distinct_models, settings)
         return reason or reason_in_rows(network)
 
     @classmethod

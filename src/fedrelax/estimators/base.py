@@ -13,18 +13,17 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean, named
-from fedrelax.estimators.arguments import one_of
 from fedrelax.estimators.predicting import UNKNOWN, Predicts
-from fedrelax.estimators.rows import TableRows
+from fedrelax.estimators.rows import one_of
 from fedrelax.graph import Graph
-from fedrelax.living.origin import Origin
+from fedrelax.living.network import Origin
 from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import Viewed
 from fedrelax.network import Network
 from fedrelax.public import draw_public, filled
-from fedrelax.runtime import Callback, Keeper, running_on
-from fedrelax.runtime.backends import check_backend
-from fedrelax.runtime.keeping import keeper_in
+from fedrelax.runtime import Callback, Keeper
+from fedrelax.runtime.callbacks import keeper_in
+from fedrelax.runtime.workers import check_backend, using_backend
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.transformer import TableModels
 from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Plan, Search, Whole, fold_rows
@@ -41,7 +40,7 @@ from fedrelax.solvers.checks import (
 )
 from fedrelax.solvers.whole import check_default
 from fedrelax.splits import RowGroups, as_seed
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, Label, Model
 from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Wiring
 from fedrelax.wiring.discover import SMALL
@@ -55,7 +54,7 @@ OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
 
-class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ignore[misc]
+class FedRelaxEstimator(Predicts, Looks, BaseEstimator):  # type: ignore[misc]
     """What the regressor and the classifier share; see ``FedRelaxRegressor`` for the parameters."""
 
     _kind: str
@@ -147,7 +146,7 @@ class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ign
             parts = fold_rows(train, self.folds, rng, **apart)
             folds = [self.network_of(X, y, *part, seed) for part in parts]
         keeper = self._keeper()
-        with running_on(self.backend, self.address):
+        with using_backend(self.backend, self.address):
             plan = search.plan(network, folds, settings, seed=seed, tell=self._tell, keeper=keeper)
             if plan.choice is not None and plan.choice.left_out:
                 warnings.warn(
@@ -169,7 +168,7 @@ class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ign
         seed = as_seed(self.random_state)
         train, held = rows.held_out(self.validation_share, np.random.default_rng(seed))
         network = made.network_of(X, y, train, held, seed)
-        with running_on(self.backend, self.address):
+        with using_backend(self.backend, self.address):
             return made._follow(self.plan_.again(network), network, rows, seed)
 
     def _follow(
@@ -335,7 +334,7 @@ class FedRelaxEstimator(TableRows, Predicts, Looks, BaseEstimator):  # type: ign
             return {label: given(label) for label in labels}
         return dict.fromkeys(labels, given)
 
-    def _default_model(self) -> Any:
+    def _default_model(self) -> Model:
         raise NotImplementedError
 
     def _one_node(self, rows: int) -> list[Label]:

@@ -10,17 +10,16 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError, did_you_mean, named
-from fedrelax.estimators.arguments import split_off_nodes
+from fedrelax.estimators.rows import TableRows, split_off_nodes
 from fedrelax.graph import Graph
 from fedrelax.living import Change, LivingNetwork, joining, updating
-from fedrelax.living.network import OwnRows
-from fedrelax.living.origin import Origin
+from fedrelax.living.network import Origin, OwnRows
 from fedrelax.living.snapshot import result_of
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network.rows import numbers_of
 from fedrelax.solvers import Result
 from fedrelax.splits import group_rows
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, Label, Model
 
 CLOSED = (
     "this network cannot change after fit: its common public rows and answers are not known (it was "
@@ -29,12 +28,9 @@ CLOSED = (
 )
 
 
-class LivesOn:
+class LivesOn(TableRows):
     """What the estimators can do after ``fit``: ``plug_in``, ``update`` and ``unplug``."""
 
-    preparation_: Any
-    node_column_: str | None
-    _kind: str
     _result: Result
     _whole_graph: Graph
     _origin: Origin | None = None
@@ -46,7 +42,7 @@ class LivesOn:
         label: Label,
         X: Any = None,
         y: Any = None,
-        model: Any = None,
+        model: Model = None,
         neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
         *,
         position: Any = None,
@@ -58,7 +54,7 @@ class LivesOn:
         neighbours : labels, or a dict label -> weight. By default, the nodes nearest to ``position`` if
             that is given (the graph must have been made from coordinates); the neighbours in the graph if
             the newcomer is already in it; otherwise those whose answers on the public rows fit its rows,
-            and then its model: see ``fedrelax.living.circles``.
+            and then its model: see ``fedrelax.living.neighbourhood``.
         model : an unfitted model; by default, one of the same kind as the nearest neighbour's.
         ripple : how many edges away from the newcomer others are refitted, 0 for none. By default, as far
             as answers move by more than ``tol`` relative to their size (1e-4, or 0.1 for models such as
@@ -160,7 +156,7 @@ class LivesOn:
         if self._living is None:
             if self._origin is None:
                 raise FedRelaxError(CLOSED)
-            self._living = self._origin.living(self._result, self._whole_graph)
+            self._living = LivingNetwork(self._result, self._whole_graph, self._origin)
         return self._living
 
     def __getstate__(self) -> dict[str, Any]:
@@ -172,15 +168,6 @@ class LivesOn:
         return {name: value for name, value in state.items() if name not in left_out}
 
     # From user input to the rows of one node
-
-    def _coded_later(self, X: Any, labels: Any) -> Any:
-        raise NotImplementedError
-
-    def _check_target(self, y: Any) -> Any:
-        raise NotImplementedError
-
-    def _views(self, models: dict[Label, Any]) -> dict[Label, Any]:
-        raise NotImplementedError
 
     def _new_rows(self, label: Label, X: Any, y: Any) -> OwnRows:
         """Return a node's rows in the shared form, and its targets, both checked."""
@@ -231,5 +218,5 @@ class LivesOn:
             for label, index in groups.items()
         }
 
-    def _new_model(self, label: Label, model: Any) -> LocalModel:
+    def _new_model(self, label: Label, model: Model) -> LocalModel:
         return adapt(self._views({label: model})[label], self._result.task)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_X_y, validate_data
 
-from fedrelax.errors import FedRelaxError, FedRelaxWarning
-from fedrelax.estimators.arguments import split_off_nodes
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean
 from fedrelax.graph import Graph
 from fedrelax.models.viewed import form_of, seen
 from fedrelax.schema import Column, Preparation, Schema
@@ -21,8 +20,50 @@ from fedrelax.schema.kinds import first_text, kind_of
 from fedrelax.schema.preparation import ENCODED
 from fedrelax.schema.view import View
 from fedrelax.splits import RowGroups, group_rows
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, Label, Model
 from fedrelax.validation import check_sizes
+
+
+def one_of(groups: Any, times: Any, rows: int) -> dict[str, AnyArray]:
+    """Check ``groups`` and ``times`` and return whichever was given under its name, else an empty dict."""
+    import pandas as pd
+
+    if groups is not None and times is not None:
+        raise FedRelaxError("groups and times are both given; folds can follow only one of them")
+    for name, values in (("groups", groups), ("times", times)):
+        if values is None:
+            continue
+        found = np.asarray(values)
+        if found.shape != (rows,):
+            raise FedRelaxError(f"{name} has shape {found.shape}, but X has {rows} rows")
+        missing = pd.isna(found)
+        if missing.any():
+            raise FedRelaxError(
+                f"{name} has a missing value in row {int(np.argmax(missing))}; every row needs one"
+            )
+        if found.dtype.kind == "O":
+            found = found.astype(str)
+        return {name: found}
+    return {}
+
+
+def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
+    """Return the features, one label per row (or None) and the name of the node column, if any."""
+    if is_frame(X):
+        X = as_frame(X)
+    if not isinstance(nodes, str):
+        return X, nodes, None
+    if not hasattr(X, "columns"):
+        raise FedRelaxError(f"nodes={nodes!r} names a column, but X is not a DataFrame")
+    if nodes not in X.columns:
+        hint = did_you_mean(nodes, X.columns)
+        raise FedRelaxError(f"nodes={nodes!r} is not a column of X{hint}")
+    return X.drop(columns=nodes), X[nodes].to_numpy(), nodes
+
+
+def warn(text: str) -> None:
+    """Warn whoever called ``predict`` about the rows."""
+    warnings.warn(text, FedRelaxWarning, stacklevel=4)
 
 
 class TableRows:
@@ -32,7 +73,7 @@ class TableRows:
     """
 
     schema: Schema | str | Path | None
-    estimator: Any
+    estimator: Model
     graph: Graph | None
     preparation_: Preparation | None = None
     node_column_: str | None
@@ -189,7 +230,7 @@ class TableRows:
         self.preparation_ = ready
         return ready.rows(coded, rows)
 
-    def _views(self, models: dict[Label, Any]) -> dict[Label, Any]:
+    def _views(self, models: dict[Label, Model]) -> dict[Label, Any]:
         """Return the models, each wrapped in its own view of the rows if these are not plain numbers."""
         ready = self.preparation_
         if ready is None or ready.encoded:
@@ -209,7 +250,7 @@ class TableRows:
         return found
 
 
-def _distinct(models: Mapping[Label, Any]) -> list[Any]:
+def _distinct(models: Mapping[Label, Model]) -> list[Any]:
     return list({id(model): model for model in models.values()}.values())
 
 

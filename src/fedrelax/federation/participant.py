@@ -39,7 +39,7 @@ from fedrelax.federation.state import Folder, LaneState
 from fedrelax.federation.table import SiteTable, public_file, read_public, read_site_table
 from fedrelax.models import LocalModel, Rows
 from fedrelax.models.viewed import form_of
-from fedrelax.network.columns import public_rows
+from fedrelax.network.rows import public_rows
 from fedrelax.public import PublicRows
 from fedrelax.runtime import Message, Site
 from fedrelax.schema import Schema

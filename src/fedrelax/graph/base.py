@@ -12,9 +12,8 @@ from scipy import sparse
 
 from fedrelax.errors import FedRelaxError, named
 from fedrelax.graph import edges as edge_lists
-from fedrelax.graph import families, nearest, networks, spectrum
-from fedrelax.graph.labels import clean_labels, unknown_node
-from fedrelax.graph.matrices import read_matrix
+from fedrelax.graph import families, matrices, nearest
+from fedrelax.graph.tables import clean_labels, unknown_node
 from fedrelax.typing import FloatArray, IntArray, Label
 from fedrelax.views import view
 
@@ -50,7 +49,7 @@ class Graph:
         positions: object = None,
         geographic: bool = False,
     ) -> None:
-        kept, names = read_matrix(matrix, labels)
+        kept, names = matrices.read_matrix(matrix, labels)
         places = None
         if positions is not None:
             places = np.array(positions, dtype=np.float64)
@@ -97,7 +96,7 @@ class Graph:
     @classmethod
     def from_networkx(cls, g: nx.Graph, weight: str = "weight") -> Self:
         """Make a graph from an undirected networkx graph; an edge without ``weight`` weighs 1."""
-        return cls(*networks.read_networkx(g, weight))
+        return cls(*edge_lists.read_networkx(g, weight))
 
     @classmethod
     def from_coordinates(
@@ -215,7 +214,7 @@ class Graph:
 
     def laplacian(self) -> sparse.csr_array:
         """Return L = D - A, with the weighted degrees on the diagonal of D."""
-        return spectrum.laplacian(self._matrix)
+        return matrices.laplacian(self._matrix)
 
     @cached_property
     def lambda_2(self) -> float:
@@ -225,7 +224,7 @@ class Graph:
         """
         if self._component_of.max() > 0:
             return 0.0
-        return spectrum.second_eigenvalue(self.laplacian())
+        return matrices.second_eigenvalue(self.laplacian())
 
     def index(self, label: object) -> int:
         """Return the position of a node in ``labels``."""
@@ -317,7 +316,7 @@ class Graph:
 
     def to_networkx(self) -> nx.Graph:
         """Return a networkx graph with the attribute ``weight`` on every edge."""
-        return networks.write_networkx(self.labels, self.edges())
+        return edge_lists.write_networkx(self.labels, self.edges())
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the edges to a CSV file with the columns source, target and weight.

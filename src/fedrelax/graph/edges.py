@@ -1,4 +1,4 @@
-"""Lists of edges: pairs or triples, DataFrames and CSV files."""
+"""Edges from lists, tables, CSV files and networkx."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ import io
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.files import TABLE, read_text, why_unread
-from fedrelax.graph.labels import clean_all, clean_label, clean_labels, unknown_node
 from fedrelax.graph.matrices import Where, check_weights, from_pairs, nowhere
-from fedrelax.graph.tables import is_frame, is_number
+from fedrelax.graph.tables import (
+    clean_all,
+    clean_label,
+    clean_labels,
+    is_frame,
+    is_number,
+    unknown_node,
+)
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Read = tuple[sparse.csr_array, tuple[Label, ...]]
 """A symmetric adjacency matrix and the labels of its rows."""
@@ -226,3 +235,33 @@ def _is_float(text: str) -> bool:
 def _is_plain_integer(text: str) -> bool:
     digits = text.removeprefix("-")
     return digits.isdecimal() and digits.isascii() and str(int(text)) == text
+
+
+def read_networkx(g: nx.Graph, weight: str) -> Read:
+    """Return the adjacency and labels of an undirected networkx graph."""
+    import networkx as nx
+
+    if not isinstance(g, nx.Graph):
+        raise FedRelaxError(f"expected a networkx graph, found {type(g).__name__}")
+    if g.is_directed():
+        raise FedRelaxError(
+            "the networkx graph is directed, but learning over an edge goes both ways; "
+            "make it undirected first, for instance with g.to_undirected()"
+        )
+    attributes = {name for _, _, data in g.edges(data=True) for name in data}
+    if weight != "weight" and g.number_of_edges() and weight not in attributes:
+        hint = did_you_mean(weight, attributes)
+        raise FedRelaxError(f"no edge of the networkx graph has the attribute {weight!r}{hint}")
+    return read_edges(g.edges(data=weight, default=1.0), list(g.nodes))
+
+
+def write_networkx(
+    labels: Sequence[Label], edges: Iterable[tuple[Label, Label, float]]
+) -> nx.Graph:
+    """Return a networkx graph of these nodes and weighted edges."""
+    import networkx as nx
+
+    g = nx.Graph()
+    g.add_nodes_from(labels)
+    g.add_weighted_edges_from(edges)
+    return g

@@ -11,9 +11,8 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.graph.labels import clean_labels
 from fedrelax.graph.matrices import from_pairs
-from fedrelax.graph.tables import read_table
+from fedrelax.graph.tables import clean_labels, read_table
 from fedrelax.typing import FloatArray, IntArray, Label
 
 RandomState = int | np.random.Generator | None

@@ -34,7 +34,7 @@ def nearest_by_coordinates(
         coordinates = frame[found]
     positions, names = read_table(coordinates, labels, "coordinate")
     globe = metric == "haversine" or found is not None
-    points = _on_the_sphere(positions, names) if globe else _to_unit_size(positions)
+    points = on_the_sphere(positions, names) if globe else _to_unit_size(positions)
     i, j = neighbour_pairs(points, k, names)
     values = np.ones(len(i))
     if weights == "distance":
@@ -139,7 +139,7 @@ def _latitude_longitude(coordinates: object) -> list[Any] | None:
     return found[0] + found[1]
 
 
-def _on_the_sphere(positions: FloatArray, names: Sequence[Label]) -> FloatArray:
+def on_the_sphere(positions: FloatArray, names: Sequence[Label]) -> FloatArray:
     """Return unit vectors; the chord between two of them grows with the great-circle distance."""
     if positions.shape[1] != 2:
         raise FedRelaxError(

@@ -26,7 +26,7 @@ from fedrelax.graph import Graph
 from fedrelax.graph.matrices import from_pairs
 from fedrelax.graph.nearest import neighbour_pairs
 from fedrelax.solvers.checks import check_count
-from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model
 
 CANDIDATES = 3
 """Candidate neighbours of a node, as a multiple of the wanted mean number of neighbours."""
@@ -39,7 +39,7 @@ NEGLIGIBLE = 1e-4
 STEPS, TOLERANCE = 3000, 1e-6
 
 
-def graph_from_models(models: Mapping[Label, Any], public: Any, *, neighbours: int = 10) -> Graph:
+def graph_from_models(models: Mapping[Label, Model], public: Any, *, neighbours: int = 10) -> Graph:
     """Return a graph on the labels of ``models`` with about ``neighbours`` neighbours per node.
 
     ``models`` are already trained: objects with ``predict_proba`` (preferred) or ``predict``. Only
@@ -154,7 +154,7 @@ def _by_node(
     return row, value, np.where(rest > TIED * k * value, rest * value, 0.0)
 
 
-def _answers(label: Label, model: Any, public: Any, classes: AnyArray) -> FloatArray:
+def _answers(label: Label, model: Model, public: Any, classes: AnyArray) -> FloatArray:
     """Return a model's predictions, (rows, outputs): numbers, or probabilities of all ``classes``."""
     own = getattr(model, "classes_", None)
     sure = hasattr(model, "predict_proba")

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.living.change import JOIN, LEAVE, Change
-from fedrelax.living.circles import find_circle
-from fedrelax.living.edges import Near, join
-from fedrelax.living.fitting import fit_newcomer
+from fedrelax.graph.nearest import on_the_sphere
+from fedrelax.living.changelog import JOIN, LEAVE, Change
+from fedrelax.living.neighbourhood import error_of_neighbours, find_neighbours, fit_newcomer
 from fedrelax.living.network import LivingNetwork, OwnRows, overflow
-from fedrelax.living.ripple import Ripple
+from fedrelax.living.overlay import Near, join
+from fedrelax.living.propagation import Propagation
 from fedrelax.models import LocalModel
 from fedrelax.solvers.base import USUAL_TOL
 from fedrelax.typing import FloatArray, Label
@@ -87,8 +87,8 @@ def _with_rows(
     if not np.isfinite(weights).all():
         raise overflow(label)
     if not near:
-        near, _ = find_circle(network, label, X, target, answers)
-    error = error_of_circle(network, weights, target, near)
+        near, _ = find_neighbours(network, label, X, target, answers)
+    error = error_of_neighbours(network, weights, target, near)
     if not np.isfinite(error):
         raise overflow(label)
     fit = fit_newcomer(network, label, template(near), rows, near)
@@ -96,7 +96,7 @@ def _with_rows(
     network.given[label] = dict(near)
     network.rows[label], network.alone[label] = rows, fit.alone
     network.models[label], network.said[label] = fit.model, fit.answer
-    wave = Ripple(network, tolerance(network, near, tol), ripple)
+    wave = Propagation(network, tolerance(network, near, tol), ripple)
     wave.fitted(label, None)
     wave.spread(label)
     if wave.hops != 0 and network.least_squares.serves(label):
@@ -127,25 +127,12 @@ def unplug(
         raise FedRelaxError(f"node {label!r} is the last one with a model; it cannot be unplugged")
     with network.changing():
         near = network.neighbours_of(label) if label in network.models else {}
-        wave = Ripple(network, tolerance(network, near, tol), ripple)
+        wave = Propagation(network, tolerance(network, near, tol), ripple)
         network.forget(label)
         wave.start(near, distance=1)
         wave.run()
         change = Change(LEAVE, (label,), now(), **told(network, wave))
     return kept(network, change, start)
-
-
-def error_of_circle(
-    network: LivingNetwork, W: FloatArray, target: FloatArray, near: Mapping[Label, float]
-) -> float:
-    """Return the mean loss of what neighbours, taken together, would answer on rows.
-
-    ``W`` carries answers over to these rows: see ``Guesses.weights``.
-    """
-    shares = np.array(list(near.values()))
-    said = np.tensordot(shares / shares.sum(), np.array([network.said[j] for j in near]), 1)
-    guess = network.task.plausible(W @ said)
-    return network.coupling.loss.mean(target, guess)
 
 
 def _given_neighbours(
@@ -196,21 +183,12 @@ def _nearest(network: LivingNetwork, label: Label, position: Any) -> Near:
         if j in network.models
     }
     places |= {j: place for j, place in network.positions.items() if j in network.models}
-    points = np.array(list(places.values()))
-    apart = _angles(points, here) if graph.geographic else np.linalg.norm(points - here, axis=1)
-    order = np.argsort(apart, kind="stable")[: network.circle_size]
-    names = list(places)
+    points, names = np.array([*places.values(), here]), [*places, label]
+    if graph.geographic:
+        points = on_the_sphere(points, names)
+    apart = np.linalg.norm(points[:-1] - points[-1], axis=1)
+    order = np.argsort(apart, kind="stable")[: network.neighbourhood_size]
     return {names[k]: network.usual_weight for k in order}
-
-
-def _angles(points: FloatArray, here: FloatArray) -> FloatArray:
-    """Return great-circle angles, in radians, from (latitude, longitude) in degrees."""
-    lat, lon = np.radians(points).T
-    lat0, lon0 = np.radians(here)
-    half = (
-        np.sin((lat - lat0) / 2) ** 2 + np.cos(lat) * np.cos(lat0) * np.sin((lon - lon0) / 2) ** 2
-    )
-    return np.asarray(2 * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0))))
 
 
 def tolerance(network: LivingNetwork, near: Iterable[Label], tol: float | None) -> float:
@@ -223,7 +201,7 @@ def tolerance(network: LivingNetwork, near: Iterable[Label], tol: float | None) 
     return USUAL_TOL if all(model.settles for model in models) else RESTLESS_TOL
 
 
-def told(network: LivingNetwork, wave: Ripple) -> dict[str, Any]:
+def told(network: LivingNetwork, wave: Propagation) -> dict[str, Any]:
     """Return what a ripple did, for the entry in the story."""
     notes = []
     if network.found_together:

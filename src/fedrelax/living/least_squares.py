@@ -27,7 +27,7 @@ from fedrelax.linear.arrays import centre_and_spread, norm, with_constant
 from fedrelax.linear.solving import conjugate_gradients
 from fedrelax.losses import Squared
 from fedrelax.models.viewed import Viewed
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, Label, SparseMatrix
 
 if TYPE_CHECKING:
     from fedrelax.living.network import LivingNetwork
@@ -247,6 +247,6 @@ class LeastSquares:
         return known[1]
 
 
-def _matrix(entries: list[tuple[int, int, float]], n: int) -> Any:
+def _matrix(entries: list[tuple[int, int, float]], n: int) -> SparseMatrix:
     rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
     return sparse.csr_array((np.array(values, dtype=float), (rows, columns)), shape=(n, n))

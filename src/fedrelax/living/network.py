@@ -4,113 +4,147 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fedrelax.combining import Mean
+from fedrelax.engines.sites.checks import coupling_of
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.graph import Graph
-from fedrelax.living.answers import FirstAnswers, Guesses
-from fedrelax.living.change import Change
-from fedrelax.living.circles import circle_size
-from fedrelax.living.edges import FirstNeighbours, Near, part
+from fedrelax.living.changelog import Change, Past
 from fedrelax.living.least_squares import LeastSquares
-from fedrelax.living.overlay import GONE, Journal, Overlay
-from fedrelax.living.past import Past
+from fedrelax.living.neighbourhood import neighbourhood_size
+from fedrelax.living.overlay import (
+    GONE,
+    FirstAnswers,
+    Guesses,
+    Journal,
+    Lookup,
+    Near,
+    Overlay,
+    part,
+)
+from fedrelax.losses import Weighted, usual_loss
 from fedrelax.models import LocalModel
-from fedrelax.network import Node
+from fedrelax.network import Network, Node
 from fedrelax.public import PublicRows
 from fedrelax.runtime import Coupling, Distillation, Site
 from fedrelax.runtime.site import seeds_of
-from fedrelax.solvers import Result
+from fedrelax.solvers import FedRelax, Result, Solver
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 OwnRows = tuple[AnyArray, AnyArray]
 
 
-class LivingNetwork:
-    """The state of a network between changes. A change that fails leaves it as it was.
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What a trained network must keep so that it can change after fit.
 
-    result, graph : the trained network, and the graph including nodes that have no rows.
     public : the common public rows; ``answers`` (nodes, rows, outputs) are every node's predictions on
         them, computed from the models if not given.
     coupling : how nodes listen to each other, as in training. Where the models were found for all nodes
         together (``found_together``), its alpha means nothing: a node then chooses its own, between alone
         and its neighbours' answers, by cross-validation on its rows, and no other node is refitted.
     rows : the nodes' own rows, where available; ``counts`` how many there were, where only that is known;
-        ``past`` how well each node's circle has fitted its new rows so far.
+        ``past`` how well each node's neighbours have fitted its new rows so far.
     wired : whether nodes found their neighbours themselves, and so may find others.
     """
 
-    def __init__(
-        self,
-        result: Result,
-        graph: Graph,
-        public: PublicRows,
-        coupling: Coupling,
-        *,
-        rows: Mapping[Label, OwnRows] | None = None,
-        answers: FloatArray | None = None,
-        counts: Mapping[Label, int] | None = None,
-        past: Mapping[Label, Past] | None = None,
-        found_together: bool = False,
-        wired: bool = False,
-        seed: int = 0,
-    ) -> None:
+    public: PublicRows
+    coupling: Coupling
+    found_together: bool = False
+    wired: bool = False
+    seed: int = 0
+    rows: Mapping[Label, OwnRows] | None = None
+    answers: FloatArray | None = None
+    counts: Mapping[Label, int] | None = None
+    past: Mapping[Label, Past] | None = None
+
+    @classmethod
+    def of(cls, solver: Solver, network: Network, level: float, seed: int) -> Origin | None:
+        """Return the origin of a network that a solver trained; None if it cannot change after fit.
+
+        A newcomer compares the others' answers on one set of public rows, as they were sent, by predictions
+        alone: so there must be such a set, nothing around the exchange, and no discrepancy that depends
+        on x.
+        """
+        if network.public.common is None or solver.around(network):
+            return None
+        if isinstance(solver, FedRelax):
+            coupling = coupling_of(solver, network.kind)
+            if isinstance(coupling.discrepancy, Weighted):
+                return None
+        else:
+            loss = usual_loss(network.kind)
+            coupling = Coupling(alpha=0.0, loss=loss, discrepancy=loss, level=level)
+        nodes = network.nodes
+        return cls(
+            public=network.public,
+            coupling=coupling,
+            found_together=not isinstance(solver, FedRelax),
+            wired=solver.wiring is not None,
+            seed=seed,
+            rows=Lookup(nodes, lambda label: (nodes[label].X, nodes[label].y)),
+        )
+
+
+class LivingNetwork:
+    """The state of a network between changes. A change that fails leaves it as it was.
+
+    result, graph : the trained network, and the graph including nodes that have no rows.
+    """
+
+    def __init__(self, result: Result, graph: Graph, origin: Origin) -> None:
+        public = origin.public
         if public.common is None:
             raise FedRelaxError(
                 "every node has public rows of its own, so the network cannot change after fit: nodes that "
                 "never met have no answers on the same rows; fit with one common set of public rows"
             )
         self.result, self.graph, self.public, self.task = result, graph, public, result.task
-        self.coupling, self.found_together, self.wired = coupling, found_together, wired
+        self.coupling, self.wired = origin.coupling, origin.wired
+        self.found_together = origin.found_together
         self.stayed = set(result.stayed)
         self.journal = Journal()
-        heeded = result.graph if result.kept is None else result.kept
-        place = {label: k for k, label in enumerate(heeded.labels)}
-        first = FirstAnswers(place, result.local_models, public.common, answers)
+        trained = self.trained_graph = result.graph if result.kept is None else result.kept
+        place = {label: k for k, label in enumerate(trained.labels)}
+        first = FirstAnswers(place, result.local_models, public.common, origin.answers)
         self.models: Overlay[LocalModel] = Overlay(result.local_models, self.journal)
         self.alone: Overlay[LocalModel] = Overlay(result.alone, self.journal)
-        self.rows: Overlay[OwnRows] = Overlay(rows or {}, self.journal)
+        self.rows: Overlay[OwnRows] = Overlay(origin.rows or {}, self.journal)
         self.said: Overlay[FloatArray] = Overlay(first, self.journal)
-        self.links: Overlay[Near] = Overlay(FirstNeighbours(heeded), self.journal)
+        self.links: Overlay[Near] = Overlay(Lookup(place, trained.neighbours), self.journal)
         self.given: Overlay[Near] = Overlay({}, self.journal)
         """Edges of newcomers in the graph that counts as given."""
         self.positions: Overlay[FloatArray] = Overlay({}, self.journal)
         self.numbers: Overlay[int] = Overlay(place, self.journal)
         """The place of every node in the order of joining, which determines its seed."""
-        self.past: Overlay[Past] = Overlay(past or {}, self.journal)
-        """The loss on each node's new rows under what its circle says, by update."""
+        self.past: Overlay[Past] = Overlay(origin.past or {}, self.journal)
+        """The loss on each node's new rows under what its neighbours say, by update."""
         self.least_squares = LeastSquares(self)
         self.guesses = Guesses(public, self.said, self.task)
         self.story: list[Change] = []
-        self._counts, self.seed = counts or {}, seed
-        self._seeds = seeds_of(seed, 2 * len(place) + 100)
+        self._counts, self.seed = origin.counts or {}, origin.seed
+        self._seeds = seeds_of(origin.seed, 2 * len(place) + 100)
         self._stayed_before = set(self.stayed)
 
     # What is known about the network
 
     @cached_property
-    def circle_size(self) -> int:
+    def neighbourhood_size(self) -> int:
         """How many neighbours a node looks for."""
-        heeded = self._heeded
-        return circle_size(np.diff(heeded.adjacency.indptr), heeded.is_uniform)
+        trained = self.trained_graph
+        return neighbourhood_size(np.diff(trained.adjacency.indptr), trained.is_uniform)
 
     @cached_property
     def usual_weight(self) -> float:
         """The weight of an edge that a node finds."""
-        weights = self._heeded.adjacency.data
+        weights = self.trained_graph.adjacency.data
         return float(np.median(weights)) if len(weights) else 1.0
-
-    @property
-    def _heeded(self) -> Graph:
-        first = self.links.base
-        assert isinstance(first, FirstNeighbours)
-        return first.graph
 
     def knows(self, label: Label) -> bool:
         """Tell whether a node is in the network, with or without a model."""

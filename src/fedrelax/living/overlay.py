@@ -1,11 +1,18 @@
-"""Changes on top of a base, which is never copied; a change that fails is undone."""
+"""Models, edges and answers as trained, and changes on top of them, which can be undone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
-from fedrelax.typing import Label
+import numpy as np
+from scipy import sparse
+
+from fedrelax.graph import Graph
+from fedrelax.models import LocalModel, Task
+from fedrelax.public import PublicRows, Smoother
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 T = TypeVar("T")
 
@@ -96,3 +103,181 @@ class Overlay(Mapping[Label, T]):
         copy: Overlay[T] = Overlay(self.base, Journal())
         copy.changed = dict(self.changed)
         return copy
+
+
+Near = dict[Label, float]
+
+
+class Lookup(Mapping[Label, T]):
+    """A mapping whose values are found when they are asked for; ``labels`` has the keys."""
+
+    def __init__(self, labels: Collection[Label], find: Callable[[Label], T]) -> None:
+        self._labels, self._find = labels, find
+
+    def __getitem__(self, label: Label) -> T:
+        if label not in self._labels:
+            raise KeyError(label)
+        return self._find(label)
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+
+def join(links: Overlay[Near], label: Label, near: Mapping[Label, float]) -> None:
+    """Connect a node to these neighbours instead of those it had."""
+    part(links, label)
+    links[label] = dict(near)
+    for other, weight in near.items():
+        links[other] = {**links[other], label: weight}
+
+
+def part(links: Overlay[Near], label: Label) -> None:
+    """Cut all edges of a node, if it has any."""
+    for other in links.get(label, {}):
+        links[other] = {j: a for j, a in links[other].items() if j != label}
+    if label in links:
+        links[label] = {}
+
+
+def mean_of_neighbours(
+    first: Graph, links: Overlay[Near], labels: list[Label], values: FloatArray
+) -> FloatArray:
+    """Return the weighted mean of the neighbours' values (nodes, ...), the node's own if it has none.
+
+    ``labels`` begin with those of the first graph, in its order; the values of nodes that left are NaN.
+    """
+    matrix = first.adjacency
+    n, flat = matrix.shape[0], np.nan_to_num(values.reshape(len(values), -1))
+    sums, degree = np.zeros_like(flat), np.zeros(len(flat))
+    sums[:n], degree[:n] = matrix @ flat[:n], first.degrees
+    changed = {label: near for label, near in links.changed.items() if near is not GONE}
+    if changed:
+        place = {label: k for k, label in enumerate(labels)}
+        for label, near in changed.items():
+            at = place[label]
+            others = [place[j] for j in near if j in place]
+            weights = np.array([a for j, a in near.items() if j in place])
+            sums[at], degree[at] = weights @ flat[others], weights.sum()
+    apart = degree == 0
+    sums[apart], degree[apart] = flat[apart], 1.0
+    return np.asarray((sums / degree[:, None]).reshape(values.shape))
+
+
+def assembled(
+    first: Graph,
+    changed: Mapping[Label, Near],
+    labels: tuple[Label, ...],
+    positions: Mapping[Label, FloatArray],
+) -> Graph:
+    """Return a graph on ``labels``: the edges of the first one that did not change, and those that did.
+
+    ``changed`` holds all neighbours of the nodes in it.
+    """
+    place = {label: k for k, label in enumerate(labels)}
+    to: IntArray = np.array([place.get(label, -1) for label in first.labels], dtype=np.int64)
+    fresh = np.array([label in changed for label in first.labels], dtype=bool)
+    old = first.adjacency.tocoo()
+    still = (to[old.row] >= 0) & (to[old.col] >= 0) & ~fresh[old.row] & ~fresh[old.col]
+    pairs = {}
+    for label, near in changed.items():
+        for other, weight in near.items():
+            if label in place and other in place:
+                pairs[place[label], place[other]] = pairs[place[other], place[label]] = weight
+    rows = np.array([i for i, _ in pairs], dtype=np.int64)
+    columns = np.array([j for _, j in pairs], dtype=np.int64)
+    matrix = sparse.csr_array(
+        (
+            np.concatenate([old.data[still], np.array(list(pairs.values()), dtype=float)]),
+            (
+                np.concatenate([to[old.row[still]], rows]),
+                np.concatenate([to[old.col[still]], columns]),
+            ),
+        ),
+        shape=(len(labels), len(labels)),
+    )
+    return Graph(matrix, labels, _places(first, positions, labels), first.geographic)
+
+
+def _places(
+    first: Graph, positions: Mapping[Label, FloatArray], labels: tuple[Label, ...]
+) -> FloatArray | None:
+    """Return the nodes' positions; NaN for newcomers without a known one."""
+    if first.positions is None:
+        return None
+    unknown = np.full(first.positions.shape[1], np.nan)
+    known = dict(zip(first.labels, first.positions, strict=True)) | dict(positions)
+    return np.array([known.get(label, unknown) for label in labels])
+
+
+class FirstAnswers(Mapping[Label, FloatArray]):
+    """The answers of a trained network's models, computed one by one until all are needed."""
+
+    def __init__(
+        self,
+        place: Mapping[Label, int],
+        models: Mapping[Label, LocalModel],
+        rows: AnyArray,
+        array: FloatArray | None,
+    ) -> None:
+        self.place, self._models, self._rows, self._array = place, models, rows, array
+        self._asked: dict[Label, FloatArray] = {}
+
+    def __getitem__(self, label: Label) -> FloatArray:
+        if self._array is not None:
+            answer: FloatArray = self._array[self.place[label]]
+            return answer
+        if label not in self._asked:
+            self._asked[label] = self._models[label].predict(self._rows)
+        return self._asked[label]
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self.place)
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    @property
+    def array(self) -> FloatArray:
+        """All answers (nodes, public rows, outputs), computed once."""
+        if self._array is None:
+            self._array = np.stack([self[label] for label in self.place])
+            self._asked.clear()
+        return self._array
+
+
+class Guesses:
+    """Carries answers from the public rows over to any rows, for all nodes at once."""
+
+    def __init__(self, public: PublicRows, said: Overlay[FloatArray], task: Task) -> None:
+        self._public, self._said, self._task = public, said, task
+
+    @cached_property
+    def _smoother(self) -> Smoother:
+        assert self._public.common is not None
+        return Smoother(self._public.as_numbers(self._public.common))
+
+    def weights(self, X: AnyArray) -> FloatArray:
+        """Return W (rows, public rows): ``W @ answers`` is what a node would answer on rows X."""
+        return self._smoother.carrying(self._public.as_numbers(X))
+
+    def of_all(self, X: AnyArray) -> tuple[list[Label], FloatArray]:
+        """Return what every node would answer on rows X: (nodes, rows, outputs).
+
+        The first nodes are those that the network began with, in their order; those that left have NaN.
+        """
+        first = self._said.base
+        assert isinstance(first, FirstAnswers)
+        W, array = self.weights(X), first.array
+        new = [label for label in self._said.changed if label not in first.place]
+        labels = [*first.place, *new]
+        guesses = np.empty((len(labels), len(W), array.shape[2]))
+        for k in range(array.shape[2]):
+            guesses[: len(array), :, k] = array[:, :, k] @ W.T
+        place = {label: len(array) + k for k, label in enumerate(new)}
+        for label, answer in self._said.changed.items():
+            at = first.place.get(label, place.get(label))
+            guesses[at] = np.nan if answer is GONE else W @ answer
+        return labels, self._task.plausible(guesses)

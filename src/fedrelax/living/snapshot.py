@@ -10,9 +10,8 @@ import numpy as np
 
 from fedrelax.engines.answers import discrepancies
 from fedrelax.graph import Graph
-from fedrelax.living.edges import Near, assembled
 from fedrelax.living.network import LivingNetwork
-from fedrelax.living.overlay import GONE
+from fedrelax.living.overlay import GONE, Near, assembled
 from fedrelax.runtime import History, Record
 from fedrelax.solvers import Result
 from fedrelax.solvers.edges import EdgeValues

@@ -1,21 +1,73 @@
-"""New rows: predicted first, then learned."""
+"""New rows: predicted first, then learned; a node that has drifted may look for other neighbours."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, NodeFitError
-from fedrelax.living.change import UPDATE, Change
-from fedrelax.living.drift import drifting_nodes, new_circle
-from fedrelax.living.edges import join
-from fedrelax.living.fitting import fit_newcomer
+from fedrelax.living.changelog import RECENT, UPDATE, Change, Past
 from fedrelax.living.joining import kept, now, told, tolerance
+from fedrelax.living.neighbourhood import error_of_neighbours, find_neighbours, fit_newcomer
 from fedrelax.living.network import LivingNetwork, OwnRows, overflow
-from fedrelax.living.ripple import Ripple
+from fedrelax.living.overlay import join
+from fedrelax.living.propagation import Propagation
 from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.wiring.rewire import FAR
+
+WORSE, SURE = FAR**2, 4.0
+"""A node drifts if its loss exceeds that of its own past by this factor, relative to the same ratio at
+others, and by this many standard errors of the logarithm (those of squared Gaussian errors)."""
+
+
+def drifting_nodes(network: LivingNetwork, new: Mapping[Label, OwnRows]) -> list[Label]:
+    """Return nodes whose neighbours fit their new rows worse than before, and by more than at others.
+
+    Each node's loss under what its neighbours say is recorded, update by update.
+    """
+    found: dict[Label, list[tuple[float, float]]] = {}
+    weights = network.guesses.weights(np.concatenate([X for X, _ in new.values()]))
+    ends = np.cumsum([len(y) for _, y in new.values()])
+    for (label, (_, y)), W in zip(new.items(), np.split(weights, ends[:-1]), strict=True):
+        near = network.links[label]
+        if near:
+            loss = error_of_neighbours(network, W, network.task.encode(y), near)
+            past = network.past.get(label, Past()).then(loss, len(y))
+            network.past[label] = past
+            found[label] = past.changes()
+    usual = [0.0] * RECENT
+    for k in range(RECENT) if len(found) > 2 else ():
+        known = [changes[k][0] for changes in found.values() if len(changes) > k]
+        usual[k] = max(float(np.median(known)), 0.0) if known else 0.0
+    return [label for label, changes in found.items() if _is_drift(changes, usual)]
+
+
+def _is_drift(changes: list[tuple[float, float]], usual: list[float]) -> bool:
+    return any(
+        change - common > max(math.log(WORSE), SURE * error)
+        for (change, error), common in zip(changes, usual, strict=False)
+    )
+
+
+def new_neighbours(
+    network: LivingNetwork, label: Label, rows: OwnRows
+) -> dict[Label, float] | None:
+    """Return new neighbours that fit a node's new rows far better than its own do, or None."""
+    X, y = rows
+    target = network.task.encode(y)
+
+    def answers(near: dict[Label, float]) -> FloatArray:
+        return fit_newcomer(network, label, network.models[label], rows, near).answer
+
+    found, seen = find_neighbours(network, label, X, target, answers)
+    own = list(network.links[label])
+    if own and not FAR * seen.loss_of(list(found)) < seen.loss_of(own):
+        return None
+    network.past[label] = Past()
+    return found
 
 
 def update(
@@ -42,9 +94,9 @@ def update(
             sums.append(float(losses.sum()))
         drifting = drifting_nodes(network, new)
         moves = {}
-        wave = Ripple(network, tolerance(network, new, tol), ripple)
+        wave = Propagation(network, tolerance(network, new, tol), ripple)
         for label in drifting if network.wired else ():
-            found = new_circle(network, label, new[label])
+            found = new_neighbours(network, label, new[label])
             if found is not None:
                 moves[label] = tuple(found)
                 wave.start(network.links[label], distance=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -180,14 +180,6 @@ class BatchedModel(LocalModel):
     In every round the engine puts the nodes whose ``batch_key`` is equal into one ``fit_many`` and
     one ``predict_many``; if either fails, these nodes are fitted one by one.
     """
-
-    divisible: ClassVar[bool] = False
-    """Whether a batch may be cut into several without changing a single digit."""
-
-    @property
-    def only_noted(self) -> bool:
-        """Whether the fit is only noted so far: to repeat ``fit_many`` costs less than to send it."""
-        return False
 
     @abstractmethod
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:

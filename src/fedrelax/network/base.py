@@ -12,13 +12,22 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean, named
 from fedrelax.graph import Graph
 from fedrelax.models import Task
-from fedrelax.network.columns import coded_rows, named_rows, public_rows, seen_by, seen_like
-from fedrelax.network.rows import StackedRows, numbers_of, public_rows_of, width_of
+from fedrelax.network.rows import (
+    StackedRows,
+    coded_rows,
+    named_rows,
+    numbers_of,
+    public_rows,
+    public_rows_of,
+    seen_by,
+    seen_like,
+    width_of,
+)
 from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation
 from fedrelax.schema.frames import is_frame
 from fedrelax.splits import RowGroups
-from fedrelax.typing import AnyArray, Label
+from fedrelax.typing import AnyArray, Label, Model
 from fedrelax.views import view
 
 TASKS = ("regression", "classification")
@@ -31,7 +40,7 @@ class Node:
     label: Label
     X: AnyArray
     y: AnyArray
-    model: Any
+    model: Model
     public: AnyArray | None = None
     validation: tuple[AnyArray, AnyArray] | None = None
 
@@ -84,7 +93,7 @@ class Network:
         label: Label,
         X: Any,
         y: Any,
-        model: Any,
+        model: Model,
         *,
         public: Any | None = None,
         validation: tuple[Any, Any] | None = None,

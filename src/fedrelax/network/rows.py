@@ -1,14 +1,20 @@
-"""The rows of one node, and of all nodes stacked."""
+"""The rows of nodes: checked, stacked, and with named columns, of which each node may have only some."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
-from fedrelax.typing import AnyArray, IntArray
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.models.viewed import Seen, form_of, seen
+from fedrelax.public import PublicRows
+from fedrelax.schema import Preparation, Schema, schema_of
+from fedrelax.schema.frames import as_frame, is_frame
+from fedrelax.schema.view import View
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Model
 from fedrelax.validation import check_sizes
 
 
@@ -68,3 +74,76 @@ def public_rows_of(values: Any, what: str, gaps: bool = False) -> AnyArray:
             "(rows x features)"
         )
     return rows
+
+
+def named_rows(public: Any, columns: Sequence[str] | None) -> tuple[Preparation, FloatArray]:
+    """Return what the columns of the public rows mean, and the rows coded as one number per column."""
+    if public is None:
+        raise FedRelaxError(
+            "columns= names the columns of the common public rows; pass public= too"
+        )
+    frame = as_frame(public) if is_frame(public) else _named(public, columns, "the public rows")
+    found, _ = schema_of(frame, named=True)
+    # Nodes' rows may lie beyond the public ones, so these set no limits.
+    schema = Schema(tuple(replace(column, low=None, high=None) for column in found.columns))
+    coded = schema.code(frame, "public")
+    return Preparation(schema, encoded=False), coded
+
+
+def coded_rows(
+    ready: Preparation, X: Any, columns: Sequence[str] | None, what: str
+) -> tuple[FloatArray, tuple[int, ...]]:
+    """Return a node's rows in the network's columns, NaN in those it lacks, and the columns it has."""
+    schema = ready.schema
+    if is_frame(X):
+        frame = as_frame(X)
+    else:
+        frame = _named(X, schema.column_names if columns is None else columns, what)
+    strange = [str(name) for name in frame.columns if str(name) not in schema.column_names]
+    if strange:
+        hint = did_you_mean(strange[0], schema.column_names)
+        raise FedRelaxError(
+            f"{what} has a column {strange[0]!r}, which the public rows do not have{hint}; leave it out, "
+            "or add it to the public rows"
+        )
+    coded = schema.code(frame, what, absent=set(schema.column_names) - set(frame.columns))
+    has = tuple(k for k, name in enumerate(schema.column_names) if name in frame.columns)
+    return coded, has
+
+
+def seen_by(ready: Preparation, model: Model, has: tuple[int, ...]) -> Any:
+    """Return the model with a view of these columns; a full set of plain numbers needs no view."""
+    if ready.schema.is_plain and len(has) == len(ready.schema.columns):
+        return model
+    return seen(model, View(ready.schema, has, form_of(model)))
+
+
+def seen_like(ready: Preparation | None, model: Model, before: Any) -> Any:
+    """Return a model that takes the place of another one at its node, with a view of the same columns."""
+    if ready is None or isinstance(model, Seen):
+        return model
+    has = before.view.columns if isinstance(before, Seen) else range(len(ready.schema.columns))
+    return seen_by(ready, model, tuple(has))
+
+
+def public_rows(ready: Preparation | None, **sets: Any) -> PublicRows:
+    """Return public rows that carry what their columns mean."""
+    if ready is None or ready.is_plain:
+        return PublicRows(**sets)
+    numbers = None if ready.encoded else ready.schema.encode
+    return PublicRows(**sets, pieces=ready.pieces, numbers=numbers)
+
+
+def _named(X: Any, columns: Sequence[str] | None, what: str) -> Any:
+    import pandas as pd
+
+    try:
+        rows = np.asarray(X, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise FedRelaxError(f"{what} has an entry that is not a number ({error})") from error
+    names = [] if columns is None else list(columns)
+    if rows.ndim != 2 or rows.shape[1] != len(names):
+        raise FedRelaxError(
+            f"{what} has shape {rows.shape}, but {len(names)} columns are named; name each column once"
+        )
+    return pd.DataFrame(rows, columns=names)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.paper.cells import ROWS, Cell
-from fedrelax.paper.linear import AUTO, FURTHER
+from fedrelax.paper.curves import AUTO, FURTHER, ROWS, Cell
 
 Numbers = tuple[float, ...]
 LINEAR, TREES, OURS = "linear", "tree", "fedrelax"

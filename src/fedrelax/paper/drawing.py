@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.paper.catalog import Figure, Line, Panel
-from fedrelax.paper.tables import Measured
+from fedrelax.paper.runs import Measured
 
 # Okabe and Ito's colours; line styles distinguish the lines where colours cannot.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.files import TABLE, read_file
+from fedrelax.typing import DataFrame
 
 STANDARD_ERRORS = 3.0
 """A mean agrees with its target if they differ by at most this many combined standard errors."""
@@ -62,7 +63,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def against_targets(frame: Any, targets: Sequence[Any]) -> Any:
+def against_targets(frame: DataFrame, targets: Sequence[Any]) -> Any:
     """Return a DataFrame of setting, iteration, target, our value, their gap and whether they agree.
 
     Linear figures: |ours - target| in combined standard errors. Trees: the ratio to alpha = 0.
@@ -77,7 +78,7 @@ def against_targets(frame: Any, targets: Sequence[Any]) -> Any:
     return pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
 
 
-def _linear(frame: Any, target: Any) -> Any:
+def _linear(frame: DataFrame, target: Any) -> Any:
     both = frame.merge(_as_numbers(target), on=LINEAR_KEYS, suffixes=("", "_target"))
     gap = np.abs(both["mean"] - both["mean_target"])
     size = np.hypot(both["sem"], both["sem_target"])
@@ -91,7 +92,7 @@ def _linear(frame: Any, target: Any) -> Any:
     ]
 
 
-def _trees(frame: Any, target: Any) -> Any:
+def _trees(frame: DataFrame, target: Any) -> Any:
     """Compare by data, d, sigma and alpha: one setting may be in two panels of a figure."""
     known = _as_numbers(target).assign(
         data=target["figure"].map(_data),

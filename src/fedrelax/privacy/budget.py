@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NoReturn, Self
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
 from fedrelax.privacy.accountant import GaussianMechanism
-from fedrelax.runtime.layers import Layer, Promise
+from fedrelax.runtime.exchange import Layer, Promise
 
 
 @dataclass(kw_only=True, eq=False)

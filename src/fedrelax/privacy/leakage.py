@@ -18,10 +18,9 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
-from fedrelax.runtime.layers import Layer, Wrapped
-from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.public import Smoother
+from fedrelax.runtime.exchange import Exchange, Layer, Message, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, Label
-from fedrelax.wiring.smoother import Smoother
 
 
 class Listener(Layer):

@@ -15,8 +15,7 @@ from fedrelax.models import Task
 from fedrelax.network import Network
 from fedrelax.privacy.accountant import GaussianMechanism
 from fedrelax.privacy.budget import Budget
-from fedrelax.runtime.layers import Wrapped
-from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.runtime.exchange import Exchange, Message, Wrapped
 from fedrelax.typing import FloatArray, Label
 
 

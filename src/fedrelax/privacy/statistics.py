@@ -16,8 +16,7 @@ from fedrelax.network import Network
 from fedrelax.privacy.accountant import GaussianMechanism
 from fedrelax.privacy.budget import Budget
 from fedrelax.privacy.predictions import on_simplex
-from fedrelax.runtime.layers import Wrapped
-from fedrelax.runtime.messages import Exchange, Message
+from fedrelax.runtime.exchange import Exchange, Message, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 REACH = 0.9

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 
 @dataclass(frozen=True)
@@ -93,13 +92,13 @@ class History:
         losses = [(record.validation_loss, record.round) for record in self.records]
         return min((pair for pair in losses if pair[0] < np.inf), default=(np.inf, 0))
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """Return a DataFrame with one row per round."""
         import pandas as pd
 
         return pd.DataFrame({name: self[name] for name in TOTALS})
 
-    def nodes_to_frame(self) -> Any:
+    def nodes_to_frame(self) -> DataFrame:
         """Return a DataFrame with one row per round and node."""
         import pandas as pd
 

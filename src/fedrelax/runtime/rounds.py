@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.runtime.callbacks import Callback
+from fedrelax.runtime.callbacks import ROUNDS, Callback, Identity, Position, keeper_in
 from fedrelax.runtime.history import History, NodeMeasures, Record
-from fedrelax.runtime.keeping import ROUNDS, Identity, Position, keeper_in
-from fedrelax.typing import Label
+from fedrelax.typing import Label, SparseMatrix
 from fedrelax.wiring import Wiring
 from fedrelax.wiring.base import View
 
@@ -43,7 +42,7 @@ class Steps(View, Protocol):
     def restore(self, state: Any) -> None:
         """Go back to the models of a snapshot."""
 
-    def rewire(self, edges: Any) -> None:
+    def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph."""
 
     def settle(self, round: int) -> None:

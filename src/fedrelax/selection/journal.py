@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History, Keeper
-from fedrelax.runtime.keeping import columns_of, records_of
+from fedrelax.runtime.callbacks import columns_of, records_of
 from fedrelax.selection.losses import Recorded
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.identity import identity_of

@@ -14,8 +14,8 @@ from fedrelax.losses import Loss
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History, Stopping, run
-from fedrelax.runtime.keeping import keeper_in
-from fedrelax.runtime.layers import Promise
+from fedrelax.runtime.callbacks import keeper_in
+from fedrelax.runtime.exchange import Promise
 from fedrelax.solvers.checks import check_callbacks
 from fedrelax.solvers.edges import EdgeValues
 from fedrelax.solvers.identity import identity_of

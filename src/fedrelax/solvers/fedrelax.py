@@ -12,7 +12,7 @@ from fedrelax.losses import Loss, Weighted
 from fedrelax.network import Network
 from fedrelax.public import DRAWS
 from fedrelax.runtime import Distillation, Layer
-from fedrelax.runtime.layers import Promise, as_layers
+from fedrelax.runtime.exchange import Promise, as_layers
 from fedrelax.solvers.base import Solver
 from fedrelax.solvers.checks import (
     check_choice,
@@ -50,7 +50,7 @@ class FedRelax(Solver):
         every pseudo-row alpha A_ij, as the paper's tree experiment does.
     level : share of the pull that also holds for the level, in [0, 1]. 1 is the paper's: level and shape
         are coupled alike. 0 leaves every node its own level and lets it learn only the shape; see
-        ``runtime.level``. All engines have the same fixed point; on the way there the linear one, which
+        ``runtime.site``. All engines have the same fixed point; on the way there the linear one, which
         knows the level in closed form, takes a longer step in a round.
     distillation : rows labelled by the node's own last model, for models without memory.
     continued : let models that can (warm start, partial_fit) train on instead of starting afresh.

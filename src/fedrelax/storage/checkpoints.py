@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.runtime import Keeper
-from fedrelax.runtime.keeping import ROUNDS, Identity
+from fedrelax.runtime.callbacks import ROUNDS, Identity
 from fedrelax.solvers.checks import check_count
 from fedrelax.storage.checking import read_inside
 from fedrelax.storage.places import advice_for

@@ -20,10 +20,10 @@ from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.jsonfiles import Described
 from fedrelax.living import Change, LivingNetwork
-from fedrelax.living.origin import Origin
-from fedrelax.living.past import Past
+from fedrelax.living.changelog import Past
+from fedrelax.living.network import Origin
 from fedrelax.losses import get_loss
-from fedrelax.network.columns import public_rows
+from fedrelax.network.rows import public_rows
 from fedrelax.runtime import Coupling, Distillation
 from fedrelax.schema import Preparation
 from fedrelax.storage import described

@@ -13,7 +13,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
-from fedrelax.living.origin import Origin
+from fedrelax.living.network import Origin
 from fedrelax.models import LocalModel, Task, adapt
 from fedrelax.models.archive import allowed
 from fedrelax.models.viewed import Viewed

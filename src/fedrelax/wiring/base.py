@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.typing import FloatArray, IntArray
+from fedrelax.typing import FloatArray, IntArray, SparseMatrix
 
 REST = 0.4
 """Share of the rounds that is left for the final graph when ``every`` is not given."""
@@ -24,13 +24,13 @@ class View(Protocol):
 
     given: Any
     """The graph that the user gave, a symmetric CSR matrix."""
-    edges: Any
+    edges: SparseMatrix
     """The graph of the last rounds, the same kind of matrix."""
 
-    def discrepancies(self, edges: Any) -> FloatArray:
+    def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix: node i's own view of neighbour j."""
 
-    def own_losses(self, edges: Any) -> FloatArray:
+    def own_losses(self, edges: SparseMatrix) -> FloatArray:
         """Return, per stored entry, node i's loss on its own rows if it took neighbour j's answers.
 
         Neighbours answer on public rows only: what they would predict on i's rows is i's own guess.
@@ -57,7 +57,7 @@ class Wiring(ABC):
         """How often the graph changes."""
 
     @abstractmethod
-    def wire(self, stage: int, view: View) -> Any:
+    def wire(self, stage: int, view: View) -> SparseMatrix:
         """Return the graph for the next rounds: symmetric CSR with the weights of the edges kept."""
 
     @property
@@ -92,7 +92,7 @@ class Wiring(ABC):
 class Ranked:
     """The entries of a CSR matrix, sorted within each row from the smallest to the largest value."""
 
-    def __init__(self, edges: Any, values: FloatArray) -> None:
+    def __init__(self, edges: SparseMatrix, values: FloatArray) -> None:
         self.n = edges.shape[0]
         self.starts: IntArray = np.asarray(edges.indptr, dtype=np.int64)
         self.degree: IntArray = np.diff(self.starts)
@@ -119,7 +119,7 @@ class Ranked:
         return mark
 
 
-def marked(edges: Any, mark: FloatArray, mutual: bool = False) -> Any:
+def marked(edges: SparseMatrix, mark: FloatArray, mutual: bool = False) -> SparseMatrix:
     """Return the edges that at least one end has marked, or if ``mutual`` both ends, with their weights."""
     from scipy import sparse
 

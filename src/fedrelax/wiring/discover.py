@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from fedrelax.typing import FloatArray, IntArray
+from fedrelax.typing import FloatArray, IntArray, SparseMatrix
 from fedrelax.wiring.base import View, Wiring
 from fedrelax.wiring.rewire import Rewire
 
@@ -50,14 +49,14 @@ class Discover(Wiring):
         super().check()
         self.rewire.check()
 
-    def wire(self, stage: int, view: View) -> Any:
+    def wire(self, stage: int, view: View) -> SparseMatrix:
         """Return the edges kept among the current candidates."""
         edges = view.given
         if edges.shape[0] > SMALL:
             edges = self.nearest(view.embedding(), stage)
         return self.rewire.keep(stage, edges, view)
 
-    def nearest(self, points: FloatArray, stage: int = 0) -> Any:
+    def nearest(self, points: FloatArray, stage: int = 0) -> SparseMatrix:
         """Return a symmetric CSR matrix that joins every point to its nearest and to some random others."""
         from scipy.spatial import cKDTree
 
@@ -74,7 +73,7 @@ class Discover(Wiring):
         return symmetric(rows, ends.ravel(), n)
 
 
-def symmetric(rows: IntArray, columns: IntArray, n: int) -> Any:
+def symmetric(rows: IntArray, columns: IntArray, n: int) -> SparseMatrix:
     """Return the symmetric 0/1 matrix of these pairs, without self-loops."""
     other = rows != columns
     rows, columns = rows[other], columns[other]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import nonzero
-from fedrelax.typing import FloatArray
+from fedrelax.typing import FloatArray, SparseMatrix
 from fedrelax.wiring.base import Ranked, View, marked
 from fedrelax.wiring.rewire import Rewire
 
@@ -53,7 +52,7 @@ class Guarded(Rewire):
         assert self.every is not None
         return super().settled(round + self.every)
 
-    def keep(self, stage: int, edges: Any, view: View) -> Any:
+    def keep(self, stage: int, edges: SparseMatrix, view: View) -> SparseMatrix:
         """Return the edges that one end keeps and to which the other consents."""
         likely = _relative(edges, view.discrepancies(edges)) <= UNLIKELY
         edges = marked(edges, likely.astype(float), mutual=True)
@@ -70,7 +69,7 @@ class Guarded(Rewire):
         return both
 
 
-def _relative(edges: Any, values: FloatArray) -> FloatArray:
+def _relative(edges: SparseMatrix, values: FloatArray) -> FloatArray:
     """Return the values of every row divided by the row's median."""
     parts = np.split(values, edges.indptr[1:-1])
     medians = np.array([np.median(part) if len(part) else 1.0 for part in parts])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.typing import FloatArray, IntArray
+from fedrelax.typing import FloatArray, IntArray, SparseMatrix
 from fedrelax.wiring.base import Ranked, View, Wiring, marked
 
 FLOOR = 1e-3
@@ -62,11 +62,11 @@ class Rewire(Wiring):
         if not 0 < self.friends <= 1:
             raise FedRelaxError(f"rewire: friends={self.friends!r} must be above 0 and at most 1")
 
-    def wire(self, stage: int, view: View) -> Any:
+    def wire(self, stage: int, view: View) -> SparseMatrix:
         """Return the given edges that at least one end keeps."""
         return self.keep(stage, view.given, view)
 
-    def keep(self, stage: int, edges: Any, view: View) -> Any:
+    def keep(self, stage: int, edges: SparseMatrix, view: View) -> SparseMatrix:
         """Return the kept part of ``edges``."""
         if stage == len(self.shares) + sum(self.after) + 1:
             return _with_friends(edges, view.edges, self.friends)
@@ -91,7 +91,7 @@ def _as_near(ranked: Ranked, least: IntArray, times: float) -> IntArray:
     return np.maximum(least, np.bincount(ranked.row, near, ranked.n).astype(np.int64))
 
 
-def _second_look(edges: Any, ranked: Ranked, counts: IntArray, view: View) -> FloatArray:
+def _second_look(edges: SparseMatrix, ranked: Ranked, counts: IntArray, view: View) -> FloatArray:
     """Mark each node's agreeing neighbours, or those that best fit its own rows if they fit far better."""
     losses = view.own_losses(edges)
     agreeing = ranked.first(counts)
@@ -105,7 +105,7 @@ def _second_look(edges: Any, ranked: Ranked, counts: IntArray, view: View) -> Fl
     return np.asarray(np.where(changes[ranked.row], fitting, agreeing))
 
 
-def _with_friends(edges: Any, kept: Any, share: float) -> Any:
+def _with_friends(edges: SparseMatrix, kept: Any, share: float) -> SparseMatrix:
     """Return the kept edges, and those whose ends have at least this share of kept neighbours in common."""
     edges = edges.maximum(kept).tocsr()
     if not edges.nnz:

@@ -167,14 +167,9 @@ class LinearEngine(ArrayEngine):
         self._passes: SequentialRounds | None = None
 
     @classmethod
-    def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-        """Support squared error and models that minimise it exactly."""
-        return refusal_of(kind, models, settings)
-
-    @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
         """Support squared error, models that minimise it exactly, and rows of features."""
-        reason = cls.refusal_of(network.kind, network.distinct_models, settings)
+        reason = refusal_of(network.kind, network.distinct_models, settings)
         if reason is None and settings.level < 1 and network.public.common is None:
             reason = f"level={settings.level!r} needs one common set of public rows"
         return reason or reason_in_rows(network)

@@ -26,11 +26,10 @@ from fedrelax.engines.sites.keeping import (
     why_models_not_kept,
 )
 from fedrelax.engines.sites.refits import Answers, Refit, Refits
-from fedrelax.engines.sites.sending import SentRefits, brought
 from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMeasure, Workers
-from fedrelax.runtime.layers import (
+from fedrelax.runtime.exchange import (
     as_layers,
     exchange_state,
     layered,
@@ -73,7 +72,6 @@ class SiteEngine(Engine):
         self.given = self.edges = _edges_of(self.sites, self._place)
         self._zeros_first = first_exchange == "zeros"
         self._memory: dict[Hashable, Any] = {}
-        self._placed: dict[Hashable, Any] = {}
 
     @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
@@ -112,30 +110,14 @@ class SiteEngine(Engine):
         if network.memory is not None and settings.random_state is not None:
             key = "sites", settings.random_state, coupling.loss.name
             engine._memory = network.memory.setdefault(key, {})
-        if network.memory is not None:
-            engine._placed = network.memory
         return engine
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Start the workers, and fetch what they hold at the end."""
-        with self._workers.open() as crew:
-            cluster = crew.cluster
-            send = None if cluster is None else SentRefits(cluster, self.sites, self._placed)
-            self._refits = Refits(crew.run, send)
+        """Keep the workers ready."""
+        with self._workers.open() as run:
+            self._refits = Refits(run)
             yield
-            if cluster is not None:
-                self._bring_models()
-
-    def _bring_models(self) -> None:
-        """Fetch the models that stayed on workers, before these shut down."""
-        first = [model for model, _ in self._memory.values()]
-        brought([*(site.model for site in self.sites), *self.alone.values(), *first])
-        for site in self.sites:
-            (site.model,) = brought([site.model])
-        self.alone = dict(zip(self.alone, brought(self.alone.values()), strict=True))
-        for label, (model, answers) in self._memory.items():
-            self._memory[label] = brought([model])[0], answers
 
     def start(self) -> None:
         """Train every node alone, or reuse the models of an earlier run on the same rows."""

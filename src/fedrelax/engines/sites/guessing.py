@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fedrelax.public import PublicRows
+from fedrelax.public import PublicRows, Smoother
 from fedrelax.runtime import Site
 from fedrelax.typing import FloatArray, Label
-from fedrelax.wiring.smoother import Smoother
 
 
 class Guessing:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
 from fedrelax.models import BatchedModel, LocalModel, Rows
+from fedrelax.runtime.clusters import Run
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 AnswerKey = str | tuple[str, Label]
@@ -28,31 +29,21 @@ class Refit(NamedTuple):
     continued: bool
 
 
-def here(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Run the tasks one after the other, in this process."""
-    return [function(*task) for task in tasks]
-
-
 class Refits:
     """Runs the refits of a round, and caches what batches need not prepare again.
 
-    ``send`` runs on a cluster what can run there; batches whose last digits depend on their members stay
-    in this process.
+    Batches stay in this process: the last digits depend on their members.
     """
 
-    def __init__(
-        self,
-        run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]],
-        send: Callable[[Sequence[Refit]], list[tuple[LocalModel, Answers]]] | None = None,
-    ) -> None:
-        self._run, self._send = run, send
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._memory: dict[Hashable, dict[str, Any]] = {}
 
     def __call__(self, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
         """Return the fitted models and their answers, in the order of the tasks."""
         groups: dict[Hashable, list[int]] = {}
         for place, task in enumerate(tasks):
-            if isinstance(task.model, BatchedModel) and not self._may_go(task.model):
+            if isinstance(task.model, BatchedModel):
                 key = task.model.batch_key(task.terms)
                 if key is not None:
                     groups.setdefault(key, []).append(place)
@@ -62,22 +53,8 @@ class Refits:
                 found = self._together(key, [tasks[place] for place in places])
                 done.update(zip(places, found, strict=False))
         rest = [place for place in range(len(tasks)) if place not in done]
-        done.update(zip(rest, self._one_by_one([tasks[place] for place in rest]), strict=True))
-        return [done[place] for place in range(len(tasks))]
-
-    def _may_go(self, model: LocalModel) -> bool:
-        """Tell whether a model may be fitted on a cluster, where its batch may have other members."""
-        return self._send is not None and (not isinstance(model, BatchedModel) or model.divisible)
-
-    def _one_by_one(self, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
-        gone = [place for place, task in enumerate(tasks) if self._may_go(task.model)]
-        stay = [place for place, task in enumerate(tasks) if not self._may_go(task.model)]
-        done: dict[int, tuple[LocalModel, Answers]] = {}
-        if gone and self._send is not None:
-            done.update(zip(gone, self._send([tasks[place] for place in gone]), strict=True))
-        if stay:
-            found = self._run(refit, [tasks[place] for place in stay])
-            done.update(zip(stay, found, strict=True))
+        found = self._run(refit, [tasks[place] for place in rest])
+        done.update(zip(rest, found, strict=True))
         return [done[place] for place in range(len(tasks))]
 
     def _together(self, key: Hashable, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:

@@ -18,11 +18,10 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import nonzero
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network import Network
+from fedrelax.public import Smoother
 from fedrelax.runtime import Coupling, NodeMeasures
-from fedrelax.runtime.level import levelled
-from fedrelax.runtime.site import seeds_of
+from fedrelax.runtime.site import levelled, seeds_of
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
-from fedrelax.wiring.smoother import Smoother
 
 
 class TreeEngine(Engine):
@@ -50,14 +49,9 @@ class TreeEngine(Engine):
         self._join(self.given)
 
     @classmethod
-    def refusal_of(cls, kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
-        """Support the trees and forests that the compiled loop knows, under one loss."""
-        return refusal_of(kind, models, settings)
-
-    @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
         """Support trees and forests on one common public set."""
-        reason = cls.refusal_of(network.kind, network.distinct_models, settings)
+        reason = refusal_of(network.kind, network.distinct_models, settings)
         return reason or reason_in_rows(network, settings)
 
     @classmethod

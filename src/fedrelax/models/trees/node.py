@@ -40,8 +40,6 @@ class TreeNode(ScikitModel, BatchedModel):
     is first asked for.
     """
 
-    divisible = True
-
     def __init__(self, estimator: Any, task: Task) -> None:
         super().__init__(estimator, task)
         self._grown: Grown | None = None
@@ -70,11 +68,6 @@ class TreeNode(ScikitModel, BatchedModel):
         return fitted
 
     # All at once
-
-    @property
-    def only_noted(self) -> bool:
-        """Whether the trees are still to be built."""
-        return self._grown is not None
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
         """Return the rules and shapes that all trees of a batch share, or None to fit one by one."""

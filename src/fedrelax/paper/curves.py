@@ -1,9 +1,9 @@
-"""The curves of linear models: 500 gradient iterations on the vectorised engine."""
+"""The curves of a figure: the data, the method and what is measured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -11,19 +11,77 @@ import numpy as np
 
 from fedrelax.baselines import IFCA, Ditto, FedAvg, FedProx, NetworkLasso, Oracle
 from fedrelax.baselines.objectives import SquaredObjectives
-from fedrelax.datasets import SyntheticNetwork
+from fedrelax.datasets import SyntheticNetwork, clustered, mixture, single_cluster
 from fedrelax.engines import LinearEngine
 from fedrelax.engines.linear import GradientRounds
 from fedrelax.estimators import FOLD_STREAM, FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.linear import LinearProblem
 from fedrelax.models import LinearModel
-from fedrelax.paper.cells import Cell
-from fedrelax.runtime import Callback, Record, run
+from fedrelax.network import Network
+from fedrelax.runtime import Callback, Distillation, Record, run
 from fedrelax.selection import fold_rows
+from fedrelax.solvers import FedRelax
 from fedrelax.splits import group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 from fedrelax.typing import FloatArray
+
+ROWS = 10
+"""Training rows per node in all of the paper's experiments."""
+VALIDATION_ROWS = 100
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What defines one curve; a cell that two figures share is computed once.
+
+    data : "clustered" (3 x 50 nodes), "benchmark" (5 x 30), "mixture" (150) or "single" (50).
+    model : "linear" or "tree".
+    metric : "MSE_w", "MSE_val", "variation" or "bound" (of the variation).
+    alpha : None for methods without one.
+    """
+
+    data: str
+    model: str
+    method: str
+    metric: str
+    d: int
+    sigma: float = 0.0
+    p_in: float = 0.8
+    alpha: float | None = None
+    first_exchange: str = "models"
+
+    @property
+    def key(self) -> str:
+        """A file name that contains all settings."""
+        parts = [self.data, self.model, self.method, self.metric, f"d{self.d}"]
+        parts += [f"sigma{self.sigma:g}", f"pin{self.p_in:g}"]
+        if self.alpha is not None:
+            parts.append(f"alpha{self.alpha:g}")
+        return "-".join([*parts, self.first_exchange]).replace(" ", "_")
+
+    def draw(self, seed: int) -> SyntheticNetwork:
+        """Return the local datasets; cells that differ in method or alpha get the same."""
+        held = VALIDATION_ROWS if self.metric == "MSE_val" else 0
+        if self.data == "mixture":
+            return mixture(m=ROWS, d=self.d, sigma=self.sigma, m_val=held, random_state=seed)
+        if self.data == "single":
+            return single_cluster(
+                m=ROWS, d=self.d, sigma=self.sigma, p_in=self.p_in, m_val=held, random_state=seed
+            )
+        sizes = (50,) * 3 if self.data == "clustered" else (30,) * 5
+        if self.data == "benchmark":
+            held = VALIDATION_ROWS  # The further baselines choose their settings on these rows.
+        return clustered(
+            sizes,
+            m=ROWS,
+            d=self.d,
+            sigma=self.sigma,
+            p_in=self.p_in,
+            m_val=held,
+            random_state=seed,
+        )
+
 
 ITERATIONS = 500
 RATE = 0.01
@@ -135,3 +193,56 @@ def _gradient_rounds(
     while True:
         yield rounds.models
         rounds.step()
+
+
+DEPTH = 5
+ROUNDS = 4
+DISTILLATION = Distillation(100, draw="standard")
+
+
+def decision_tree() -> Any:
+    """Return the paper's local model."""
+    from sklearn.tree import DecisionTreeRegressor
+
+    return DecisionTreeRegressor(max_depth=DEPTH)
+
+
+def tree_network(data: SyntheticNetwork, tree: Callable[[], Any] = decision_tree) -> Network:
+    """Return a synthetic network with a tree at every node."""
+    network = Network(data.graph)
+    for i, label in enumerate(data.graph.labels):
+        network.add(
+            label,
+            data.X[i],
+            data.y[i],
+            tree(),
+            public=data.public[i],
+            validation=(data.X_val[i], data.y_val[i]),
+        )
+    return network
+
+
+def tree_curve(cell: Cell, seed: int) -> FloatArray:
+    """Return the validation error after 0 to 4 rounds, with the paper's weighting and distillation.
+
+    The oracle has a single value: that of one tree per cluster, trained on all of the cluster's rows.
+    """
+    data = cell.draw(seed)
+    network = tree_network(data)
+    if cell.method == "oracle":
+        models = Oracle(dict(enumerate(data.clusters.tolist()))).run(network, seed=seed).models
+        errors = [
+            np.square(models[i].predict(data.X_val[i])[:, 0] - data.y_val[i]).mean()
+            for i in range(len(data.X))
+        ]
+        return np.array([np.mean(errors)])
+    assert cell.alpha is not None
+    solver = FedRelax(
+        alpha=cell.alpha,
+        rounds=ROUNDS,
+        tol=0.0,
+        weighting="rows",
+        distillation=DISTILLATION,
+        first_exchange=cell.first_exchange,
+    )
+    return np.asarray(solver.solve(network).history["validation_loss"])

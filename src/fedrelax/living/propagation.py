@@ -16,7 +16,7 @@ MOST, MOST_RESTLESS = 2000, 3
 
 
 @dataclass
-class Ripple:
+class Propagation:
     """A queue of nodes that have something new to hear.
 
     A node whose answers have moved by more than ``tol``, relative to their size, since its neighbours last

@@ -1,16 +1,99 @@
-"""Layers around the exchange: noise, faults and attacks, invisible to the solver and the sites."""
+"""What passes between nodes, predictions on public rows, and layers around it: noise, faults, attacks."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
-from fedrelax.runtime.messages import Exchange, Message
-from fedrelax.typing import Label
+from fedrelax.typing import FloatArray, Label
+
+if TYPE_CHECKING:
+    from fedrelax.combining import Combine
+    from fedrelax.losses import Loss
+    from fedrelax.runtime.site import Distillation
+    from fedrelax.wiring import Wiring
+
+
+@dataclass(frozen=True)
+class Message:
+    """A node's predictions on public rows.
+
+    ``owner`` says on whose public rows: the sender's own, or, for the symmetric objective, the
+    receiver's. The rows themselves are public and known to both ends.
+    """
+
+    sender: Label
+    owner: Label
+    round: int
+    predictions: FloatArray
+
+
+class Exchange(Protocol):
+    """Carries messages. It may lose or change them: a node then works with what it has."""
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """Take messages that a node sends in this round."""
+
+    def collect(self, receiver: Label, senders: Iterable[Label]) -> list[Message]:
+        """Return the messages waiting for a node."""
+
+
+class LocalExchange:
+    """An exchange within one process, which holds each sender's latest messages."""
+
+    def __init__(self) -> None:
+        self._latest: dict[Label, dict[Label, Message]] = {}
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """Keep the messages until newer ones replace them."""
+        for message in messages:
+            self._latest.setdefault(message.sender, {})[message.owner] = message
+
+    def collect(self, receiver: Label, senders: Iterable[Label]) -> list[Message]:
+        """Return each sender's messages on its own rows and on the receiver's."""
+        found: list[Message] = []
+        for sender in senders:
+            posted = self._latest.get(sender, {})
+            found += [posted[owner] for owner in (sender, receiver) if owner in posted]
+        return found
+
+    def state(self) -> list[Message]:
+        """Return all messages held."""
+        return [message for posted in self._latest.values() for message in posted.values()]
+
+    def resume(self, state: Iterable[Message]) -> None:
+        """Hold the messages that ``state`` returned."""
+        self._latest = {}
+        self.post(state)
+
+
+class Settings(Protocol):
+    """The settings of ``solvers.FedRelax`` that engines and layers read; they are documented there."""
+
+    alpha: float
+    loss: str | Loss | None
+    discrepancy: str | Loss | None
+    rounds: int | None
+    tol: float | None
+    patience: int | None
+    objective: str
+    order: str
+    damping: float
+    weighting: str
+    level: float
+    distillation: Distillation | None
+    continued: bool
+    collapse: bool
+    first_exchange: str
+    wiring: Wiring | None
+    exchange: Layer | Sequence[Layer] | None
+    combine: str | Combine
+    n_jobs: int | None
+    random_state: int | None
 
 
 @dataclass(frozen=True)
@@ -34,18 +117,18 @@ class Layer(ABC):
     interrupts: ClassVar[bool] = False
     """Whether nodes may miss messages, so that a round without change does not mean convergence."""
 
-    def check(self, network: Network, settings: Any) -> None:  # noqa: B027 - most suit any run
+    def check(self, network: Network, settings: Settings) -> None:  # noqa: B027 - most suit any run
         """Refuse a network, or settings of ``solvers.FedRelax``, that the layer cannot work with."""
 
     @abstractmethod
-    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+    def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
         """Return an exchange that does the layer's part and leaves the rest to ``inner``."""
 
-    def describe(self, network: Network, settings: Any) -> str:
+    def describe(self, network: Network, settings: Settings) -> str:
         """Return how a result describes the layer."""
         return repr(self)
 
-    def promise(self, network: Network, settings: Any) -> Promise | None:
+    def promise(self, network: Network, settings: Settings) -> Promise | None:
         """Return the privacy that the layer promises every node, or None."""
         return None
 
@@ -92,7 +175,9 @@ def as_layers(given: Any) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def layered(inner: Exchange, layers: Sequence[Layer], network: Network, settings: Any) -> Exchange:
+def layered(
+    inner: Exchange, layers: Sequence[Layer], network: Network, settings: Settings
+) -> Exchange:
     """Return the exchange wrapped in all layers; posted messages pass through the first layer first."""
     for layer in reversed(layers):
         inner = layer.around(inner, network, settings)
