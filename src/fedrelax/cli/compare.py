@@ -89,7 +89,7 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     [bold]Example:[/bold] fedrelax compare weather.csv --node station --target temp
     --graph knn:lat,lon:5 --splits 10
     """
-    from fedrelax.cli.inputs import effective, read_source
+    from fedrelax.cli.inputs import read_source
     from fedrelax.estimators import FedRelaxRegressor
     from fedrelax.storage.places import check_directory
 
@@ -110,7 +110,8 @@ def compare(config: CompareConfig, talk: Talk) -> None:
             "need to be; a --test-share below 0.5 tells more."
         )
     found = measure(config, source, talk)
-    settings = effective(config, source.table.task, source.table.feature_names)
+    table = source.table
+    settings = config.to_file(task=table.task, features=list(table.feature_names))
     talk.activity.doing("Writing the tables", step="saving")
     if config.out is not None:
         _save(config.out, found, settings, config.overwrite, talk)

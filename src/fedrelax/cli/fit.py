@@ -197,7 +197,7 @@ def resume(
 def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
     """Train, save and report; ``kept`` is the ``RunDirectory`` of a run that is resumed."""
     talk.activity.doing(f"Reading {config.data.name}", step="reading")
-    from fedrelax.cli.inputs import effective, read_inputs
+    from fedrelax.cli.inputs import read_inputs
     from fedrelax.cli.interruption import Interruption, Step
     from fedrelax.cli.run_directory import RunDirectory
     from fedrelax.cli.training import live_view, save, tell_end, train
@@ -217,7 +217,7 @@ def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
             fitted = outcome.fitted
             rounds = counted(fitted.n_rounds_, "round")
             used = f"alpha = {fitted.alpha_:.6g} and {rounds} were used"
-            settings = effective(config, inputs.task, inputs.feature_names)
+            settings = config.to_file(task=inputs.task, features=list(inputs.feature_names))
             interruption.enter(Step.SAVING)
             data = save(inputs, config, outcome, talk, settings=settings, comment=used)
             interruption.enter(Step.ENDING)

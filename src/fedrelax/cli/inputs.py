@@ -155,17 +155,6 @@ def read_inputs(config: LearningConfig, note: Callable[[str], None]) -> Inputs:
     return inputs
 
 
-def effective(config: LearningConfig, task: str, features: Sequence[str]) -> dict[str, Any]:
-    """Return what ``config.toml`` holds: the settings, with what was found filled in."""
-    drawn = config.public in DRAWS
-    return config.to_file(
-        features=list(features),
-        task=task,
-        graph=str(parse_graph(config.graph)),
-        public=config.public if drawn else str(Path(config.public).absolute()),
-    )
-
-
 def set_scale(models: Iterable[Any], X: FloatArray) -> None:
     """Give our linear models the spread of each feature, so that one penalty suits all units."""
     scale = centre_and_spread(X)[1].tolist()

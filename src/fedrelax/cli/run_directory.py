@@ -165,25 +165,15 @@ def checkpoint_of(out: Path) -> Path:
 
 def _settings(config: FitConfig) -> bytes:
     """Return the settings of a run and the checksums of the files that it reads."""
-    spec, drawn = parse_graph(config.graph), config.public in DRAWS
-    public = config.public if drawn else str(Path(config.public).absolute())
-    schema = None if config.schema is None else config.schema.absolute()
-    files = [config.data.absolute(), schema, spec.file, None if drawn else Path(public)]
-    settings = {
-        **asdict(config),
-        "data": str(config.data.absolute()),
-        "out": str(config.out.absolute()),
-        "schema": None if schema is None else str(schema),
-        "graph": str(spec),
-        "public": public,
-        "live": False,
-        "debug": False,
-    }
+    settings = {**config.absolute(), "live": False, "debug": False}
+    drawn = config.public in DRAWS
+    files = [settings["data"], settings["schema"], None if drawn else settings["public"]]
+    files.append(parse_graph(config.graph).file)
     settings = {k: v for k, v in settings.items() if k not in only_typed(FitConfig, settings)}
     about = {
         "format": FORMAT,
         "settings": {name: value for name, value in settings.items() if value is not None},
-        "files": {str(path.absolute()): _checksum(path) for path in files if path is not None},
+        "files": {str(Path(f).absolute()): _checksum(Path(f)) for f in files if f is not None},
     }
     plain = json.loads(json.dumps(about))
     return json.dumps(sealed(plain), indent=2, ensure_ascii=False).encode()

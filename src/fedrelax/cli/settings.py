@@ -274,12 +274,21 @@ class LearningConfig:
         found = flags_of(type(self)).items()
         return {flag.argument: getattr(self, name) for name, flag in found if flag.argument}
 
-    def to_file(self, **effective: Any) -> dict[str, Any]:
-        """Return what ``config.toml`` holds: all that a run depends on, with absolute paths.
+    def absolute(self) -> dict[str, Any]:
+        """Return the settings by name, with absolute paths as text."""
+        from fedrelax.cli.graphs import parse_graph
+        from fedrelax.public import DRAWS
+
+        public = self.public if self.public in DRAWS else Path(self.public)
+        settings = {**asdict(self), "graph": str(parse_graph(self.graph)), "public": public}
+        return {k: str(v.absolute()) if isinstance(v, Path) else v for k, v in settings.items()}
+
+    def to_file(self, **found: Any) -> dict[str, Any]:
+        """Return what ``config.toml`` holds: all that a run depends on, with what was ``found`` filled in.
 
         On/off flags without a ``--no-`` form are left out if not given: not every command has them.
         """
-        settings = {**asdict(self), **effective, "data": str(self.data.absolute())}
+        settings = {**self.absolute(), **found}
         pairs = settings.pop("model_for")
         saved = [
             name
