@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,11 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
             model_by_name(name, "classification")
     schema = None if config.schema is None else Schema.read(config.schema)
     frame = read_table(config.data, as_text=[config.node])
-    features = None if config.features is None else feature_columns(config.features, frame)
+    named: list[Any] = []
+    for text in config.features or ():  # what is not a column is split at its commas
+        names = [text] if text in frame.columns else [part.strip() for part in text.split(",")]
+        named += [find_column(frame, name) for name in names if name]
+    features = None if config.features is None else named
     places, split = coordinate_columns(spec, frame), []
     if config.split_by is not None and (config.split_by != NONE or NONE in frame.columns):
         split = [find_column(frame, config.split_by)]  # no feature unless named as one
@@ -168,15 +172,6 @@ def look_here_for_modules() -> None:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
-
-
-def feature_columns(texts: Sequence[str], frame: Any) -> list[Any]:
-    """Return the named columns; a text that is not a column is split at its commas."""
-    found: list[Any] = []
-    for text in texts:
-        names = [text] if text in frame.columns else [part.strip() for part in text.split(",")]
-        found += [find_column(frame, name) for name in names if name]
-    return found
 
 
 def model_names(config: LearningConfig, table: Table) -> dict[Label, str]:

@@ -144,13 +144,6 @@ def unplug(
         grown.save(talk)
 
 
-def _moved(share: float) -> str:
-    """Say by how much predictions changed, relative to their size."""
-    if share < UNMOVED:
-        return "did not change"
-    return f"changed by at most {max(100 * share, 0.01):.2g} %"
-
-
 def _tell(change: Any, talk: Talk) -> None:
     from fedrelax.errors import counted, listing
 
@@ -165,10 +158,11 @@ def _tell(change: Any, talk: Talk) -> None:
         talk.plain(
             f"Before they were learned, the mean loss on the new rows was {change.error:.4g}."
         )
-    talk.plain(
-        f"Refitted {counted(len(change.refitted), 'node')} in {change.seconds:.2f} s; "
-        f"predictions {_moved(change.movement)}."
-    )
+    moved = f"changed by at most {max(100 * change.movement, 0.01):.2g} %"
+    if change.movement < UNMOVED:
+        moved = "did not change"
+    nodes = counted(len(change.refitted), "node")
+    talk.plain(f"Refitted {nodes} in {change.seconds:.2f} s; predictions {moved}.")
     if change.drifting:
         talk.plain(f"Drifted away from their neighbours: {listing(change.drifting)}.")
     for node, near in change.moves.items():

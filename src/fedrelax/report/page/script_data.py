@@ -23,7 +23,13 @@ MOST_ROUNDS = 400
 
 def script_data(data: ReportData) -> dict[str, Any]:
     """Return everything that the page draws."""
-    edges, measure = data.edges(MOST_EDGES), data.measure
+    edges, measure, found = data.edges(MOST_EDGES), data.measure, data.evaluation
+    known_errors = [
+        error for error in data.column(TOGETHER) or () if error is not None and error > 0
+    ]
+    usual = float(np.median(known_errors)) if known_errors else None
+    if found is not None:  # three digits are shown of errors of this size
+        usual = found.errors[TOGETHER] or found.errors[ALONE]
     values = {column.key: column.to_list(data) for column in (*columns.NODES, *columns.SENT)}
     known = {key: column for key, column in values.items() if column is not None}
     tables = {
@@ -34,7 +40,7 @@ def script_data(data: ReportData) -> dict[str, Any]:
         "measure": {
             "scale": measure.scale,
             "unit": measure.unit,
-            "decimals": measure.decimals(_usual_error(data)),
+            "decimals": measure.decimals(usual),
         },
         "labels": data.labels,
         "tables": tables,
@@ -47,14 +53,6 @@ def script_data(data: ReportData) -> dict[str, Any]:
         "intervals": _intervals(data),
         "choice": _choice(data),
     }
-
-
-def _usual_error(data: ReportData) -> float | None:
-    """Return the size of the errors, of which three digits are shown: over all rows, or at most nodes."""
-    if data.evaluation is not None:
-        return data.evaluation.errors[TOGETHER] or data.evaluation.errors[ALONE]
-    known = [error for error in data.column(TOGETHER) or () if error is not None and error > 0]
-    return float(np.median(known)) if known else None
 
 
 def place_columns(stand: Places) -> dict[str, Any]:
