@@ -211,18 +211,22 @@ class RowGroups(Mapping[Label, IntArray]):
         "regression"), the rows of a node are sorted by their features, so that units do not matter, either;
         where it is a class, they come in the order of a hash of what they hold.
         """
-        place = {label: k for k, label in enumerate(first)}
-        names = sorted(self.labels, key=lambda name: place.get(name, len(place)))
-        rest = [name for name in names if name not in place]
-        names[len(names) - len(rest) :] = _by_name(rest)
-        rank = np.empty(len(names), dtype=np.int64)
-        old = {label: k for k, label in enumerate(self.labels)}
-        rank[[old[name] for name in names]] = np.arange(len(names))
+        names, rank = list(self.labels), np.arange(len(self.labels))
+        if tuple(first) != self.labels:
+            place = {label: k for k, label in enumerate(first)}
+            names.sort(key=lambda name: place.get(name, len(place)))
+            rest = [name for name in names if name not in place]
+            names[len(names) - len(rest) :] = _by_name(rest)
+            old = {label: k for k, label in enumerate(self.labels)}
+            rank[[old[name] for name in names]] = np.arange(len(names))
         node = np.repeat(rank, np.diff(self.offsets))
         numbers = kind == "regression" and np.asarray(X).dtype.kind in "fiub"
-        keys = [*np.asarray(X).reshape(len(X), -1).T] if numbers else [row_hashes(X)]
-        keys.append(row_hashes(y))
-        order = self.order[_sorted(node, [key[self.order] for key in keys])]
+
+        def keys() -> Iterator[AnyArray]:
+            yield from np.asarray(X).reshape(len(X), -1).T if numbers else [row_hashes(X)]
+            yield row_hashes(y)
+
+        order = self.order[_sorted(node, (key[self.order] for key in keys()))]
         counts = np.bincount(node, minlength=len(names))
         return RowGroups(tuple(names), order, np.cumsum([0, *counts], dtype=np.int64))
 

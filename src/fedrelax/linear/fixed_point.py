@@ -285,4 +285,9 @@ def _reduced(update: ExactUpdate, r: AnyArray, s: AnyArray, least: float, most: 
         p = flat.reshape(r.shape)
         return np.subtract(p, update.pass_on(p, np.empty_like(p))).reshape(-1)
 
-    return induced_reduction(product, r.reshape(-1), s.reshape(-1), least, most)
+    b, rest, x = update.problem.moment.reshape(-1), r.reshape(-1), s.reshape(-1)
+    rounds = 0
+    while norm(rest) > least and rounds < most:
+        rounds += induced_reduction(product, rest, x, least, most - rounds)
+        np.subtract(b, product(x), out=rest)  # what the recursion has lost to rounding counts, too
+    return rounds

@@ -113,7 +113,9 @@ class LinearProblem:
     def reordered(self, order: IntArray, *, with_public: bool) -> LinearProblem:
         """Return the problem in another order of nodes, to iterate on: without products of own rows."""
         other = copy.copy(self)
-        other.join(self.adjacency[order][:, order])
+        rows, position = self.adjacency[order], np.argsort(order)
+        parts = (rows.data, position[rows.indices], rows.indptr)
+        other.join(sparse.csr_array(parts, shape=rows.shape))
         other.moment = self.moment[order]
         if self.public is not None and with_public:
             other.public = Blocks(self.public.array[order], low_rank=self.public.low_rank)
@@ -164,8 +166,7 @@ def local_order(adjacency: Any, row_bytes: int) -> IntArray | None:
     if n * row_bytes < CACHE_BYTES:
         return None
     order = reverse_cuthill_mckee(adjacency, symmetric_mode=True).astype(np.int64)
-    position = np.empty(n, dtype=np.int64)
-    position[order] = np.arange(n)
+    position = np.argsort(order)
     row = np.repeat(np.arange(n), np.diff(adjacency.indptr))
     before = np.abs(row - adjacency.indices).mean()
     after = np.abs(position[row] - position[adjacency.indices]).mean()

@@ -82,6 +82,25 @@ def test_a_node_without_rows_follows_its_neighbours():
     np.testing.assert_allclose(W, dense_solution(net, 0.5, "paper"), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("system", ["paper", "symmetric"])
+@pytest.mark.parametrize("common", [True, False])
+def test_the_order_in_which_nodes_are_computed_does_not_show(common, system, monkeypatch):
+    rng = np.random.default_rng(0)
+    A, n = grid(12, rng), 144
+    shape = (9, 3) if common else (n, 9, 3)
+    X, public = rng.normal(size=(n, 8, 3)), rng.normal(size=shape)
+    update = ExactUpdate(LinearProblem(X, rng.normal(size=(n, 8)), A, public), 0.4, system=system)
+    start = rng.normal(size=(n, 3))
+    assert update.in_local_order()[1] is None
+    plain = [solve_fixed_point(update, first, tol=1e-12).models for first in (None, start)]
+    monkeypatch.setattr("fedrelax.linear.problem.CACHE_BYTES", 0)
+    assert sorted(update.in_local_order()[1]) == list(range(n))
+    for first, models in zip((None, start), plain, strict=True):
+        found = solve_fixed_point(update, first, tol=1e-12)
+        assert found.converged
+        np.testing.assert_allclose(found.models, models, rtol=1e-9, atol=1e-10)
+
+
 def test_the_estimate_covers_what_is_stored():
     rng = np.random.default_rng(0)
     A = grid(40, rng)
