@@ -7,8 +7,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from fedrelax.models.trees.node import is_tree
-from fedrelax.models.trees.settings import is_forest
+from fedrelax.models.trees import is_forest, is_tree
 from fedrelax.network import Network
 
 ENOUGH_TREES = 25

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.answers import discrepancies, mean_square, variations
-from fedrelax.engines.base import Engine, Settings, Unsuited, of_shape
-from fedrelax.engines.sites.checks import coupling_of
-from fedrelax.engines.trees.checks import reason_in_rows, refusal_of
-from fedrelax.engines.trees.groups import Grove, Ready
-from fedrelax.engines.trees.grown import GrownModels
+from fedrelax.engines.base import Engine, Settings, Unsuited, losses_of, of_shape
+from fedrelax.engines.sites.checks import coupling_of, reason_in_models
+from fedrelax.engines.trees.grove import Grove, GrownModels, Ready
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import nonzero
+from fedrelax.losses import Log, Squared
 from fedrelax.models import LocalModel, adapt
+from fedrelax.models.trees import is_tree, node, why_not
 from fedrelax.network import Network
 from fedrelax.public import Smoother
 from fedrelax.runtime import Coupling, NodeMeasures
@@ -50,9 +50,34 @@ class TreeEngine(Engine):
 
     @classmethod
     def refusal(cls, network: Network, settings: Settings) -> str | None:
-        """Support trees and forests on one common public set."""
-        reason = refusal_of(network.kind, network.distinct_models, settings)
-        return reason or reason_in_rows(network, settings)
+        """Support the trees and forests that the compiled loop knows, under one loss, on common rows."""
+        if not node.has_numba():
+            return "it needs numba (pip install 'fedrelax[fast]')"
+        for label, model in network.distinct_models.items():
+            if not is_tree(model):
+                kind = type(model).__name__
+                return f"node {label!r}: {kind} is not a scikit-learn tree or forest"
+            reason = why_not(model)
+            if reason is not None:
+                return f"node {label!r}: {reason}"
+        loss, discrepancy = losses_of(settings, network.kind)
+        if type(loss) is not type(discrepancy) or not isinstance(loss, Squared | Log):
+            return (
+                "it needs squared or log as both loss and discrepancy, and found "
+                f"discrepancy={discrepancy.name!r}"
+            )
+        if settings.order != "simultaneous":
+            return f"it needs order='simultaneous', not {settings.order!r}"
+        if not settings.collapse:
+            return "it averages the neighbours' answers first, so it needs collapse=True"
+        if settings.distillation is not None:
+            return "distillation draws new rows in every round"
+        if network.public.common is None:
+            return "it needs one common set of public rows"
+        width = network.public.common.shape[1:]
+        if len(width) != 1 or width[0] == 0:
+            return f"the rows have the shape {width}, not (features,)"
+        return reason_in_models(network, settings)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> TreeEngine:
@@ -242,10 +267,10 @@ class TreeEngine(Engine):
         smoother, told, values = Smoother(self._public), self._told, []
         flat = told.transpose(1, 0, 2).reshape(told.shape[1], -1)
         known = smoother.coefficients(flat).reshape(told.shape[1], *told.shape[::2])
-        for i, node in enumerate(self._prepared.nodes):
+        for i, own in enumerate(self._prepared.nodes):
             others = edges.indices[edges.indptr[i] : edges.indptr[i + 1]]
-            guess = np.einsum("mp,pjk->jmk", smoother.weights(node.X), known[:, others])
-            target = self._task.encode(node.y)[None]
+            guess = np.einsum("mp,pjk->jmk", smoother.weights(own.X), known[:, others])
+            target = self._task.encode(own.y)[None]
             losses = self._coupling.loss.per_row(target, self._task.plausible(guess))
             values.append(losses.mean(axis=1))
         return np.concatenate(values)

@@ -2,13 +2,13 @@
 
 ``TreeNode`` is the local model. Where numba is installed (extra ``fast``), the trees of all nodes
 are grown in one compiled loop over columns that are sorted once; otherwise, and wherever
-``why_not`` gives a reason, scikit-learn fits them one by one. Both give the same trees: sums run in
-the same order and the random numbers are the same. They can differ where several splits are equally
-good and a feature has repeated values, because scikit-learn then adds in the order of an unstable
-sort; among equal splits the loop takes the first feature drawn and the lowest threshold.
+``why_not`` gives a reason, scikit-learn fits them one by one. Both give the same trees, except that they
+can differ where several splits are equally good and a feature has repeated values, because scikit-learn
+then adds in the order of an unstable sort; among equal splits the loop takes the first feature drawn
+and the lowest threshold.
 """
 
-from fedrelax.models.trees.node import TreeNode, is_tree
-from fedrelax.models.trees.settings import why_not
+from fedrelax.models.trees.node import TreeNode
+from fedrelax.models.trees.rules import is_forest, is_tree, why_not
 
-__all__ = ["TreeNode", "is_tree", "why_not"]
+__all__ = ["TreeNode", "is_forest", "is_tree", "why_not"]

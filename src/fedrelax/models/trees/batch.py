@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,10 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.trees.blocks import Blocks, Sorted
+from fedrelax.models.trees.estimators import GrownTree, bootstraps, first_state, tree_seeds
 from fedrelax.models.trees.kernel import grow_all
-from fedrelax.models.trees.rules import Rules
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.models.trees.rules import SQUARED_ERROR, Rules
+from fedrelax.typing import AnyArray, FloatArray, IntArray
+
+PART = 64
+"""Forests of so many nodes are grown by one thread at a time; their bootstraps are in memory together."""
 
 
 class Problem(NamedTuple):
@@ -30,196 +33,193 @@ class Problem(NamedTuple):
     asked: Sequence[AnyArray] = ()
 
 
-class GrownTree(NamedTuple):
-    """The nodes of one tree, as scikit-learn keeps them."""
+class Blocks(NamedTuple):
+    """Sets of rows one after another, each stored column by column as 32-bit numbers.
 
-    link: AnyArray
-    """left child, right child, feature, number of rows"""
-    number: FloatArray
-    """threshold, impurity, weight"""
-    missing: AnyArray
-    value: FloatArray
-    depth: int
+    ``columns[starts[b] * features + f * sizes[b] + r]`` is feature f of row r of set b; at the
+    same places, ``orders`` has the row numbers of set b sorted by feature f.
+    """
+
+    columns: AnyArray
+    orders: AnyArray
+    starts: IntArray
+    sizes: IntArray
+
+
+class Sorted:
+    """A cache of sorted sets of rows, by identity of their arrays, from one batch to the next."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[AnyArray, AnyArray, AnyArray]] = {}
+        self._blocks: Blocks | None = None
+
+    def __call__(self, arrays: Iterable[AnyArray]) -> tuple[Blocks, dict[int, int]]:
+        """Return the sorted sets and the number of each; those of the last call are not sorted again."""
+        wanted, known = {id(X): X for X in arrays}, self._known
+        if self._blocks is None or wanted.keys() != known.keys():
+            self._known = {key: known.get(key) or _sorted(X) for key, X in wanted.items()}
+            rows, columns, orders = zip(*self._known.values(), strict=True)
+            sizes = np.array([len(X) for X in rows], dtype=np.int64)
+            starts = np.cumsum(sizes) - sizes
+            self._blocks = Blocks(np.concatenate(columns), np.concatenate(orders), starts, sizes)
+        return self._blocks, {key: place for place, key in enumerate(self._known)}
+
+
+def _sorted(X: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+    with np.errstate(over="ignore"):
+        columns = X.T.astype(np.float32, order="C")
+    if not np.isfinite(columns).all():
+        raise FedRelaxError("a row holds NaN, infinity or a number too large for 32 bits")
+    orders = columns.argsort(axis=1, kind="stable").astype(np.uint32)
+    return X, columns.ravel(), orders.ravel()
 
 
 class Packed(NamedTuple):
-    """Problems in the form the compiled loop takes."""
+    """Problems in the form the compiled loop takes.
+
+    Problem p has the sets of rows ``used[used_ends[p] : used_ends[p + 1]]``, and their rows are those from
+    ``row_ends[p]`` to ``row_ends[p + 1]`` of targets, weights and answers. Rows that are only predicted
+    have weight 0.
+    """
 
     blocks: Blocks
-    used: AnyArray
-    used_ends: AnyArray
-    sources: AnyArray
-    row_ends: AnyArray
-    features: int
+    used: IntArray
+    used_ends: IntArray
+    row_ends: IntArray
     target: FloatArray
     weight: FloatArray
-    seeds: AnyArray
+    seeds: list[int]
+    states: IntArray
     asked: list[list[slice]]
     """For each problem, where the predictions for each set of rows in its ``asked`` will be."""
 
 
-NOTHING = (
-    np.empty((0, 4), np.int64),
-    np.empty((0, 3)),
-    np.empty(0, np.uint8),
-    np.empty((0, 1)),
-    np.empty((0, 0, 2), np.int64),
-)
+def pack(rules: Rules, problems: Sequence[Problem], memory: Sorted) -> Packed:
+    """Number each problem's sets of rows: first those the trees are grown on, then those only predicted."""
+    blocks, number = memory(X for problem in problems for X in (*problem.X, *problem.asked))
+    used, used_ends, row_ends, asked = [], [0], [0], []
+    target, weight = [], []
+    for problem in problems:
+        row, where = row_ends[-1], {}
+        grown = zip(problem.X, problem.target, problem.weight, strict=True)
+        only_asked = ((X, None, None) for X in problem.asked)
+        for X, goal, given in (*grown, *only_asked):
+            if goal is None and id(X) in where:
+                continue
+            if goal is None or given is None:
+                goal, given = np.zeros((len(X), problem.target[0].shape[1])), np.zeros(len(X))
+            if not len(X) == len(goal) == len(given):
+                raise FedRelaxError(
+                    f"{len(X)} rows have {len(goal)} targets and {len(given)} weights; "
+                    "give each row one of both"
+                )
+            used.append(number[id(X)])
+            where[id(X)] = slice(row, row + len(X))
+            target.append(goal)
+            weight.append(given)
+            row += len(X)
+        asked.append([where[id(X)] for X in problem.asked])
+        used_ends.append(len(used))
+        row_ends.append(row)
+    goals, weights = np.concatenate(target).astype(float), np.concatenate(weight).astype(float)
+    if not (np.isfinite(goals).all() and np.isfinite(weights).all()):
+        raise FedRelaxError("a target or a weight is NaN or infinite")
+    seeds = [problem.seed for problem in problems]
+    states = [[first_state(each) for each in tree_seeds(rules, seed)] for seed in seeds]
+    return Packed(
+        blocks,
+        np.array(used),
+        np.array(used_ends),
+        np.array(row_ends),
+        goals,
+        weights,
+        seeds,
+        np.array(states),
+        asked,
+    )
 
 
 def answers(
-    rules: Rules,
-    forest: bool,
-    problems: Sequence[Problem],
-    memory: Sorted,
-    threads: int | None = None,
+    rules: Rules, problems: Sequence[Problem], memory: Sorted, threads: int | None = None
 ) -> list[list[FloatArray]]:
     """Grow all trees and return each problem's predictions for the rows it asks for.
 
     The number of threads (None: one per core) does not change the result.
     """
-    packed = pack(rules, forest, problems, memory)
+    packed = pack(rules, problems, memory)
     found = answers_of(rules, packed, threads)
     return [[found[rows] for rows in asked] for asked in packed.asked]
 
 
 def answers_of(rules: Rules, packed: Packed, threads: int | None = None) -> FloatArray:
     """Grow all trees and return their predictions for all rows, one problem after another."""
-    found = np.empty((packed.row_ends[-1], packed.target.shape[1]))
-    count = len(packed.row_ends) - 1
-    threads = min(_cores() if threads is None else threads, count)
-    if threads == 1:
-        _run(rules, packed, 0, count, found, NOTHING)
-    else:
-        parts = np.linspace(0, count, min(count, 8 * threads) + 1).astype(int).tolist()
-        with ThreadPoolExecutor(threads) as pool:
-            waiting = [
-                pool.submit(_run, rules, packed, first, last, found, NOTHING)
-                for first, last in pairwise(parts)
-            ]
-            for each in waiting:
-                each.result()
+    found, count = np.empty_like(packed.target), len(packed.seeds)
+    threads = _cores() if threads is None else threads
+    parts = max(1 if threads == 1 else min(count, 8 * threads), -(-count // PART))
+    ends = np.linspace(0, count, parts + 1).astype(int).tolist()
+    nothing = _store(0, 0, 1)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda part: _run(rules, packed, *part, found, *nothing), pairwise(ends)))
     return found
 
 
-def grown(rules: Rules, forest: bool, problem: Problem) -> list[GrownTree]:
+def grown(rules: Rules, problem: Problem) -> list[GrownTree]:
     """Return the trees of one problem."""
-    packed = pack(rules, forest, [problem], Sorted())
-    outputs = packed.target.shape[1]
-    capacity = rules.trees * max(1, 2 * len(packed.weight) - 1)
-    store = (
-        np.empty((capacity, 4), np.int64),
-        np.empty((capacity, 3)),
-        np.empty(capacity, np.uint8),
-        np.empty((capacity, outputs)),
-        np.empty((1, rules.trees, 2), np.int64),
+    packed = pack(rules, [problem], Sorted())
+    store = _store(rules.trees, len(packed.weight), packed.target.shape[1])
+    _run(rules, packed, 0, 1, np.empty_like(packed.target), *store)
+    link, number, missing, value, shape = store
+    trees, end = [], 0
+    for size, depth in shape.tolist():
+        own = slice(end, end + size)
+        trees.append(GrownTree(link[own], number[own], missing[own], value[own], depth))
+        end += size
+    return trees
+
+
+def _store(trees: int, rows: int, outputs: int) -> tuple[AnyArray, ...]:
+    """Return memory for trees: the parts of ``GrownTree``, then each one's number of nodes and depth."""
+    nodes = trees * max(1, 2 * rows - 1)
+    return (
+        np.empty((nodes, 4), np.int64),
+        np.empty((nodes, 3)),
+        np.empty(nodes, np.uint8),
+        np.empty((nodes, outputs)),
+        np.empty((trees, 2), np.int64),
     )
-    _run(rules, packed, 0, 1, np.empty((packed.row_ends[-1], outputs)), store)
-    ends = np.concatenate([[0], np.cumsum(store[4][0, :, 0])])
-    return [
-        GrownTree(
-            store[0][first:last],
-            store[1][first:last],
-            store[2][first:last],
-            store[3][first:last],
-            int(depth),
-        )
-        for first, last, depth in zip(ends[:-1], ends[1:], store[4][0, :, 1], strict=True)
-    ]
 
 
 def _run(
-    rules: Rules,
-    packed: Packed,
-    first: int,
-    last: int,
-    found: FloatArray,
-    store: Sequence[AnyArray],
+    rules: Rules, packed: Packed, first: int, last: int, found: FloatArray, *store: AnyArray
 ) -> None:
-    grow_all()(
-        first,
-        last,
+    """Grow the trees of some problems."""
+    begin, end = packed.row_ends[first], packed.row_ends[last]
+    target, weight = packed.target[begin:end], packed.weight[begin:end, None]
+    weight = weight if rules.criterion == SQUARED_ERROR else weight * target
+    row_ends = packed.row_ends[first : last + 1] - begin
+    drawn = np.empty((0, weight.shape[1]), dtype=np.int64)
+    if rules.bootstrap:
+        drawn = np.concatenate(
+            [
+                bootstraps(rules, seed, weight[low:high].ravel()).reshape(-1, weight.shape[1])
+                for seed, (low, high) in zip(
+                    packed.seeds[first:last], pairwise(row_ends), strict=True
+                )
+            ]
+        )
+    grow_all(
         rules,
-        *packed.blocks[:4],
+        *packed.blocks,
         packed.used,
-        packed.used_ends,
-        packed.sources,
-        packed.row_ends,
-        packed.features,
-        packed.target,
-        packed.weight,
-        packed.seeds,
-        found,
+        packed.used_ends[first : last + 1],
+        row_ends,
+        target,
+        weight,
+        drawn,
+        packed.states[first:last],
+        found[begin:end],
         *store,
     )
-
-
-def pack(rules: Rules, forest: bool, problems: Sequence[Problem], memory: Sorted) -> Packed:
-    """Number each problem's sets of rows: first those the trees are grown on, then those only predicted."""
-    arrays = [X for problem in problems for X in (*problem.X, *problem.asked)]
-    blocks = memory(arrays)
-    place, sizes = blocks.place, blocks.sizes.tolist()
-    used, used_ends, sources, row_ends = [], [0], [], [0]
-    asked: list[list[slice]] = []
-    source = row = 0
-    for problem in problems:
-        where: dict[int, slice] = {}
-        for X in problem.X:
-            block = place[id(X)]
-            size = sizes[block]
-            used.append(block)
-            sources.append(source)
-            where[block] = slice(row, row + size)
-            source += size
-            row += size
-        mine = []
-        for X in problem.asked:
-            block = place[id(X)]
-            if block not in where:
-                size = sizes[block]
-                used.append(block)
-                sources.append(-1)
-                where[block] = slice(row, row + size)
-                row += size
-            mine.append(where[block])
-        asked.append(mine)
-        used_ends.append(len(used))
-        row_ends.append(row)
-    target = np.concatenate([part for problem in problems for part in problem.target])
-    weight = np.concatenate([part for problem in problems for part in problem.weight])
-    _check(target, weight, source)
-    return Packed(
-        blocks,
-        np.array(used, dtype=np.int64),
-        np.array(used_ends, dtype=np.int64),
-        np.array(sources, dtype=np.int64),
-        np.array(row_ends, dtype=np.int64),
-        arrays[0].shape[1],
-        np.ascontiguousarray(target, dtype=np.float64),
-        np.ascontiguousarray(weight, dtype=np.float64),
-        _seeds(rules, forest, [problem.seed for problem in problems]),
-        asked,
-    )
-
-
-def _check(target: FloatArray, weight: FloatArray, rows: int) -> None:
-    if len(target) != rows or len(weight) != rows:
-        raise FedRelaxError(
-            f"{rows} rows have {len(target)} targets and {len(weight)} weights; give each row one of both"
-        )
-    if not (np.isfinite(target).all() and np.isfinite(weight).all()):
-        raise FedRelaxError("a target or a weight is NaN or infinite")
-
-
-def _seeds(rules: Rules, forest: bool, seeds: Sequence[int]) -> AnyArray:
-    """Return the seed of every tree; a forest draws those of its trees as scikit-learn does."""
-    if not forest:
-        return np.array(seeds, dtype=np.int64)[:, None]
-    drawn = {
-        seed: np.random.RandomState(seed).randint(2**31 - 1, size=rules.trees)
-        for seed in set(seeds)
-    }
-    return np.array([drawn[seed] for seed in seeds], dtype=np.int64)
 
 
 def _cores() -> int:

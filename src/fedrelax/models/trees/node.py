@@ -8,10 +8,12 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fedrelax.models.base import BatchedModel, Rows, Task, stack
 from fedrelax.models.scikit import ScikitModel, fresh
-from fedrelax.models.trees.rules import Rules
-from fedrelax.models.trees.settings import MODULES, is_forest, known_rules
+from fedrelax.models.trees.estimators import built, grown_forest
+from fedrelax.models.trees.rules import Rules, known_rules
 from fedrelax.typing import AnyArray, FloatArray
 
 
@@ -26,11 +28,6 @@ class Grown(NamedTuple):
 def has_numba() -> bool:
     """Whether trees can be grown in the compiled loop."""
     return find_spec("numba") is not None
-
-
-def is_tree(estimator: Any) -> bool:
-    """Whether this is a tree or a forest of scikit-learn itself."""
-    return type(estimator).__module__ in MODULES
 
 
 class TreeNode(ScikitModel, BatchedModel):
@@ -67,6 +64,18 @@ class TreeNode(ScikitModel, BatchedModel):
         fitted._grown = None
         return fitted
 
+    def _fit_estimator(
+        self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
+    ) -> Any:
+        """Fit a forest tree by tree, with the draws of a forest that is grown at once."""
+        rules = known_rules(self._template, X.shape[1])
+        if rules is not None and rules.forest and isinstance(X, np.ndarray):
+            with np.errstate(over="ignore"):
+                rows = X.astype(np.float32)
+            if rows.size and np.isfinite(rows).all() and np.isfinite(weight).all():
+                return grown_forest(self._fresh(seed), rules, rows, y, weight)
+        return super()._fit_estimator(X, y, weight, seed, continued)
+
     # All at once
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
@@ -75,17 +84,13 @@ class TreeNode(ScikitModel, BatchedModel):
         rules = known_rules(self._template, features) if has_numba() else None
         if rules is None or features == 0:
             return None
-        return "trees", rules, is_forest(self._template), features, self.task.n_outputs
+        return "trees", rules, features, self.task.n_outputs
 
-    def _rules(self, features: int) -> Rules:
+    def rules(self, features: int) -> Rules:
+        """Return the rules by which the trees are grown in a batch."""
         rules = known_rules(self._template, features)
         assert rules is not None
         return rules
-
-    @property
-    def template(self) -> Any:
-        """The unfitted estimator."""
-        return self._template
 
     def seed_from(self, seed: int) -> int:
         """Return the estimator's own ``random_state``, or else the node's seed."""
@@ -122,41 +127,29 @@ class TreeNode(ScikitModel, BatchedModel):
         memory: dict[str, Any],
     ) -> list[list[FloatArray]]:
         """Grow all trees and return their predictions."""
-        from fedrelax.models.trees.batch import answers
-        from fedrelax.models.trees.blocks import Sorted
+        from fedrelax.models.trees.batch import Sorted, answers
 
-        first = models[0]
         problems = [
             _problem(model._grown, asked) for model, asked in zip(models, inputs, strict=True)
         ]
-        rules = first._rules(problems[0].X[0].shape[1])
-        known = memory.setdefault("sorted", Sorted())
-        return answers(rules, is_forest(first._template), problems, known)
+        rules = models[0].rules(problems[0].X[0].shape[1])
+        return answers(rules, problems, memory.setdefault("sorted", Sorted()))
 
     def _built(self, grown: Grown) -> Any:
         """Grow the trees of a batch again and return them as a fitted estimator."""
         from fedrelax.models.trees.batch import grown as grow
-        from fedrelax.models.trees.building import fitted_forest, fitted_tree
 
-        classes, weight, rows = self.task.classes, None, stack(grown.terms)
-        if classes is None:
-            weight = rows.weight
-        else:
-            share = rows.target * rows.weight[:, None]
-            seen = share.any(axis=0)
-            if seen.sum() == 1:
-                return self.fit(grown.terms, seed=grown.seed).estimator
-            weight = share[share > 0]
-        forest, features = is_forest(self._template), rows.X.shape[1]
-        rules = self._rules(features)
-        trees = grow(rules, forest, _problem(grown, ()))
+        classes, rows = self.task.classes, stack(grown.terms)
+        seen = (rows.target * rows.weight[:, None]).any(axis=0)
+        if classes is not None and seen.sum() == 1:
+            return self.fit(grown.terms, seed=grown.seed).estimator
+        features = rows.X.shape[1]
+        rules = self.rules(features)
+        trees = grow(rules, _problem(grown, ()))
         if classes is not None:
             classes = classes[seen]
             trees = [tree._replace(value=tree.value[:, seen]) for tree in trees]
-        empty = fresh(self._template, grown.seed)
-        if forest:
-            return fitted_forest(empty, rules, trees, features, classes, weight)
-        return fitted_tree(empty, rules, trees[0], features, classes)
+        return built(fresh(self._template, grown.seed), rules, trees, features, classes)
 
 
 def _problem(grown: Grown | None, asked: Sequence[AnyArray]) -> Any:

@@ -1,10 +1,32 @@
-"""The rules by which trees are grown."""
+"""Which trees and forests are grown at once, and by which rules."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
 
 SQUARED_ERROR, GINI, ENTROPY = 0, 1, 2
+CRITERIA = {
+    "squared_error": SQUARED_ERROR,
+    "gini": GINI,
+    "entropy": ENTROPY,
+    "log_loss": ENTROPY,
+}
+NO_LIMIT = 2**31 - 1
+MODULES = ("sklearn.tree._classes", "sklearn.ensemble._forest")
+KEPT = 1000
+LEFT_OUT = {
+    "max_leaf_nodes": None,
+    "ccp_alpha": 0.0,
+    "monotonic_cst": None,
+    "class_weight": None,
+    "oob_score": False,
+    "warm_start": False,
+}
+"""Settings that are supported at one value only."""
 
 
 class Rules(NamedTuple):
@@ -21,9 +43,111 @@ class Rules(NamedTuple):
     min_leaf_share: float
     min_weight_share: float
     min_impurity_decrease: float
-    max_leaves: int
+    forest: bool
     trees: int
     bootstrap: bool
     draws: int
     """Rows of a bootstrap; 0 for as many as there are, or ``draws_share`` of them where positive."""
     draws_share: float
+
+
+_known: dict[Hashable, Rules | None] = {}
+
+
+def is_tree(estimator: Any) -> bool:
+    """Whether this is a tree or a forest of scikit-learn itself."""
+    return type(estimator).__module__ in MODULES
+
+
+def is_forest(estimator: Any) -> bool:
+    """Whether the estimator consists of several trees."""
+    return hasattr(estimator, "n_estimators")
+
+
+def why_not(estimator: Any) -> str | None:
+    """Return why an estimator is left to scikit-learn, or None if its trees can be grown at once.
+
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> why_not(DecisionTreeRegressor(max_depth=3))
+    >>> why_not(DecisionTreeRegressor(criterion="absolute_error"))
+    "criterion='absolute_error'"
+    """
+    kind = type(estimator).__name__
+    if not is_tree(estimator):
+        return f"{kind} is not a tree or forest of scikit-learn"
+    settings = estimator.get_params(deep=False)
+    if "criterion" not in settings or kind == "RandomTreesEmbedding":
+        return f"{kind} does not predict"
+    try:
+        estimator._validate_params()
+    except ValueError as error:
+        return str(error)
+    if settings["criterion"] not in CRITERIA:
+        return f"criterion={settings['criterion']!r}"
+    for name, value in LEFT_OUT.items():
+        given = settings.get(name, value)
+        if given is not value and given != value:
+            return f"{name}={given!r}"
+    seed = settings["random_state"]
+    if seed is not None and not isinstance(seed, Integral):
+        return "random_state is a generator, which every fit advances"
+    if settings.get("max_samples") is not None and not settings["bootstrap"]:
+        return "max_samples without bootstrap"
+    return None
+
+
+def known_rules(estimator: Any, features: int) -> Rules | None:
+    """Return the rules, or None where ``why_not`` gives a reason.
+
+    Asked for every node in every round, so the answer is cached by all settings and their types.
+    """
+    settings = vars(estimator)
+    types = tuple(map(type, settings.values()))
+    key = type(estimator), features, tuple(settings.items()), types
+    try:
+        if key not in _known:
+            if len(_known) >= KEPT:
+                _known.clear()
+            _known[key] = _rules(estimator, features)
+        return _known[key]
+    except TypeError:  # a list or an array among the settings
+        return _rules(estimator, features)
+
+
+def _rules(estimator: Any, features: int) -> Rules | None:
+    if why_not(estimator) is not None:
+        return None
+    settings = estimator.get_params(deep=False)
+    split, leaf = settings["min_samples_split"], settings["min_samples_leaf"]
+    samples, depth = settings.get("max_samples"), settings["max_depth"]
+    whole = isinstance(samples, Integral)
+    extra = type(estimator).__name__.startswith("ExtraTrees")
+    return Rules(
+        criterion=CRITERIA[settings["criterion"]],
+        random_splits=extra or settings.get("splitter") == "random",
+        max_features=_number_of_features(settings["max_features"], features),
+        max_depth=NO_LIMIT if depth is None else int(depth),
+        min_samples_split=int(split) if isinstance(split, Integral) else 2,
+        min_split_share=0.0 if isinstance(split, Integral) else float(split),
+        min_samples_leaf=int(leaf) if isinstance(leaf, Integral) else 1,
+        min_leaf_share=0.0 if isinstance(leaf, Integral) else float(leaf),
+        min_weight_share=float(settings["min_weight_fraction_leaf"]),
+        min_impurity_decrease=float(settings["min_impurity_decrease"]),
+        forest=is_forest(estimator),
+        trees=int(settings.get("n_estimators", 1)),
+        bootstrap=bool(settings.get("bootstrap", False)),
+        draws=int(samples) if whole else 0,
+        draws_share=0.0 if whole or samples is None else float(samples),
+    )
+
+
+def _number_of_features(given: Any, features: int) -> int:
+    if given is None:
+        return features
+    if given == "sqrt":
+        return max(1, int(np.sqrt(features)))
+    if given == "log2":
+        return max(1, int(np.log2(features)))
+    if isinstance(given, Integral):
+        return int(given)
+    return max(1, int(given * features))

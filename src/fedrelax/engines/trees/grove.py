@@ -1,18 +1,18 @@
-"""Nodes whose trees grow by the same rules: packed once, grown in every round."""
+"""The trees of all nodes: rows packed once, trees grown in every round, models made on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from fedrelax.models import Task
-from fedrelax.models.trees.node import TreeNode
+from fedrelax.models import LocalModel, Rows, Task
+from fedrelax.models.trees import TreeNode
 from fedrelax.models.trees.rules import Rules
-from fedrelax.models.trees.settings import is_forest, known_rules
 from fedrelax.network import Network, Node
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.runtime import Coupling
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 
 class Grove(NamedTuple):
@@ -47,16 +47,13 @@ class Ready(NamedTuple):
         public = network.public.common
         assert public is not None
         own_ends = _ends([len(node.X) for node in nodes])
-        held_ends = _ends([_held_count(node) for node in nodes])
-        by_rules: dict[tuple[Rules, bool], list[int]] = {}
+        held_ends = _ends([0 if n.validation is None else len(n.validation[0]) for n in nodes])
+        by_rules: dict[Rules, list[int]] = {}
         for place, model in enumerate(models):
-            template = model.template
-            rules = known_rules(template, public.shape[1])
-            assert rules is not None
-            by_rules.setdefault((rules, is_forest(template)), []).append(place)
+            by_rules.setdefault(model.rules(public.shape[1]), []).append(place)
         groups = [
-            Group(rules, forest, places, nodes, models, seeds, public, task, own_ends, held_ends)
-            for (rules, forest), places in by_rules.items()
+            Group(rules, places, nodes, models, seeds, public, task, own_ends, held_ends)
+            for rules, places in by_rules.items()
         ]
         held = [task.encode(node.validation[1]) for node in nodes if node.validation is not None]
         return cls(
@@ -85,16 +82,11 @@ class Ready(NamedTuple):
 
 
 class Group:
-    """The nodes that share one set of rules.
-
-    The targets of all own rows come first, then those of the public rows, node by node, so that a
-    round only has to append its new targets.
-    """
+    """The nodes that share one set of rules."""
 
     def __init__(
         self,
         rules: Rules,
-        forest: bool,
         places: Sequence[int],
         nodes: Sequence[Node],
         models: Sequence[TreeNode],
@@ -104,8 +96,7 @@ class Group:
         own_ends: IntArray,
         held_ends: IntArray,
     ) -> None:
-        from fedrelax.models.trees.batch import Problem, pack
-        from fedrelax.models.trees.blocks import Sorted
+        from fedrelax.models.trees.batch import Problem, Sorted, pack
 
         silent, unheard = np.zeros((len(public), task.n_outputs)), np.zeros(len(public))
         problems = []
@@ -122,46 +113,29 @@ class Group:
                 )
             )
         self.rules, self.places = rules, np.array(places)
-        packed = pack(rules, forest, problems, Sorted())
-        self.own = _joined([asked[0] for asked in packed.asked])
-        self.held = _joined([asked[2] for asked in packed.asked if len(asked) > 2])
-        self.public = _side_by_side([asked[1].start for asked in packed.asked], len(public))
-        self.own_rows = _rows_of(own_ends, self.places)
-        self.held_rows = _rows_of(held_ends, self.places)
-        self._own_target = np.concatenate([problem.target[0] for problem in problems])
-        own, first = len(self._own_target), packed.used_ends[:-1]
-        sources = packed.sources.copy()
-        sources[first] = _ends([len(problem.X[0]) for problem in problems])[:-1]
-        sources[first + 1] = own + np.arange(len(places)) * len(public)
-        self._packed = packed._replace(sources=sources, target=np.empty(0), weight=np.empty(0))
+        self._packed = pack(rules, problems, Sorted())
+        asked = self._packed.asked
+        self.own = _joined([rows[0] for rows in asked])
+        self.public = _joined([rows[1] for rows in asked]).reshape(len(places), len(public))
+        self.held = _joined([rows[2] for rows in asked if len(rows) > 2])
+        self.own_rows = _joined([slice(*own_ends[i : i + 2]) for i in places])
+        self.held_rows = _joined([slice(*held_ends[i : i + 2]) for i in places])
 
     def grow(self, taught: FloatArray | None, strength: FloatArray) -> FloatArray:
         """Return the answers on all rows, node by node."""
         from fedrelax.models.trees.batch import answers_of
 
-        rows, outputs = self.public.size, self._own_target.shape[1]
-        if taught is None:
-            heard: FloatArray = np.zeros((rows, outputs))
-        else:
-            heard = taught if len(self.places) == len(taught) else taught[self.places]
-        own = np.ones(len(self._own_target))
-        packed = self._packed._replace(
-            target=np.concatenate([self._own_target, heard.reshape(rows, outputs)]),
-            weight=np.concatenate([own, np.repeat(strength[self.places], self.public.shape[1])]),
-        )
+        packed = self._packed
+        if taught is not None:
+            target, weight = packed.target.copy(), packed.weight.copy()
+            target[self.public] = taught[self.places]
+            weight[self.public] = strength[self.places, None]
+            packed = packed._replace(target=target, weight=weight)
         return answers_of(self.rules, packed)
-
-
-def _held_count(node: Node) -> int:
-    return 0 if node.validation is None else len(node.validation[0])
 
 
 def _ends(counts: Sequence[int]) -> IntArray:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _rows_of(ends: IntArray, places: IntArray) -> IntArray:
-    return _joined([slice(ends[place], ends[place + 1]) for place in places])
 
 
 def _joined(parts: Sequence[slice]) -> IntArray:
@@ -171,5 +145,39 @@ def _joined(parts: Sequence[slice]) -> IntArray:
     return np.concatenate([np.arange(part.start, part.stop) for part in parts])
 
 
-def _side_by_side(starts: Sequence[int] | IntArray, rows: int) -> IntArray:
-    return np.asarray(np.asarray(starts, dtype=np.int64)[:, None] + np.arange(rows))
+class GrownModels(Mapping[Label, LocalModel]):
+    """The local models of a grove, each made on demand and then cached."""
+
+    def __init__(
+        self,
+        labels: tuple[Label, ...],
+        ready: Ready,
+        grove: Grove,
+        public: AnyArray,
+        coupling: Coupling,
+    ) -> None:
+        self._places = {label: place for place, label in enumerate(labels)}
+        self._models, self._nodes, self._seeds = ready.models, ready.nodes, ready.seeds
+        self._target, self._ends = ready.target, ready.own_ends
+        self._grove, self._public, self._coupling = grove, public, coupling
+        self._made: dict[Label, TreeNode] = {}
+
+    def __getitem__(self, label: Label) -> TreeNode:
+        if label not in self._made:
+            self._made[label] = self._grown(self._places[label])
+        return self._made[label]
+
+    def _grown(self, i: int) -> TreeNode:
+        taught, coupling = self._grove.taught, self._coupling
+        target = self._target[self._ends[i] : self._ends[i + 1]]
+        terms = [Rows(self._nodes[i].X, target, np.ones(len(target)), coupling.loss)]
+        if taught is not None and self._grove.strength[i] > 0:
+            weight = np.full(len(self._public), self._grove.strength[i])
+            terms.append(Rows(self._public, taught[i], weight, coupling.discrepancy))
+        return self._models[i].grown_on(terms, int(self._seeds[i]))
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
