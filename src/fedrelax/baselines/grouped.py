@@ -19,7 +19,7 @@ from fedrelax.models.criteria import last_step
 from fedrelax.models.viewed import Seen
 from fedrelax.network import Network
 from fedrelax.threads import one_thread
-from fedrelax.typing import Label
+from fedrelax.typing import Label, Model
 
 FACTORS = (1.0, 0.001, 0.1, 10.0)
 """Factors of a penalty, where several are tried."""
@@ -83,7 +83,7 @@ class Grouped(Baseline):
         return Run(models)
 
 
-def _seen_rows(rows: Rows, model: Any, network: Network) -> Rows:
+def _seen_rows(rows: Rows, model: Model, network: Network) -> Rows:
     """Return the rows without gaps in the columns that a model sees; of tables, all: models handle gaps."""
     ready = network.preparation
     if ready is None or not ready.schema.is_plain:
@@ -93,7 +93,7 @@ def _seen_rows(rows: Rows, model: Any, network: Network) -> Rows:
     return replace(rows, X=rows.X[kept], target=rows.target[kept], weight=rows.weight[kept])
 
 
-def kind_of(model: Any) -> str:
+def kind_of(model: Model) -> str:
     """Return a text that two models share if they are of one class with equal settings.
 
     >>> from sklearn.linear_model import Ridge
@@ -106,7 +106,7 @@ def kind_of(model: Any) -> str:
         return str(id(model))
 
 
-def with_penalty(model: Any, factor: float) -> Any:
+def with_penalty(model: Model, factor: float) -> Any:
     """Return a model with its penalty multiplied by ``factor``, or the model itself if it has none.
 
     >>> with_penalty(Ridge(2.0), 0.1), with_penalty(LogisticRegression(), 0.1)
@@ -121,7 +121,7 @@ def with_penalty(model: Any, factor: float) -> Any:
     return changed
 
 
-def penalty_of(model: Any) -> tuple[str, float]:
+def penalty_of(model: Model) -> tuple[str, float]:
     """Return the parameter that sets the penalty, and the penalty; 0 where there is none."""
     step = last_step(model)
     if isinstance(step, Ridge) and np.ndim(step.alpha) == 0:

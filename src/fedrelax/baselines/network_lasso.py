@@ -17,7 +17,7 @@ from fedrelax.baselines.base import Run
 from fedrelax.baselines.descent import Descent
 from fedrelax.baselines.objectives import LocalObjectives, objectives_of
 from fedrelax.network import Network
-from fedrelax.typing import FloatArray
+from fedrelax.typing import FloatArray, SparseMatrix
 
 MOST_EDGES = 200_000
 
@@ -34,7 +34,7 @@ class NetworkLasso(Descent):
     name = "network Lasso"
 
     strength: float = 0.1
-    adjacency: Any = field(default=None, repr=False)
+    adjacency: SparseMatrix = field(default=None, repr=False)
     """The weights; ``run`` takes them from the network."""
 
     def too_large(self, network: Network) -> str | None:
@@ -75,7 +75,7 @@ class NetworkLasso(Descent):
             W = new
 
 
-def incidence(adjacency: Any) -> tuple[Any, FloatArray]:
+def incidence(adjacency: SparseMatrix) -> tuple[Any, FloatArray]:
     """Return D (edges, nodes) with +1 and -1 at the ends of every edge, and the edges' weights."""
     upper = sparse.triu(adjacency, k=1).tocoo()
     edges = np.arange(upper.nnz)

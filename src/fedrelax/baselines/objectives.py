@@ -20,7 +20,7 @@ from fedrelax.linear.arrays import centre_and_spread, softmax
 from fedrelax.linear.gram import Blocks, NodeRows
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray, Label, Model
 
 POWER_STEPS = 20
 MOST_IN_A_GROUP = 4096
@@ -230,7 +230,7 @@ def reason_not_linear(network: Network) -> str | None:
     return None
 
 
-def _plain(model: Any) -> Any:
+def _plain(model: Model) -> Any:
     """Return the model behind a scaler: the objectives are standardised anyway."""
     if isinstance(model, Pipeline) and len(model) == 2 and isinstance(model[0], StandardScaler):
         return model[-1]
@@ -256,7 +256,7 @@ def _with_plain_models(network: Network) -> Network:
     return plain
 
 
-def _as_softmax(model: Any, network: Network, features: int) -> Any:
+def _as_softmax(model: Model, network: Network, features: int) -> Any:
     inner = _plain(model)
     if isinstance(inner, SoftmaxModel):
         return inner

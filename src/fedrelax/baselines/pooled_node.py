@@ -17,7 +17,7 @@ from fedrelax.models.criteria import last_step
 from fedrelax.models.keras import is_keras
 from fedrelax.models.registry import is_net
 from fedrelax.network import Network
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, Model
 
 MOST_NODES = 500
 MOST_NUMBERS = 20_000_000
@@ -81,7 +81,7 @@ class NodeModel(LocalModel):
         self.task, self._model, self._place, self._n = model.task, model, place, n
 
     @property
-    def estimator(self) -> Any:
+    def estimator(self) -> Model:
         """The estimator of all nodes, whose rows include the nodes' columns."""
         return self._model.estimator
 
@@ -109,7 +109,7 @@ def with_node(X: AnyArray, place: int, n: int) -> FloatArray:
     return np.hstack([X, columns])
 
 
-def with_columns(model: Any, n: int, factor: float) -> Any:
+def with_columns(model: Model, n: int, factor: float) -> Any:
     """Return a model for ``n`` more columns, its penalty multiplied by ``factor``.
 
     >>> from sklearn.linear_model import LogisticRegression, Ridge

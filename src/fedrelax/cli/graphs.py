@@ -14,7 +14,7 @@ from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
 from fedrelax.storage.labels import by_text, find_label
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 FORMS = "complete, knn:lat,lon:5, edges:FILE or features:5"
 KINDS = ("complete", "knn", "edges", "features")
@@ -76,14 +76,14 @@ def _neighbours(text: str, count: str) -> int:
     return int(count)
 
 
-def coordinate_columns(spec: GraphSpec, frame: Any) -> list[Any]:
+def coordinate_columns(spec: GraphSpec, frame: DataFrame) -> list[Any]:
     """Return the columns of the table that hold the nodes' coordinates."""
     return [find_column(frame, name) for name in spec.columns]
 
 
 def make_graph(
     spec: GraphSpec,
-    frame: Any,
+    frame: DataFrame,
     table: Table,
     rows: FloatArray,
     train: AnyArray,
@@ -106,7 +106,7 @@ def make_graph(
     return Graph.from_coordinates(_coordinates(spec, frame, table, labels), k=spec.k)
 
 
-def _coordinates(spec: GraphSpec, frame: Any, table: Table, labels: Sequence[Label]) -> Any:
+def _coordinates(spec: GraphSpec, frame: DataFrame, table: Table, labels: Sequence[Label]) -> Any:
     """Return a DataFrame with one place per node."""
     import pandas as pd
 

@@ -14,7 +14,7 @@ from fedrelax.errors import FedRelaxError, listing
 from fedrelax.schema.dates import order_of, read_dates
 from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
 from fedrelax.splits import TEST_STREAM, group_rows, training_groups, training_mask
-from fedrelax.typing import AnyArray
+from fedrelax.typing import AnyArray, DataFrame
 
 NONE = "none"
 """The value of --split-by that splits rows at random, whatever the table holds."""
@@ -98,7 +98,7 @@ class Splitting:
 
 
 def splitting_of(
-    config: LearningConfig, frame: Any, table: Table, note: Callable[[str], None]
+    config: LearningConfig, frame: DataFrame, table: Table, note: Callable[[str], None]
 ) -> Splitting:
     """Return the rule for a table: as it was asked for, or as suits what the table holds."""
     share, seed = config.test_share, config.seed
@@ -136,7 +136,7 @@ def splitting_of(
 
 
 def _unasked(
-    config: LearningConfig, frame: Any, table: Table, note: Callable[[str], None]
+    config: LearningConfig, frame: DataFrame, table: Table, note: Callable[[str], None]
 ) -> Splitting:
     """Split by the dates that nodes have in common, if there are any; say what else is shared."""
     share, seed = config.test_share, config.seed
@@ -177,7 +177,7 @@ def _is_shared(values: AnyArray, nodes: AnyArray) -> bool:
     return bool((holders > 1).mean() > SHARED and several)
 
 
-def _values(frame: Any, column: Hashable, table: Table) -> AnyArray:
+def _values(frame: DataFrame, column: Hashable, table: Table) -> AnyArray:
     """Return the column's value in each row: dates as dates, numbers as numbers, else text."""
     found, kind = frame[column].iloc[table.row_index], kind_of(frame[column])
     missing = found.isna().to_numpy()
@@ -209,7 +209,7 @@ def _moments(column: Any) -> AnyArray:
     return moments
 
 
-def _moment(text: str, frame: Any, column: Hashable) -> Any:
+def _moment(text: str, frame: DataFrame, column: Hashable) -> Any:
     import pandas as pd
 
     kind = kind_of(frame[column])

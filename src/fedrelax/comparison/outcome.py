@@ -13,7 +13,7 @@ from fedrelax.baselines import MixedModel, Pooled, PooledNode
 from fedrelax.evaluation import ALONE, TOGETHER, Interval, Measure, student_interval
 from fedrelax.evaluation.evaluation import NAMES
 from fedrelax.evaluation.measures import LEVEL, difference
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Comparison:
             "error", kind="stable", ignore_index=True
         )
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """Return a DataFrame with a line per split and way: error and chosen settings."""
         import pandas as pd
 
@@ -110,7 +110,7 @@ class Comparison:
         ]
         return pd.DataFrame(lines, columns=["split", "way", "error", "settings"])
 
-    def nodes_to_frame(self) -> Any:
+    def nodes_to_frame(self) -> DataFrame:
         """Return a DataFrame with a line per node: its rows, and its mean error by way."""
         import pandas as pd
 

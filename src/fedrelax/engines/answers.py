@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import xlogy
 
 from fedrelax.losses import Loss, Squared
 from fedrelax.losses.classification import SMALLEST
 from fedrelax.runtime.site import level_gap, levelled
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 AT_ONCE = 1 << 20
 """Numbers compared at a time, so that they stay in cache."""
@@ -22,13 +20,13 @@ def mean_square(values: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("ij,ij->i", flat, flat) / flat.shape[1])
 
 
-def learners_of(edges: Any) -> AnyArray:
+def learners_of(edges: SparseMatrix) -> AnyArray:
     """Return the row of every stored entry of a CSR matrix."""
     return np.repeat(np.arange(edges.shape[0]), np.diff(edges.indptr))
 
 
 def discrepancies(
-    edges: Any, own: FloatArray, told: FloatArray, loss: Loss, level: float, classes: bool
+    edges: SparseMatrix, own: FloatArray, told: FloatArray, loss: Loss, level: float, classes: bool
 ) -> FloatArray:
     """Return d(i, j) for every stored entry: node i's own answers against what j has sent."""
     learners = learners_of(edges)
@@ -48,7 +46,7 @@ def discrepancies(
 
 
 def variations(
-    edges: Any,
+    edges: SparseMatrix,
     own: FloatArray,
     told: FloatArray,
     heard: FloatArray,
@@ -74,7 +72,7 @@ def variations(
 
 
 def _squared(
-    edges: Any, own: FloatArray, told: FloatArray, heard: FloatArray, level: float
+    edges: SparseMatrix, own: FloatArray, told: FloatArray, heard: FloatArray, level: float
 ) -> FloatArray:
     centre = told.mean(axis=0)  # subtracted: the common part would swamp the differences
     degree = np.asarray(edges.sum(axis=1), dtype=float).reshape(-1)

@@ -16,7 +16,7 @@ from fedrelax.models import LocalModel
 from fedrelax.network import Network
 from fedrelax.runtime import Settings as Settings
 from fedrelax.runtime import Steps
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 
 class Unsuited(FedRelaxError):  # noqa: N818 - a reason, not a fault
@@ -86,11 +86,11 @@ class Engine(Steps):
         edges, *rest = values
         return (self.edges_from(edges), *rest)
 
-    def as_given(self, edges: Any) -> Any:
+    def as_given(self, edges: SparseMatrix) -> Any:
         """Return a graph, or None for the given one, which need not be stored."""
         return None if edges is self.given else edges
 
-    def edges_from(self, kept: Any) -> Any:
+    def edges_from(self, kept: Any) -> SparseMatrix:
         """Return the graph that ``as_given`` has stored."""
         if kept is None:
             return self.given

@@ -24,7 +24,7 @@ from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
 from fedrelax.runtime import NodeMeasures
 from fedrelax.runtime.site import levelled
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray, Label, Model, SparseMatrix
 
 LOSS = Log()
 ONLY = {
@@ -156,7 +156,7 @@ class SoftmaxEngine(Engine):
         edges, models = super().unpacked(values, round)
         return edges, of_shape(models, self.W.shape, "best models")
 
-    def _join(self, edges: Any) -> None:
+    def _join(self, edges: SparseMatrix) -> None:
         self.edges = edges
         self._degree = np.asarray(edges.sum(axis=1), dtype=float).reshape(-1)
         self._exchange = NeighbourSums(edges, self._width)
@@ -164,7 +164,7 @@ class SoftmaxEngine(Engine):
     def settle(self, round: int) -> None:
         """Do nothing: these models converge from any start."""
 
-    def rewire(self, edges: Any) -> None:
+    def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph."""
         assert self._messages is not None
         self._join(edges)
@@ -175,7 +175,7 @@ class SoftmaxEngine(Engine):
         assert self._messages is not None
         return self._messages.reshape(len(self._messages), -1)
 
-    def own_losses(self, edges: Any) -> FloatArray:
+    def own_losses(self, edges: SparseMatrix) -> FloatArray:
         """Return node i's log loss on its own rows under neighbour j's model.
 
         Answers on public rows determine a softmax model, so i can tell what j would predict on its rows.
@@ -189,7 +189,7 @@ class SoftmaxEngine(Engine):
                 values[part] = (losses * group.mask[k]).sum(axis=-1) / group.mask[k].sum()
         return values
 
-    def discrepancies(self, edges: Any) -> FloatArray:
+    def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
         assert self._messages is not None
         return discrepancies(edges, self._answers, self._messages, LOSS, self._level, classes=True)
@@ -255,7 +255,7 @@ def _groups(rows: StackedRows | None, network: LinearNetwork, most: int) -> list
     return list(NodeRows(rows.X, rows.offsets).groups(rows.y, network.intercept, most))
 
 
-def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
+def refusal_of(kind: str, models: Mapping[Label, Model], settings: Settings) -> str | None:
     """Return which setting or which node's model the engine does not support, or None."""
     reason = reason_in_settings(settings, kind, "classification", Log)
     if reason is not None:
@@ -279,7 +279,7 @@ def reason_in_rows(network: Network) -> str | None:
     return None
 
 
-def _reason_in_model(model: Any) -> str | None:
+def _reason_in_model(model: Model) -> str | None:
     if type(model) is not SoftmaxModel:
         return f"the task is classification, and {type(model).__name__} is not SoftmaxModel"
     if not (isinstance(model.ridge, Real) and 0 < float(model.ridge) < math.inf):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from fedrelax.linear.arrays import norm, times_common
 from fedrelax.linear.gram import BUFFER_NUMBERS
 from fedrelax.linear.problem import LinearProblem, NeighbourSums, local_order
 from fedrelax.linear.solving import conjugate_gradients, induced_reduction, invert
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 System = Literal["paper", "symmetric"]
 MinimumNorm = Literal["coefficients", "all"] | FloatArray
@@ -135,7 +135,7 @@ class ExactUpdate:
                 np.matmul(problem.public.dense(part), found.matrices, out=self.fused[part])
         self._w = np.empty((problem.n, problem.d, problem.q))
 
-    def on(self, edges: Any) -> ExactUpdate:
+    def on(self, edges: SparseMatrix) -> ExactUpdate:
         """Return the update on another graph, with the same settings.
 
         With one common public set, a node's matrix depends only on its degree: nodes whose degree stays

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import rows_times, with_constant
 from fedrelax.linear.gram import Blocks, NodeRows
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 DENSE_MOST = 1 << 22
 DENSE_SHARE = 1 / 6
@@ -49,7 +49,7 @@ class LinearProblem:
         self,
         X: npt.ArrayLike,
         y: npt.ArrayLike,
-        adjacency: Any,
+        adjacency: SparseMatrix,
         public: npt.ArrayLike,
         *,
         offsets: npt.ArrayLike | None = None,
@@ -101,7 +101,7 @@ class LinearProblem:
         self.adjacency = sparse.csr_array(parts, shape=graph.shape, dtype=np.float64)
         self.degree: FloatArray = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1)
 
-    def on(self, edges: Any) -> LinearProblem:
+    def on(self, edges: SparseMatrix) -> LinearProblem:
         """Return the problem on another graph, a CSR matrix with the nodes in the same order.
 
         The rows' products are shared, not copied.
@@ -155,7 +155,7 @@ class LinearProblem:
         return given
 
 
-def local_order(adjacency: Any, row_bytes: int) -> IntArray | None:
+def local_order(adjacency: SparseMatrix, row_bytes: int) -> IntArray | None:
     """Return an order of the nodes in which neighbours lie near each other in memory; None keeps theirs.
 
     A sum over neighbours in any order misses the cache once per neighbour if the values of all nodes
@@ -176,7 +176,7 @@ def local_order(adjacency: Any, row_bytes: int) -> IntArray | None:
 class NeighbourSums:
     """``out_i = start_i + scale * sum_j A_ij u_j`` for all nodes at once; u is (n, d, q)."""
 
-    def __init__(self, adjacency: Any, width: int, scale: float = 1.0) -> None:
+    def __init__(self, adjacency: SparseMatrix, width: int, scale: float = 1.0) -> None:
         n = adjacency.shape[0]
         self.graph = adjacency if scale == 1.0 else adjacency * scale
         self._dense: AnyArray | None = None
@@ -219,7 +219,7 @@ def _rows(graph: Any, lo: int, hi: int) -> Any:
     return sparse.csr_array(entries, shape=(hi - lo, graph.shape[1]))
 
 
-def check_adjacency(adjacency: Any, n: int) -> Any:
+def check_adjacency(adjacency: SparseMatrix, n: int) -> Any:
     """Return the graph as CSR after checking shape, weights, diagonal and symmetry."""
     graph = sparse.csr_array(adjacency, dtype=np.float64)
     if graph.shape != (n, n):

@@ -15,7 +15,7 @@ from fedrelax.report import palette
 from fedrelax.report.data.report_data import axis_labels
 from fedrelax.report.page.assembly import assemble, part, safe_json
 from fedrelax.runtime import Callback, Outcome, Record
-from fedrelax.typing import Label
+from fedrelax.typing import Label, SparseMatrix
 from fedrelax.web import check_live
 
 FAILED = "The run ended with an error; see the terminal."
@@ -75,7 +75,7 @@ class LiveView(Callback):
         self._rounds = rounds
         self.tell("Each node trains alone.", 0, rounds)
 
-    def wired(self, labels: tuple[Label, ...], edges: Any) -> None:
+    def wired(self, labels: tuple[Label, ...], edges: SparseMatrix) -> None:
         """Show the graph in use."""
         self._state.wired(labels, edges)
 

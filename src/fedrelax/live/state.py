@@ -23,7 +23,7 @@ from fedrelax.report.page.assembly import safe_json
 from fedrelax.report.page.script_data import MOST_ROUNDS, place_columns
 from fedrelax.report.palette import CURVES
 from fedrelax.runtime import Record
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 
 def edges_in(given: Any, now: Any, most: int = MOST_EDGES) -> EdgeTable:
@@ -93,7 +93,7 @@ class LiveState:
             self.stop_asked = False
             self._count(0, 1)
 
-    def wired(self, labels: tuple[Label, ...], edges: Any) -> None:
+    def wired(self, labels: tuple[Label, ...], edges: SparseMatrix) -> None:
         """Take the graph in use."""
         with self._lock:
             self._given = edges if self._given is None or labels != self._labels else self._given

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NoReturn, Self
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
 from fedrelax.privacy.accountant import GaussianMechanism
+from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Layer, Promise
 
 
@@ -43,13 +44,13 @@ class Budget(Layer):
     def noise(self, network: Network) -> GaussianMechanism:
         """Return the noise on everything that leaves a node."""
 
-    def promise(self, network: Network, settings: Any) -> Promise:
+    def promise(self, network: Network, settings: Settings) -> Promise:
         """Return the promise that holds for every node."""
         says = self.describe(network, settings)
         epsilon = self.noise(network).epsilon(self.delta)
         return Promise(epsilon, self.delta, self.protects, says)
 
-    def check(self, network: Network, settings: Any) -> None:
+    def check(self, network: Network, settings: Settings) -> None:
         """Refuse a second run, and settings that take decisions by the rows without noise."""
         name = type(self).__name__
         if self.spent:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
@@ -19,6 +18,7 @@ from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
 from fedrelax.public import Smoother
+from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Layer, Message, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -32,11 +32,11 @@ class Listener(Layer):
     def __init__(self) -> None:
         self.heard: dict[Label, FloatArray] = {}
 
-    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+    def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
         """Return an exchange that keeps the messages posted to it."""
         return _Heard(inner, self.heard)
 
-    def describe(self, network: Network, settings: Any) -> str:
+    def describe(self, network: Network, settings: Settings) -> str:
         """Say that someone listens."""
         return "a listener that changes nothing"
 

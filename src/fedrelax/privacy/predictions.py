@@ -15,6 +15,7 @@ from fedrelax.models import Task
 from fedrelax.network import Network
 from fedrelax.privacy.accountant import GaussianMechanism
 from fedrelax.privacy.budget import Budget
+from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Message, Wrapped
 from fedrelax.typing import FloatArray, Label
 
@@ -77,7 +78,7 @@ class PrivatePredictions(Budget):
             )
         return (self.range[1] - self.range[0]) * math.sqrt(rows * task.n_outputs)
 
-    def check(self, network: Network, settings: Any) -> None:
+    def check(self, network: Network, settings: Settings) -> None:
         """Refuse more rounds than planned, and settings under which nodes send more often."""
         super().check(network, settings)
         self.sensitivity(1, network.task)
@@ -97,7 +98,7 @@ class PrivatePredictions(Budget):
                 "its own, and the budget is planned for one; give one common public set"
             )
 
-    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+    def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
         """Return the exchange that adds the noise; from now on the budget is spent."""
         self.spent = True
         return _Noisy(inner, self, network)
@@ -107,7 +108,7 @@ class PrivatePredictions(Budget):
         rows = max(len(network.public.of(label)) for label in network.labels)
         return self.mechanism_for(self.sensitivity(rows, network.task))
 
-    def describe(self, network: Network, settings: Any) -> str:
+    def describe(self, network: Network, settings: Settings) -> str:
         """Return the promise: noise, sensitivity, epsilon and delta."""
         found = self.noise(network)
         return (

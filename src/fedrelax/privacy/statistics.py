@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fedrelax.network import Network
 from fedrelax.privacy.accountant import GaussianMechanism
 from fedrelax.privacy.budget import Budget
 from fedrelax.privacy.predictions import on_simplex
+from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Message, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, Label
 
@@ -62,7 +62,7 @@ class PrivateStatistics(Budget):
         """Return the noise on the single release."""
         return GaussianMechanism.for_budget(self.epsilon, self.delta, _sensitivity(classes))
 
-    def check(self, network: Network, settings: Any) -> None:
+    def check(self, network: Network, settings: Settings) -> None:
         """Refuse several sets of public rows, and numeric targets without a range."""
         super().check(network, settings)
         if network.public.common is None:
@@ -76,7 +76,7 @@ class PrivateStatistics(Budget):
                 "take it from what is known beforehand, not from the rows"
             )
 
-    def around(self, inner: Exchange, network: Network, settings: Any) -> Exchange:
+    def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
         """Return the exchange that carries the released models; from now on the budget is spent."""
         self.spent = True
         return _Released(inner, self.answers(network))
@@ -85,7 +85,7 @@ class PrivateStatistics(Budget):
         """Return the noise on the single release."""
         return self.mechanism(network.task.is_classification)
 
-    def describe(self, network: Network, settings: Any) -> str:
+    def describe(self, network: Network, settings: Settings) -> str:
         """Return the promise: noise, sensitivity, epsilon and delta."""
         found = self.noise(network)
         return (

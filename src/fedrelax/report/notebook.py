@@ -25,7 +25,7 @@ from fedrelax.report.data.report_data import places_of
 from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.report.palette import CATEGORIES, CURVES, DIVERGING, LIGHT, OTHER, SEQUENTIAL, mixed
 from fedrelax.solvers import Result
-from fedrelax.typing import FloatArray, IntArray, Label
+from fedrelax.typing import FloatArray, IntArray, Label, Model
 from fedrelax.wiring import wiring_name
 
 SHADES = {"gain": DIVERGING[1:-1], "number": SEQUENTIAL[1:-1]}
@@ -218,7 +218,7 @@ def _rounds(result: Result) -> str:
     return f"{rounds}{stayed}, {result.engine} engine"
 
 
-def _kind(model: Any) -> str:
+def _kind(model: Model) -> str:
     return short(type(model).__name__)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedrelax.models import Task
 from fedrelax.threads import one_thread
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Model
 
 FOLDS = 2
 """How many of the folds are used: boosting takes a tenth of a second on each."""
@@ -205,7 +205,7 @@ def _logistic(A: FloatArray, y: AnyArray, rng: np.random.Generator) -> Any:
     return min(tried, key=lambda model: float(_log_losses(model, *parts).mean()))
 
 
-def _log_losses(model: Any, A: FloatArray, y: AnyArray, B: FloatArray, t: AnyArray) -> FloatArray:
+def _log_losses(model: Model, A: FloatArray, y: AnyArray, B: FloatArray, t: AnyArray) -> FloatArray:
     """Fit a model to A, y and return the log losses of rows B, t; unseen classes have LEAST_LIKELY."""
     from sklearn.exceptions import ConvergenceWarning
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from fedrelax.selection.candidates import Candidate
 from fedrelax.solvers import FedRelax
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import DataFrame, FloatArray, Label
 from fedrelax.wiring import Wiring, wiring_name
 
 
@@ -70,7 +69,7 @@ class Choice:
         rounds = None if self.to_rest else self.rounds
         return self.chosen.settings(settings, rounds, settings.patience)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """Return a DataFrame: wiring, level, alpha, round, validation loss."""
         import pandas as pd
 

@@ -21,7 +21,7 @@ from fedrelax.network import Network
 from fedrelax.selection.trials import Tell
 from fedrelax.solvers import FedRelax
 from fedrelax.threads import one_thread
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Model
 
 KINDS = ("forest", "boosting")
 """Names of models that a node may switch to."""
@@ -53,7 +53,7 @@ class KindChoice:
     name: str
     labelled: bool
     reason: str
-    model: Any
+    model: Model
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, Keeper
@@ -16,7 +15,7 @@ from fedrelax.selection.search import choose
 from fedrelax.selection.trials import Tell
 from fedrelax.selection.whole import Whole, choose_whole, model_for
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
-from fedrelax.typing import Label
+from fedrelax.typing import Label, Model
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Plan:
     choice: Choice | None = None
     whole: Whole | None = None
     """What was found, if settings and models were found together."""
-    model: Any = None
+    model: Model = None
     """A linear model with the penalty found, for all nodes, if only that was found."""
     alone: tuple[Label, ...] = ()
     """Nodes that keep the model trained on their own rows."""

@@ -19,7 +19,7 @@ from fedrelax.runtime.exchange import Promise
 from fedrelax.solvers.checks import check_callbacks
 from fedrelax.solvers.edges import EdgeValues
 from fedrelax.solvers.identity import identity_of
-from fedrelax.typing import Label
+from fedrelax.typing import DataFrame, Label, SparseMatrix
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
 
@@ -106,7 +106,7 @@ class Result:
         text: str = view("notebook").result_html(self)
         return text
 
-    def edges_to_frame(self, graph: Graph | None = None) -> Any:
+    def edges_to_frame(self, graph: Graph | None = None) -> DataFrame:
         """Return a DataFrame of the edges: both ends, weight, the discrepancy each way, and ``used``.
 
         ``used`` is the weight in the last rounds: 0 where a rewired graph has dropped the edge. Edges
@@ -208,5 +208,5 @@ class Solver(ABC):
         """Return the loss on own rows and the one across edges."""
 
 
-def _with_edges(graph: Graph, edges: Any) -> Graph:
+def _with_edges(graph: Graph, edges: SparseMatrix) -> Graph:
     return Graph(edges, graph.labels, graph.positions, graph.geographic)

@@ -13,7 +13,7 @@ import numpy as np
 from fedrelax.losses import Weighted
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
-from fedrelax.typing import AnyArray
+from fedrelax.typing import AnyArray, Model
 
 NO_MATTER = ("n_jobs", "found")
 """Settings that do not change a result, and what is found again from the rows."""
@@ -50,7 +50,7 @@ def _settings(solver: Any) -> list[str]:
     ]
 
 
-def described(model: Any) -> str:
+def described(model: Model) -> str:
     """Return a model's kind and settings as a text that is the same in every process.
 
     >>> from sklearn.linear_model import Ridge

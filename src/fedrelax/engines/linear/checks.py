@@ -16,7 +16,7 @@ from fedrelax.losses import Squared
 from fedrelax.models import LinearModel, LocalModel, ScikitModel, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
 from fedrelax.network import Network
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray, Label, Model
 
 EXACT_SOLVERS = ("auto", "svd", "cholesky")
 """Settings of ``Ridge(solver=)`` that do not stop early."""
@@ -24,14 +24,14 @@ WIDE = 1500
 """Columns above which a matrix of columns x columns for every node costs more than it saves."""
 
 
-def refusal_of(kind: str, models: Mapping[Label, Any], settings: Settings) -> str | None:
+def refusal_of(kind: str, models: Mapping[Label, Model], settings: Settings) -> str | None:
     """Return which setting or which node's model is not linear least squares, or None."""
     reason = reason_in_settings(settings, kind, "regression", Squared)
     return reason or reason_in_models(models)
 
 
 def reason_in_models(
-    models: Mapping[Label, Any],
+    models: Mapping[Label, Model],
     check: Callable[[Any], str | None] | None = None,
     kind: str = "regression",
 ) -> str | None:
@@ -56,7 +56,7 @@ def reason_in_models(
     return None
 
 
-def _reason_in_adapter(model: Any, task: Task) -> str | None:
+def _reason_in_adapter(model: Model, task: Task) -> str | None:
     try:
         adapted: LocalModel = adapt(model, task)
     except FedRelaxError as error:
@@ -80,21 +80,21 @@ def reason_in_rows(network: Network) -> str | None:
     return None
 
 
-def ridge_of(model: Any, features: int) -> FloatArray:
+def ridge_of(model: Model, features: int) -> FloatArray:
     """Return the factor of each ``coef^2``, relative to a sum over own rows of weight 1."""
     if isinstance(model, LinearModel | SoftmaxModel):
         return model.penalties(features)
     return np.full(features, float(model.alpha) if isinstance(model, Ridge) else 0.0)
 
 
-def minimum_norm_of(model: Any) -> str | None:
+def minimum_norm_of(model: Model) -> str | None:
     """Return the norm that the model minimises where its rows leave weights undetermined."""
     if isinstance(model, LinearModel):
         return "all" if model.fit_intercept else "coefficients"
     return "coefficients" if isinstance(model, LinearRegression) else None
 
 
-def _reason_in_model(model: Any) -> str | None:
+def _reason_in_model(model: Model) -> str | None:
     reason = None
     if type(model) not in (LinearRegression, Ridge, LinearModel):
         return f"{type(model).__name__} is not LinearRegression, Ridge or LinearModel"

@@ -16,7 +16,7 @@ from fedrelax.linear.fixed_point import ExactUpdate, solve_fixed_point
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
 from fedrelax.runtime import NodeMeasures
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 RESIDUAL = 1e-8
 """``|b - K w| / |b|`` at which a run without a number of rounds has converged, unless ``tol`` is given."""
@@ -108,7 +108,7 @@ class ArrayEngine(Engine):
     def settle(self, round: int) -> None:
         """Do nothing: these models converge from any start."""
 
-    def rewire(self, edges: Any) -> None:
+    def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph."""
         self.edges = edges
         self._measures = self._measures.on(edges)
@@ -118,7 +118,7 @@ class ArrayEngine(Engine):
         assert self.V is not None
         return self._measures.variation.embedding(self.V)
 
-    def own_losses(self, edges: Any) -> FloatArray:
+    def own_losses(self, edges: SparseMatrix) -> FloatArray:
         """Return node i's loss on its own rows under neighbour j's model.
 
         Answers on public rows determine a linear model, so i can tell what j would predict on its rows.
@@ -126,7 +126,7 @@ class ArrayEngine(Engine):
         assert self.V is not None
         return self._measures.losses_of_others(edges, self.V)
 
-    def discrepancies(self, edges: Any) -> FloatArray:
+    def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
         assert self.V is not None
         measures = self._on_given if edges is self.given else self._measures.on(edges)
@@ -196,7 +196,7 @@ class LinearEngine(ArrayEngine):
         kind = FixedPointEngine if straight else LinearEngine
         return kind(prepared, exact, settings)
 
-    def rewire(self, edges: Any) -> None:
+    def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph, with new inverses where they change."""
         super().rewire(edges)
         self._exact = self._exact.on(edges)

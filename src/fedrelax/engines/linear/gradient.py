@@ -15,7 +15,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.linear.fixed_point import NeighbourTerms, System
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.network import Network
-from fedrelax.typing import AnyArray
+from fedrelax.typing import AnyArray, SparseMatrix
 
 
 class RMSprop:
@@ -101,7 +101,7 @@ class GradientRounds:
         self._matrix = None if problem.public is None else coupling.node_matrices()
         self._degree = problem.degree[:, None, None]
 
-    def rewire(self, edges: Any) -> None:
+    def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph, keeping models and the step rule's memory."""
         old = self.coupling
         self._join(NeighbourTerms(self.problem.on(edges), old.alpha, old.system))
@@ -200,7 +200,7 @@ class GradientEngine(ArrayEngine):
         )
         return cls(prepared, rounds, coupling_factor(settings), zeros_first)
 
-    def rewire(self, edges: Any) -> None:
+    def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph; the step rule keeps its memory."""
         super().rewire(edges)
         self._rounds.rewire(edges)

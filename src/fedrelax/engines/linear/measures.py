@@ -14,7 +14,7 @@ from fedrelax.linear.fixed_point import ExactUpdate
 from fedrelax.linear.gram import BUFFER_NUMBERS, RowResiduals
 from fedrelax.linear.problem import LinearProblem, NeighbourSums
 from fedrelax.runtime import NodeMeasures
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 REFINEMENTS = 2
 CANCELLED = 1e-5
@@ -81,7 +81,7 @@ class Measures:
         """The graph, a CSR matrix."""
         return self._problem.adjacency
 
-    def on(self, edges: Any) -> Measures:
+    def on(self, edges: SparseMatrix) -> Measures:
         """Return the measures on another graph."""
         other = copy.copy(self)
         other._problem = self._problem.on(edges)
@@ -95,7 +95,7 @@ class Measures:
         gain: FloatArray = np.einsum("ndq,ndq->n", D, curve + 2 * self._slopes)
         return np.maximum(self._losses + gain, 0.0)
 
-    def losses_of_others(self, edges: Any, V: FloatArray) -> FloatArray:
+    def losses_of_others(self, edges: SparseMatrix, V: FloatArray) -> FloatArray:
         """Return ``|X_i v_j - y_i|^2 / m_i`` for every stored entry (i, j)."""
         learner = np.repeat(np.arange(len(V)), np.diff(edges.indptr))
         values = np.empty(edges.nnz)

@@ -18,7 +18,7 @@ from fedrelax.linear.problem import LinearProblem
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
 from fedrelax.network import Network, StackedRows
-from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class LinearNetwork:
             public_offsets=public_offsets,
         )
 
-    def model(self, i: int) -> Any:
+    def model(self, i: int) -> Model:
         """Return the unfitted model of node number i."""
         return self.kinds[self.codes[i]]
 
@@ -177,12 +177,12 @@ class LinearNetwork:
 class FittedLinear(LocalModel):
     """A least-squares estimator with its weights set; predictions use these directly."""
 
-    def __init__(self, estimator: Any, task: Task) -> None:
+    def __init__(self, estimator: Model, task: Task) -> None:
         self.task = task
         self._estimator = estimator
 
     @property
-    def estimator(self) -> Any:
+    def estimator(self) -> Model:
         """The plain estimator."""
         return self._estimator
 
@@ -243,7 +243,7 @@ class FittedModels(Mapping[Label, LocalModel]):
         return len(self._labels)
 
 
-def _fitted(estimator: Any, weights: FloatArray, task: Task) -> LocalModel:
+def _fitted(estimator: Model, weights: FloatArray, task: Task) -> LocalModel:
     """Set weights (d, q) on an estimator, in the shapes that its own ``fit`` would give them."""
     q = weights.shape[1]
     features = len(weights) - bool(estimator.fit_intercept)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
@@ -13,7 +11,7 @@ from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.linear.arrays import with_constant
 from fedrelax.linear.fixed_point import ExactUpdate
 from fedrelax.models import LinearModel
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, Model
 
 APART_CONDITION, TOGETHER_CONDITION = 1e11, 1e8
 """Largest condition numbers: round 0 is corrected with the rows themselves, later rounds are not."""
@@ -74,7 +72,7 @@ def _check_spreads(network: LinearNetwork, coordinates: Coordinates, exact: Exac
     stretch = float(coordinates.scale.max() / coordinates.scale.min())
     offset = 1 + float(np.abs(coordinates.centre / coordinates.scale).max())
 
-    def limit(model: Any) -> float:
+    def limit(model: Model) -> float:
         if isinstance(model, LinearModel):
             return OWN_SPREAD * stretch * offset
         return 2 * _tolerance(model) * stretch if isinstance(model, LinearRegression) else 0.0
@@ -148,7 +146,7 @@ def _weighted_rows(
     return np.vstack([*scaled, penalty])
 
 
-def _raw(M: AnyArray, coordinates: Coordinates, model: Any) -> tuple[FloatArray, float]:
+def _raw(M: AnyArray, coordinates: Coordinates, model: Model) -> tuple[FloatArray, float]:
     """Return the matrix whose eigenvalues the model's own solver sees, and its cut-off on their roots."""
     f = len(coordinates.scale)
     if isinstance(model, LinearModel):
@@ -161,5 +159,5 @@ def _raw(M: AnyArray, coordinates: Coordinates, model: Any) -> tuple[FloatArray,
     return raw, _tolerance(model)
 
 
-def _tolerance(model: Any) -> float:
+def _tolerance(model: Model) -> float:
     return max(LEAST_SPREAD, float(getattr(model, "tol", 0.0)))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.fixed_point import ExactUpdate
-from fedrelax.typing import AnyArray, IntArray
+from fedrelax.typing import AnyArray, IntArray, SparseMatrix
 
 
 class SequentialRounds:
@@ -79,7 +79,7 @@ def _sums(graph: Any, values: AnyArray) -> AnyArray:
     return np.asarray(flat).reshape(graph.shape[0], *values.shape[1:])
 
 
-def levels(adjacency: Any) -> list[IntArray]:
+def levels(adjacency: SparseMatrix) -> list[IntArray]:
     """Group nodes so that each comes after its lower-numbered neighbours; no edge is within a group."""
     n = adjacency.shape[0]
     rows = np.repeat(np.arange(n), np.diff(adjacency.indptr))

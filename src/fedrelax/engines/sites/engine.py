@@ -37,7 +37,7 @@ from fedrelax.runtime.exchange import (
     why_not_kept,
 )
 from fedrelax.runtime.site import seeds_of
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 
 class SiteEngine(Engine):
@@ -205,7 +205,7 @@ class SiteEngine(Engine):
 
     # Wiring
 
-    def discrepancies(self, edges: Any) -> FloatArray:
+    def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry, computed by site i from what it has heard."""
         found = []
         for i, site in enumerate(self.sites):
@@ -217,7 +217,7 @@ class SiteEngine(Engine):
             found += [values.get(j, np.inf) for j in others]
         return np.array(found)
 
-    def own_losses(self, edges: Any) -> FloatArray:
+    def own_losses(self, edges: SparseMatrix) -> FloatArray:
         """Return site i's loss on its own rows if it predicted them with neighbour j's answers.
 
         Neighbours answer on public rows only, so a smoother carries their answers over to these rows.
@@ -237,13 +237,13 @@ class SiteEngine(Engine):
             told.append((sent[-1].predictions if sent else site.shared[site.label]).ravel())
         return np.stack(told)
 
-    def rewire(self, edges: Any) -> None:
+    def rewire(self, edges: SparseMatrix) -> None:
         """Tell every site which neighbours count from now on; those of the given graph are still heard."""
         self._heed(edges)
         for site in self.sites:
             self._hear(site)
 
-    def _heed(self, edges: Any) -> None:
+    def _heed(self, edges: SparseMatrix) -> None:
         for i, site in enumerate(self.sites):
             part = slice(edges.indptr[i], edges.indptr[i + 1])
             names = (self.labels[j] for j in edges.indices[part])
@@ -340,7 +340,7 @@ def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
     )
 
 
-def _edges_of(sites: Sequence[Site], place: dict[Label, int]) -> Any:
+def _edges_of(sites: Sequence[Site], place: dict[Label, int]) -> SparseMatrix:
     """Return the graph that the sites know, as a CSR matrix."""
     ends = [[place[j] for j in site.neighbours] for site in sites]
     weights = [list(site.neighbours.values()) for site in sites]

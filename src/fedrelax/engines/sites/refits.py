@@ -11,7 +11,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
 from fedrelax.models import BatchedModel, LocalModel, Rows
 from fedrelax.runtime.clusters import Run
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, Label, Model
 
 AnswerKey = str | tuple[str, Label]
 Inputs = dict[AnswerKey, AnyArray]
@@ -60,7 +60,7 @@ class Refits:
     def _together(self, key: Hashable, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
         """Return the fits of one batch, or nothing if it fails: one by one, the error names the node."""
         memory = self._memory.setdefault(key, {})
-        models: list[Any] = [task.model for task in tasks]
+        models: list[Model] = [task.model for task in tasks]
         kind = type(models[0])
         try:
             fitted = kind.fit_many(

@@ -13,7 +13,7 @@ from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network import Network
 from fedrelax.runtime import NodeMeasures
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 
 class WholeEngine(Engine):
@@ -82,7 +82,7 @@ class WholeEngine(Engine):
         self._models, self.at_rest = self._together, True
         return 1
 
-    def discrepancies(self, edges: Any) -> FloatArray:
+    def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix."""
         assert self._answers is not None
         loss, values = usual_loss(self._network.kind), np.empty(edges.nnz)
@@ -91,7 +91,7 @@ class WholeEngine(Engine):
             values[part] = loss.per_row(self._answers[edges.indices[part]], own).mean(axis=1)
         return values
 
-    def own_losses(self, edges: Any) -> FloatArray:
+    def own_losses(self, edges: SparseMatrix) -> FloatArray:
         """Return node i's loss on its own rows under neighbour j's model."""
         loss, task = usual_loss(self._network.kind), self._network.task
         values = []
@@ -134,7 +134,7 @@ class WholeEngine(Engine):
         """Return the models together or alone."""
         return self._together if values else self._alone
 
-    def rewire(self, edges: Any) -> NoReturn:
+    def rewire(self, edges: SparseMatrix) -> NoReturn:
         """Refuse: the models were found for the given graph."""
         raise NotImplementedError
 

@@ -34,7 +34,7 @@ from fedrelax.engines.whole.ridge_rows import (
     square,
 )
 from fedrelax.models.curves import Curves
-from fedrelax.typing import FloatArray, IntArray
+from fedrelax.typing import FloatArray, IntArray, SparseMatrix
 
 COARSE = {"penalty": (-3.0, 0.0), "strength": (-2.0, 0.0, 2.0, 4.0, 6.0), "level": (-2.0, 0.0)}
 """Powers of ten tried in a grid; the pull is relative to a node's own rows."""
@@ -59,7 +59,7 @@ class GraphRidge(NetworkRidge):
     """The equal coupling E between all nodes."""
 
     def refitted(
-        self, X: FloatArray, y: FloatArray, node: IntArray, n: int, laplacian: Any = None
+        self, X: FloatArray, y: FloatArray, node: IntArray, n: int, laplacian: SparseMatrix = None
     ) -> NetworkRidge:
         """Refit to other rows, and possibly other nodes, with the settings found here."""
         straight, sums = self.sums_of(X, y, node, n)
@@ -82,7 +82,7 @@ class GraphRidge(NetworkRidge):
 
 
 def choose_ridge_on(
-    laplacian: Any,
+    laplacian: SparseMatrix,
     X: FloatArray,
     y: FloatArray,
     node: IntArray,

@@ -21,7 +21,7 @@ from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 
 from fedrelax.engines.whole.closed import NodeSums, solve_complete
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 DENSE = 0.2
 """Graphs with more than this share of all pairs joined are factorised as dense matrices."""
@@ -39,7 +39,7 @@ class Mesh:
     which factorising causes little fill-in.
     """
 
-    laplacian: Any
+    laplacian: SparseMatrix
     part: IntArray
     order: IntArray
     per_edge: float
@@ -47,7 +47,7 @@ class Mesh:
     _patterns: dict[int, tuple[IntArray, IntArray, IntArray]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, laplacian: Any, per_edge: float | None = None) -> Mesh:
+    def of(cls, laplacian: SparseMatrix, per_edge: float | None = None) -> Mesh:
         """Prepare a Laplacian, scaled as given or to the mean degree ``(n - 1) / n``."""
         given = sparse.csr_array(laplacian, dtype=np.float64)
         n = given.shape[0]
@@ -106,7 +106,7 @@ class Mesh:
         return take, row[take].astype(np.int32), ends.astype(np.int32)
 
 
-def operations(laplacian: Any, d: int) -> float:
+def operations(laplacian: SparseMatrix, d: int) -> float:
     """Return roughly how many sparse multiplications it takes to factorise a network of d columns.
 
     Dense multiplications are ten times as fast, and counted so.
@@ -118,13 +118,13 @@ def operations(laplacian: Any, d: int) -> float:
     return float(np.square(filled).sum() * d**3)
 
 
-def _symbolic(laplacian: Any) -> Any:
+def _symbolic(laplacian: SparseMatrix) -> Any:
     """Factorise the graph itself, for the ordering and the fill-in."""
     matrix = sparse.csc_array(laplacian + sparse.eye_array(laplacian.shape[0]))
     return _sparse_factor(matrix, "MMD_AT_PLUS_A")
 
 
-def _sparse_factor(matrix: Any, ordering: str) -> Any:
+def _sparse_factor(matrix: SparseMatrix, ordering: str) -> Any:
     from scipy.sparse.linalg import splu
 
     options = {"SymmetricMode": True}

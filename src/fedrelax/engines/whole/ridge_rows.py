@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from fedrelax.engines.whole.closed import (
 )
 from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.curves import Curves, Values
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 Fold = tuple[AnyArray, AnyArray]
 """Masks of the rows to train on and of those to hold out."""
@@ -143,7 +142,7 @@ class NetworkRidge:
         return np.asarray(np.einsum("ri,ri->r", self.scale.columns(X), self.models[node]))
 
     def refitted(
-        self, X: FloatArray, y: FloatArray, node: IntArray, n: int, laplacian: Any = None
+        self, X: FloatArray, y: FloatArray, node: IntArray, n: int, laplacian: SparseMatrix = None
     ) -> NetworkRidge:
         """Refit to other rows, and possibly other nodes, with the settings found here.
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from fedrelax.engines.whole.closed import NodeSums, level_and_shape, rows_of, solve_complete
 from fedrelax.linear.arrays import centre_and_spread, softmax
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 PENALTIES = (0.3, 3.0, 10.0)
 """Ridge penalties tried, in units of sums over a node's rows of standardised columns."""
@@ -99,7 +98,7 @@ class NetworkSoftmax:
         return probabilities(np.einsum("ri,kri->rk", rows, self.models[:, node]))
 
     def refitted(
-        self, X: FloatArray, y: IntArray, node: IntArray, n: int, laplacian: Any = None
+        self, X: FloatArray, y: IntArray, node: IntArray, n: int, laplacian: SparseMatrix = None
     ) -> NetworkSoftmax:
         """Refit to other rows, and possibly other nodes, with the settings found here."""
         Z = np.column_stack([(X - self.centre) / self.spread, np.ones(len(X))])

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.report.data.rounding import numbers
-from fedrelax.typing import FloatArray, IntArray, Label
+from fedrelax.typing import DataFrame, FloatArray, IntArray, Label
 
 MOST_EDGES = 40_000
 
@@ -76,7 +76,7 @@ class EdgeTable:
         }
 
 
-def edges_of(frame: Any, labels: Sequence[Label], most: int) -> EdgeTable:
+def edges_of(frame: DataFrame, labels: Sequence[Label], most: int) -> EdgeTable:
     """Return at most about ``most`` edges of a frame such as ``Result.edges_to_frame`` returns."""
     number = {label: k for k, label in enumerate(labels)}
     ends = np.empty((len(frame), 2), dtype=np.int64)
