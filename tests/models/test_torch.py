@@ -302,19 +302,6 @@ def test_several_outputs(rng):
     assert result.models[network.graph.labels[0]].predict(np.zeros((3, 3))).shape == (3, 2)
 
 
-def test_nets_join_other_kinds_of_nodes_on_any_number_of_workers(rng):
-    def mixed(i):
-        return small(batch_size=4) if i % 2 else Ridge()
-
-    answers = []
-    for jobs in (1, 2):
-        network = regression_network(np.random.default_rng(0), mixed)
-        result = FedRelax(rounds=2, tol=0, n_jobs=jobs).solve(network)
-        models = result.local_models.values()
-        answers.append(np.stack([model.predict(np.eye(3)) for model in models]))
-    assert np.array_equal(*answers)
-
-
 def test_a_description_is_cloned_and_a_fitted_one_pickled(rng):
     model = clone(TorchModel(MLP((3,)), lr=0.5))
     assert (model.module, model.lr) == (MLP((3,)), 0.5)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.typing import AnyArray
 
 MEGABYTE = 2**20
 FREE = 64 * MEGABYTE
@@ -49,12 +50,12 @@ def opened(data: bytes) -> dict[str, bytes]:
         raise FedRelaxError(f"its file is not an intact zip file ({text})") from error
 
 
-def closed(members: Mapping[str, bytes]) -> bytes:
-    """Return members as a zip file, uncompressed."""
+def closed(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    """Return members as a zip file, uncompressed unless ``method`` says otherwise."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         for name, content in members.items():
-            file.writestr(zipfile.ZipInfo(name), content)
+            file.writestr(zipfile.ZipInfo(name), content, method)
     return buffer.getvalue()
 
 
@@ -96,6 +97,20 @@ def array_member(members: Mapping[str, bytes], name: str) -> Any:
         raise FedRelaxError(f"the part {name!r} of its file is not the array that it claims to be")
     buffer.seek(0)
     return np.load(buffer, allow_pickle=False)
+
+
+def described_classes(classes: AnyArray | None) -> dict[str, Any]:
+    """Return class labels as plain values for a JSON member."""
+    if classes is None:
+        return {"classes": None, "classes_type": None}
+    return {"classes": classes.tolist(), "classes_type": classes.dtype.str}
+
+
+def classes_in(described: Mapping[str, Any]) -> AnyArray | None:
+    """Return the class labels that ``described_classes`` described."""
+    if described["classes"] is None:
+        return None
+    return np.asarray(described["classes"], dtype=np.dtype(described["classes_type"]))
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], most: int) -> None:

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import BinaryIO, TextIO
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.boost.files import library_in
+from fedrelax.models.boost.files import library_in, try_file
 from fedrelax.typing import Label
 
 SECONDS = 10
@@ -122,8 +122,6 @@ def _apart(data: bytes, features: int, seconds: float) -> str:
 
 def _tried(data: bytes, features: int) -> str:
     """Return why a file cannot be used, in one line, or an empty string."""
-    from fedrelax.models.boost.checking import try_file
-
     try:
         try_file(data, features, ROWS)
     except MemoryError:

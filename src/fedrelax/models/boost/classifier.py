@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -141,5 +142,4 @@ def _probabilities(scores: FloatArray) -> FloatArray:
     """Return the softmax of scores; one column holds the score of the second of two classes."""
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    return np.asarray(softmax(scores, axis=1))

@@ -5,11 +5,10 @@ A library may crash on a manipulated file; ``storage.child`` tries files from ot
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,14 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.models.archive import json_member, member, opened
+from fedrelax.models.archive import (
+    classes_in,
+    closed,
+    described_classes,
+    json_member,
+    member,
+    opened,
+)
 from fedrelax.models.boost.classifier import BoostedClassifier, CodedClassifier
 from fedrelax.models.boost.libraries import package_of
 
@@ -55,27 +61,20 @@ def to_bytes(model: Any) -> bytes:
     inner = _inside(model)
     package = package_of(inner)
     name = type(inner).__name__
+    classes = getattr(model, "classes_", None) if "Classifier" in name else None
     about: dict[str, Any] = {
         "class": name,
         "library": package,
-        "form": _form(model),
+        "form": "plain",
         "settings": _settings(inner),
-        "classes": None,
+        **described_classes(None if classes is None else np.asarray(classes)),
     }
-    classes = getattr(model, "classes_", None) if "Classifier" in name else None
-    if classes is not None:
-        classes = np.asarray(classes)
-        about |= {"classes": classes.tolist(), "classes_type": classes.dtype.str}
     if isinstance(model, BoostedClassifier):
-        about |= {"start": model.start_.tolist(), "features": model.n_features_in_}
-        content = _write_booster(package, model.booster_)
-    else:
-        content = _WRITERS[package](inner)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(ABOUT, json.dumps(about))
-        file.writestr(MODEL, content)
-    return buffer.getvalue()
+        about |= {"form": "soft", "start": model.start_.tolist(), "features": model.n_features_in_}
+    elif isinstance(model, CodedClassifier):
+        about["form"] = "coded"
+    content = _write(package, model if isinstance(model, BoostedClassifier) else inner)
+    return closed({ABOUT: json.dumps(about).encode(), MODEL: content}, zipfile.ZIP_DEFLATED)
 
 
 def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
@@ -85,29 +84,20 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
     package, name = about["library"], about["class"]
     if name not in KNOWN.get(package, ()):
         raise FedRelaxError(f"its file names {package}.{name}, which is not a boosted model")
-    library = need(package, "boost")
-    inner = getattr(library, name)(**about["settings"])
-    classes: Any = None
-    if about["classes"] is not None:
-        classes = np.asarray(about["classes"], dtype=np.dtype(about["classes_type"]))
+    inner = getattr(need(package, "boost"), name)(**about["settings"])
+    classes: Any = classes_in(about)
     if about["form"] == "soft":
         made = BoostedClassifier(inner)
         made.classes_, made.n_features_in_ = classes, about["features"]
         made.start_ = np.asarray(about["start"], dtype=float)
         made.booster_ = _read_booster(package, content)
         return made
-    inner = _READERS[package](inner, content, classes)
+    inner = _read(package, inner, content, classes)
     if about["form"] == "coded":
         coded = CodedClassifier(inner)
         coded.estimator_, coded.classes_ = inner, classes
         return coded
     return inner
-
-
-def _form(model: Any) -> str:
-    if isinstance(model, BoostedClassifier):
-        return "soft"
-    return "coded" if isinstance(model, CodedClassifier) else "plain"
 
 
 def _inside(model: Any) -> Any:
@@ -134,7 +124,14 @@ def _settings(estimator: Any) -> dict[str, Any]:
     return found
 
 
-def _write_booster(package: str, booster: Any) -> bytes:
+def _write(package: str, estimator: Any) -> bytes:
+    """Return a model as the bytes of its library's own format; none for a model without trees."""
+    if package == "catboost":
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.cbm"
+            estimator.save_model(str(file), format="cbm")
+            return file.read_bytes()
+    booster = booster_of(estimator)
     if booster is None:
         return b""
     if package == "xgboost":
@@ -142,57 +139,103 @@ def _write_booster(package: str, booster: Any) -> bytes:
     return str(booster.model_to_string(num_iteration=-1)).encode()
 
 
+def booster_of(estimator: Any) -> Any:
+    """Return the trees in the library's own form, or None."""
+    if isinstance(estimator, CodedClassifier):
+        estimator = estimator.estimator_
+    if hasattr(estimator, "get_booster"):
+        return estimator.get_booster()
+    return getattr(estimator, "booster_", None)
+
+
 def _read_booster(package: str, content: bytes) -> Any:
     if not content:
         return None
+    library = need(package, "boost")
     if package == "xgboost":
-        import xgboost
-
-        booster = xgboost.Booster()
-        booster.load_model(bytearray(content))
-        return booster
-    import lightgbm
-
-    return lightgbm.Booster(model_str=content.decode())
+        return library.Booster(model_file=bytearray(content))
+    return library.Booster(model_str=content.decode())
 
 
-def _read_xgboost(estimator: Any, content: bytes, classes: Any) -> Any:
-    estimator.load_model(bytearray(content))
+def _read(package: str, estimator: Any, content: bytes, classes: Any) -> Any:
+    """Return the estimator with the trees of a file."""
+    if package == "xgboost":
+        estimator.load_model(bytearray(content))
+    elif package == "catboost":
+        estimator.load_model(blob=content)
+    else:  # LightGBM's scikit-learn classes have no method for that.
+        from sklearn.preprocessing import LabelEncoder
+
+        estimator._Booster = _read_booster(package, content)
+        estimator._n_features = estimator._n_features_in = estimator._Booster.num_feature()
+        estimator.fitted_ = True
+        if classes is not None:
+            estimator._le = LabelEncoder()
+            estimator._le.classes_ = estimator._classes = classes
+            estimator._n_classes = len(classes)
     return estimator
 
 
-def _read_lightgbm(estimator: Any, content: bytes, classes: Any) -> Any:
-    """Set the booster of the scikit-learn class, which has no method for that."""
-    from sklearn.preprocessing import LabelEncoder
-
-    estimator._Booster = _read_booster("lightgbm", content)
-    estimator._n_features = estimator._n_features_in = estimator._Booster.num_feature()
-    estimator.fitted_ = True
-    if classes is not None:
-        estimator._le = LabelEncoder()
-        estimator._le.classes_ = estimator._classes = classes
-        estimator._n_classes = len(classes)
-    return estimator
+# Files from others
 
 
-def _write_catboost(estimator: Any) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.cbm"
-        estimator.save_model(str(file), format="cbm")
-        return file.read_bytes()
+def try_file(data: bytes, features: int, rows: int) -> None:
+    """Load a file, check its trees and predict some rows; raise an error if anything is wrong.
+
+    For a child process only: it may crash, hang or run out of memory, which, too, tells that the file
+    is bad.
+    """
+    model = from_bytes(data, ())
+    booster = booster_of(model)
+    if type(booster).__module__.startswith("xgboost"):
+        _check_xgboost(booster, features)
+    elif type(booster).__module__.startswith("lightgbm"):
+        _check_lightgbm(booster, features)
+    # A row of zeros, and rows of many orders of magnitude.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, features)) * 10.0 ** rng.integers(-3, 6, size=(rows, 1))
+    X[0] = 0.0
+    known = model.classes_ if hasattr(model, "predict_proba") else None
+    answer = np.asarray(model.predict(X) if known is None else model.predict_proba(X))
+    if len(answer) != rows or answer.dtype.kind != "f" or not np.isfinite(answer).all():
+        raise FedRelaxError("its saved model predicts something other than finite numbers")
+    if known is not None and answer.shape != (rows, len(known)):
+        raise FedRelaxError(f"its saved model does not predict its {len(known)} classes")
 
 
-def _read_catboost(estimator: Any, content: bytes, classes: Any) -> Any:
-    return estimator.load_model(blob=content)
+def _check_xgboost(booster: Any, features: int) -> None:
+    """Check the trees as XGBoost would save them again."""
+    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
+    _same(booster.num_features(), features)
+    model = (
+        learner["gradient_booster"].get("model") or learner["gradient_booster"]["gbtree"]["model"]
+    )
+    for tree in model.get("trees", []):
+        left = np.asarray(tree["left_children"], dtype=np.int64)
+        right = np.asarray(tree["right_children"], dtype=np.int64)
+        asked = np.asarray(tree["split_indices"], dtype=np.int64)
+        inner = left != -1
+        place = np.flatnonzero(inner)
+        for child in (left[inner], right[inner]):
+            if (child <= place).any() or (child >= len(left)).any():
+                raise FedRelaxError("its saved model has a damaged tree")
+        if (asked[inner] < 0).any() or (asked[inner] >= features).any():
+            raise FedRelaxError(f"its saved model asks for more than {features} features")
 
 
-_WRITERS: dict[str, Callable[[Any], bytes]] = {
-    "xgboost": lambda estimator: _write_booster("xgboost", estimator.get_booster()),
-    "lightgbm": lambda estimator: _write_booster("lightgbm", estimator.booster_),
-    "catboost": _write_catboost,
-}
-_READERS: dict[str, Callable[[Any, bytes, Any], Any]] = {
-    "xgboost": _read_xgboost,
-    "lightgbm": _read_lightgbm,
-    "catboost": _read_catboost,
-}
+def _check_lightgbm(booster: Any, features: int) -> None:
+    """Check the trees as LightGBM dumps them."""
+    _same(booster.num_feature(), features)
+    waiting = [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
+    while waiting:
+        node = waiting.pop()
+        if "split_feature" not in node:
+            continue
+        if not 0 <= node["split_feature"] < features:
+            raise FedRelaxError(f"its saved model asks for more than {features} features")
+        waiting += [node["left_child"], node["right_child"]]
+
+
+def _same(found: int, wanted: int) -> None:
+    if found != wanted:
+        raise FedRelaxError(f"its saved model takes {found} features, and the result has {wanted}")

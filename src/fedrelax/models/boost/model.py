@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.extras import need
 from fedrelax.models.base import Rows, Task, some, stack
 from fedrelax.models.boost.classifier import BoostedClassifier, CodedClassifier
 from fedrelax.models.boost.libraries import LIBRARIES, package_of, takes_soft_labels
@@ -74,9 +75,8 @@ class BoostModel(ScikitModel):
         before = self._fitted if continued and isinstance(self._fitted, BoostedClassifier) else None
         fitted = copy.copy(self)
         made = BoostedClassifier(fresh(self._template, seed))
-        fitted._fitted = made.fit_soft(
-            rows.X, rows.target, rows.weight, _classes(self.task), before
-        )
+        classes: Any = self.task.classes
+        fitted._fitted = made.fit_soft(rows.X, rows.target, rows.weight, classes, before)
         return fitted
 
     def _fit_estimator(
@@ -110,6 +110,26 @@ class BoostModel(ScikitModel):
         )
 
 
-def _classes(task: Task) -> AnyArray:
-    assert task.classes is not None
-    return task.classes
+# The models of the command line
+
+
+def xgboost(classify: bool) -> Any:
+    """Return few shallow trees with small leaves, since nodes have few rows."""
+    library = need("xgboost", "boost")
+    kind = library.XGBClassifier if classify else library.XGBRegressor
+    least = 0.1 if classify else 0.5
+    return kind(n_estimators=40, max_depth=3, learning_rate=0.15, min_child_weight=least)
+
+
+def lightgbm(classify: bool) -> Any:
+    """Return few shallow trees with small leaves: LightGBM's defaults find no split in 20 rows."""
+    library = need("lightgbm", "boost")
+    kind = library.LGBMClassifier if classify else library.LGBMRegressor
+    return kind(
+        n_estimators=40,
+        num_leaves=8,
+        learning_rate=0.15,
+        min_child_samples=3,
+        min_data_in_bin=1,
+        verbosity=-1,
+    )

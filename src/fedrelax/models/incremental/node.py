@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.extras import need
 from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.criteria import LOG, SQUARED
 from fedrelax.models.scikit import hardened, shaped
@@ -107,10 +108,7 @@ class IncrementalNode(LocalModel):
         rows = stack(terms)
         for _ in range(self._settings.passes):
             for x, y, w in self._lessons(rows, rng):
-                if self._weighs:
-                    model.learn_one(x, y, w=w)
-                else:
-                    model.learn_one(x, y)
+                model.learn_one(x, y, **({"w": w} if self._weighs else {}))
         fitted = copy.copy(self)
         fitted._model, fitted._learned = model, True
         return fitted
@@ -140,14 +138,31 @@ class IncrementalNode(LocalModel):
             answer = np.array([self._model.predict_one(x) for x in rows], dtype=float)
             return shaped(answer, len(X), 1)
         labels = self.task.classes.tolist()
-        share = [[told.get(c, 0.0) for c in labels] for told in map(self._shares, rows)]
-        return as_shares(np.array(share, dtype=float))
-
-    def _shares(self, x: dict[int, float]) -> dict[Any, float]:
-        return dict(self._model.predict_proba_one(x))
+        shares = map(self._model.predict_proba_one, rows)
+        return as_shares(np.array([[share.get(c, 0.0) for c in labels] for share in shares]))
 
 
 def as_shares(values: FloatArray) -> FloatArray:
     """Return rows that sum to 1; a row of zeros makes all classes equally likely."""
     values = np.where(values.sum(axis=1, keepdims=True) > 0, values, 1.0)
     return np.asarray(values / values.sum(axis=1, keepdims=True))
+
+
+def hoeffding(classify: bool) -> IncrementalModel:
+    """Return a Hoeffding tree that splits early: river's defaults wait for 200 rows.
+
+    Leaves predict a mean or class shares, so that the tree can be saved without pickle.
+    """
+    need("river", "incremental")
+    from river.tree import HoeffdingTreeClassifier, HoeffdingTreeRegressor
+
+    if classify:
+        tree = HoeffdingTreeClassifier(
+            grace_period=20, delta=0.05, tau=1.0, max_depth=8, leaf_prediction="mc"
+        )
+        return IncrementalModel(tree, passes=3)
+    return IncrementalModel(
+        HoeffdingTreeRegressor(
+            grace_period=10, delta=0.05, tau=0.1, max_depth=8, leaf_prediction="mean"
+        )
+    )

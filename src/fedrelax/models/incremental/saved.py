@@ -73,16 +73,13 @@ class SavedTree(BaseEstimator):  # type: ignore[misc]
         """Return numbers, or the most likely classes."""
         if self.classes is not None:
             return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
-        return np.asarray(self._values()[self._leaves(X), 0])
+        return np.asarray(self.value, dtype=float)[self._leaves(X), 0]
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""
         if self.classes is None:
             raise FedRelaxError("this tree predicts numbers; use predict")
-        return np.asarray(self._values()[self._leaves(X)])
-
-    def _values(self) -> FloatArray:
-        return np.asarray(self.value, dtype=float)
+        return np.asarray(np.asarray(self.value, dtype=float)[self._leaves(X)])
 
 
 def check_savable(model: Any) -> None:
@@ -142,18 +139,19 @@ def frozen(tree: Any) -> SavedTree:
     classes = sorted(tree.classes) if hasattr(tree, "classes") else None
     fields: dict[str, list[Any]] = {name: [] for name in FIELDS}
 
+    nothing = [0.0] * (1 if classes is None else len(classes))
+
     def add(node: Any) -> int:
         k = len(fields["feature"])
         branch = hasattr(node, "children")
         if branch and type(node).__name__ != "NumericBinaryBranch":
             raise FedRelaxError(f"its tree has a {type(node).__name__}, which cannot be saved")
-        for name in ("left", "right"):
-            fields[name].append(-1)
+        fields["left"].append(-1)
+        fields["right"].append(-1)
         fields["feature"].append(node.feature if branch else -1)
         fields["threshold"].append(float(node.threshold) if branch else 0.0)
-        fields["value"].append([] if branch else _answer(node, tree, classes))
+        fields["value"].append(nothing if branch else _answer(node, tree, classes))
         if branch:
-            fields["value"][k] = [0.0] * (1 if classes is None else len(classes))
             fields["left"][k], fields["right"][k] = (add(child) for child in node.children)
         return k
 

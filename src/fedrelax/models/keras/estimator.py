@@ -16,6 +16,8 @@ from fedrelax.typing import AnyArray, FloatArray
 
 Factory = Callable[[tuple[int, ...], int], Any]
 MANY = 4096
+SCALES = ("center_", "spread_", "target_center_", "target_spread_")
+"""The attributes of a ``KerasModel`` that scales."""
 
 
 class KerasModel(BaseEstimator):  # type: ignore[misc]
@@ -165,3 +167,39 @@ def _copy_of(model: Any) -> Any:
     optimizer = type(model.optimizer).from_config(model.optimizer.get_config())
     network.compile(optimizer=optimizer, loss=model.loss, run_eagerly=model.run_eagerly)
     return network
+
+
+# The model of the command line
+
+
+def regression_net(shape: tuple[int, ...], outputs: int) -> Any:
+    """Return a network of one hidden layer of 32 units, for squared error."""
+    return _net(shape, outputs, "linear", "mean_squared_error")
+
+
+def classification_net(shape: tuple[int, ...], outputs: int) -> Any:
+    """Return a network of one hidden layer of 32 units and class probabilities, for cross-entropy."""
+    return _net(shape, outputs, "softmax", "categorical_crossentropy")
+
+
+def _net(shape: tuple[int, ...], outputs: int, ending: str, loss: str) -> Any:
+    keras = load_keras()
+    layers = keras.layers
+    decay = keras.regularizers.L2(1e-3)  # nodes have few rows
+    network = keras.Sequential(
+        [
+            layers.Input(shape),
+            layers.Flatten(),
+            layers.Dense(32, activation="relu", kernel_regularizer=decay),
+            layers.Dense(outputs, activation=ending),
+        ]
+    )
+    network.compile(keras.optimizers.Adam(0.02), loss)
+    return network
+
+
+def mlp(classify: bool) -> KerasModel:
+    """Return a small network on standardised rows, for the name ``keras-mlp``."""
+    load_keras()
+    factory = classification_net if classify else regression_net
+    return KerasModel(factory, epochs=40, batch_size=64, scale=True)

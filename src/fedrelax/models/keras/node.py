@@ -10,7 +10,7 @@ from typing import Any
 from fedrelax.linear.arrays import nonzero
 from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.keras.backend import load_keras, steady
-from fedrelax.models.keras.estimator import KerasModel, check_model
+from fedrelax.models.keras.estimator import SCALES, KerasModel, check_model
 from fedrelax.models.keras.outputs import check_outputs, criterion_of, training_rows
 from fedrelax.models.scikit import shaped
 from fedrelax.typing import AnyArray, FloatArray
@@ -58,8 +58,12 @@ class KerasNode(LocalModel):
         made = KerasModel(before.model, before.epochs, before.batch_size, before.scale)
         made.classes_ = self.task.classes
         made.input_shape_, made.outputs_ = rows.X.shape[1:], self.task.n_outputs
-        if made.scale:
-            _set_scale(made, rows, before if goes_on else None)
+        if made.scale and goes_on:
+            for name in SCALES:
+                setattr(made, name, getattr(before, name))
+        elif made.scale:
+            made.center_, made.spread_ = _center_and_spread(rows.X)
+            made.target_center_, made.target_spread_ = _center_and_spread(rows.target)
         with steady(seed):
             network = made.build(made.input_shape_, made.outputs_)
             if goes_on:
@@ -90,17 +94,6 @@ class KerasNode(LocalModel):
     def predict(self, X: AnyArray) -> FloatArray:
         """Return numbers, or class probabilities."""
         return shaped(self._estimator.outputs_for(X), len(X), self.task.n_outputs)
-
-
-def _set_scale(made: KerasModel, rows: Rows, before: KerasModel | None) -> None:
-    """Take means and spreads from the rows, or keep those that the weights were trained with."""
-    source: Any = before
-    if source is None:
-        made.center_, made.spread_ = _center_and_spread(rows.X)
-        made.target_center_, made.target_spread_ = _center_and_spread(rows.target)
-        return
-    made.center_, made.spread_ = source.center_, source.spread_
-    made.target_center_, made.target_spread_ = source.target_center_, source.target_spread_
 
 
 def _center_and_spread(values: AnyArray) -> tuple[FloatArray, FloatArray]:

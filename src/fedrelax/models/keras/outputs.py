@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED
@@ -72,12 +73,10 @@ def probabilities(answer: FloatArray, loss: Any, outputs: int) -> FloatArray:
     if not np.isfinite(answer).all():
         raise FedRelaxError("predicted NaN or infinity; the training probably diverged")
     if answer.shape[1] == 1 and outputs == 2:
-        if takes_scores(loss):
-            answer = 1 / (1 + np.exp(-np.clip(answer, -500, 500)))
+        answer = expit(answer) if takes_scores(loss) else answer
         return np.hstack([1 - answer, answer])
     if takes_scores(loss):
-        powers = np.exp(answer - answer.max(axis=1, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        return np.asarray(softmax(answer, axis=1))
     if (answer < 0).any() or not np.allclose(answer.sum(axis=1), 1, atol=1e-3):
         raise FedRelaxError(
             "the outputs of the Keras model are not probabilities; end it with softmax, or compile "

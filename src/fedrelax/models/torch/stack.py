@@ -194,12 +194,16 @@ def forward(module: Any, task: Task, parameters: Parameters, X: Tensor) -> Tenso
     ``torch.vmap`` handles any module; a chain of linear layers takes a faster way to the same numbers.
     """
     if _is_dense(module, X):
+        before: Any = None
         for name, layer in module.named_children():
             if type(layer) is nn.Linear:
                 weight, bias = parameters[f"{name}.weight"].mT, parameters.get(f"{name}.bias")
                 X = X @ weight if bias is None else torch.baddbmm(bias[:, None], X, weight)
+            elif type(layer) is nn.ReLU and type(before) is nn.Linear:
+                X = torch.relu_(X)  # Nothing else needs the output of a linear layer.
             else:
                 X = X.flatten(2) if type(layer) is nn.Flatten else layer(X)
+            before = layer
         return X
 
     def one(own: Parameters, rows: Tensor) -> Tensor:
