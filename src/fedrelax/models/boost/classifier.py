@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ SMALLEST = 1e-6
 at minus infinity."""
 
 
+@dataclass(eq=False, repr=False)
 class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """An ``XGBClassifier`` or ``LGBMClassifier`` trained on class probabilities instead of labels.
 
@@ -31,12 +33,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     split); ``classes_``; ``start_``, the scores to which the trees' scores are added.
     """
 
-    classes_: AnyArray
-    start_: FloatArray
-    booster_: Any
-
-    def __init__(self, template: Any) -> None:
-        self.template = template
+    template: Any
+    classes_: AnyArray = field(init=False)
+    start_: FloatArray = field(init=False)
+    booster_: Any = field(init=False)
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> Self:
         """Fit hard labels."""
@@ -79,16 +79,15 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
 
+@dataclass(eq=False, repr=False)
 class CodedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Any labels for a classifier that accepts only 0 to k - 1.
 
     estimator : the classifier that gets the codes; after ``fit`` it is ``estimator_``.
     """
 
-    classes_: AnyArray
-
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
+    estimator: Any
+    classes_: AnyArray = field(init=False)
 
     def fit(self, X: AnyArray, y: AnyArray, **given: Any) -> Self:
         """Fit the estimator to codes; ``given`` is passed to its ``fit``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fedrelax.models.weights import resample
 from fedrelax.typing import AnyArray, FloatArray
 
 
+@dataclass(eq=False, repr=False)
 class IncrementalModel(BaseEstimator):  # type: ignore[misc]
     """A river model and how it learns. A bare river model takes part with these defaults.
 
@@ -30,10 +32,9 @@ class IncrementalModel(BaseEstimator):  # type: ignore[misc]
         afresh in every round, unless the solver says ``continued=True``.
     """
 
-    def __init__(self, model: Any, passes: int = 1, learn_on: bool = True) -> None:
-        self.model = model
-        self.passes = passes
-        self.learn_on = learn_on
+    model: Any
+    passes: int = 1
+    learn_on: bool = True
 
 
 def is_incremental(estimator: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ SAVED = {"HoeffdingTreeRegressor": "mean", "HoeffdingTreeClassifier": "mc"}
 FIELDS = ("feature", "threshold", "left", "right", "value")
 
 
+@dataclass(eq=False, repr=False)
 class SavedTree(BaseEstimator):  # type: ignore[misc]
     """A Hoeffding tree read from a file: it predicts, but cannot learn.
 
@@ -30,20 +32,19 @@ class SavedTree(BaseEstimator):  # type: ignore[misc]
     ``right[k]``; a leaf has feature -1 and predicts row k of ``value``.
     """
 
-    def __init__(
-        self,
-        feature: Sequence[int],
-        threshold: Sequence[float],
-        left: Sequence[int],
-        right: Sequence[int],
-        value: Sequence[Sequence[float]],
-        classes: Sequence[Any] | None = None,
-    ) -> None:
-        self.feature, self.threshold, self.left, self.right = feature, threshold, left, right
-        self.value = value
-        self.classes = classes
-        if classes is not None:
-            self.classes_ = np.asarray(classes)
+    feature: Sequence[int]
+    threshold: Sequence[float]
+    left: Sequence[int]
+    right: Sequence[int]
+    value: Sequence[Sequence[float]]
+    classes: Sequence[Any] | None = None
+
+    @property
+    def classes_(self) -> AnyArray:
+        """The classes, of a tree that predicts classes."""
+        if self.classes is None:
+            raise AttributeError("this tree predicts numbers")
+        return np.asarray(self.classes)
 
     def fit(self, X: AnyArray, y: AnyArray) -> Self:
         """Raise an error: what the tree would need to learn on is not in the file."""
@@ -73,7 +74,7 @@ class SavedTree(BaseEstimator):  # type: ignore[misc]
         """Return numbers, or the most likely classes."""
         if self.classes is not None:
             return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
-        return np.asarray(self.value, dtype=float)[self._leaves(X), 0]
+        return np.asarray(np.asarray(self.value, dtype=float)[self._leaves(X), 0])
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.keras.backend import load_keras, steady
-from fedrelax.models.keras.outputs import probabilities
 from fedrelax.typing import AnyArray, FloatArray
 
-Factory = Callable[[tuple[int, ...], int], Any]
 MANY = 4096
 SCALES = ("center_", "spread_", "target_center_", "target_spread_")
 """The attributes of a ``KerasModel`` that scales."""
 
 
+@dataclass(eq=False, repr=False)
 class KerasModel(BaseEstimator):  # type: ignore[misc]
     """A compiled Keras model, or a function that makes one, as the model of a node.
 
@@ -36,22 +36,18 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
     and ``classes_``.
     """
 
-    weights_: list[Any]
-    input_shape_: tuple[int, ...]
-    outputs_: int
-    classes_: AnyArray | None
-    center_: FloatArray
-    spread_: FloatArray
-    target_center_: FloatArray
-    target_spread_: FloatArray
-
-    def __init__(
-        self, model: Any, epochs: int = 20, batch_size: int = 32, scale: bool = False
-    ) -> None:
-        self.model = model
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.scale = scale
+    model: Any
+    epochs: int = 20
+    batch_size: int = 32
+    scale: bool = False
+    weights_: list[Any] = field(init=False)
+    input_shape_: tuple[int, ...] = field(init=False)
+    outputs_: int = field(init=False)
+    classes_: AnyArray | None = field(init=False)
+    center_: FloatArray = field(init=False)
+    spread_: FloatArray = field(init=False)
+    target_center_: FloatArray = field(init=False)
+    target_spread_: FloatArray = field(init=False)
 
     @property
     def model_(self) -> Any:
@@ -167,6 +163,35 @@ def _copy_of(model: Any) -> Any:
     optimizer = type(model.optimizer).from_config(model.optimizer.get_config())
     network.compile(optimizer=optimizer, loss=model.loss, run_eagerly=model.run_eagerly)
     return network
+
+
+def loss_name(loss: Any) -> str:
+    """Return the full name of a compiled loss: "mean_squared_error" for "mse"."""
+    found = load_keras().losses.get(loss)
+    return str(getattr(found, "name", None) or getattr(found, "__name__", type(found).__name__))
+
+
+def takes_scores(loss: Any) -> bool:
+    """Whether a compiled loss has ``from_logits=True``."""
+    settings = loss.get_config() if hasattr(loss, "get_config") else {}
+    return bool(settings.get("from_logits", False))
+
+
+def probabilities(answer: FloatArray, loss: Any, outputs: int) -> FloatArray:
+    """Return a classifier's outputs as probabilities of shape (rows, outputs)."""
+    if not np.isfinite(answer).all():
+        raise FedRelaxError("predicted NaN or infinity; the training probably diverged")
+    if answer.shape[1] == 1 and outputs == 2:
+        answer = expit(answer) if takes_scores(loss) else answer
+        return np.hstack([1 - answer, answer])
+    if takes_scores(loss):
+        return np.asarray(softmax(answer, axis=1))
+    if (answer < 0).any() or not np.allclose(answer.sum(axis=1), 1, atol=1e-3):
+        raise FedRelaxError(
+            "the outputs of the Keras model are not probabilities; end it with softmax, or compile "
+            "it with a loss of from_logits=True"
+        )
+    return answer
 
 
 # The model of the command line

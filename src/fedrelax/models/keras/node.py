@@ -7,13 +7,25 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import nonzero
 from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED
 from fedrelax.models.keras.backend import load_keras, steady
-from fedrelax.models.keras.estimator import SCALES, KerasModel, check_model
-from fedrelax.models.keras.outputs import check_outputs, criterion_of, training_rows
+from fedrelax.models.keras.estimator import SCALES, KerasModel, check_model, loss_name
 from fedrelax.models.scikit import shaped
 from fedrelax.typing import AnyArray, FloatArray
+
+CRITERIA = {
+    "mean_squared_error": SQUARED,
+    "mean_absolute_error": ABSOLUTE,
+    "categorical_crossentropy": LOG,
+    "sparse_categorical_crossentropy": LOG,
+    "binary_crossentropy": LOG,
+}
+SPARSE, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
 
 
 def is_keras(estimator: Any) -> bool:
@@ -45,7 +57,7 @@ class KerasNode(LocalModel):
     @property
     def fits(self) -> frozenset[str] | None:
         """The compiled loss, if it is a known one; None for a function that makes the model."""
-        return criterion_of(self._estimator.model) if self._is_network else None
+        return CRITERIA.get(loss_name(self._estimator.model.loss)) if self._is_network else None
 
     def forgets(self, continued: bool) -> bool:
         """Whether every fit starts from the initial weights: always, unless training is ``continued``."""
@@ -98,3 +110,32 @@ class KerasNode(LocalModel):
 
 def _center_and_spread(values: AnyArray) -> tuple[FloatArray, FloatArray]:
     return values.mean(axis=0), nonzero(values.std(axis=0))
+
+
+def check_outputs(width: int, loss: Any, outputs: int, classify: bool) -> None:
+    """Refuse a network with too few or too many outputs."""
+    if width == outputs:
+        return
+    if classify and width == 1 and outputs == 2 and loss_name(loss) == BINARY:
+        return
+    what = "classes" if classify else "numbers"
+    raise FedRelaxError(
+        f"the Keras model has {width} output{'s' * (width != 1)} and there are {outputs} {what} to "
+        f"predict; end it with a layer of {outputs}"
+    )
+
+
+def training_rows(
+    X: AnyArray, target: FloatArray, weight: FloatArray, loss: Any, width: int
+) -> tuple[AnyArray, AnyArray, FloatArray]:
+    """Return soft labels in the form that the loss takes, with the rows and weights to match.
+
+    A loss on class numbers gets K copies of every row, each with its share of the weight.
+    """
+    if loss_name(loss) == SPARSE:
+        share = target * weight[:, None]
+        row, label = np.nonzero(share)
+        return X[row], label, share[row, label]
+    if width == 1:
+        return X, target[:, 1:], weight
+    return X, target, weight

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,10 +26,13 @@ OPTIMIZERS: dict[str, Any] = {
     "sgd": torch.optim.SGD,
 }
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+COUNTS = {"steps": 1, "epochs": 1, "batch_size": 1, "patience": 1, "first": 0}
+"""The least value of each setting that counts something."""
 STEPS = 50
 """Steps of a fit if neither steps nor epochs are given."""
 
 
+@dataclass(eq=False, repr=False)
 class TorchModel(BaseEstimator):  # type: ignore[misc]
     """A PyTorch net for a node: any module, and how it is trained.
 
@@ -72,63 +76,41 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
                optimizer='sgd')
     """
 
-    trained_: Trained
-    task_: Task
-
-    def __init__(
-        self,
-        module: Any,
-        optimizer: str | Callable[..., Any] = "adam",
-        lr: float = 0.01,
-        options: Mapping[str, Any] | None = None,
-        schedule: Callable[[Any], Any] | None = None,
-        steps: int | None = None,
-        epochs: int | None = None,
-        first: int | None = None,
-        batch_size: int | None = None,
-        patience: int | None = None,
-        clip: float | None = None,
-        scale: bool = False,
-        temperature: float = 1.0,
-        warm_start: bool = True,
-        device: str = "cpu",
-        dtype: str = "float32",
-        batched: bool = True,
-    ) -> None:
-        self.module = module
-        self.optimizer = optimizer
-        self.lr = lr
-        self.options = options
-        self.schedule = schedule
-        self.steps = steps
-        self.epochs = epochs
-        self.first = first
-        self.batch_size = batch_size
-        self.patience = patience
-        self.clip = clip
-        self.scale = scale
-        self.temperature = temperature
-        self.warm_start = warm_start
-        self.device = device
-        self.dtype = dtype
-        self.batched = batched
+    module: Any
+    optimizer: str | Callable[..., Any] = "adam"
+    lr: float = 0.01
+    options: Mapping[str, Any] | None = None
+    schedule: Callable[[Any], Any] | None = None
+    steps: int | None = None
+    epochs: int | None = None
+    first: int | None = None
+    batch_size: int | None = None
+    patience: int | None = None
+    clip: float | None = None
+    scale: bool = False
+    temperature: float = 1.0
+    warm_start: bool = True
+    device: str = "cpu"
+    dtype: str = "float32"
+    batched: bool = True
+    trained_: Trained = field(init=False)
+    task_: Task = field(init=False)
 
     # Settings
 
     def check(self) -> None:
         """Refuse settings that cannot work."""
-        for name in ("steps", "epochs", "batch_size", "patience"):
-            self._check_count(name, least=1)
-        self._check_count("first", least=0)
+        for name, least in COUNTS.items():
+            value = getattr(self, name)
+            wrong = isinstance(value, bool) or not isinstance(value, Integral)
+            if value is not None and (wrong or value < least):
+                raise FedRelaxError(
+                    f"TorchModel({name}={value!r}): {name} must be a whole number of at least {least}"
+                )
         for name in ("lr", "clip", "temperature"):
             value = getattr(self, name)
-            if value is None and name == "clip":
-                continue
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, Real)
-                or not 0 < float(value) < math.inf
-            ):
+            wrong = isinstance(value, bool) or not isinstance(value, Real)
+            if (name, value) != ("clip", None) and (wrong or not 0 < float(value) < math.inf):
                 raise FedRelaxError(
                     f"TorchModel({name}={value!r}): {name} must be a number above 0"
                 )
@@ -145,14 +127,6 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
                 f"{', '.join(OPTIMIZERS)}, or a class of torch.optim){hint}"
             )
         self.find_device()
-
-    def _check_count(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        wrong = isinstance(value, bool) or not isinstance(value, Integral)
-        if value is not None and (wrong or value < least):
-            raise FedRelaxError(
-                f"TorchModel({name}={value!r}): {name} must be a whole number of at least {least}"
-            )
 
     def find_device(self) -> Any:
         """Return the device to train on."""
@@ -223,8 +197,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``, or numbers, as (rows, outputs)."""
-        trained = self.trained()
-        return trained.predict(X, self.task_)
+        return self.trained().predict(X, self.task_)
 
     @property
     def classes_(self) -> AnyArray:

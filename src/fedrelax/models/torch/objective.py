@@ -13,25 +13,14 @@ from fedrelax.losses import Absolute, Huber, Log, Loss, Squared
 Tensor = Any
 
 
-def _squared(loss: Loss, target: Tensor, prediction: Tensor) -> Tensor:
-    return (target - prediction).square().sum(-1)
-
-
-def _absolute(loss: Loss, target: Tensor, prediction: Tensor) -> Tensor:
-    return (target - prediction).abs().sum(-1)
-
-
-def _huber(loss: Huber, target: Tensor, prediction: Tensor) -> Tensor:
-    size = (target - prediction).abs()
-    near = size.clamp(max=loss.delta)
-    return (near * (size - near / 2)).sum(-1)
-
-
-FORMS: dict[type[Loss], Callable[[Any, Tensor, Tensor], Tensor]] = {
-    Squared: _squared,
-    Absolute: _absolute,
-    Huber: _huber,
+FORMS: dict[type[Loss], Callable[[Any, Tensor], Tensor]] = {
+    Squared: lambda loss, error: error.square(),
+    Absolute: lambda loss, error: error.abs(),
+    Huber: lambda loss, error: functional.huber_loss(
+        error, torch.zeros_like(error), reduction="none", delta=loss.delta
+    ),
 }
+"""Losses of numbers as functions of the errors."""
 
 
 class _Foreign(torch.autograd.Function):  # type: ignore[misc]
@@ -65,10 +54,9 @@ def per_row(
         softer = target ** (1.0 / heat)
         softer = softer / softer.sum(-1, keepdim=True)
         return heat.squeeze(-1) ** 2 * _divergence(softer, output / heat)
-    prediction = output.softmax(-1) if classify else output
-    form = FORMS.get(type(loss))
+    prediction, form = output.softmax(-1) if classify else output, FORMS.get(type(loss))
     if form is not None:
-        return form(loss, target, prediction)
+        return form(loss, target - prediction).sum(-1)
     return _Foreign.apply(*torch.broadcast_tensors(prediction, target), loss)
 
 
