@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,8 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
 }
 """No telemetry and no update checks, frequent polling for tasks, and one thread per process."""
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals that end a federation as Ctrl-C does."""
 SOON = 20.0
 """Seconds that a process gets to end by itself."""
 
@@ -42,8 +45,13 @@ class Deployment:
         self.port = free_port()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, list[str]] = {}
+        self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
+        # Processes in sessions of their own outlive a closed terminal unless they are ended here.
+        if threading.current_thread() is threading.main_thread():
+            for number in ENDING:
+                self._handlers[number] = signal.signal(number, signal.default_int_handler)
         return self
 
     def __exit__(
@@ -52,7 +60,13 @@ class Deployment:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        for number in self._handlers:
+            signal.signal(number, signal.SIG_IGN)
+        try:
+            self.stop()
+        finally:
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler or signal.SIG_DFL)
 
     # The hub
 
@@ -74,7 +88,7 @@ class Deployment:
         self._start("hub", command)
         end = time.monotonic() + wait
         while not _answers(self.port):
-            self._check_alive("hub")
+            self.check_alive()
             if time.monotonic() > end:
                 raise FedRelaxError(
                     f"the hub did not start within {wait:g} seconds: {self.tail('hub')}"
@@ -162,13 +176,10 @@ class Deployment:
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         return " / ".join(text.strip().splitlines()[-lines:])
 
-    def _check_alive(self, name: str) -> None:
-        if self.running[name].poll() is not None:
-            raise FedRelaxError(f"the process of {name!r} has ended: {self.tail(name)}")
-
     def check_alive(self) -> None:
         """Refuse to go on if the hub has ended."""
-        self._check_alive("hub")
+        if self.running["hub"].poll() is not None:
+            raise FedRelaxError(f"the process of 'hub' has ended: {self.tail('hub')}")
 
     def _start(self, name: str, command: list[str]) -> None:
         folder = self._folder(name)
