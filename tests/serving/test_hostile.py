@@ -15,8 +15,7 @@ pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
 pytest.importorskip("starlette", reason="needs starlette (the extra live)")
 
 from fedrelax.serving import application
-from fedrelax.serving.body import MOST_ROWS, read_asked, read_json
-from fedrelax.serving.refusal import LONGEST, Refusal
+from fedrelax.serving.body import LONGEST, MOST_ROWS, Refusal, read_asked
 
 from .asking import TOKEN, Client, serving
 
@@ -121,42 +120,42 @@ def test_a_body_in_pieces_without_a_length_is_counted_too(ask):
 
 
 BODIES = {
-    b"": (400, "is not JSON"),
-    b"{": (400, "is not JSON"),
-    b"\xff\xfe": (400, "is not text in UTF-8"),
-    b"[]": (400, "the body holds a list"),
-    b"null": (400, "the body holds null"),
-    b"{}": (400, "'rows' holds nothing"),
-    b'{"node": "Oslo", "rows": []}': (400, "'rows' holds nothing"),
-    b'{"node": "Oslo", "rows": {"wind": 1}}': (400, "'rows' holds an object"),
-    b'{"node": "Oslo", "rows": [1]}': (400, "row 0 is a number"),
-    b'{"node": "Oslo", "rows": [{}], "more": 1}': (400, "the key 'more'; known keys are"),
+    b"": (400, "the body cannot be read"),
+    b"{": (400, "the body cannot be read"),
+    b"\xff\xfe": (400, "the body cannot be read"),
+    b"[]": (400, "the body has [] under 'its outermost level', which should be an object"),
+    b"null": (400, "the body has None under 'its outermost level'"),
+    b"{}": (400, "the body has no 'rows'"),
+    b'{"node": "Oslo", "rows": []}': (400, "the body has [] under 'rows'"),
+    b'{"node": "Oslo", "rows": {"wind": 1}}': (400, "'rows', which should be a valid"),
+    b'{"node": "Oslo", "rows": [1]}': (400, "the body has 1 under 'rows.0'"),
+    b'{"node": "Oslo", "rows": [{}], "more": 1}': (400, "the body has 'more', which is not known"),
     b'{"rows": [{"wind": 1, "sun": 1}]}': (400, "names no node"),
     b'{"node": "Oslo", "nodes": ["Oslo"], "rows": [{}]}': (400, "both 'node' and 'nodes'"),
     b'{"nodes": ["Oslo"], "rows": [{}, {}]}': (400, "1 nodes for 2 rows"),
-    b'{"nodes": "Oslo", "rows": [{}]}': (400, "'nodes' holds text"),
-    b'{"node": null, "rows": [{}]}': (400, "the node of row 0 is null"),
-    b'{"node": ["Oslo"], "rows": [{}]}': (422, "the node of row 0 holds a list"),
-    b'{"node": "\\ud800", "rows": [{}]}': (422, "half a character"),
+    b'{"nodes": "Oslo", "rows": [{}]}': (400, "the body has 'Oslo' under 'nodes'"),
+    b'{"node": null, "rows": [{}]}': (400, "names no node"),
+    b'{"node": ["Oslo"], "rows": [{}]}': (400, "the body has ['Oslo'] under 'node'"),
+    b'{"node": "\\ud800", "rows": [{}]}': (400, "the body cannot be read"),
     b'{"node": "Oslo", "rows": [{"wind": 1}]}': (422, "row 0 has no column 'sun'"),
     b'{"node": "Oslo", "rows": [{"wind": 1, "sun": 1}, {"sun": 1}]}': (422, "row 1 has no column"),
     b'{"node": "Oslo", "rows": [{"wind": null, "sun": 1}]}': (422, "'wind' has 1 values that are"),
     b'{"node": "Oslo", "rows": [{"wind": "x", "sun": 1}]}': (422, "'wind' must hold numbers"),
-    b'{"node": "Oslo", "rows": [{"wind": [1], "sun": 1}]}': (422, "'wind' holds a list"),
-    b'{"node": "Oslo", "rows": [{"wind": {"a": 1}, "sun": 1}]}': (422, "'wind' holds an object"),
-    b'{"node": "Oslo", "rows": [{"wind": NaN, "sun": 1}]}': (400, "holds NaN, which JSON does not"),
-    b'{"node": "Oslo", "rows": [{"wind": -Infinity, "sun": 1}]}': (400, "holds -Infinity"),
-    b'{"node": "Oslo", "rows": [{"wind": 1e999, "sun": 1}]}': (400, "1e999 is too large"),
-    b'{"node": "Oslo", "rows": [{"wind": ' + b"9" * 5000 + b', "sun": 1}]}': (400, "is too large"),
+    b'{"node": "Oslo", "rows": [{"wind": [1], "sun": 1}]}': (400, "[1] under 'rows.0.wind'"),
+    b'{"node": "Oslo", "rows": [{"wind": {"a": 1}, "sun": 1}]}': (400, "under 'rows.0.wind'"),
+    b'{"node": "Oslo", "rows": [{"wind": NaN, "sun": 1}]}': (400, "nan under 'rows.0.wind'"),
+    b'{"node": "Oslo", "rows": [{"wind": -Infinity, "sun": 1}]}': (400, "-inf under 'rows.0.wind'"),
+    b'{"node": "Oslo", "rows": [{"wind": 1e999, "sun": 1}]}': (400, "a finite number"),
+    b'{"node": "Oslo", "rows": [{"wind": ' + b"9" * 400 + b', "sun": 1}]}': (400, "too large"),
+    b'{"node": "Oslo", "rows": [{"wind": ' + b"9" * 5000 + b', "sun": 1}]}': (400, "the body "),
     b'{"node": "Oslo", "rows": [{"wind": 1e308, "sun": -1e308}]}': (
         422,
         "too large to be summed",
     ),
     b'{"node": "Oslo", "rows": [{"wind": "1e999", "sun": 1}]}': (422, "'wind' must hold numbers"),
-    b'{"node": "Oslo", "rows": [{"wind": 1, "wind": 2, "sun": 1}]}': (400, "key 'wind' twice"),
-    b"[" * 100_000: (400, "nests deeper than 8"),
-    b'{"a":' * 30_000: (400, "nests deeper than 8"),
-    b'{"node": "Oslo", "rows": ' + b"[" * 50 + b"]" * 50 + b"}": (400, "nests deeper than 8"),
+    b"[" * 100_000: (400, "the body cannot be read"),
+    b'{"a":' * 30_000: (400, "the body cannot be read"),
+    b'{"node": "Oslo", "rows": ' + b"[" * 50 + b"]" * 50 + b"}": (400, "under 'rows.0'"),
 }
 
 
@@ -173,7 +172,6 @@ VALUES = {
     "a date of another kind": ({"day": "yesterday"}, "column 'day' must hold dates"),
     "true as a date": ({"day": True}, "column 'day' holds true; send a date as text"),
     "a number of flags": ({"open": 7}, "column 'open' must hold flags"),
-    "half a character": ({"note": "\ud800"}, "half a character"),
 }
 
 
@@ -201,11 +199,6 @@ def test_any_bytes_are_read_or_refused(body):
         read_asked(body)
     except Refusal as refusal:
         assert 400 <= refusal.status < 500
-
-
-def test_brackets_in_texts_do_not_count():
-    text = "[" * 50 + '"\\' + "{" * 50
-    assert read_json(json.dumps([text, {"a": text}]).encode()) == [text, {"a": text}]
 
 
 def test_a_body_that_never_comes_ends(numbers, monkeypatch):

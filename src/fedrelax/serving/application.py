@@ -6,15 +6,15 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.serving.body import read_asked
-from fedrelax.serving.learning import Learn
-from fedrelax.serving.refusal import Refusal, sentence_of
+from fedrelax.serving.body import Refusal, read_asked, sentence_of
 from fedrelax.serving.served import Served
 from fedrelax.web import HEADERS
 
@@ -24,6 +24,9 @@ PATIENCE = 30.0
 """Seconds within which a body must arrive."""
 THROWN_AWAY = 8_000_000
 """Bytes of an oversized body that are still read and dropped, so that its sender can read why."""
+Learn = Callable[[Any], AbstractContextManager[Path]]
+"""Takes new rows, a table with the training columns, the target and the node, and gives the directory of
+the result that has learned them. If the block fails, these rows are forgotten and the directory is gone."""
 NOT_LEARNING = "this service does not learn; start it with --learn TABLE to let it take new rows"
 FRAMES = "frame-ancestors 'none'"
 

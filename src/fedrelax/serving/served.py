@@ -13,11 +13,15 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxWarning, did_you_mean
 from fedrelax.report.page import report_html
-from fedrelax.serving.body import Asked
-from fedrelax.serving.refusal import Refusal
+from fedrelax.serving.body import Asked, Refusal
 from fedrelax.storage.labels import by_text, find_label
-from fedrelax.storage.loading import SavedResult, load_result, read_result
-from fedrelax.storage.questions import coded_rows, preparation_of
+from fedrelax.storage.loading import (
+    SavedResult,
+    coded_rows,
+    load_result,
+    preparation_of,
+    read_result,
+)
 from fedrelax.typing import AnyArray
 
 SOURCE = "the request"

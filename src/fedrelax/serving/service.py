@@ -1,17 +1,20 @@
-"""The server of a result: a socket that is bound before models are loaded, and a graceful shutdown."""
+"""The server of a result: its socket, who may ask, how long connections may wait, and how it stops."""
 
 from __future__ import annotations
 
 import errno
+import hmac
 import ipaddress
 import socket
-from urllib.parse import urlencode
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlencode
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.extras import need
 from fedrelax.serving.application import Application
-from fedrelax.serving.connections import timed_connections
-from fedrelax.serving.guard import Guard
-from fedrelax.web import server_for
+from fedrelax.serving.body import Refusal, sentence_of
+from fedrelax.web import HEADERS, host_of, is_address, name_of, server_for
 
 MOST_CONNECTIONS = 256
 PATIENCE = 10.0
@@ -20,6 +23,14 @@ GRACE = 5
 """Seconds that requests have to finish when the service is told to stop."""
 SHORTEST = 16
 """The fewest letters of a token."""
+
+LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
+OPEN = "/health"
+"""The one path that needs no token."""
+TOKEN = (
+    "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN' with the token that "
+    "was printed at the start"
+)
 
 
 def listen(host: str, port: int, token: str | None) -> socket.socket:
@@ -76,6 +87,120 @@ def check_token(token: str) -> None:
             f"the token needs at least {SHORTEST} letters, digits or symbols, without spaces; leave it "
             "out to get a random one"
         )
+
+
+class Guard:
+    """Refuses a foreign host with 403 and a missing or wrong token with 401, before anything is read.
+
+    The host is checked because another site's name may be made to point here (DNS rebinding). A service
+    for this machine accepts only its own names; one for other machines also accepts numeric addresses.
+    """
+
+    def __init__(
+        self, app: Callable[..., Any], token: str | None, host: str, loopback: bool
+    ) -> None:
+        self._app, self._loopback = app, loopback
+        self._token = None if token is None else token.encode()
+        own = {host.lower(), f"[{host.lower()}]"}
+        self._names = LOCAL | own
+        if not loopback:
+            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Refuse the request, or hand it on."""
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        headers = dict(HEADERS)
+        if refusal.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        responses = need("starlette.responses", "live")
+        answer = responses.JSONResponse(sentence_of(refusal), refusal.status, headers)
+        await answer(scope, receive, send)
+
+    def _refusal(self, scope: Any) -> Refusal | None:
+        host = host_of(scope)
+        name = "" if host is None else name_of(host)
+        if name not in self._names and (self._loopback or not is_address(name)):
+            return Refusal(
+                403, "the request's Host is not this service; use the address printed at the start"
+            )
+        if self._token is None or scope["path"] == OPEN or self._knows(scope):
+            return None
+        return Refusal(401, TOKEN)
+
+    def _knows(self, scope: Any) -> bool:
+        """Tell whether a request has the token: in its header or, to view pages, in the address."""
+        assert self._token is not None
+        said = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(said) == 1 and said[0][:7].lower() == b"bearer ":
+            return hmac.compare_digest(said[0][7:].strip(), self._token)
+        if scope["method"] not in ("GET", "HEAD") or said:
+            return False
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        return len(given) == 1 and hmac.compare_digest(given[0].encode(), self._token)
+
+
+def timed_connections(patience: float, most: int) -> Any:
+    """Return uvicorn's protocol class with limits on clients that keep the service waiting.
+
+    A connection waits for its client from when it is opened, or from the end of a response, until a request
+    with all its headers has arrived, and while the client does not read what is sent to it. After
+    ``patience`` seconds of this it is closed; single bytes in between do not prolong it. With ``most``
+    connections open, a new one closes the one that has waited longest.
+    """
+    base: Any = need("uvicorn.protocols.http.h11_impl", "live").H11Protocol
+    timers: dict[Any, Any] = {}  # of the connections that wait, the longest first
+
+    class TimedConnection(base):  # type: ignore[misc]
+        _unread = False
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            longest = next(iter(timers), None)
+            if len(self.connections) >= most and longest is not None:
+                longest.stop_waiting()
+                longest.transport.abort()
+            self.wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.stop_waiting()
+            super().connection_lost(exc)
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            self.stop_waiting_if_busy()
+
+        def on_response_complete(self) -> None:
+            self.wait()
+            super().on_response_complete()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = True
+            self.wait()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._unread = False
+            self.stop_waiting_if_busy()
+
+        def wait(self) -> None:
+            self.stop_waiting()
+            timers[self] = self.loop.call_later(patience, self.transport.abort)
+
+        def stop_waiting_if_busy(self) -> None:
+            busy = self.cycle is not None and not self.cycle.response_complete
+            if busy and not self._unread:
+                self.stop_waiting()
+
+        def stop_waiting(self) -> None:
+            timer = timers.pop(self, None)
+            if timer is not None:
+                timer.cancel()
+
+    return TimedConnection
 
 
 class Service:
