@@ -61,7 +61,7 @@ SERVER = """\
 import json, os, time
 from pathlib import Path
 from flwr.serverapp import ServerApp
-from fedrelax.federation.codec import Envelope
+from fedrelax.federation.letters import Envelope
 from fedrelax.federation.flower import OverFlower
 
 app = ServerApp()

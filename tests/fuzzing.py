@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from fedrelax import FedRelaxError, Graph
@@ -18,6 +19,7 @@ from fedrelax.cli.config import make_config
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.graphs import parse_graph
 from fedrelax.datasets import prepare_table, read_table
+from fedrelax.files import to_npy
 from fedrelax.storage.loading import read_result
 from fedrelax.storage.states import HEAD, MAGIC, VERSION, from_bytes
 from tests.fuzzed_files import MUTANTS
@@ -69,17 +71,19 @@ RESULTS = st.dictionaries(
 )
 
 ARRAYS = st.tuples(
-    st.sampled_from(["<f8", "<i8", "|b1", "|O", "<f4"]),
-    st.lists(st.integers(-1, 4) | st.just(10**12), max_size=3),
-    st.lists(st.integers(-1, 3), max_size=3),
-).map(lambda found: [found[0], found[1], found[2] or list(range(len(found[1])))])
+    st.sampled_from(["<f8", "<i8", "|b1", "<f4", "<U2"]),
+    st.lists(st.integers(0, 4), max_size=3),
+).map(lambda found: to_npy(np.zeros(found[1], dtype=found[0]))) | st.binary(max_size=40)
 TREES = st.recursive(
-    NUMBERS | st.fixed_dictionaries({"array": st.integers(-1, 3)}),
+    NUMBERS
+    | st.fixed_dictionaries(
+        {"array": st.tuples(st.integers(-1, 3), st.lists(st.integers(-1, 3), max_size=3))}
+    ),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.lists(st.tuples(inner, inner), max_size=3).map(lambda pairs: {"dict": pairs})
         | st.dictionaries(
-            st.sampled_from(["tuple", "dict", "same", "message", "csr", "array", "code"]),
+            st.sampled_from(["tuple", "dict", "same", "bytes", "message", "csr", "array", "code"]),
             st.lists(inner, max_size=4) | inner,
             max_size=2,
         )
@@ -90,8 +94,13 @@ STATE_KEYS = st.sampled_from(["round", "first", "reason", "records", "best", "en
 STATES = st.tuples(
     TREES | st.lists(st.tuples(STATE_KEYS, TREES), max_size=7).map(lambda pairs: {"dict": pairs}),
     st.lists(ARRAYS, max_size=4),
-    st.binary(max_size=96),
-).map(lambda found: sealed_state([found[0], found[1]], found[2]))
+    st.integers(-1, 1),
+).map(
+    lambda found: sealed_state(
+        [found[0], [len(block) + found[2] * (k == 0) for k, block in enumerate(found[1])]],
+        b"".join(found[1]),
+    )
+)
 
 
 def sealed_state(tree: object, numbers: bytes) -> bytes:

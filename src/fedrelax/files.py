@@ -1,19 +1,40 @@
-"""Reading files that may come from anywhere: regular files of a limited size only.
+"""Files that may come from anywhere are read within limits; own files are written whole or not at all.
 
-A path may lead to a device that never ends or to a pipe that never answers. Everything here raises an
-``OSError`` whose ``strerror`` says what is wrong, as for any other file that cannot be read.
+A path may lead to a device that never ends or to a pipe that never answers. Reading raises an ``OSError``
+whose ``strerror`` says what is wrong, as for any other file that cannot be read.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError
+from fedrelax.typing import AnyArray
 
 KEY, SETTINGS, RESULT, TABLE = 2**16, 2**26, 2**31, 2**33
 """The most bytes that are read of a key, a settings file, a file of a result, and a table."""
 CHUNK = 2**20
+LONGEST_HEADER = 2**16
+"""The most bytes of an ``.npy`` file in which its header is looked for."""
+DRAFT = ".draft"
+"""The ending of files that are not complete yet."""
+
+
+class Refused(FedRelaxError):  # noqa: N818 - what happened to it
+    """Something that came from elsewhere does not have the form that it should have, and was not used."""
+
+
+# Reading
 
 
 def read_file(path: str | os.PathLike[str], most: int) -> bytes:
@@ -58,3 +79,125 @@ def _size(count: int) -> str:
     units = ("bytes", "KB", "MB", "GB")
     step = min((count.bit_length() - 1) // 10, 3)
     return f"{count >> 10 * step} {units[step]}"
+
+
+# Arrays
+
+
+def to_npy(array: AnyArray) -> bytes:
+    """Return an array as the bytes of an ``.npy`` file, row by row.
+
+    >>> from_npy(to_npy(np.arange(3.0)), "it")
+    array([0., 1., 2.])
+    """
+    buffer = BytesIO()
+    little = np.asarray(array, order="C", dtype=array.dtype.newbyteorder("<"))
+    np.lib.format.write_array(buffer, little, version=(1, 0), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def from_npy(
+    data: bytes | memoryview,
+    what: str = "",
+    shape: tuple[int, ...] | None = None,
+    dtypes: Collection[str] | None = ("<f8",),
+    finite: bool = False,
+) -> AnyArray:
+    """Return the array in the bytes of an ``.npy`` file, or refuse them; messages begin with ``what``.
+
+    The header is checked before any number is read, so that a forged one costs no memory. ``dtypes`` are
+    the types that are allowed; None allows all but objects, which would be unpickled.
+    """
+    stream = BytesIO(bytes(data[:LONGEST_HEADER]))
+    try:
+        form = np.lib.format
+        version = form.read_magic(stream)
+        read = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}[version]
+        found, fortran, dtype = read(stream)
+        start, size = stream.tell(), math.prod(found) * dtype.itemsize
+    except (
+        Exception
+    ) as error:  # numpy parses the header as a Python literal, which fails in many ways
+        raise Refused(f"{what} is not an array in the .npy format".lstrip()) from error
+    if dtype.hasobject or (dtypes is not None and dtype.str not in dtypes):
+        raise Refused(f"{what} holds {dtype}, which is not allowed here".lstrip())
+    if shape is not None and found != shape:
+        raise Refused(f"{what} has the shape {found}, but {shape} is needed".lstrip())
+    if min(found, default=0) < 0 or start + size != len(data):
+        raise Refused(
+            f"{what} does not hold the {size} bytes of numbers that it claims to hold".lstrip()
+        )
+    order: Any = "F" if fortran else "C"
+    array = np.ndarray(found, dtype, buffer=data, offset=start, order=order).copy(order="K")
+    if finite and not np.isfinite(array).all():
+        raise Refused(f"{what} holds NaN or infinite values".lstrip())
+    return array
+
+
+# Writing
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read; an earlier one stays until the new one is on the disk.
+
+    File and directory are flushed, so that the file survives even if the machine stops. Drafts that
+    killed processes have left behind are removed.
+    """
+    draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
+    for other in path.parent.glob(f"{path.name}.*{DRAFT}"):
+        if not _is_alive(other.name.removesuffix(DRAFT).rpartition(".")[2]):
+            other.unlink(missing_ok=True)
+    try:
+        with open(draft, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+        with suppress(
+            PermissionError
+        ):  # systems that cannot open directories flush them by themselves
+            handle = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _is_alive(process: str) -> bool:
+    """Tell whether a process with this ID runs; assume so if it is not a number."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OverflowError, OSError):
+        return True
+    return True
+
+
+def dump_toml(settings: Mapping[str, Any], comment: str = "") -> str:
+    """Return settings as TOML text: text, numbers, true/false, lists of them, tables.
+
+    Entries that are None are left out, as TOML has no null; types that TOML does not have become
+    text. ``comment`` comes first.
+
+    >>> print(dump_toml({"alpha": 0.1, "graph": None, "for": {"no 1": "tree"}}, "by hand"), end="")
+    # by hand
+    alpha = 0.1
+    <BLANKLINE>
+    [for]
+    "no 1" = "tree"
+    """
+    import tomli_w
+
+    def known(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: known(entry) for key, entry in value.items() if entry is not None}
+        if isinstance(value, list | tuple):
+            return [known(entry) for entry in value]
+        return value if isinstance(value, bool | int | float) else str(value)
+
+    lines = [f"# {line}".rstrip() for line in comment.splitlines()]
+    return "\n".join([*lines, tomli_w.dumps(known(settings))]) or "\n"

@@ -1,12 +1,15 @@
-"""JSON files of a given form: what pydantic finds wrong with one, in the words of this library."""
+"""Values of a given form, from files and letters: what pydantic finds wrong with them, in our words."""
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import did_you_mean
+from fedrelax.files import Refused
 
 LONGEST = 60
 """Characters of a value that a message shows."""
@@ -18,33 +21,50 @@ class Described(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
 
 
-class Misfit(FedRelaxError):  # noqa: N818 - what it is
-    """Values that do not have the form that they should have; the text continues "the file ..."."""
-
-
 def from_json(kind: Any, content: bytes | str) -> Any:
-    """Return the content of a JSON file as this kind, or say which value does not fit.
+    """Return JSON as this kind: a model, a dataclass or a type; or say which value does not fit.
+
+    The text of the error continues "the file ...".
 
     >>> from_json(list[int], '[1, 2, "3"]')
     Traceback (most recent call last):
     ...
-    fedrelax.jsonfiles.Misfit: has '3' under '2', which should be a valid integer
+    fedrelax.files.Refused: has '3' under '2', which should be a valid integer
     """
     try:
-        return TypeAdapter(kind).validate_json(content, strict=True)
+        return _adapter(kind).validate_json(content, strict=True)
     except ValidationError as error:
-        raise Misfit(_words(error.errors(include_url=False)[0])) from None
+        raise Refused(_words(error.errors(include_url=False)[0], kind)) from None
 
 
-def _words(error: Any) -> str:
+def from_plain(kind: Any, values: Any) -> Any:
+    """Return plain values, such as those of a TOML file or of a letter, as this kind."""
+    try:
+        content = json.dumps(values, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Refused(f"cannot be read ({error})") from None
+    return from_json(kind, content)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _words(error: Any, kind: Any) -> str:
     field = ".".join(map(str, error["loc"])) or "its outermost level"
     if error["type"] == "missing":
         return f"has no {field!r}"
     if error["type"] == "json_invalid":
         return f"cannot be read ({error['msg']})"
+    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        known = getattr(kind, "__dataclass_fields__", getattr(kind, "model_fields", ()))
+        return f"has {field!r}, which is not known{did_you_mean(field, known)}"
+    needed = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "value_error" and not needed.startswith("which"):
+        return f"cannot be used: {needed}"
     shown = repr(error["input"])
     shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
-    needed = str(error["msg"]).removeprefix("Value error, ")
     if needed.startswith("Input should"):
         needed = f"which {needed.removeprefix('Input ')}"
     return f"has {shown} under {field!r}, {needed}"

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedrelax import FedRelaxError, Graph
-from fedrelax.federation.hubfile import read_hub
 from fedrelax.federation.sealing import read_key
-from fedrelax.federation.sitefile import read_site
+from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.files import read_file
 from fedrelax.paper.targets import read_targets
 from fedrelax.schema import Schema

@@ -9,13 +9,12 @@ import pandas as pd
 import pytest
 
 from fedrelax.federation.hub import Hub
-from fedrelax.federation.hubfile import read_hub
 from fedrelax.federation.participant import Participant
-from fedrelax.federation.sitefile import read_site
-from fedrelax.federation.transport import WithinProcess
+from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.federation.trial import made_up, parted, prepare
 from fedrelax.federation.writing import write_federated
 from fedrelax.storage import load_result, read_result
+from tests.federation.sites import WithinProcess
 
 pytest.importorskip("cryptography", reason="keys need pip install 'fedrelax[flower]'")
 
@@ -57,7 +56,10 @@ def test_a_site_makes_its_own_keys_and_keeps_them(run, table):
     ("words", "text"),
     [
         (("init", "home", "--sites", "a", "--target", "y"), "name at least two sites"),
-        (("init", "home", "--sites", "a,../b", "--target", "y"), "name = '../b' must be"),
+        (
+            ("init", "home", "--sites", "a,../b", "--target", "y"),
+            "a site called '../b', which should be",
+        ),
         (("try", "--target", "load"), "--target load names a column of a table, but no table"),
         (("try", "--node", "site"), "--node site names a column of a table, but no table"),
         (("try", "towns.csv"), "--target is missing"),

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from fedrelax.federation.files import write_federation
-from fedrelax.federation.hubfile import read_hub
 from fedrelax.federation.keys import make_certificates, make_site_keys
-from fedrelax.federation.memory import read_status
 from fedrelax.federation.processes import Deployment
+from fedrelax.federation.settings import read_hub
+from fedrelax.federation.state import read_status
 from fedrelax.federation.trial import follow
+from fedrelax.files import dump_toml
 from fedrelax.selection.candidates import Candidate, alphas_for
 from fedrelax.selection.search import choose
 from fedrelax.solvers import FedRelax
 from fedrelax.storage import read_result
-from fedrelax.storage.toml import dump_toml
 from tests.federation.sites import Federation, make, networks, same_models
 
 TWO = FedRelax(rounds=2, tol=0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,24 +11,56 @@ import numpy as np
 import pandas as pd
 
 from fedrelax import Graph, Network
-from fedrelax.federation.hub_settings import HubSettings
+from fedrelax.federation.hub import Address
+from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import Participant
-from fedrelax.federation.rows import draw_own, model_of, own_folds, parts_of
 from fedrelax.federation.sealing import new_key, public_of
-from fedrelax.federation.sitefile import SiteFile, read_site
-from fedrelax.federation.table import read_site_table
-from fedrelax.federation.transport import WithinProcess
+from fedrelax.federation.settings import HubSettings, SiteFile, read_site
+from fedrelax.federation.table import (
+    draw_own,
+    model_of,
+    own_folds,
+    parts_of,
+    read_site_table,
+)
+from fedrelax.files import dump_toml
 from fedrelax.runtime.site import seeds_of
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.selection.search import FOLDS, TRIES
 from fedrelax.solvers import FedRelax
 from fedrelax.splits import RowGroups
-from fedrelax.storage.toml import dump_toml
 
 NAMES = ("ash", "birch", "cedar", "elm", "fir", "oak")
 MODELS = ("ridge", "forest", "tree", "knn", "sklearn.linear_model:Ridge", "boosting")
 CLASSIFIERS = ("logistic", "forest", "tree", "knn", "logistic", "boosting")
 SIX = FedRelax(rounds=3, tol=0.0)
+
+
+class WithinProcess:
+    """Carries letters to sites of this process, as bytes."""
+
+    def __init__(self, sites: Mapping[str, Participant]) -> None:
+        self.sites = dict(sites)
+        self.letters = self.bytes = 0
+        """Letters and bytes carried, there and back."""
+
+    def addresses(self) -> Collection[Address]:
+        return list(self.sites)
+
+    def send(
+        self, letters: Mapping[Address, Envelope], wait: float, late: Collection[Address] = ()
+    ) -> dict[Address, Envelope]:
+        """Let every site answer in turn."""
+        answers: dict[Address, Envelope] = {}
+        for name, letter in letters.items():
+            if name not in self.sites:
+                continue
+            there = pack(letter)
+            back = pack(self.sites[str(name)].answer(unpack(there)))
+            self.letters += 2
+            self.bytes += len(there) + len(back)
+            answers[name] = unpack(back)
+        return answers
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import tomllib
 from pathlib import Path
@@ -13,11 +14,11 @@ from typer.testing import CliRunner
 
 from fedrelax import FedRelaxError
 from fedrelax.cli.app import app
-from fedrelax.federation.codec import Envelope
 from fedrelax.federation.hub import Hub
-from fedrelax.federation.memory import Memory
+from fedrelax.federation.letters import Envelope
 from fedrelax.federation.participant import Participant
-from fedrelax.storage.toml import dump_toml
+from fedrelax.federation.state import Memory
+from fedrelax.files import dump_toml
 
 from .sites import hub_settings, make
 
@@ -78,10 +79,25 @@ def run(*words: object) -> str:
     return text
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A federation as init writes it."""
+    home = tmp_path_factory.mktemp("written") / "home"
+    run("init", home, "--sites", "north,south", "--target", "y")
+    return home
+
+
 @pytest.fixture
-def home(tmp_path):
-    run("init", tmp_path / "home", "--sites", "north,south", "--target", "y")
-    return tmp_path / "home"
+def home(written, tmp_path):
+    return Path(shutil.copytree(written, tmp_path / "home"))
+
+
+@pytest.fixture(scope="module")
+def keys(written, tmp_path_factory):
+    """The folder of a site with its keys."""
+    site = shutil.copytree(written / "sites" / "north", tmp_path_factory.mktemp("keys") / "north")
+    run("keys", site)
+    return site
 
 
 @pytest.mark.parametrize("names", ["a,a", "a,A", "a,b,a"])
@@ -123,9 +139,8 @@ BROKEN = {
 @pytest.mark.parametrize(
     "file", ["sites/north/site.toml", "sites/north/site.key", "sites/north/auth.key"]
 )
-def test_keys_says_what_is_broken(home, file, how):
-    site = home / "sites" / "north"
-    run("keys", site)
+def test_keys_says_what_is_broken(home, keys, file, how):
+    shutil.copytree(keys, home / "sites" / "north", dirs_exist_ok=True)
     BROKEN[how](home / file)
     text = run("keys", home)
     if "auth.key" not in file:  # which is not read here

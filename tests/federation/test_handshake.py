@@ -10,10 +10,9 @@ import pytest
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.hub import Hub
 from fedrelax.federation.participant import Participant
-from fedrelax.federation.sitefile import read_site
-from fedrelax.federation.transport import WithinProcess
+from fedrelax.federation.settings import read_site
 from fedrelax.solvers import FedRelax
-from tests.federation.sites import Federation, hub_settings, make
+from tests.federation.sites import Federation, WithinProcess, hub_settings, make
 
 pytest.importorskip("cryptography", reason="sealing needs pip install 'fedrelax[flower]'")
 THREE = ("ash", "birch", "cedar")
@@ -116,16 +115,19 @@ def test_settings_that_a_federation_does_not_serve(
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"naem": "x"}, "'naem' is not a setting of a site; did you mean 'name'"),
-        ({"name": "a/b"}, "name = 'a/b' must be"),
-        ({"task": "ranking"}, "task = 'ranking' must be"),
+        ({"naem": "x"}, "has 'naem', which is not known; did you mean 'name'"),
+        ({"name": "a/b"}, "has 'a/b' under 'name', which should be up to 100 letters"),
+        ({"task": "ranking"}, "has 'ranking' under 'task', which should be"),
         ({"keys": {"birch": "abc"}}, "the key of site 'birch'"),
         ({"keys": {}}, "no key of neighbour 'birch' is pinned"),
         (
             {"neighbours": {"birch": -1.0}},
-            "the weight -1.0 of 'birch' must be above 0 and below 1e12",
+            "has -1.0 under 'neighbours.birch', which should be greater than 0",
         ),
-        ({"public_rows": 0}, "public_rows = 0 must be at least 1"),
+        (
+            {"public_rows": 0},
+            "has 0 under 'public_rows', which should be greater than or equal to 1",
+        ),
     ],
 )
 def test_a_site_file_that_is_wrong(

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.federation.codec import Envelope
 from fedrelax.federation.hub import Hub
-from fedrelax.federation.memory import Memory
-from fedrelax.federation.transport import WithinProcess
+from fedrelax.federation.letters import Envelope
+from fedrelax.federation.state import Folder, Memory
 from fedrelax.solvers import FedRelax
 from tests.federation.sites import (
     Federation,
+    WithinProcess,
     hub_settings,
     make,
     networks,
@@ -68,8 +68,8 @@ def test_after_the_staleness_limit_a_silent_site_is_no_longer_heeded(
     transport = Unreliable(federation.participants(), {"birch": range(1, 9)})
     Hub(hub_settings(federation, settings=FIVE, staleness=1), transport).run()
     folder = federation.participants()["ash"].folder
-    assert ("birch\nbirch" in folder.load(2)[1][0].received) is True
-    assert ("birch\nbirch" in folder.load(4)[1][0].received) is False
+    assert (("birch", "birch") in folder.load(2)[1][0].received) is True
+    assert (("birch", "birch") in folder.load(4)[1][0].received) is False
 
 
 def test_a_site_that_is_never_there_again_is_named(federation: Federation) -> None:
@@ -91,6 +91,7 @@ def test_a_hub_that_is_started_again_goes_on(federation: Federation, tmp_path: P
         Hub(settings, Unreliable(federation.participants(), {}, stop=2), where).run()
     kept = Memory.load(where)
     assert kept is not None and len(kept.reports) == 2
+    assert Folder(where).rounds() == [0, 1]  # a file for each round, written once
     transport = federation.transport()
     found = Hub(settings, transport, where).run()
     assert transport.letters == 2 * 3 * (1 + 2 + 1)  # hello, rounds 2 and 3, finish
@@ -161,7 +162,7 @@ def test_a_site_that_lost_its_state_stays_out(federation: Federation, tmp_path: 
 
 def test_the_live_page_names_who_is_missing(federation: Federation) -> None:
     pytest.importorskip("uvicorn")
-    from fedrelax.federation.looking import FederationView
+    from fedrelax.federation.writing import FederationView
 
     hub = Hub(hub_settings(federation), Unreliable(federation.participants(), {"birch": (2,)}))
     seen: list[str] = []
@@ -186,5 +187,5 @@ def test_a_hub_refuses_a_damaged_memory(federation: Federation, tmp_path: Path) 
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
-    with pytest.raises(FedRelaxError, match=r"hub.bin is damaged: its checksum does not match"):
+    with pytest.raises(FedRelaxError, match=r"hub.bin does not match its checksum; delete it"):
         Hub(given, federation.transport(), tmp_path / "hub")

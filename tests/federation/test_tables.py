@@ -11,8 +11,7 @@ import pytest
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.hub import Hub
-from fedrelax.federation.hubfile import hub_of
-from fedrelax.federation.sitefile import site_of
+from fedrelax.federation.settings import hub_of, site_of
 from fedrelax.federation.table import read_site_table
 from fedrelax.schema import Schema, schema_of
 from fedrelax.storage import load_result

@@ -10,16 +10,22 @@ import pytest
 
 from fedrelax import Graph
 from fedrelax.errors import FedRelaxError
-from fedrelax.federation.codec import Envelope
 from fedrelax.federation.hub import Hub
-from fedrelax.federation.hubfile import hub_of
-from fedrelax.federation.transport import WithinProcess
+from fedrelax.federation.letters import Envelope
+from fedrelax.federation.settings import hub_of
 from fedrelax.federation.writing import fitted_of
 from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.search import choose
 from fedrelax.solvers import FedRelax
 from fedrelax.wiring import Discover, Rewire
-from tests.federation.sites import hub_settings, make, networks, same_history, same_models
+from tests.federation.sites import (
+    WithinProcess,
+    hub_settings,
+    make,
+    networks,
+    same_history,
+    same_models,
+)
 
 pytest.importorskip("cryptography", reason="sealing needs pip install 'fedrelax[flower]'")
 EIGHT = tuple(f"site-{k}" for k in range(8))
@@ -103,7 +109,7 @@ def test_the_hub_cannot_give_a_site_other_neighbours_than_its_file(tmp_path: Pat
     federation = make(tmp_path, EIGHT[:4], ("ridge",), complete=True)
     hub = Hub(hub_settings(federation, settings=WIRED), Adds(federation.participants()))
     found = hub.run()
-    assert any("site 'site-1': the hub names neighbours or weights" in n for n in found.notes)
+    assert any("site 'site-1': the hub names neighbours that" in n for n in found.notes)
 
 
 def test_a_wiring_that_needs_everybodys_predictions_says_so(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -85,8 +86,7 @@ def test_sites_agree_on_limits_that_suit_all_of_them() -> None:
     frame = ratings()[["site", "length"]]
     parts = {site: own[["length"]] for site, own in frame.groupby("site")}
     told = {
-        site: [Told.from_dict(json.loads(json.dumps(line.to_dict()))) for line in tell(own)[0]]
-        for site, own in parts.items()
+        site: [Told.from_dict(asdict(line)) for line in tell(own)[0]] for site, own in parts.items()
     }
     schema, _ = agreed(told, named=True)
     low, high = schema.columns[0].limits

@@ -144,17 +144,23 @@ def test_a_schema_survives_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({}, "a list of columns"),
-        ({"columns": [{"name": "a"}]}, "name and kind are needed"),
-        ({"columns": [{"name": "a", "kind": "colour"}]}, "kind 'colour'"),
-        ({"columns": [{"name": 3, "kind": "number"}]}, "column 3 needs text as its name"),
+        ({}, "has no 'columns'"),
+        ({"columns": [{"name": "a"}]}, "has no 'columns.0.kind'"),
+        ({"columns": [{"name": "a", "kind": "colour"}]}, "has 'colour' under 'columns.0.kind'"),
+        (
+            {"columns": [{"name": 3, "kind": "number"}]},
+            "3 under 'columns.0.name'",
+        ),
         ({"columns": [{"name": "a", "kind": "number", "scale": 0}]}, "scale above 0"),
-        ({"columns": [{"name": "a", "kind": "number", "run": "rm"}]}, "'run' is not known"),
+        (
+            {"columns": [{"name": "a", "kind": "number", "run": "rm"}]},
+            "'columns.0.run', which is not known",
+        ),
         ({"columns": [{"name": "a", "kind": "number"}] * 2}, "each with its own name"),
-        ({"columns": [{"name": "a", "kind": "category", "categories": "ab"}]}, "must be a list"),
+        ({"columns": [{"name": "a", "kind": "category", "categories": "ab"}]}, "should be a valid"),
         (
             {"columns": [{"name": "a", "kind": "date", "categories": [], "cycles": "day"}]},
-            "'cycles' must be a list",
+            "'columns.0.cycles', which should be a valid",
         ),
         ({"columns": [{"name": "a", "kind": "category", "categories": ["x", "x"]}]}, "different"),
     ],

@@ -160,9 +160,9 @@ def test_states_are_written_every_so_many_rounds_and_at_the_end(tmp_path):
     network, written = network_of("linear"), []
 
     class Watching(Checkpoint):
-        def _write(self, what, identity, state):
-            super()._write(what, identity, state)
-            written.append(state["round"])
+        def keep(self, what, identity, state, round, ends):
+            super().keep(what, identity, state, round, ends)
+            written.extend([round] if self.saved == round else [])
 
     FedRelax(rounds=7, tol=0.0).solve(network, [Watching(tmp_path / "run", every=3)])
     assert written == [0, 3, 6, 7]
@@ -215,7 +215,7 @@ def test_stopped_while_the_disk_refuses_it_does_not_claim_to_go_on(tmp_path, mon
     def refuse(path, content):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("fedrelax.storage.checkpoints.write_whole", refuse)
+    monkeypatch.setattr("fedrelax.storage.states.write_whole", refuse)
     kept = Checkpoint(tmp_path)
     kept.stopping = "SIGINT"
     with (

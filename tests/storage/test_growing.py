@@ -158,7 +158,9 @@ def test_foreign_arrays_are_refused(first: Path, what: str) -> None:
         bad = good.replace(b"(8, 40, 1)", b"(8, 99, 9)")
     else:
         bad = good[:-8]
-    with pytest.raises(FedRelaxError, match="this result is damaged: answers.npy cannot be used"):
+    with pytest.raises(
+        FedRelaxError, match="this result is damaged: answers.npy (holds|does not hold)"
+    ):
         read_array(bad, "answers.npy")
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, Ridge
 
 from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.files import dump_toml
 from fedrelax.models.names import NAMES, model_by_name
 from fedrelax.storage import load_result, read_result, save_result
 from fedrelax.storage.labels import file_name
 from fedrelax.storage.places import whole_directory, whole_file
-from fedrelax.storage.toml import dump_toml
 from tests.conftest import skip_without_packages
 
 from .hostile import resign

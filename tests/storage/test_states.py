@@ -13,9 +13,10 @@ import pytest
 from scipy import sparse
 
 from fedrelax import FedRelax, FedRelaxError
+from fedrelax.files import Refused, to_npy
 from fedrelax.runtime import Message
 from fedrelax.storage import Checkpoint
-from fedrelax.storage.states import HEAD, MAGIC, VERSION, Unreadable, from_bytes, to_bytes
+from fedrelax.storage.states import HEAD, MAGIC, VERSION, from_bytes, to_bytes
 from fedrelax.wiring import Rewire
 
 from .interrupting import Plug, Stop, assert_same, network_of
@@ -69,41 +70,48 @@ def again_sealed(tree: object, numbers: bytes = b"") -> bytes:
     return HEAD.pack(MAGIC, VERSION, digest, len(text)) + text + numbers
 
 
-def nested(depth: int) -> object:
-    tree: object = 0
-    for _ in range(depth):
-        tree = [tree]
-    return tree
+ONE = to_npy(np.ones(1))
+MANY = to_npy(np.ones((1,) * 20))
 
 
 @pytest.mark.parametrize(
-    "tree",
+    ("tree", "block"),
     [
-        None,
-        [],
-        [1],
-        [{"array": 0}, []],
-        [{"array": -1}, [["<f8", [1], [0]]]],
-        [{"array": 0}, [["<f8", [10**12], [0]]]],
-        [{"array": 0}, [["<f8", [-1], [0]]]],
-        [{"array": 0}, [["|O", [1], [0]]]],
-        [{"array": 0}, [["<f8", [1], [5]]]],
-        [{"array": 0}, [["<f8", [1] * 40, list(range(40))]]],
-        [{"same": 5}, []],
-        [{"same": True}, []],
-        [{"pickle": "x"}, []],
-        [{"a": 1, "b": 2}, []],
-        [{"dict": [[[1], 2]]}, []],
-        [{"dict": [[1]]}, []],
-        [{"message": [1, 2, "x", 4]}, []],
-        [{"csr": [[1, 1], 2, 3, 4]}, []],
-        [{"csr": [[10**15, 10**15], {"array": 0}, {"array": 0}, {"array": 0}]}, []],
-        [nested(100), []],
+        (None, b""),
+        ([], b""),
+        ([1], b""),
+        ([{"array": [0, [0]]}, []], b""),
+        ([{"array": [-1, [0]]}, [len(ONE)]], ONE),
+        ([{"array": [0, [0]]}, [len(ONE) + 1]], ONE),
+        ([{"array": [0, [0]]}, [len(ONE) - 1]], ONE[:-1]),
+        ([{"array": [0, [0]]}, [-1]], b""),
+        ([{"array": [0, [0]]}, [len(ONE)]], ONE.replace(b"(1,)", b"(9,)")),
+        ([{"array": [0, [0]]}, [len(ONE)]], ONE.replace(b"<f8", b"|O8")),
+        ([{"array": [0, [0]]}, [len(ONE)]], ONE.replace(b"<f8", b"<M8")),
+        ([{"array": [0, [5]]}, [len(ONE)]], ONE),
+        ([{"array": [0, list(range(20))]}, [len(MANY)]], MANY),
+        ([{"bytes": "x"}, [1]], b"x"),
+        ([{"same": 5}, []], b""),
+        ([{"same": True}, []], b""),
+        ([{"pickle": "x"}, []], b""),
+        ([{"a": 1, "b": 2}, []], b""),
+        ([{"dict": [[[1], 2]]}, []], b""),
+        ([{"dict": [[1]]}, []], b""),
+        ([{"message": [1, 2, "x", 4]}, []], b""),
+        ([{"csr": [[1, 1], 2, 3, 4]}, []], b""),
+        ([{"csr": [[10**15, 10**15], *[{"array": [0, [0]]}] * 3]}, [len(ONE)]], ONE),
     ],
 )
-def test_a_right_checksum_does_not_make_a_state(tree):
-    with pytest.raises(Unreadable):
-        from_bytes(again_sealed(tree))
+def test_a_right_checksum_does_not_make_a_state(tree, block):
+    with pytest.raises(Refused):
+        from_bytes(again_sealed(tree, block))
+
+
+def test_lists_in_lists_in_lists_are_refused():
+    text = b"[" * 100_000
+    digest = hashlib.sha256(struct.pack("<Q", len(text)) + text).digest()
+    with pytest.raises(Refused):
+        from_bytes(HEAD.pack(MAGIC, VERSION, digest, len(text)) + text)
 
 
 @pytest.fixture
@@ -136,7 +144,7 @@ def test_damaged_bytes_are_told_in_one_sentence(run):
             data[place : place + 8] = rng.bytes(8)
         if bytes(data) == whole:
             continue
-        with pytest.raises(Unreadable):
+        with pytest.raises(Refused):
             from_bytes(bytes(data))
 
 
@@ -179,10 +187,11 @@ def changed(state, *path, to):
         (("engine", "models", 1, 0, "terms", 0), ("own", np.zeros((3, 1)), 1.0, True)),
         (("engine", "models", 1, 0, "terms", 0), ("own", None, float("nan"), True)),
         (("engine", "models", 1, 0, "terms", 0), (99, None, 1.0, True)),
-        (("engine", "words", "answers"), []),
-        (("engine", "words", "received"), np.full((1, 4), 10**6)),
-        (("engine", "words", "received"), np.full((1, 4), -1)),
-        (("engine", "words", "change"), np.zeros(3)),
+        (("engine", "words"), []),
+        (("engine", "words", 0, 0), {0: np.zeros((1, 1))}),
+        (("engine", "words", 0, 1), {(10**6, 0): np.zeros((1, 1))}),
+        (("engine", "words", 0, 1), {(-1, 0): np.zeros((1, 1))}),
+        (("engine", "words", 0, 2), np.zeros(3)),
         (("engine", "exchange"), []),
         (("engine", "exchange"), [["x"]]),
     ],

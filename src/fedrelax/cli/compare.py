@@ -186,9 +186,9 @@ def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
 
 
 def _save(out: Path, found: Any, settings: dict[str, Any], overwrite: bool, talk: Talk) -> None:
+    from fedrelax.files import dump_toml
     from fedrelax.storage.places import whole_directory
     from fedrelax.storage.saving import write_json
-    from fedrelax.storage.toml import dump_toml
 
     with whole_directory(out, overwrite, "comparison") as draft:
         found.to_frame().to_csv(draft / "comparison.csv", index=False)

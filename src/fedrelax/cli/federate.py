@@ -15,7 +15,7 @@ from fedrelax.cli.flags import AsJson, Debug
 from fedrelax.cli.progress import Activity
 
 if TYPE_CHECKING:
-    from fedrelax.federation.memory import Status
+    from fedrelax.federation.state import Status
 
 federate = typer.Typer(
     no_args_is_help=True,
@@ -237,8 +237,8 @@ def status(
         import time
 
         from fedrelax.errors import FedRelaxError
-        from fedrelax.federation.hubfile import read_hub
-        from fedrelax.federation.memory import read_status
+        from fedrelax.federation.settings import read_hub
+        from fedrelax.federation.state import read_status
 
         inner = directory / "hub"
         file = read_hub((inner if inner.is_dir() else directory) / "hub.toml")

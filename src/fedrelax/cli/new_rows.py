@@ -25,9 +25,8 @@ from fedrelax.schema.kinds import find_column, where
 from fedrelax.schema.numbers import MISSING
 from fedrelax.storage.growing import save_grown
 from fedrelax.storage.labels import by_text, check_labels, find_label
-from fedrelax.storage.loading import SavedResult, load_result, read_result
+from fedrelax.storage.loading import SavedResult, coded_rows, load_result, read_result
 from fedrelax.storage.places import check_directory
-from fedrelax.storage.questions import coded_rows
 from fedrelax.storage.saving import Fitted
 from fedrelax.typing import AnyArray, FloatArray, Label
 

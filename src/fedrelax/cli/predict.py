@@ -50,9 +50,8 @@ def predict(
         from fedrelax.cli.inputs import look_here_for_modules
         from fedrelax.datasets import read_table
         from fedrelax.errors import FedRelaxError, counted, listing
-        from fedrelax.storage.loading import load_result, read_result
+        from fedrelax.storage.loading import coded_rows, load_result, read_result
         from fedrelax.storage.places import check_file
-        from fedrelax.storage.questions import coded_rows
 
         check_file(out, ENDINGS, overwrite)
         saved, refuse = read_result(directory), unknown_nodes == "refuse"

@@ -19,13 +19,12 @@ from fedrelax.cli.flags import words_of
 from fedrelax.cli.graphs import parse_graph
 from fedrelax.cli.interruption import TERMINATED, Interruption, Step, Terminated
 from fedrelax.errors import FedRelaxError
-from fedrelax.files import TABLE, read_file, why_unread
+from fedrelax.files import TABLE, read_file, why_unread, write_whole
 from fedrelax.public import DRAWS
 from fedrelax.storage import Checkpoint
 from fedrelax.storage.checking import check_seal, read_inside, reading, sealed
 from fedrelax.storage.checkpoints import Interrupted
 from fedrelax.storage.places import NotWritten, advice_for
-from fedrelax.storage.whole import write_whole
 
 ENDING, SETTINGS, FORMAT = ".checkpoint", "run.json", 1
 TRAINING, ALL_ROWS = "training", "all-rows"

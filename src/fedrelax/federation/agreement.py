@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.federation.codec import Envelope, Refused
-from fedrelax.federation.sitefile import NAME, is_weight
+from fedrelax.federation.letters import Envelope
+from fedrelax.federation.plan import Classes, Count
+from fedrelax.federation.settings import Name, Weight
+from fedrelax.files import Refused
 from fedrelax.graph import Graph
+from fedrelax.jsonfiles import Described
 from fedrelax.models import Task
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.agreeing import Told, agreed
-from fedrelax.schema.preparation import CODED, ENCODED, FRAME
+from fedrelax.schema.preparation import ENCODED
 
-FORMS = (ENCODED, CODED, FRAME)
-TEXTS = ("name", "target", "task", "nonce", "model", "form", "public")
-"""The text fields of a greeting."""
 MOST_NAMES = 100_000
 """The most columns, or classes, that a site may name."""
 
 
-@dataclass(frozen=True)
-class Hello:
+class Hello(Described):
     """What a site says about itself before a run: names, counts and summaries of columns, but no row.
 
     ``rows`` is the number of rows that it trains on.
@@ -35,81 +35,41 @@ class Hello:
     ``common`` is the fingerprint of the file of public rows; None if the site draws its own.
     """
 
-    name: str
-    features: tuple[str, ...]
+    name: Name
+    features: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_NAMES)]
     target: str
     task: str
-    classes: tuple[Any, ...] | None
-    rows: int
-    neighbours: Mapping[str, float]
+    classes: Annotated[Classes, Field(min_length=1, max_length=MOST_NAMES)] | None
+    rows: Count
+    neighbours: dict[str, Weight]
     open: bool
     nonce: str
     model: str
-    form: str
+    form: Literal["encoded", "coded", "frame"]
     columns: tuple[Told, ...]
     named: bool
     public: str
     """How public rows are drawn; "given" for a file."""
-    public_rows: int
+    public_rows: Count
     common: str | None
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.columns and tuple(told.name for told in self.columns) != self.features:
+            raise ValueError("it describes other columns than its features")
+        return self
 
     def letter(self) -> Envelope:
         """Return the greeting as a letter."""
-        said = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        said["columns"] = [told.to_dict() for told in self.columns]
-        return Envelope("hello", {**said, "neighbours": dict(self.neighbours)})
+        return Envelope("hello", self.model_dump(mode="json"))
 
     @classmethod
     def of(cls, letter: Envelope) -> Hello:
         """Return the greeting in a letter, or refuse it."""
         if letter.kind != "hello":
             raise Refused(f"a greeting was answered with a letter {letter.kind!r}")
-        names, classes = letter.value("features", list), letter.head.get("classes")
-        near = letter.value("neighbours", dict)
-        common = letter.head.get("common")
-        fits = (
-            NAME.fullmatch(letter.value("name", str)) is not None
-            and 0 < len(names) <= MOST_NAMES
-            and all(isinstance(name, str) for name in names)
-            and all(is_weight(weight) for weight in near.values())
-            and (classes is None or _are_classes(classes))
-            and (common is None or isinstance(common, str))
-            and letter.value("form", str) in FORMS
-        )
-        columns = _columns_of(letter)
-        if not fits or (columns and [told.name for told in columns] != names):
-            raise Refused("a greeting has a field that is missing or not valid")
-        return cls(
-            **{
-                key: letter.value(key, kind)
-                for key, kind in (
-                    *((key, str) for key in TEXTS),
-                    *((key, int) for key in ("rows", "public_rows")),
-                    *((key, bool) for key in ("open", "named")),
-                )
-            },
-            features=tuple(names),
-            columns=columns,
-            classes=None if classes is None else tuple(classes),
-            neighbours={str(name): float(weight) for name, weight in near.items()},
-            common=common,
-        )
-
-
-def _columns_of(letter: Envelope) -> tuple[Told, ...]:
-    try:
-        return tuple(Told.from_dict(line) for line in letter.value("columns", list))
-    except FedRelaxError as error:
-        raise Refused(str(error)) from error
-
-
-def _are_classes(values: Any) -> bool:
-    fits = isinstance(values, list) and 0 < len(values) <= MOST_NAMES
-    return fits and len({type(value) for value in values} | {None}) == 2 and _plain(values[0])
-
-
-def _plain(value: Any) -> bool:
-    return type(value) in (str, int, float, bool)
+        found: Hello = letter.read(cls)
+        return found
 
 
 @dataclass(frozen=True)

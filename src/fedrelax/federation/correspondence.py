@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedrelax.errors import FedRelaxError, named
 from fedrelax.federation.agreement import Agreement, Hello
-from fedrelax.federation.codec import Envelope, Refused
 from fedrelax.federation.lanes import Lane
-from fedrelax.federation.numbers import Looks, read_looks, read_numbers
-from fedrelax.federation.participant import PUBLIC
+from fedrelax.federation.letters import PUBLIC, RECORD, Envelope, Finished, Relaxed, again
 from fedrelax.federation.plan import Plan
-from fedrelax.federation.post import again
+from fedrelax.federation.state import Reports
+from fedrelax.files import Refused
 from fedrelax.runtime import SiteMeasure
 
 if TYPE_CHECKING:
@@ -31,7 +30,10 @@ class Correspondence:
 
     def begin(self, plans: Mapping[str, Plan]) -> None:
         """Tell all sites the plan, carry their public rows, and let them train alone."""
-        begun = self._ask({name: plan.letter() for name, plan in plans.items()}, "begun")
+        begun = self._ask(
+            {name: Envelope("begin", plan.model_dump(mode="json")) for name, plan in plans.items()},
+            "begun",
+        )
         self._need_all(begun)
         self._memory.settles = all(letter.head.get("settles") is True for letter in begun.values())
         self._take_boxes(begun, PUBLIC)
@@ -60,17 +62,17 @@ class Correspondence:
         if self._absent:
             self._welcome(hub.greet(set(self._agreement.labels) - self._absent, wait=1.0))
         last = rewired or round >= hub.settings.rounds
-        sound = self._relaxed(round, lanes, refit=not last, look=rewired)
-        if not sound:
+        answers, reports = self._relaxed(round, lanes, refit=not last, look=rewired)
+        if not reports:
             raise FedRelaxError(
                 f"no site answered in round {round} within {hub.settings.wait:g} seconds; start the hub "
                 "again when they are back to resume the run"
             )
-        self._note_missing(round, sound)
+        self._note_missing(round, reports)
         if not last:
-            self._take_predictions(sound, round + 1)
-        self._memory.reports.append({name: _numbers_only(letter) for name, letter in sound.items()})
-        self._record(round, sound)
+            self._take_predictions(answers, round + 1)
+        self._memory.report(reports)
+        self._record(round, reports)
         self._memory.save()
 
     def refit(self, round: int, lanes: Sequence[int], settle: bool) -> None:
@@ -82,7 +84,8 @@ class Correspondence:
                 for name in self._agreement.labels
             }
             self._take_boxes(self._ask(letters, "settled", round), again(round))
-        self._take_predictions(self._relaxed(round, lanes, refit=True, anew=settle), round + 1)
+        answers, _ = self._relaxed(round, lanes, refit=True, anew=settle)
+        self._take_predictions(answers, round + 1)
         self._memory.save()
 
     def _take_predictions(self, answers: Mapping[str, Envelope], round: int) -> None:
@@ -103,8 +106,8 @@ class Correspondence:
         refit: bool,
         look: bool = False,
         anew: bool = False,
-    ) -> dict[str, Envelope]:
-        """Return the sites' sound answers to the predictions of a round."""
+    ) -> tuple[dict[str, Envelope], Reports]:
+        """Return the sites' sound answers to the predictions of a round, and what they report."""
         hub = self._hub
         silent = [
             name
@@ -119,16 +122,14 @@ class Correspondence:
             )
             for name in self._agreement.labels
         }
-        answers = self._ask(letters, "relaxed", round)
-        sound = {}
-        for name, letter in answers.items():
+        sound, reports = {}, {}
+        for name, letter in self._ask(letters, "relaxed", round).items():
             try:
-                self._check_report(letter, name, lanes)
+                reports[name] = self._report(letter, name, lanes).reports
+                sound[name] = letter
             except Refused as error:
                 hub.note(f"site {name!r}, round {round}: its report is refused: {error}")
-            else:
-                sound[name] = letter
-        return sound
+        return sound, reports
 
     def _welcome(self, back: Mapping[str, Hello]) -> None:
         """Readmit sites that came back at another address, if they know this run."""
@@ -141,8 +142,7 @@ class Correspondence:
 
     def finish(self, federated: Federated) -> None:
         """Tell every site which round is kept; it saves its model and reports its errors."""
-        from fedrelax.federation.hub import own_history
-
+        kept = federated.lane.recorded[: federated.outcome.n_rounds + 1]
         letters = {}
         for name in self._agreement.labels:
             more = {
@@ -151,12 +151,12 @@ class Correspondence:
                 "round": federated.outcome.n_rounds,
                 "alone": name in federated.alone,
                 "reason": federated.outcome.reason,
-                "history": own_history(federated, name),
+                "history": [_own_numbers(reports[name]) for reports in kept],
             }
             letters[name] = Envelope("finish", {"run": self._memory.run, **more})
         for name, letter in self._ask(letters, "finished").items():
             try:
-                self.reports[name] = _errors(letter)
+                self.reports[name] = letter.read(Finished).model_dump()
             except Refused as error:
                 self._hub.note(f"site {name!r}: its final report is refused: {error}")
         for name in letters:
@@ -217,36 +217,32 @@ class Correspondence:
 
     # Numbers
 
-    def _check_report(self, letter: Envelope, name: str, lanes: Sequence[int]) -> None:
-        if letter.head.get("lanes") != list(lanes):
+    def _report(self, letter: Envelope, name: str, lanes: Sequence[int]) -> Relaxed:
+        """Return what a site reports about these lanes, or refuse it."""
+        relaxed: Relaxed = letter.read(Relaxed)
+        if [report.lane for report in relaxed.reports] != list(lanes):
             raise Refused("it covers other lanes than those asked for")
-        self._measures(letter, name)
-        self._looks(letter, name)
-        refused = letter.value("refused", dict)
-        for sender, reason in refused.items():
+        near = set(self._agreement.hellos[name].neighbours)
+        if any((set(one.discrepancies) | set(one.looks or ())) - near for one in relaxed.reports):
+            raise Refused("it names sites that are not its neighbours")
+        for sender, reason in relaxed.refused.items():
             self._hub.note(f"site {sender!r}: site {name!r} refused what came from it: {reason}")
+        return relaxed
 
-    def _measures(self, letter: Envelope, name: str) -> dict[int, SiteMeasure]:
-        near = list(self._agreement.hellos[name].neighbours)
-        return read_numbers(letter, letter.value("lanes", list), near)
-
-    def _looks(self, letter: Envelope, name: str) -> Looks:
-        near = list(self._agreement.hellos[name].neighbours)
-        return read_looks(letter, letter.value("lanes", list), near)
-
-    def _record(self, round: int, letters: Mapping[str, Envelope]) -> None:
+    def _record(self, round: int, reports: Reports) -> None:
         """Hand the reports of a round to their lanes."""
         found: dict[int, dict[str, SiteMeasure]] = {}
-        for name, letter in letters.items():
-            for lane, measure in self._measures(letter, name).items():
-                found.setdefault(lane, {})[name] = measure
-            for lane, fits in self._looks(letter, name).items():
-                self._lanes[lane].looks.setdefault(round, {})[name] = fits
-        for lane, reports in found.items():
+        for name, lanes in reports.items():
+            for report in lanes:
+                found.setdefault(report.lane, {})[name] = report.measure
+                if report.looks is not None:
+                    fits = dict[Any, float](report.looks)
+                    self._lanes[report.lane].looks.setdefault(round, {})[name] = fits
+        for lane, measures in found.items():
             if len(self._lanes[lane].recorded) == round:
-                self._lanes[lane].record(reports)
+                self._lanes[lane].record(measures)
 
-    def _note_missing(self, round: int, sound: Mapping[str, Envelope]) -> None:
+    def _note_missing(self, round: int, sound: Reports) -> None:
         for name in self._agreement.labels:
             if name in sound:
                 if name in self._absent:
@@ -259,20 +255,7 @@ class Correspondence:
             self._memory.missed.setdefault(name, []).append(round)
 
 
-def _errors(letter: Envelope) -> dict[str, Any]:
-    """Return the errors that a site reports at the end: sums over its test rows."""
-    rows, errors = letter.value("test_rows", int), letter.value("errors", dict)
-    found = {way: errors.get(way) for way in ("alone", "together")}
-    if rows < 0 or (rows and not all(_is_sum(value) for value in found.values())):
-        raise Refused("its errors are not sums over its test rows")
-    return {"test_rows": rows, "errors": found}
-
-
-def _is_sum(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
-
-
-def _numbers_only(letter: Envelope) -> Envelope:
-    """Return a report without its boxes."""
-    parts = {name: data for name, data in letter.parts.items() if not name.startswith("to ")}
-    return Envelope(letter.kind, letter.head, parts)
+def _own_numbers(measure: SiteMeasure) -> list[float | None]:
+    """Return what a site is told of its own numbers in a round; None where they are not finite."""
+    values = [float(getattr(measure, key)) for key in RECORD]
+    return [value if math.isfinite(value) else None for value in values]

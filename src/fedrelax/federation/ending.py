@@ -9,33 +9,27 @@ import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import get_measure
-from fedrelax.federation.codec import Envelope, Refused
-from fedrelax.federation.lane_sites import LaneSites
-from fedrelax.federation.rebuilding import rebuilt
-from fedrelax.federation.sitefile import SiteFile
+from fedrelax.federation.lane_sites import LaneSites, rebuilt
+from fedrelax.federation.letters import RECORD, Finish
+from fedrelax.federation.settings import SiteFile
 from fedrelax.federation.state import Folder
+from fedrelax.files import Refused
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel
 from fedrelax.runtime import History, Record
 from fedrelax.solvers import Result
 from fedrelax.storage import save_result
 
-RECORD = ("local_loss", "gtv", "validation_loss", "change")
-"""A site's own numbers that the hub returns to it, round by round."""
 
-
-def end_of_run(
-    site: SiteFile, sites: LaneSites, folder: Folder, letter: Envelope
-) -> dict[str, Any]:
+def end_of_run(site: SiteFile, sites: LaneSites, folder: Folder, asked: Finish) -> dict[str, Any]:
     """Save the model of the round that is kept; return the site's errors on its test rows."""
-    lane, kept = letter.value("lane", int), letter.value("round", int)
-    if not 0 <= lane < len(sites.plan.lanes):
+    lane = asked.lane
+    if lane >= len(sites.plan.lanes):
         raise Refused(f"lane {lane} is not in this run's plan")
     alone, _ = rebuilt(sites, lane, -1, folder)
-    model = alone if letter.value("alone", bool) else rebuilt(sites, lane, kept, folder)[0]
-    history = _history(site.name, letter)
+    model = alone if asked.alone else rebuilt(sites, lane, asked.round, folder)[0]
     errors = {"alone": _errors(sites, alone), "together": _errors(sites, model)}
-    _save(site, sites, model, alone, history, letter)
+    _save(site, sites, model, alone, asked)
     return {
         "test_rows": len(sites.parts.test),
         "training_rows": len(sites.rows_of(lane)[0]),
@@ -52,23 +46,14 @@ def _errors(sites: LaneSites, model: LocalModel) -> float | None:
     return float(np.sum(measure.per_row(task, sites.y[test], model.predict(sites.X[test]))))
 
 
-def _history(name: str, letter: Envelope) -> History:
+def _history(name: str, asked: Finish) -> History:
     records = []
-    for round, line in enumerate(letter.value("history", list)):
-        if not isinstance(line, list) or len(line) != len(RECORD):
-            raise Refused("the hub's history of the rounds is malformed")
-        told = [math.nan if value is None else float(value) for value in line]
+    for round, line in enumerate(asked.history):
+        told = [math.nan if value is None else value for value in line]
         own = dict(zip(RECORD, told, strict=True))
-        records.append(
-            Record(
-                round=round,
-                objective=own["local_loss"],
-                node_local_loss=np.array([own["local_loss"]]),
-                node_gtv=np.array([own["gtv"]]),
-                node_validation_loss=np.array([own["validation_loss"]]),
-                **own,
-            )
-        )
+        values: dict[str, Any] = {**own, "objective": own["local_loss"]}
+        values |= {f"node_{key}": np.array([own[key]]) for key in RECORD[:3]}
+        records.append(Record(round=round, **values))
     return History((name,), records)
 
 
@@ -77,8 +62,7 @@ def _save(
     sites: LaneSites,
     model: LocalModel,
     alone: LocalModel,
-    history: History,
-    letter: Envelope,
+    asked: Finish,
 ) -> None:
     """Write the site's own folder, from which ``fedrelax predict`` answers."""
     task, graph = sites.plan.task, Graph.from_edges([], labels=[site.name])
@@ -89,9 +73,9 @@ def _save(
         task=task,
         graph=graph,
         discrepancies={},
-        history=history,
-        n_rounds=letter.value("round", int),
-        reason=letter.value("reason", str),
+        history=_history(site.name, asked),
+        n_rounds=asked.round,
+        reason=asked.reason,
         losses=(coupling.loss.name, coupling.discrepancy.name),
         engine="federation",
     )
@@ -99,7 +83,7 @@ def _save(
     fitted = kind.from_result(
         result,
         graph,
-        alpha=float(letter.value("alpha", (int, float))),
+        alpha=asked.alpha,
         wiring=None,
         n_features=len(columns),
         feature_names=columns,

@@ -8,6 +8,7 @@ certificates/   the hub's; ca.crt goes to every site
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,9 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.keys import check_certificates, make_certificates, make_site_keys
-from fedrelax.federation.sitefile import check_name, read_values, site_of
-from fedrelax.files import why_unread
+from fedrelax.federation.settings import check_name, read_values, site_of
+from fedrelax.files import dump_toml, why_unread, write_whole
 from fedrelax.storage.places import advice_for
-from fedrelax.storage.toml import dump_toml
-from fedrelax.storage.whole import write_whole
 
 PYPROJECT = """\
 [build-system]
@@ -146,7 +145,7 @@ def write_keys(home: Path, hosts: Sequence[str]) -> list[str]:
     files = [path for path in files if os.path.lexists(path)]
     if not files:
         raise FedRelaxError(f"{home} holds no sites; fedrelax federate init {home} makes them")
-    said = {path: read_values(path) for path in files}
+    said = {path: read_values(path, "site") for path in files}
     sites = {path: site_of(v | {"open": True}, path.parent, str(path)) for path, v in said.items()}
     check_distinct([site.name for site in sites.values()], str(home / "sites"))
     check_certificates(home / "certificates")
@@ -160,7 +159,7 @@ def write_keys(home: Path, hosts: Sequence[str]) -> list[str]:
 
 
 def _text(path: Path) -> str:
-    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return json.dumps(str(path), ensure_ascii=False)
 
 
 def flower_config(address: str, ca: Path | None) -> str:

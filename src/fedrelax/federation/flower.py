@@ -14,7 +14,8 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.federation.codec import Envelope, Refused, pack, unpack
+from fedrelax.federation.letters import Envelope, pack, unpack
+from fedrelax.files import Refused
 
 Address = Hashable
 ACTIONS = {
@@ -118,7 +119,7 @@ def client_app() -> Any:
     from flwr.clientapp import ClientApp
 
     from fedrelax.federation.participant import Participant
-    from fedrelax.federation.sitefile import read_site
+    from fedrelax.federation.settings import read_site
 
     app = ClientApp()
 
@@ -154,8 +155,8 @@ def server_app() -> Any:
     from flwr.serverapp import ServerApp
 
     from fedrelax.federation.hub import Hub
-    from fedrelax.federation.hubfile import read_hub
-    from fedrelax.federation.writing import write_federated
+    from fedrelax.federation.settings import read_hub
+    from fedrelax.federation.writing import FederationView, write_federated
 
     app = ServerApp()
 
@@ -166,8 +167,6 @@ def server_app() -> Any:
         if not file.live:
             write_federated(hub.run(), file)
             return
-        from fedrelax.federation.looking import FederationView
-
         with FederationView(hub) as view:
             write_federated(hub.run([view]), file)
 

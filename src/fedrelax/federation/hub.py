@@ -6,22 +6,20 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, Hello, agree
-from fedrelax.federation.codec import Envelope, Refused
 from fedrelax.federation.correspondence import Correspondence
-from fedrelax.federation.ending import RECORD
-from fedrelax.federation.hub_settings import HubSettings
-from fedrelax.federation.lanes import Lane
-from fedrelax.federation.memory import Memory
-from fedrelax.federation.plan import Plan
-from fedrelax.federation.search import choose_lane, lanes_for
-from fedrelax.federation.transport import Address, Transport
+from fedrelax.federation.lanes import Lane, choose_lane, lanes_for
+from fedrelax.federation.letters import Envelope
+from fedrelax.federation.plan import Plan, plain_settings
+from fedrelax.federation.settings import HubSettings
+from fedrelax.federation.state import Memory
+from fedrelax.files import Refused
 from fedrelax.runtime import Callback, Outcome, Stopping, stepwise
 from fedrelax.runtime.site import seeds_of
 from fedrelax.selection import Choice
@@ -37,7 +35,25 @@ FIRST = 120.0
 AGAIN = 5.0
 """Seconds after which a site that could not answer a greeting is greeted again."""
 
+Address = Hashable
+
 log = logging.getLogger("fedrelax.federation")
+
+
+class Transport(Protocol):
+    """Carries letters to several sites at once, and answers back; the hub knows no more about it."""
+
+    def addresses(self) -> Collection[Address]:
+        """Return who can be reached now."""
+
+    def send(
+        self, letters: Mapping[Address, Envelope], wait: float, late: Collection[Address] = ()
+    ) -> dict[Address, Envelope]:
+        """Send one letter each and return the answers that come within ``wait`` seconds.
+
+        Those that are ``late`` are not waited for much longer once all others have answered. Where no
+        answer could be made, a letter "failure" says why.
+        """
 
 
 @dataclass(frozen=True)
@@ -182,17 +198,18 @@ class Hub:
         given = self.settings
         settings = replace(given.settings, rounds=given.rounds)
         seeds = seeds_of(settings.random_state, len(agreement.labels)).tolist()
-        plans = {}
+        classes, plans = agreement.task.classes, {}
         for (name, hello), seed in zip(agreement.hellos.items(), seeds, strict=True):
             near = {other: agreement.hellos[other] for other in hello.neighbours}
             plans[name] = Plan(
                 run=self.memory.run,
-                settings=settings,
+                method=plain_settings(settings),
                 lanes=tuple(lane.spec for lane in lanes),
                 folds=given.folds,
                 validation_share=given.validation_share,
-                ready=agreement.ready,
-                task=agreement.task,
+                columns=agreement.ready.to_dict(),
+                kind=agreement.task.kind,
+                classes=None if classes is None else tuple(classes.tolist()),
                 seed=int(seed),
                 nonces={other: said.nonce for other, said in near.items()},
                 public={other: said.public_rows for other, said in near.items()},
@@ -276,10 +293,3 @@ class Hub:
             lane, alone = lanes[number].weighed(choice.alpha), choice.alone
             outcome = lane.told_again(Stopping(choice.rounds, self.settings.tol), callbacks)
         return Federated(agreement, outcome, lane, number, choice, alone, {}, {}, ())
-
-
-def own_history(federated: Federated, name: str) -> list[list[float | None]]:
-    """Return a site's own numbers, round by round, up to the one that is kept."""
-    kept = federated.lane.recorded[: federated.outcome.n_rounds + 1]
-    lines = [[float(getattr(reports[name], key)) for key in RECORD] for reports in kept]
-    return [[value if abs(value) < float("inf") else None for value in line] for line in lines]

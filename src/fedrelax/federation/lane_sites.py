@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.sites.checks import coupling_of
+from fedrelax.engines.sites.refits import Answers, refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.plan import Plan
-from fedrelax.federation.rows import (
+from fedrelax.federation.settings import SiteFile
+from fedrelax.federation.state import Folder
+from fedrelax.federation.table import (
     Parts,
+    SiteTable,
     draw_own,
     model_of,
     own_folds,
     parts_of,
     validation_of,
 )
-from fedrelax.federation.sitefile import SiteFile
-from fedrelax.federation.table import SiteTable
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network import Network, Node
@@ -93,7 +95,7 @@ class LaneSites:
             task=plan.task,
             model=self.adapted,
             public=self.public,
-            neighbours={name: float(a) for name, a in self.site.neighbours.items()},
+            neighbours={name: a for name, a in self.site.neighbours.items()},
             coupling=coupling_of(settings, plan.task.kind),
             seed=plan.seed,
         )
@@ -122,3 +124,22 @@ class LaneSites:
             held=RowGroups.of({name: held}),
             preparation=self.plan.ready,
         )
+
+
+def rebuilt(
+    sites: LaneSites, lane: int, kept: int, folder: Folder, coming: int = 0
+) -> tuple[LocalModel, Answers]:
+    """Return the model of a round, fitted once more to what the site knew then, and its answers.
+
+    The same rows, seed and neighbours' answers give the same fit, so models are not kept. ``kept=-1`` is
+    the model trained alone; ``coming`` is the round that the answers are for.
+    """
+    site = sites.of(lane)
+    terms = site.local_problem()
+    if kept >= 0:
+        _, states = folder.load(kept)
+        origin = states[lane].origin
+        if origin >= 0 and sites.moves(lane):
+            folder.load(origin)[1][lane].restore(site)
+            terms = site.problem(origin)
+    return refit(site.label, site.model, terms, site.inputs(coming), site.seed, False)

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -25,18 +26,31 @@ from fedrelax.engines.sites.guessing import Guessing
 from fedrelax.engines.sites.refits import Answers, refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import Hello
-from fedrelax.federation.boxes import OWN, Predictions
-from fedrelax.federation.codec import Envelope, Refused, from_npy, to_npy
-from fedrelax.federation.lane_sites import LaneSites
-from fedrelax.federation.numbers import Looks, write_numbers
+from fedrelax.federation.boxes import OWN, Post, Predictions
+from fedrelax.federation.lane_sites import LaneSites, rebuilt
+from fedrelax.federation.letters import (
+    PUBLIC,
+    Asked,
+    Envelope,
+    Finish,
+    Looks,
+    Round,
+    again,
+    report_of,
+)
 from fedrelax.federation.plan import Plan
-from fedrelax.federation.post import Post, again
-from fedrelax.federation.rebuilding import rebuilt
-from fedrelax.federation.rows import named_model, parts_of
 from fedrelax.federation.sealing import fresh_nonce
-from fedrelax.federation.sitefile import SiteFile, is_weight
-from fedrelax.federation.state import Folder, LaneState
-from fedrelax.federation.table import SiteTable, public_file, read_public, read_site_table
+from fedrelax.federation.settings import SiteFile
+from fedrelax.federation.state import RUN, Folder, LaneState
+from fedrelax.federation.table import (
+    SiteTable,
+    named_model,
+    parts_of,
+    public_file,
+    read_public,
+    read_site_table,
+)
+from fedrelax.files import Refused, from_npy, to_npy
 from fedrelax.models import LocalModel, Rows
 from fedrelax.models.viewed import form_of
 from fedrelax.network.rows import public_rows
@@ -47,10 +61,21 @@ from fedrelax.schema.agreeing import tell
 from fedrelax.threads import one_thread
 from fedrelax.typing import FloatArray, Label
 
-PUBLIC = -1
-"""The round of a box of public rows."""
-
 log = logging.getLogger("fedrelax.federation")
+
+
+@dataclass
+class Run:
+    """What a site keeps about the current run: its nonce, the hub's plan, and public rows."""
+
+    run: str
+    nonce: str
+    plan: dict[str, Any] | None = None
+    """The plan as the hub told it."""
+    public: FloatArray | None = None
+    """The site's own public rows."""
+    heard: dict[str, FloatArray] | None = None
+    """The neighbours' public rows."""
 
 
 class Participant:
@@ -90,12 +115,12 @@ class Participant:
     # Handshake
 
     def _hello(self, letter: Envelope) -> Envelope:
-        run = letter.value("run", str)
-        known, site = self.folder.run(), self.site
-        if known is None or known.head.get("run") != run:
+        run, site = letter.read(Asked).run, self.site
+        known = self._kept()
+        if known is None or known.run != run:
             self.folder.begin()
-            known = Envelope("run", {"run": run, "nonce": fresh_nonce()})
-            self.folder.remember(known)
+            known = Run(run, fresh_nonce())
+            self.folder.write(RUN, vars(known))
         table = self.table
         for note in table.notes:
             log.warning("site %r: %s", site.name, note)
@@ -120,9 +145,9 @@ class Participant:
             rows=len(train),
             neighbours=site.neighbours,
             open=site.open,
-            nonce=known.value("nonce", str),
+            nonce=known.nonce,
             model=site.model,
-            form=form_of(named_model(site)),
+            form=form_of(named_model(site)),  # type: ignore[arg-type]
             columns=tuple(columns),
             named=site.features is not None,
             public=site.public if site.drawn else "given",
@@ -133,31 +158,29 @@ class Participant:
     # A run
 
     def _begin(self, letter: Envelope) -> Envelope:
-        plan, known = Plan.of(letter), self._known(letter)
-        parts = {**known.parts, "public": to_npy(self._own_public(plan))}
-        kept = Envelope("run", {**known.head, "plan": letter.head}, parts)
-        settles = self._check(plan)
-        self.folder.remember(kept)
+        plan, known = letter.read(Plan), self._known(letter)
+        sites = LaneSites(self.site, self.table, plan, PublicRows())
+        own = sites.drawn() if self.site.drawn else read_public(self.site, plan.ready)
+        sites.public = public_rows(plan.ready, common=own)
+        settles = _check(sites)
+        known = replace(known, plan=letter.head, public=own)
+        self.folder.write(RUN, vars(known))
         boxes = {}
         if self.site.drawn:
-            content = to_npy(self._own_public(plan))
-            contents = {name: content for name in self.site.neighbours}
-            boxes = self._post(kept).close(contents, PUBLIC)
-        answer = self._reply("begun", plan, PUBLIC, boxes)
-        return replace(answer, head={**answer.head, "settles": settles})
+            contents = dict.fromkeys(self.site.neighbours, to_npy(own))
+            boxes = Post(self.site, plan, known.nonce).close(contents, PUBLIC)
+        return self._reply("begun", plan, PUBLIC, boxes, settles=settles)
 
     def _start(self, letter: Envelope) -> Envelope:
-        plan, known = self._plan(letter), self._known(letter)
-        heard: dict[str, bytes] = {}
-        post = self._post(known)
+        known = self._known(letter)
+        plan, post = self._plan(known)
         if self.site.drawn:
-            for name in self.site.neighbours:
-                content = post.open(name, letter, PUBLIC)
-                _public_of(name, content, plan)
-                heard[f"public of {name}"] = content
-        known = Envelope("run", known.head, {**known.parts, **heard})
-        self.folder.remember(known)
-        sites, states, shared = self._sites(known), {}, {}
+            heard = {
+                n: _public_of(n, post.open(n, letter, PUBLIC), plan) for n in self.site.neighbours
+            }
+            known = replace(known, heard=heard)
+            self.folder.write(RUN, vars(known))
+        sites, states, shared = self._sites(known, plan), {}, {}
         alone: dict[int | None, tuple[LocalModel, Answers]] = {}
         zeros = plan.settings.first_exchange == "zeros"
         for number, lane in enumerate(plan.lanes):
@@ -171,17 +194,17 @@ class Participant:
         return self._reply("started", plan, 0, post.close_predictions(shared, 0))
 
     def _relax(self, letter: Envelope) -> Envelope:
-        plan, round = self._plan(letter), letter.value("round", int)
-        known = self._known(letter)
-        sites, post = self._sites(known), self._post(known)
+        asked: Round = letter.read(Round)
+        known, round = self._known(letter), asked.round
+        plan, post = self._plan(known)
+        sites = self._sites(known, plan)
         latest, states = self.folder.load(round)
-        asked = [n for n in letter.value("lanes", list) if n in states]
-        silent = set(letter.value("silent", list))
-        heard, refused = post.open_predictions(letter, _shared_as(letter), sites.public)
+        lanes = [number for number in asked.lanes if number in states]
+        sealed_for = again(round) if asked.anew else round
+        heard, refused = post.open_predictions(letter, sealed_for, sites.public)
         measures, shared, after = {}, {}, {}
         looks, guessing = Looks(), Guessing(sites.public)
-        refitted = letter.value("refit", bool)
-        for number in asked:
+        for number in lanes:
             site = sites.of(number)
             states[number].restore(site)
             if (
@@ -189,126 +212,116 @@ class Participant:
             ):  # its echo is from another round
                 site.adopt(*rebuilt(sites, number, latest, self.folder, round))
             site.received = {
-                pair: told for pair, told in site.received.items() if pair[0] not in silent
+                pair: told for pair, told in site.received.items() if pair[0] not in asked.silent
             }
             site.receive(_messages(heard, number, self.site.name, round))
-            self._heed(site, number, letter)
+            self._heed(site, number, asked)
             measures[number] = site.measure()
-            if letter.value("look", bool):
+            if asked.look:
                 looks[number] = guessing.losses(site, self.site.neighbours)
             states[number] = LaneState.of(site, states[number].origin)
-            if not refitted:
+            if not asked.refit:
                 continue
             if sites.moves(number):
                 site.adopt(*_refitted(site, site.problem(round), round + 1))
             shared[number] = site.share(round + 1)
             after[number] = LaneState.of(site, origin=round)
-        self.folder.save(round, {number: states[number] for number in asked})
+        self.folder.save(round, {number: states[number] for number in lanes})
         boxes = {}
-        if refitted:
+        if asked.refit:
             self.folder.save(round + 1, after)
             boxes = post.close_predictions(shared, round + 1)
-        numbers = write_numbers(measures, list(self.site.neighbours), looks)
-        answer = self._reply("relaxed", plan, round, {**boxes, **numbers})
-        return replace(answer, head={**answer.head, "lanes": asked, "refused": refused})
+        reports = [report_of(number, measure, looks) for number, measure in measures.items()]
+        return self._reply("relaxed", plan, round, boxes, reports=reports, refused=refused)
 
     def _settle(self, letter: Envelope) -> Envelope:
-        plan, round, known = self._plan(letter), letter.value("round", int), self._known(letter)
-        sites, (_, states) = self._sites(known), self.folder.load(round)
+        asked: Round = letter.read(Round)
+        known, round = self._known(letter), asked.round
+        plan, post = self._plan(known)
+        sites, (_, states) = self._sites(known, plan), self.folder.load(round)
         shared = {}
-        for number in [n for n in letter.value("lanes", list) if n in states]:
+        for number in [n for n in asked.lanes if n in states]:
             site = sites.of(number)
             states[number].restore(site)
-            self._heed(site, number, letter)
+            self._heed(site, number, asked)
             site.adopt(*rebuilt(sites, number, -1, self.folder, round))
             site.shared.clear()
             shared[number] = site.share(round)
             states[number] = LaneState.of(site, origin=-1)
         self.folder.save(round, states)
-        boxes = self._post(known).close_predictions(shared, again(round))
-        return self._reply("settled", plan, round, boxes)
+        return self._reply("settled", plan, round, post.close_predictions(shared, again(round)))
 
-    def _heed(self, site: Site, lane: int, letter: Envelope) -> None:
+    def _heed(self, site: Site, lane: int, asked: Round) -> None:
         """Weight neighbours as the hub's wiring says; it cannot add any to those in the site's file."""
-        said = letter.head.get("heeded")
-        if said is None:
+        if asked.heeded is None:
             return
-        weights = said.get(str(lane)) if isinstance(said, dict) else None
-        if not isinstance(weights, dict) or not all(
-            name in self.site.neighbours and is_weight(weight) for name, weight in weights.items()
-        ):
-            raise Refused(
-                "the hub names neighbours or weights that this site's file does not allow"
-            )
-        site.neighbours = {**dict.fromkeys(self.site.neighbours, 0.0), **weights}
+        weights = asked.heeded.get(str(lane))
+        if weights is None or not set(weights) <= set(self.site.neighbours):
+            raise Refused("the hub names neighbours that this site's file does not allow")
+        site.neighbours = {name: weights.get(name, 0.0) for name in self.site.neighbours}
 
     def _finish(self, letter: Envelope) -> Envelope:
         from fedrelax.federation.ending import end_of_run  # imports much that a round does not need
 
-        plan, known = self._plan(letter), self._known(letter)
-        said = end_of_run(self.site, self._sites(known), self.folder, letter)
-        answer = self._reply("finished", plan, letter.value("round", int))
-        return replace(answer, head={**answer.head, **said})
+        asked, known = letter.read(Finish), self._known(letter)
+        plan, _ = self._plan(known)
+        found = end_of_run(self.site, self._sites(known, plan), self.folder, asked)
+        return self._reply("finished", plan, asked.round, **found)
 
     # What several steps need
 
-    def _known(self, letter: Envelope) -> Envelope:
+    def _kept(self) -> Run | None:
+        """Return what is kept about the current run, or None."""
+        kept = self.folder.read(RUN)
+        try:
+            return None if kept is None else Run(**kept)
+        except TypeError as error:
+            raise Refused(f"{self.folder.where / RUN} is damaged; begin a new run") from error
+
+    def _known(self, letter: Envelope) -> Run:
         """Return what is kept about the run that a letter belongs to."""
-        known, run = self.folder.run(), letter.value("run", str)
-        if known is None or known.head.get("run") != run:
+        known, run = self._kept(), letter.read(Asked).run
+        if known is None or known.run != run:
             raise Refused(f"the run {run!r} is not the one that this site takes part in")
         return known
 
-    def _plan(self, letter: Envelope) -> Plan:
-        known = self._known(letter)
-        return Plan.of(Envelope("begin", known.value("plan", dict)))
+    def _plan(self, known: Run) -> tuple[Plan, Post]:
+        """Return the plan of the run, and what opens and closes its boxes."""
+        plan: Plan = Envelope("begin", known.plan or {}).read(Plan)
+        return plan, Post(self.site, plan, known.nonce)
 
-    def _sites(self, known: Envelope) -> LaneSites:
-        plan = Plan.of(Envelope("begin", known.value("plan", dict)))
-        own = self._own_public(plan)
-        if not self.site.drawn:
-            return LaneSites(self.site, self.table, plan, public_rows(plan.ready, common=own))
-        sets: dict[Label, FloatArray] = {self.site.name: own}
-        for name in self.site.neighbours:
-            sets[name] = _public_of(name, known.part(f"public of {name}"), plan)
-        return LaneSites(self.site, self.table, plan, public_rows(plan.ready, per_node=sets))
-
-    def _own_public(self, plan: Plan) -> FloatArray:
+    def _sites(self, known: Run, plan: Plan) -> LaneSites:
+        public = public_rows(plan.ready, common=known.public)
         if self.site.drawn:
-            return LaneSites(self.site, self.table, plan, PublicRows()).drawn()
-        return read_public(self.site, plan.ready)
-
-    def _post(self, known: Envelope) -> Post:
-        plan = Plan.of(Envelope("begin", known.value("plan", dict)))
-        return Post(self.site, plan, known.value("nonce", str))
-
-    def _check(self, plan: Plan) -> bool:
-        """Refuse settings that this site's model does not support, before the first round.
-
-        Return whether its model reaches the same fixed point from any start.
-        """
-        own = public_rows(plan.ready, common=self._own_public(plan))
-        sites = LaneSites(self.site, self.table, plan, own)
-        network = sites.network()
-        for lane in plan.lanes:
-            settings = replace(plan.settings, alpha=lane.alpha)
-            settings.check(network)
-            reason = reason_in_models(network, settings)
-            if reason is not None:
-                raise FedRelaxError(reason)
-        return sites.adapted.settles
+            sets = dict[Label, Any]({self.site.name: known.public} | dict(known.heard or {}))
+            public = public_rows(plan.ready, per_node=sets)
+        return LaneSites(self.site, self.table, plan, public)
 
     def _reply(
-        self, kind: str, plan: Plan, round: int, parts: dict[str, bytes] | None = None
+        self,
+        kind: str,
+        plan: Plan,
+        round: int,
+        parts: dict[str, bytes] | None = None,
+        **more: Any,
     ) -> Envelope:
-        head = {"run": plan.run, "name": self.site.name, "round": round}
+        head = {"run": plan.run, "name": self.site.name, "round": round, **more}
         return Envelope(kind, head, parts or {})
 
 
-def _shared_as(letter: Envelope) -> int:
-    """Return the round that a letter's predictions are sealed for: its own, or its own shared anew."""
-    round = letter.value("round", int)
-    return again(round) if letter.value("anew", bool) else round
+def _check(sites: LaneSites) -> bool:
+    """Refuse settings that this site's model does not support, before the first round.
+
+    Return whether its model reaches the same fixed point from any start.
+    """
+    network = sites.network()
+    for lane in sites.plan.lanes:
+        settings = replace(sites.plan.settings, alpha=lane.alpha)
+        settings.check(network)
+        reason = reason_in_models(network, settings)
+        if reason is not None:
+            raise FedRelaxError(reason)
+    return sites.adapted.settles
 
 
 def _refitted(site: Site, terms: list[Rows], coming: int) -> tuple[LocalModel, Answers]:
@@ -325,4 +338,4 @@ def _public_of(name: str, content: bytes, plan: Plan) -> FloatArray:
     """Return a neighbour's public rows; they may have gaps only where sites share rows with gaps."""
     shape = (plan.public.get(name, 0), plan.ready.width)
     what = f"the public rows of site {name!r}"
-    return from_npy(content, shape, what, finite=plan.ready.encoded)
+    return from_npy(content, what, shape, finite=plan.ready.encoded)

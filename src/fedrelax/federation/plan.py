@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError
-from fedrelax.federation.codec import Envelope, Refused
+from fedrelax.files import Refused
+from fedrelax.jsonfiles import Described
 from fedrelax.models import Task
 from fedrelax.runtime import Distillation
 from fedrelax.schema import Preparation
@@ -19,6 +22,10 @@ from fedrelax.solvers import FedRelax
 MOST_LANES, MOST_ROUNDS = 2000, 100_000
 LEFT_OUT = ("wiring", "engine", "n_jobs", "alpha", "order", "continued", "exchange")
 """Settings of the solver that mean nothing at a single site, or that a federation does not support."""
+
+Count = Annotated[int, Field(ge=0)]
+Classes = tuple[str, ...] | tuple[bool, ...] | tuple[int, ...] | tuple[float, ...]
+"""The classes of a target, all of one type."""
 
 
 @dataclass(frozen=True)
@@ -29,77 +36,51 @@ class LaneSpec:
     fold: int | None
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a site needs to know of a run."""
+class Plan(Described):
+    """What a site needs to know of a run, as plain values; properties make of them what the code needs."""
 
     run: str
-    settings: FedRelax
-    lanes: tuple[LaneSpec, ...]
+    method: dict[str, Any]
+    lanes: Annotated[tuple[LaneSpec, ...], Field(min_length=1, max_length=MOST_LANES)]
     folds: int
     validation_share: float
-    ready: Preparation
-    """What the columns mean, and the form of the rows that sites share."""
-    task: Task
+    columns: dict[str, Any]
+    kind: str
+    classes: Classes | None
     seed: int
     """The site's own seed."""
-    nonces: Mapping[str, str]
-    public: Mapping[str, int]
+    nonces: dict[str, str]
+    public: dict[str, Count]
     """How many public rows each neighbour has."""
 
-    def letter(self, kind: str = "begin") -> Envelope:
-        """Return the plan as a letter."""
-        classes = None if self.task.classes is None else self.task.classes.tolist()
-        return Envelope(
-            kind,
-            {
-                "run": self.run,
-                "settings": plain_settings(self.settings),
-                "lanes": [[lane.alpha, lane.fold] for lane in self.lanes],
-                "folds": self.folds,
-                "validation_share": self.validation_share,
-                "columns": self.ready.to_dict(),
-                "task": [self.task.kind, self.task.n_outputs, classes],
-                "seed": self.seed,
-                "nonces": dict(self.nonces),
-                "public": dict(self.public),
-            },
-        )
-
-    @classmethod
-    def of(cls, letter: Envelope) -> Plan:
-        """Return the plan in a letter, or refuse it."""
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
         try:
-            lanes = tuple(
-                LaneSpec(float(alpha), None if fold is None else int(fold))
-                for alpha, fold in letter.value("lanes", list)
-            )
-            kind, outputs, classes = letter.value("task", list)
-            dtype = object if classes and isinstance(classes[0], str) else None
-            known = None if classes is None else np.asarray(classes, dtype=dtype)
-            task = Task(str(kind), int(outputs), known)
-            settings = settings_of(letter.value("settings", dict))
-            ready = Preparation.from_dict(letter.value("columns", dict))
-            public = {str(k): int(v) for k, v in letter.value("public", dict).items()}
-        except (TypeError, ValueError) as error:
-            raise Refused(f"the hub's plan is malformed ({error})") from error
-        if not 0 < len(lanes) <= MOST_LANES or not 0 <= (settings.rounds or 0) <= MOST_ROUNDS:
-            raise Refused(
-                f"the hub's plan has {len(lanes)} lanes and {settings.rounds} rounds; at most "
-                f"{MOST_LANES} and {MOST_ROUNDS} are allowed"
-            )
-        return cls(
-            run=letter.value("run", str),
-            settings=settings,
-            lanes=lanes,
-            folds=letter.value("folds", int),
-            validation_share=float(letter.value("validation_share", (int, float))),
-            ready=ready,
-            task=task,
-            seed=letter.value("seed", int),
-            nonces={str(k): str(v) for k, v in letter.value("nonces", dict).items()},
-            public=public,
-        )
+            rounds = self.settings.rounds or 0
+            if not isinstance(rounds, int) or not 0 <= rounds <= MOST_ROUNDS:
+                raise ValueError(f"it has {rounds} rounds; at most {MOST_ROUNDS} are allowed")
+            _ = self.ready, self.task
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @cached_property
+    def settings(self) -> FedRelax:
+        """The settings of the solver."""
+        return settings_of(self.method)
+
+    @cached_property
+    def ready(self) -> Preparation:
+        """What the columns mean, and the form of the rows that sites share."""
+        return Preparation.from_dict(self.columns)
+
+    @cached_property
+    def task(self) -> Task:
+        """What is predicted."""
+        if not self.classes:
+            return Task(self.kind, 1)
+        dtype = object if isinstance(self.classes[0], str) else None
+        return Task(self.kind, len(self.classes), np.asarray(self.classes, dtype=dtype))
 
 
 def plain_settings(settings: FedRelax) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.extras import need
-from fedrelax.federation.codec import Refused
-from fedrelax.files import KEY, is_private, read_text, why_unread
+from fedrelax.files import KEY, Refused, is_private, read_text, why_unread
 
 NONCE, TAG = 12, 16
 """Bytes that sealing adds: the cipher's own nonce and its authentication tag."""
@@ -156,7 +155,9 @@ class SealedBoxes:
 
         if other not in self.keys:
             raise Refused(f"no key of site {other!r} is pinned")
-        public = X25519PublicKey.from_public_bytes(_bytes(self.keys[other], f"of site {other!r}"))
+        public = X25519PublicKey.from_public_bytes(
+            key_bytes(self.keys[other], f"of site {other!r}")
+        )
         try:
             secret = _private(self.private).exchange(public)
         except ValueError as error:
@@ -167,26 +168,19 @@ class SealedBoxes:
         return ChaCha20Poly1305(kdf.derive(secret))
 
 
-Boxes = OpenBoxes | SealedBoxes
-
-
-def check_public_key(text: str, what: str) -> None:
-    """Refuse text that is not a public key; ``what`` names it in the message."""
-    _bytes(text, what)
-
-
 def _private(text: str) -> Any:
     need("cryptography", "flower")
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    return X25519PrivateKey.from_private_bytes(_bytes(text, "of this site"))
+    return X25519PrivateKey.from_private_bytes(key_bytes(text, "of this site"))
 
 
 def _text(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
 
 
-def _bytes(text: Any, what: str) -> bytes:
+def key_bytes(text: Any, what: str) -> bytes:
+    """Return the bytes of a key, or refuse text that is none; ``what`` names it in the message."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (TypeError, ValueError):

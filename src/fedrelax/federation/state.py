@@ -1,27 +1,32 @@
-"""What a site remembers between messages, in a folder: every message may start a new process.
+"""What sites and hub remember between messages, in folders: every message may start a new process.
 
-Of every round it keeps arrays only: its model's answers, what it has shared and what it has heard. The
-model itself is not kept: the same rows, seed and neighbours' answers give the same fit again.
+Of every round a site keeps arrays only: its model's answers, what it has shared and what it has heard.
+The model itself is not kept: the same rows, seed and neighbours' answers give the same fit again. The
+hub keeps the sites' numbers of every round, and the last boxes, which it cannot read if they are sealed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from hashlib import sha256
+import json
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.federation.codec import Envelope, Refused, from_npy, pack, to_npy, unpack
-from fedrelax.files import RESULT, read_file, why_unread
+from fedrelax.federation.letters import LaneReport
+from fedrelax.files import SETTINGS, Refused, read_file, why_unread, write_whole
+from fedrelax.jsonfiles import Described, from_json, from_plain
 from fedrelax.runtime import Site
-from fedrelax.storage.whole import write_whole
-from fedrelax.typing import AnyArray
+from fedrelax.storage.states import read_state, write_state
+from fedrelax.typing import AnyArray, Label
 
-RUN = "run.bin"
-CHECKSUM = 32
-"""Bytes of the checksum at the beginning of a kept file."""
+RUN, HUB, STATUS = "run.bin", "hub.bin", "status.json"
+MARKER, WORDS = (
+    "fedrelax-state.txt",
+    b"fedrelax keeps the state of a run here, and may delete it.\n",
+)
+"""The file by which a folder is recognised as ours, and what it says."""
 
 
 @dataclass
@@ -32,119 +37,91 @@ class LaneState:
     ``neighbours`` are those that the site hears, with the weights of the current graph.
     """
 
-    answers: dict[str, AnyArray]
-    shared: dict[str, AnyArray]
-    received: dict[str, AnyArray]
+    answers: dict[Any, AnyArray]
+    shared: dict[Label, AnyArray]
+    received: dict[tuple[Label, Label], AnyArray]
     change: float
     origin: int
-    neighbours: dict[str, float]
+    neighbours: dict[Label, float]
 
     @classmethod
     def of(cls, site: Site, origin: int) -> LaneState:
         """Return what is to be kept of a site."""
         return cls(
-            {_key(key): value for key, value in site.answers.items()},
-            {str(owner): value for owner, value in site.shared.items()},
-            {_pair(pair): value for pair, value in site.received.items()},
+            dict(site.answers),
+            dict(site.shared),
+            dict(site.received),
             site.change,
             origin,
-            {str(name): weight for name, weight in site.neighbours.items()},
+            dict(site.neighbours),
         )
 
     def restore(self, site: Site) -> None:
         """Put a site back into this state; its model is not fitted."""
-        site.answers = {_unkey(key): value for key, value in self.answers.items()}
-        site.shared = {owner: value for owner, value in self.shared.items()}
-        site.received = {tuple(key.split("\n")): value for key, value in self.received.items()}  # type: ignore[misc]
-        site.change = self.change
-        site.neighbours = {name: weight for name, weight in self.neighbours.items()}
-
-
-def _key(key: object) -> str:
-    if isinstance(key, tuple):
-        return "\n".join(map(str, key))
-    return str(key)
-
-
-def _unkey(text: str) -> str | tuple[str, str | int]:
-    kind, *rest = text.split("\n")
-    if not rest:
-        return kind
-    return kind, int(rest[0]) if kind == "echo" else rest[0]
-
-
-def _pair(pair: tuple[object, object]) -> str:
-    return f"{pair[0]}\n{pair[1]}"
-
-
-MARKER, WORDS = (
-    "fedrelax-state.txt",
-    b"fedrelax keeps the state of a run here, and may delete it.\n",
-)
-"""The file by which a folder is recognised as ours, and what it says."""
-
-
-def is_claimed(folder: Path) -> bool:
-    """Tell whether a folder was made by fedrelax for state."""
-    return (folder / MARKER).is_file()
-
-
-def claim(folder: Path) -> None:
-    """Make a folder for state that only its owner can read; refuse one that holds other files."""
-    try:
-        if is_claimed(folder):
-            return
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        others = sorted(path.name for path in folder.iterdir())
-        if others:
-            raise FedRelaxError(
-                f"the folder {folder} holds {listing(others, most=3)}, and fedrelax did not make it; name "
-                "another one under folder, or an empty one"
-            )
-        folder.chmod(0o700)
-        write_whole(folder / MARKER, WORDS)
-    except OSError as error:
-        raise FedRelaxError(
-            f"the folder {folder} cannot be used ({why_unread(error)}); name another one under folder"
-        ) from error
+        site.answers, site.shared = dict(self.answers), dict(self.shared)
+        site.received, site.change = dict(self.received), self.change
+        site.neighbours = dict(self.neighbours)
 
 
 class Folder:
-    """The folder of a site. Every file appears whole or not at all."""
+    """A folder for the state of a run, one file per round. Every file appears whole or not at all."""
 
     def __init__(self, where: Path) -> None:
         self.where = where
 
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the folder was made by fedrelax for state."""
+        return (self.where / MARKER).is_file()
+
+    def claim(self) -> None:
+        """Make a folder that only its owner can read; refuse one that holds other files."""
+        try:
+            if self.is_claimed:
+                return
+            self.where.mkdir(mode=0o700, parents=True, exist_ok=True)
+            others = sorted(path.name for path in self.where.iterdir())
+            if others:
+                raise FedRelaxError(
+                    f"the folder {self.where} holds {listing(others, most=3)}, and fedrelax did not make "
+                    "it; name another one under folder, or an empty one"
+                )
+            self.where.chmod(0o700)
+            write_whole(self.where / MARKER, WORDS)
+        except OSError as error:
+            raise FedRelaxError(
+                f"the folder {self.where} cannot be used ({why_unread(error)}); name another one under "
+                "folder"
+            ) from error
+
     def begin(self) -> None:
         """Forget earlier runs; a folder that is not ours is refused, and nothing in it is touched."""
-        claim(self.where)
-        for path in (*self._files(), self.where / RUN):
+        self.claim()
+        for path in (*self._files(), self.where / RUN, self.where / HUB):
             path.unlink(missing_ok=True)
 
-    def remember(self, about: Envelope) -> None:
-        """Keep what is known about the current run."""
-        write_kept(self.where / RUN, about)
+    def write(self, name: str, state: Any) -> None:
+        """Keep a state under the name of a file."""
+        write_state(self.where / name, state)
 
-    def run(self) -> Envelope | None:
-        """Return what is known about the current run, or None."""
-        path = self.where / RUN
-        return read_kept(path) if is_claimed(self.where) and path.is_file() else None
+    def read(self, name: str) -> Any:
+        """Return a state, or None if there is none; refuse a file that is not as it was written."""
+        path = self.where / name
+        if not (self.is_claimed and path.is_file()):
+            return None
+        try:
+            return read_state(path)
+        except Refused as error:
+            raise Refused(f"{path} {error}; delete it and begin a new run") from error
 
-    def save(self, round: int, lanes: dict[int, LaneState]) -> None:
-        """Keep the states of the lanes after a round."""
-        head, parts = {}, {}
-        for number, lane in lanes.items():
-            head[str(number)] = {
-                "change": lane.change,
-                "origin": lane.origin,
-                "neighbours": lane.neighbours,
-            }
-            for kind in ("answers", "shared", "received"):
-                for key, array in getattr(lane, kind).items():
-                    parts[f"{number}\t{kind}\t{key}"] = _stored(array)
-        home = self.where / "rounds"
-        home.mkdir(mode=0o700, exist_ok=True)
-        write_kept(home / f"{round:05d}.bin", Envelope("state", head, parts))
+    def write_round(self, round: int, state: Any) -> None:
+        """Keep the state of a round."""
+        (self.where / "rounds").mkdir(mode=0o700, exist_ok=True)
+        self.write(f"rounds/{round:05d}.bin", state)
+
+    def read_round(self, round: int) -> Any:
+        """Return the state of a round, or None."""
+        return self.read(f"rounds/{round:05d}.bin")
 
     def rounds(self) -> list[int]:
         """Return the rounds whose state is kept."""
@@ -152,6 +129,12 @@ class Folder:
 
     def _files(self) -> list[Path]:
         return list((self.where / "rounds").glob("[0-9]" * 5 + ".bin"))
+
+    # A site's lanes
+
+    def save(self, round: int, lanes: dict[int, LaneState]) -> None:
+        """Keep the states of the lanes after a round."""
+        self.write_round(round, {number: vars(lane) for number, lane in lanes.items()})
 
     def load(self, round: int) -> tuple[int, dict[int, LaneState]]:
         """Return the round of the latest state up to this one, and the state."""
@@ -161,59 +144,176 @@ class Folder:
                 f"{self.where} holds no state up to round {round}; the site has to join a run from its "
                 "beginning"
             )
-        path = self.where / "rounds" / f"{known[-1]:05d}.bin"
         try:
-            return known[-1], _lanes(read_kept(path))
+            kept = self.read_round(known[-1])
+            return known[-1], {int(number): LaneState(**lane) for number, lane in kept.items()}
         except Refused:
             raise
         except Exception as error:  # values of the wrong type fail in many ways
-            raise Refused(f"{path} is damaged ({type(error).__name__}); begin a new run") from error
+            raise Refused(
+                f"{self.where} holds a damaged state of round {known[-1]} ({type(error).__name__}); "
+                "begin a new run"
+            ) from error
 
 
-def _lanes(envelope: Envelope) -> dict[int, LaneState]:
-    """Return the states in an envelope."""
-    lanes = {
-        int(number): LaneState(
-            {}, {}, {}, float(said["change"]), int(said["origin"]), dict(said["neighbours"])
-        )
-        for number, said in envelope.head.items()
-    }
-    for name, data in envelope.parts.items():
-        number, kind, key = name.split("\t", 2)
-        lane = lanes[int(number)]
-        {"answers": lane.answers, "shared": lane.shared, "received": lane.received}[kind][key] = (
-            _restored(data)
-        )
-    return lanes
+# The hub
 
 
-def _stored(array: AnyArray) -> bytes:
-    shape = np.asarray(array.shape, dtype="<i8")
-    return bytes([array.ndim]) + shape.tobytes() + to_npy(array)
+class SiteStatus(Described):
+    """How far a site has got."""
+
+    last_round: int
+    missed: list[int]
 
 
-def _restored(data: bytes) -> AnyArray:
-    if not data:
-        raise Refused("a kept array is empty; begin a new run")
-    end = 1 + 8 * data[0]
-    shape = tuple(np.frombuffer(data[1:end], dtype="<i8").tolist())
-    return from_npy(data[end:], shape, "a kept array", finite=False)
+class Status(Described):
+    """What ``status.json`` says about a run, for people and for ``fedrelax federate status``."""
+
+    state: str
+    round: int
+    rounds: int
+    sites: dict[str, SiteStatus]
+    notes: list[str]
+    time: float
+    live: str = ""
+
+    def __str__(self) -> str:
+        """One line about a run: where it is, and who is late.
+
+        >>> sites = {"a": SiteStatus(last_round=3, missed=[]), "b": SiteStatus(last_round=1, missed=[1, 2])}
+        >>> print(Status(state="running", round=2, rounds=5, sites=sites, notes=[], time=0.0))
+        round 2 of 5: a; missing: b (since round 1)
+        """
+        if self.state != "running":
+            return self.state
+        there, gone = [], []
+        for name, site in self.sites.items():
+            if site.missed and site.missed[-1] == self.round:
+                since = site.missed[-1]
+                while since - 1 in site.missed:
+                    since -= 1
+                gone.append(f"{name} (since round {since})")
+            else:
+                there.append(name)
+        text = f"round {self.round} of {self.rounds}: {', '.join(there)}"
+        return f"{text}; missing: {', '.join(gone)}" if gone else text
 
 
-def write_kept(path: Path, envelope: Envelope) -> None:
-    """Keep an envelope in a file, with a checksum."""
-    data = pack(envelope)
-    write_whole(path, sha256(data).digest() + data)
-
-
-def read_kept(path: Path) -> Envelope:
-    """Return the envelope in a file, or refuse a file that is not as it was written."""
+def read_status(folder: Path) -> Status | None:
+    """Return the last status that a hub wrote, or None if it has written none."""
+    path = folder / STATUS
     try:
-        data = read_file(path, RESULT)
+        status: Status = from_json(Status, read_file(path, SETTINGS))
+        return status
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except Refused as error:
+        what = str(error)
     except OSError as error:
-        raise Refused(f"{path} cannot be read ({why_unread(error)})") from error
-    if sha256(data[CHECKSUM:]).digest() != data[:CHECKSUM]:
-        raise Refused(
-            f"{path} is damaged: its checksum does not match; delete it and begin a new run"
-        )
-    return unpack(data[CHECKSUM:])
+        what = f"cannot be read ({why_unread(error)})"
+    raise FedRelaxError(f"{path} {what}; the hub writes it anew when it runs")
+
+
+class HubHead(Described):
+    """What the hub knows of a run besides reports and boxes."""
+
+    run: str
+    begun: bool
+    heard: dict[str, int]
+    missed: dict[str, list[int]]
+    notes: list[str]
+    hellos: dict[str, dict[str, Any]]
+    settles: bool
+    rounds: int
+
+
+Reports = dict[str, list[LaneReport]]
+"""What every site reported of a round."""
+
+
+@dataclass
+class Memory:
+    """The state of a run at the hub; without ``where`` it is not written to disk.
+
+    reports : by round, what every site reported.
+    boxes : (sender, receiver) -> the round of the box, and the box, which the hub cannot read if sealed.
+    heard : by site, the last round for which it sent predictions.
+    missed : by site, the rounds in which it did not answer.
+    notes : what was refused, and who was lost or came back, in sentences.
+    """
+
+    run: str
+    where: Path | None = None
+    begun: bool = False
+    reports: list[Reports] = field(default_factory=list)
+    boxes: dict[tuple[str, str], tuple[int, bytes]] = field(default_factory=dict)
+    heard: dict[str, int] = field(default_factory=dict)
+    missed: dict[str, list[int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    live: str = ""
+    """The address of the live page while there is one; it is not saved."""
+    hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What every site said about itself at the beginning."""
+    settles: bool = True
+    """Whether the models of all sites reach the same fixed point from any start."""
+
+    def report(self, reports: Reports) -> None:
+        """Add the reports of the next round, in a file of their own."""
+        if self.where is not None:
+            folder = Folder(self.where)
+            folder.claim()
+            plain = {n: [one.model_dump() for one in lanes] for n, lanes in reports.items()}
+            folder.write_round(len(self.reports), plain)
+        self.reports.append(reports)
+
+    def save(self) -> None:
+        """Write everything but the reports, which are on the disk already."""
+        if self.where is None:
+            return
+        names = ("run", "begun", "heard", "missed", "notes", "hellos", "settles")
+        head = {name: getattr(self, name) for name in names} | {"rounds": len(self.reports)}
+        Folder(self.where).claim()
+        Folder(self.where).write(HUB, {"head": head, "boxes": self.boxes})
+
+    @classmethod
+    def load(cls, where: Path) -> Memory | None:
+        """Return the memory that a hub left there, or None."""
+        folder = Folder(where)
+        kept = folder.read(HUB)
+        if kept is None:
+            return None
+        try:
+            head = dict(from_plain(HubHead, kept["head"]))
+            rounds = [folder.read_round(round) for round in range(head.pop("rounds"))]
+            reports = [from_plain(dict[str, list[LaneReport]], found) for found in rounds]
+            return cls(**head, where=where, boxes=dict(kept["boxes"]), reports=reports)
+        except (TypeError, KeyError, AttributeError, Refused) as error:
+            raise Refused(
+                f"{where / HUB} is damaged ({error}); delete it and begin a new run"
+            ) from error
+
+    def forget(self) -> None:
+        """Remove the files once a run has ended."""
+        if self.where is not None:
+            Folder(self.where).begin()
+
+    def tell(self, state: str, rounds: int, **more: Any) -> None:
+        """Write down where the run is, for people and for ``fedrelax federate status``."""
+        if self.where is None:
+            return
+        said = {
+            "run": self.run,
+            "state": state,
+            "round": len(self.reports) - 1,
+            "rounds": rounds,
+            "sites": {
+                name: {"last_round": last, "missed": self.missed.get(name, [])}
+                for name, last in self.heard.items()
+            },
+            "notes": self.notes,
+            "time": time.time(),
+            **({"live": self.live} if self.live and state != "finished" else {}),
+            **more,
+        }
+        Folder(self.where).claim()
+        write_whole(self.where / STATUS, json.dumps(said, indent=2).encode())

@@ -12,10 +12,9 @@ import numpy as np
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.files import write_federation, write_keys
-from fedrelax.federation.hubfile import read_hub
-from fedrelax.federation.memory import Status, read_status
 from fedrelax.federation.processes import HOST, Deployment
-from fedrelax.federation.sitefile import NAME
+from fedrelax.federation.settings import NAME, read_hub
+from fedrelax.federation.state import Status, read_status
 from fedrelax.schema.kinds import find_column, kind_of
 from fedrelax.typing import Label
 

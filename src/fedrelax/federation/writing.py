@@ -1,4 +1,4 @@
-"""What the hub writes at the end: numbers, history, edges and the report, but no model."""
+"""What the hub shows: a live page, and at the end numbers, history, edges and a report, but no model."""
 
 from __future__ import annotations
 
@@ -15,16 +15,42 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import get_measure
 from fedrelax.evaluation.evaluation import gains
 from fedrelax.federation.boxes import box_bytes
-from fedrelax.federation.hub import Federated
-from fedrelax.federation.hubfile import HubFile
+from fedrelax.federation.hub import Federated, Hub
+from fedrelax.federation.settings import HubFile
 from fedrelax.graph import Graph
+from fedrelax.live import LiveView
+from fedrelax.live.state import Progress
 from fedrelax.models.elsewhere import Elsewhere, ElsewhereModel
 from fedrelax.models.names import short_name
 from fedrelax.report.page import write_report
-from fedrelax.runtime import History
+from fedrelax.runtime import History, Record
 from fedrelax.solvers import Result
 from fedrelax.solvers.edges import EdgeValues
 from fedrelax.storage import save_result
+
+
+class FederationView(LiveView):
+    """Shows a run on a page that the hub's machine serves; its address is in the hub's status."""
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(say=self._tell_address)
+        self._hub = hub
+
+    def _tell_address(self, text: str) -> None:
+        self._hub.memory.live = text
+
+    def after_round(self, record: Record) -> str | None:
+        """Show the numbers, and which sites did not answer."""
+        told = super().after_round(record)
+        missing = [
+            name for name, rounds in self._hub.memory.missed.items() if record.round in rounds
+        ]
+        if missing:
+            most = self._hub.settings.rounds
+            words = f"Round {record.round} of {most}. Missing: {', '.join(missing)}."
+            more = record.round < most
+            self._state.tell(Progress(words, record.round, most, stoppable=more))
+        return told
 
 
 def write_federated(found: Federated, file: HubFile) -> Path:
@@ -57,7 +83,11 @@ def fitted_of(found: Federated, file: HubFile) -> Any:
     }
     apart = found.lane.discrepancies(graph.adjacency)
     losses = losses_of(file.settings.settings, task.kind)
-    records = [record for record in found.outcome.history.records if _is_known(record)]
+    records = [
+        record
+        for record in found.outcome.history.records
+        if np.isfinite(record.node_local_loss).any()
+    ]
     result = Result(
         local_models=models,
         alone=models,
@@ -87,10 +117,6 @@ def fitted_of(found: Federated, file: HubFile) -> Any:
     ways = list(dict.fromkeys(hello.public for hello in hellos))
     drawn = ways[0] if len(ways) == 1 else "several ways"
     return fitted.set_params(public=drawn, public_rows=max(h.public_rows for h in hellos))
-
-
-def _is_known(record: Any) -> bool:
-    return bool(np.isfinite(record.node_local_loss).any())
 
 
 def lines_of(found: Federated) -> Any:

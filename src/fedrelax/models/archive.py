@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.files import from_npy
 from fedrelax.typing import AnyArray
 
 MEGABYTE = 2**20
@@ -81,22 +81,7 @@ def json_member(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
 
 def array_member(members: Mapping[str, bytes], name: str) -> Any:
     """Return a member that is a numpy array; its header must claim exactly the bytes that follow."""
-    content = member(members, name)
-    buffer = io.BytesIO(content)
-    try:
-        version = np.lib.format.read_magic(buffer)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
-        shape, _, dtype = read(buffer)
-        claimed = math.prod(shape) * dtype.itemsize
-    except Exception as error:  # a damaged header can fail in many ways
-        raise FedRelaxError(f"the part {name!r} of its file is not an array") from error
-    if dtype.hasobject or any(n < 0 for n in shape) or claimed != len(content) - buffer.tell():
-        raise FedRelaxError(f"the part {name!r} of its file is not the array that it claims to be")
-    buffer.seek(0)
-    return np.load(buffer, allow_pickle=False)
+    return from_npy(member(members, name), f"the part {name!r} of its file", dtypes=None)
 
 
 def described_classes(classes: AnyArray | None) -> dict[str, Any]:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.coding import code_column, texts_of
-from fedrelax.schema.column import KINDS, MIXED, Column
+from fedrelax.schema.column import MIXED, Column, Kind
 from fedrelax.schema.dates import cycles_of
 from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
-from fedrelax.schema.numbers import MARKS, read_texts
+from fedrelax.schema.numbers import read_texts
 from fedrelax.schema.schema import Schema, is_extreme, limits_of, rounded
 from fedrelax.schema.texts import Texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NOTHING = "nothing"
+NOTHING: Literal["nothing"] = "nothing"
 """The kind of a column that is empty at a site."""
 
 
@@ -38,8 +37,10 @@ class Told:
     decimal : the decimal mark of numbers written as text; ``unsure`` if the other one would do as well.
     """
 
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "allow_inf_nan": False}
+
     name: str
-    kind: str
+    kind: Kind | Literal["nothing"]
     known: int = 0
     gaps: bool = False
     mean: float = 0.0
@@ -52,46 +53,23 @@ class Told:
     names: bool = False
     cycles: tuple[str, ...] = ()
     order: str = "iso"
-    decimal: str = ""
+    decimal: Literal["", ".", ","] = ""
     unsure: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, without defaults."""
-        usual = {f.name: f.default for f in fields(self)}
-        said = {key: value for key, value in asdict(self).items() if value != usual[key]}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}
+    def __post_init__(self) -> None:
+        counts = (self.known, self.others, *self.counts)
+        if min(counts) < 0 or self.spread < 0 or len(self.counts) != len(self.categories):
+            raise FedRelaxError(
+                f"column {self.name!r} has negative numbers of rows, or not one for each category"
+            )
 
     @classmethod
     def from_dict(cls, said: Any) -> Told:
-        """Return what ``to_dict`` described, checked."""
-        kinds = {"name": str, "kind": str, "known": int, "others": int, "gaps": bool, "names": bool}
-        kinds |= {
-            "order": str,
-            "decimal": str,
-            "unsure": bool,
-            "categories": list,
-            "counts": list,
-            "cycles": list,
-        }
-        numbers = ("mean", "spread", "low", "high")
-        fits = isinstance(said, Mapping) and {"name", "kind"} <= set(said)
-        for key, value in said.items() if fits else ():
-            if key in numbers:
-                fits = fits and type(value) in (int, float) and math.isfinite(value)
-            else:
-                fits = fits and key in kinds and type(value) is kinds[key]
-        texts = [
-            text for key in ("categories", "cycles") for text in (said.get(key, ()) if fits else ())
-        ]
-        counts = said.get("counts", []) if fits else []
-        fits = fits and all(isinstance(text, str) for text in texts)
-        fits = fits and all(type(n) is int and n >= 0 for n in [*counts, said.get("others", 0)])
-        fits = fits and len(counts) == len(said.get("categories", ()))
-        fits = fits and said.get("decimal", "") in ("", *MARKS)
-        if not fits or said["kind"] not in (*KINDS, NOTHING) or said.get("spread", 0.0) < 0:
-            raise FedRelaxError("the description of a column does not have the expected form")
-        lists = ("categories", "counts", "cycles")
-        return cls(**{**said, **{key: tuple(said.get(key, ())) for key in lists}})
+        """Return what ``dataclasses.asdict`` described, checked."""
+        from fedrelax.jsonfiles import from_plain
+
+        found: Told = from_plain(cls, said)
+        return found
 
 
 def tell(frame: pd.DataFrame) -> tuple[list[Told], list[str]]:

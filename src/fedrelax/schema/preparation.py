@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.files import Refused
 from fedrelax.schema.schema import Schema
 from fedrelax.typing import FloatArray, IntArray, Label
 
@@ -144,35 +145,58 @@ class Preparation:
     @classmethod
     def from_dict(cls, said: Any) -> Preparation:
         """Return what ``to_dict`` described, checked."""
+        from fedrelax.jsonfiles import from_plain
+
         schema = Schema.from_dict(said)
-        form = said.get("rows", ENCODED)
-        if form not in (ENCODED, CODED):
-            raise FedRelaxError(f"schema: rows is {form!r}, and must be {ENCODED} or {CODED}")
+        try:
+            file: _File = from_plain(_File, said)
+        except Refused as error:
+            raise FedRelaxError(f"the schema {error}") from None
         place = {name: k for k, name in enumerate(schema.column_names)}
-        lacks = {line["node"]: at for line, at in _lines(said, "lacks", place)}
+
+        def positions(columns: tuple[str, ...]) -> Lacking:
+            if not columns or not set(columns) <= set(place):
+                raise FedRelaxError(f"the schema has no columns {list(columns)} that a node lacks")
+            return tuple(sorted(place[column] for column in columns))
+
+        lacks: dict[Label, Lacking] = {line.node: positions(line.columns) for line in file.lacks}
         fills = {}
-        for line, at in _lines(said, "fills", place):
+        for line in file.fills:
+            at = positions(line.columns)
             there, gone, _ = _places(schema, at)
-            weights = np.asarray(line.get("weights"), dtype=float)
-            if weights.shape != (1 + len(there), len(gone)) or not np.isfinite(weights).all():
-                raise FedRelaxError("schema: the weights of a fill do not fit its columns")
+            weights = np.array(line.weights, dtype=float).reshape(len(line.weights), -1)
+            if weights.shape != (1 + len(there), len(gone)):
+                raise FedRelaxError("the schema has weights of a fill that do not fit its columns")
             fills[at] = weights
-        if form == ENCODED and not set(lacks.values()) <= set(fills):
-            raise FedRelaxError("schema: a node lacks columns for which there is no fill")
-        return cls(schema, form == ENCODED, lacks, fills)
+        encoded = file.rows == ENCODED
+        if encoded and not set(lacks.values()) <= set(fills):
+            raise FedRelaxError(
+                "the schema has a node that lacks columns for which there is no fill"
+            )
+        return cls(schema, encoded, lacks, fills)
 
 
-def _lines(
-    said: Any, name: str, place: Mapping[str, int]
-) -> Iterator[tuple[dict[str, Any], Lacking]]:
-    lines = said.get(name, [])
-    for line in lines if isinstance(lines, list) else [{}]:
-        columns = line.get("columns") if isinstance(line, dict) else None
-        if not isinstance(columns, list) or not columns or not set(columns) <= set(place):
-            raise FedRelaxError(f"schema: {name!r} names columns that do not exist")
-        if name == "lacks" and not isinstance(line.get("node"), str | int | float):
-            raise FedRelaxError(f"schema: {name!r} names no node")
-        yield line, tuple(sorted(place[column] for column in columns))
+@dataclass(frozen=True)
+class _Lacks:
+    node: str | int | float | bool
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Fill:
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"allow_inf_nan": False}
+
+    columns: tuple[str, ...]
+    weights: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class _File:
+    """What a file says of a preparation besides the schema."""
+
+    rows: Literal["encoded", "coded"] = "encoded"
+    lacks: tuple[_Lacks, ...] = ()
+    fills: tuple[_Fill, ...] = ()
 
 
 def _lacked(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, counted, did_you_mean, listing
-from fedrelax.files import read_text, why_unread
+from fedrelax.files import SETTINGS, Refused, read_file, why_unread
 from fedrelax.schema.coding import code_column, decode_column
 from fedrelax.schema.column import MIXED, Column
 from fedrelax.schema.dates import cycles_of
@@ -209,34 +208,27 @@ class Schema:
 
     @classmethod
     def from_dict(cls, said: Any) -> Schema:
-        """Return the schema that ``to_dict`` described."""
-        lines = said.get("columns") if isinstance(said, Mapping) else None
-        if not isinstance(lines, list) or not all(isinstance(line, dict) for line in lines):
-            raise FedRelaxError("schema: a list of columns is needed under 'columns'")
-        known = {field.name for field in fields(Column)}
-        made = []
-        for number, line in enumerate(lines, start=1):
-            strange = [name for name in line if name not in known]
-            if strange or not {"name", "kind"} <= set(line):
-                what = f"{strange[0]!r} is not known" if strange else "name and kind are needed"
-                raise FedRelaxError(f"schema: column {number}: {what}")
-            lists = [name for name in ("categories", "shares", "cycles") if name in line]
-            wrong = [name for name in lists if not isinstance(line[name], list)]
-            if wrong:
-                raise FedRelaxError(f"schema: column {number}: {wrong[0]!r} must be a list")
-            made.append(Column(**{**line, **{name: tuple(line[name]) for name in lists}}))
-        return cls(tuple(made))
+        """Return the schema that ``to_dict`` described, checked."""
+        from fedrelax.jsonfiles import from_plain
+
+        try:
+            found: Schema = from_plain(cls, said)
+        except Refused as error:
+            raise FedRelaxError(f"the schema {error}") from None
+        return found
 
     @classmethod
     def read(cls, path: str | Path) -> Schema:
         """Read a schema from a JSON file."""
+        from fedrelax.jsonfiles import from_json
+
         try:
-            said = json.loads(read_text(path))
+            found: Schema = from_json(cls, read_file(path, SETTINGS))
         except OSError as error:
             raise FedRelaxError(f"{path} cannot be read ({why_unread(error)})") from error
-        except (ValueError, RecursionError) as error:
-            raise FedRelaxError(f"{path} is not a JSON file ({error})") from error
-        return cls.from_dict(said)
+        except Refused as error:
+            raise FedRelaxError(f"{path} {error}") from None
+        return found
 
 
 def _spread(column: Column, values: AnyArray) -> tuple[float, float]:

@@ -9,14 +9,26 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedrelax.errors import FedRelaxError
-from fedrelax.files import RESULT, read_file, why_unread
-from fedrelax.jsonfiles import Misfit
+from fedrelax.errors import FedRelaxError, named
+from fedrelax.files import RESULT, Refused, read_file, why_unread
+from fedrelax.typing import Label
+
+
+class Untrusted(FedRelaxError):  # noqa: N818 - what they are
+    """A file of a model names types that nobody has trusted; none of them was created."""
+
+    def __init__(self, labels: Collection[Label], types: Iterable[str]) -> None:
+        self.types = sorted(set(types))
+        super().__init__(
+            f"the model of {named('node', labels, most=3)} is made of types that are not trusted: "
+            f"{', '.join(self.types)}; if you know who wrote this result and trust these packages, say so "
+            f"with trust={self.types!r}"
+        )
 
 
 def damage(file: str, what: str) -> FedRelaxError:
@@ -62,7 +74,15 @@ def read_inside(
     """
     path = _inside(directory, name, where)
     most = most if said is None else int(said["size"])
-    content = _read(path, str(name), most)
+    if most > RESULT:
+        raise damage(str(name), f"would have {most} bytes, and at most {RESULT} are read")
+    try:
+        content = read_file(path, most)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            what = f"has more than the {most} bytes that were written"
+            raise damage(str(name), what) from error
+        raise damage(str(name), f"cannot be read ({why_unread(error)})") from error
     if said is None:
         return content
     if len(content) != said["size"]:
@@ -79,10 +99,12 @@ def reading(file: str) -> Iterator[None]:
     """Report any error inside the ``with`` block as damage of this file."""
     try:
         yield
+    except Untrusted:
+        raise
     except FedRelaxError as error:
         if str(error).startswith("this result is damaged"):
             raise
-        if isinstance(error, Misfit):
+        if isinstance(error, Refused):
             raise damage(file, str(error)) from None
         raise damage(file, f"cannot be used ({error})") from error
     except Exception as error:  # values of the wrong kind fail in many ways
@@ -105,14 +127,3 @@ def _inside(directory: Path, name: Any, where: str) -> Path:
     if not found.is_relative_to(directory.resolve()):
         raise damage(str(name), "is a link to a file outside the result")
     return found
-
-
-def _read(path: Path, name: str, most: int) -> bytes:
-    if most > RESULT:
-        raise damage(name, f"would have {most} bytes, and at most {RESULT} are read")
-    try:
-        return read_file(path, most)
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            raise damage(name, f"has more than the {most} bytes that were written") from error
-        raise damage(name, f"cannot be read ({why_unread(error)})") from error

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
+from fedrelax.files import Refused, write_whole
+from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.runtime import Keeper
 from fedrelax.runtime.callbacks import ROUNDS, Identity
 from fedrelax.solvers.checks import check_count
-from fedrelax.storage.checking import read_inside
 from fedrelax.storage.places import advice_for
 from fedrelax.storage.saving import versions
-from fedrelax.storage.states import MOST, Unreadable, from_bytes, to_bytes
-from fedrelax.storage.whole import write_whole
+from fedrelax.storage.states import read_state, write_state
 
 ENDING = ".state"
 OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?")
@@ -27,6 +27,14 @@ OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?"
 
 class Interrupted(FedRelaxError):  # noqa: N818 - what happened
     """A stop was requested, and the state of the run is on the disk unless a warning says otherwise."""
+
+
+class Head(Described):
+    """What a checkpoint says about itself besides the state."""
+
+    what: str
+    versions: dict[str, str]
+    identity: dict[str, Any]
 
 
 class Checkpoint(Keeper):
@@ -80,19 +88,18 @@ class Checkpoint(Keeper):
         if not os.path.lexists(self.path / file):
             return None
         with self.using(what):
-            kept = from_bytes(read_inside(self.path, file, None, file, most=MOST))
-            if kept["what"] != what:
-                raise Unreadable(f"holds the state of {kept['what']!r}")
-            known, then, state = dict(kept["identity"]), dict(kept["versions"]), kept["state"]
-            if not isinstance(state, dict):
-                raise Unreadable("holds no state")
+            kept = read_state(self.path / file)
+            state = kept.pop("state")
+            head: Head = from_plain(Head, kept)
+            if head.what != what or not isinstance(state, dict):
+                raise Refused(f"holds the state of {head.what!r}, or none")
         for part, now in identity.items():
-            if known.get(part) != now:
+            if head.identity.get(part) != now:
                 raise FedRelaxError(
                     f"{self.path / file} is the checkpoint of another run: {part} differ; give the same "
                     "as then, or another directory"
                 )
-        self._tell_versions(then)
+        self._tell_versions(head.versions)
         if what == ROUNDS:
             self.saved = state.get("round")
         return state
@@ -105,9 +112,7 @@ class Checkpoint(Keeper):
             yield
         except Exception as error:  # a state of the wrong kind fails in many ways
             text = " ".join(str(error).split())
-            if text.startswith("this result is damaged: "):
-                text = text.removeprefix(f"this result is damaged: {file} ").partition(";")[0]
-            elif not isinstance(error, Unreadable):
+            if not isinstance(error, Refused):
                 kind = "" if isinstance(error, FedRelaxError) else f"{type(error).__name__}: "
                 text = f"cannot be used ({kind}{text})"
             raise FedRelaxError(
@@ -115,7 +120,7 @@ class Checkpoint(Keeper):
                 "again, or copy it again from an intact one"
             ) from error
 
-    def _tell_versions(self, then: dict[str, Any]) -> None:
+    def _tell_versions(self, then: dict[str, str]) -> None:
         now = versions()
         changed = [
             f"{name} {then[name]} -> {now[name]}"
@@ -139,7 +144,11 @@ class Checkpoint(Keeper):
         if not (ends or self.stopping or round % self.every == 0):
             return
         try:
-            self._write(what, identity, state())
+            self._versions = (
+                self._versions or versions()
+            )  # finding them takes longer than all the rest
+            head = {"what": what, "versions": self._versions, "identity": dict(identity)}
+            write_state(self.path / f"{what}{ENDING}", {**head, "state": state()})
             self._failed = False
         except OSError as error:
             self._tell_failure(error, round)
@@ -148,16 +157,6 @@ class Checkpoint(Keeper):
                 self.saved = round
         if self.stopping:
             raise Interrupted(self.stopping)
-
-    def _write(self, what: str, identity: Identity, state: Any) -> None:
-        self._versions = self._versions or versions()  # finding them takes longer than all the rest
-        kept = {
-            "what": what,
-            "versions": self._versions,
-            "identity": dict(identity),
-            "state": state,
-        }
-        write_whole(self.path / f"{what}{ENDING}", to_bytes(kept))
 
     def _tell_failure(self, error: OSError, round: int) -> None:
         """Warn once that the disk refuses; the work so far is in memory, so the run can go on."""

@@ -11,25 +11,31 @@ hoeffding   .tree.json      river's Hoeffding trees, reduced to what they predic
 elsewhere   .elsewhere.json the site of a federation that holds the model
 ==========  ==============  ==========================================================================
 
-A format is a module with ``to_bytes(model)`` and ``from_bytes(data, trust)``; ``types_in(data)`` names
-the types that a user has to trust first, and ``check_savable(model)`` refuses a model before training.
+A format is a module with ``to_bytes(model)`` and ``from_bytes(data, trust)``. Types that a user has to
+trust first are named by ``types_in(data)``, or by ``from_bytes`` in an ``Untrusted``;
+``check_savable(model)`` refuses a model before training.
 """
 
 from __future__ import annotations
 
 import io
+import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from fedrelax.errors import FedRelaxError
+from fedrelax.models import LocalModel
 from fedrelax.models.boost.files import library_of
 from fedrelax.models.criteria import last_step
 from fedrelax.models.elsewhere import is_elsewhere
 from fedrelax.models.incremental import SavedTree, is_incremental
 from fedrelax.models.keras import is_keras
+from fedrelax.storage.checking import Untrusted
 from fedrelax.typing import Label
 
 BOOSTED = "fedrelax.models.boost.files"
@@ -61,6 +67,8 @@ class Packed:
 
     format: Format
     data: bytes
+    types: tuple[str, ...] = ()
+    """The types that a user has to trust by name, if the model was packed here."""
 
     @property
     def unpacked_size(self) -> int:
@@ -138,11 +146,15 @@ def check_savable(label: Label, model: Any) -> None:
 
 def pack(label: Label, model: Any) -> Packed:
     """Return a model as the bytes of a file, tested by reading it back; an error names the node."""
-    form = format_of(model)
+    form, types = format_of(model), tuple[str, ...]()
     try:
         data = bytes(form.module.to_bytes(model))
-        form.module.from_bytes(data, _types_in(form, data))
-        return Packed(form, data)
+        try:
+            _model_in(form, data, ())
+        except Untrusted as error:
+            types = tuple(error.types)
+            _model_in(form, data, types)
+        return Packed(form, data, types)
     except FedRelaxError as error:
         raise FedRelaxError(f"node {label!r}: {error}") from error
     except Exception as error:  # libraries raise whatever the model's own methods raise
@@ -154,38 +166,50 @@ def pack(label: Label, model: Any) -> Packed:
         ) from error
 
 
-def types_to_trust(label: Label, packed: Packed) -> list[str]:
-    """Return the types in a model's file that a user has to trust by name."""
-    try:
-        return _types_in(packed.format, packed.data)
-    except Exception as error:  # a damaged file can fail in many ways
-        raise _unloadable(label, error) from error
+def _model_in(form: Format, data: bytes, trust: Sequence[str]) -> Any:
+    """Return the model in a file; nothing is created before all its types are trusted."""
+    if hasattr(form.module, "types_in"):
+        refused = [name for name in form.module.types_in(data) if name not in trust]
+        if refused:
+            raise Untrusted((), refused)
+    return form.module.from_bytes(data, trust)
 
 
 def unpack(label: Label, packed: Packed, trust: Sequence[str] = ()) -> Any:
     """Return the model in a file, if all its types are trusted."""
-    from fedrelax.storage.trust import refusal
-
-    refused = [name for name in types_to_trust(label, packed) if name not in trust]
-    if refused:
-        raise FedRelaxError(refusal([label], refused))
     try:
-        return packed.format.module.from_bytes(packed.data, trust)
+        return _model_in(packed.format, packed.data, trust)
+    except Untrusted as error:
+        raise Untrusted([label], error.types) from error
     except FedRelaxError as error:
         raise FedRelaxError(f"node {label!r}: {error}") from error
-    except Exception as error:  # whatever the types' own methods raise
-        raise _unloadable(label, error) from error
+    except Exception as error:  # whatever a damaged file, or the types' own methods, raise
+        text = " ".join(str(error).split())
+        raise FedRelaxError(
+            f"node {label!r}: its saved model cannot be loaded ({type(error).__name__}: {text}); "
+            "check that the file is whole and that the packages it was made with are installed"
+        ) from error
 
 
-def _types_in(form: Format, data: bytes) -> list[str]:
-    return list(form.module.types_in(data)) if hasattr(form.module, "types_in") else []
+def answers_one_row(model: LocalModel, features: int) -> bool:
+    """Tell whether a model predicts finite numbers, as many as the task has, from a row of zeros.
+
+    It is asked when it is saved and again when it is loaded: with a NaN coefficient or the wrong number of
+    features or classes it cannot predict the row. Whether it could is written down, as some sound models
+    cannot (one that takes logarithms of its inputs, for instance).
+    """
+    row = np.zeros((1, *_shape_of_row(model.estimator, features)))
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            answer = np.asarray(model.predict(row), dtype=float)
+    except Exception:  # a damaged model may raise anything, and so may a healthy one
+        return False
+    return answer.shape == (1, model.task.n_outputs) and bool(np.isfinite(answer).all())
 
 
-def _unloadable(label: Label, error: Exception) -> FedRelaxError:
-    if isinstance(error, FedRelaxError):
-        return FedRelaxError(f"node {label!r}: {error}")
-    text = " ".join(str(error).split())
-    return FedRelaxError(
-        f"node {label!r}: its saved model cannot be loaded ({type(error).__name__}: {text}); "
-        "check that the file is whole and that the packages it was made with are installed"
-    )
+def _shape_of_row(estimator: Any, features: int) -> tuple[int, ...]:
+    """Return the shape of a row; neural nets may take images."""
+    trained = getattr(estimator, "trained_", None)
+    shape = getattr(trained, "input_shape", None) or getattr(estimator, "input_shape_", None)
+    return (features,) if shape is None else tuple(shape)

@@ -14,9 +14,9 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.living import LivingNetwork
 from fedrelax.living.overlay import GONE
-from fedrelax.storage.formats import pack, types_to_trust
+from fedrelax.storage.formats import pack
 from fedrelax.storage.labels import check_labels
-from fedrelax.storage.living import LIVING, PUBLIC, living_of, told, write_part
+from fedrelax.storage.living import LIVING, PUBLIC, living_of, write_part
 from fedrelax.storage.loading import SavedResult
 from fedrelax.storage.places import whole_directory
 from fedrelax.storage.saving import (
@@ -70,7 +70,7 @@ def save_grown(
             "graph_nodes": list(graph.labels),
             "types_to_trust": sorted(
                 set(ancestor.about["types_to_trust"])
-                | {t for label, file in packed.items() for t in types_to_trust(label, file)}
+                | {name for file in packed.values() for name in file.types}
             ),
         }
         seal(draft, about, more)
@@ -176,6 +176,6 @@ def _living(draft: Path, ancestor: SavedResult, network: LivingNetwork) -> dict[
     return {
         **about,
         "answers": parts,
-        "story": [*said["story"], *told(network.story)],
+        "story": [*said["story"], *(change.to_dict() for change in network.story)],
         "ancestors": [*said["ancestors"], parent],
     }

@@ -22,20 +22,18 @@ def check_insides(model: Any) -> None:
     for part in _parts(model):
         for kind in type(part).__mro__:
             check = _CHECKS.get(f"{kind.__module__}.{kind.__qualname__}")
-            if check is not None:
-                _checked(check, part)
-
-
-def _checked(check: Callable[[Any], None], part: Any) -> None:
-    try:
-        check(part)
-    except FedRelaxError:
-        raise
-    except Exception as error:  # an attribute is missing or of the wrong kind
-        text = " ".join(str(error).split())
-        raise FedRelaxError(
-            f"its {type(part).__name__} is damaged ({type(error).__name__}: {text}); run the fit again"
-        ) from error
+            if check is None:
+                continue
+            try:
+                check(part)
+            except FedRelaxError:
+                raise
+            except Exception as error:  # an attribute is missing or of the wrong kind
+                text = " ".join(str(error).split())
+                raise FedRelaxError(
+                    f"its {type(part).__name__} is damaged ({type(error).__name__}: {text}); run the fit "
+                    "again"
+                ) from error
 
 
 def _parts(model: Any) -> Iterator[Any]:

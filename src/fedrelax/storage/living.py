@@ -6,8 +6,6 @@ another has the parts of its ancestor and one more for what is new. Later parts 
 
 from __future__ import annotations
 
-import io
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +16,9 @@ from pydantic import Field
 
 from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError
+from fedrelax.files import from_npy, to_npy
 from fedrelax.jsonfiles import Described
-from fedrelax.living import Change, LivingNetwork
+from fedrelax.living import LivingNetwork
 from fedrelax.living.changelog import Past
 from fedrelax.living.network import Origin
 from fedrelax.losses import get_loss
@@ -37,19 +36,9 @@ LIVING, PUBLIC, ANSWERS = "living.json", "public.npy", "answers.npy"
 def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
     """Return ``living.json`` without answers and story; None if a file cannot express the coupling."""
     coupling = network.coupling
-    plain = {
-        "alpha": coupling.alpha,
-        "loss": coupling.loss.name,
-        "discrepancy": coupling.discrepancy.name,
-        "symmetric": coupling.symmetric,
-        "weighting": coupling.weighting,
-        "level": coupling.level,
-        "collapse": coupling.collapse,
-        "distillation": None if coupling.distillation is None else asdict(coupling.distillation),
-        "continued": coupling.continued,
-        "damping": coupling.damping,
-        "combine": coupling.combine.name,
-    }
+    plain = {name: getattr(coupling, name) for name in CouplingLine.model_fields}
+    plain |= {name: plain[name].name for name in ("loss", "discrepancy", "combine")}
+    plain["distillation"] = coupling.distillation and asdict(coupling.distillation)
     try:
         known = _coupling(plain, task) == coupling
     except FedRelaxError:  # a loss of the user's own
@@ -69,15 +58,16 @@ def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
 def write_first(draft: Path, network: LivingNetwork, about: dict[str, Any]) -> dict[str, Any]:
     """Write public rows and all answers, and return the content of ``living.json``."""
     assert network.public.common is not None
-    labels = list(network.models)
-    write_array(draft / PUBLIC, network.public.common)
-    part = write_part(draft / ANSWERS, network, labels)
-    return {**about, "answers": [part], "story": told(network.story), "ancestors": []}
+    (draft / PUBLIC).write_bytes(to_npy(network.public.common.astype(float)))
+    part = write_part(draft / ANSWERS, network, list(network.models))
+    story = [change.to_dict() for change in network.story]
+    return {**about, "answers": [part], "story": story, "ancestors": []}
 
 
 def write_part(path: Path, network: LivingNetwork, labels: Sequence[Label]) -> dict[str, Any]:
     """Write the answers of some nodes, and return the entry about the file."""
-    write_array(path, np.stack([network.said[label] for label in labels]))
+    answers = np.stack([network.said[label] for label in labels])
+    path.write_bytes(to_npy(answers.astype(float)))
     return {
         "file": path.name,
         "nodes": list(labels),
@@ -85,31 +75,13 @@ def write_part(path: Path, network: LivingNetwork, labels: Sequence[Label]) -> d
     }
 
 
-def told(story: Sequence[Change]) -> list[dict[str, Any]]:
-    """Return changes as plain values."""
-    return [change.to_dict() for change in story]
-
-
-def write_array(path: Path, array: FloatArray) -> None:
-    """Write numbers as .npy, which holds no objects."""
-    with open(path, "wb") as file:
-        np.save(file, np.ascontiguousarray(array, dtype=np.float64), allow_pickle=False)
-
-
 def read_array(content: bytes, file: str, dimensions: int | None = None) -> FloatArray:
     """Return the numbers of an .npy file, whose header must match what the file holds."""
     with reading(file):
-        stream = io.BytesIO(content)
-        version = np.lib.format.read_magic(stream)
-        if version != (1, 0):
-            raise FedRelaxError(f"it has version {version} of the .npy format")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-        if dtype != np.float64 or stream.tell() + 8 * math.prod(shape) != len(content):
-            raise FedRelaxError(f"its header says {dtype} of shape {shape}")
-        if dimensions is not None and len(shape) != dimensions:
-            raise FedRelaxError(f"it has the shape {shape}")
-        stream.seek(0)
-        return np.asarray(np.load(stream, allow_pickle=False))
+        found: FloatArray = from_npy(content)
+        if dimensions is not None and found.ndim != dimensions:
+            raise FedRelaxError(f"it has the shape {found.shape}")
+        return found
 
 
 class Echo(Described):
@@ -249,16 +221,10 @@ def origin_of(
 
 def _coupling(said: Mapping[str, Any], task: str) -> Coupling:
     echo = said["distillation"]
-    return Coupling(
-        alpha=float(said["alpha"]),
-        loss=get_loss(said["loss"], task),
-        discrepancy=get_loss(said["discrepancy"], task),
-        symmetric=bool(said["symmetric"]),
-        weighting=str(said["weighting"]),
-        level=float(said["level"]),
-        collapse=bool(said["collapse"]),
-        distillation=None if echo is None else Distillation(int(echo["rows"]), str(echo["draw"])),
-        continued=bool(said["continued"]),
-        damping=float(said["damping"]),
-        combine=as_combine(said["combine"]),
-    )
+    made = {
+        "loss": get_loss(said["loss"], task),
+        "discrepancy": get_loss(said["discrepancy"], task),
+        "distillation": echo and Distillation(echo["rows"], echo["draw"]),
+        "combine": as_combine(said["combine"]),
+    }
+    return Coupling(**{name: said[name] for name in CouplingLine.model_fields} | made)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from fedrelax.models.archive import allowed
 from fedrelax.models.viewed import Viewed
 from fedrelax.runtime import History, Record
 from fedrelax.runtime.history import TOTALS
-from fedrelax.schema import Preparation
+from fedrelax.schema import Column, Preparation, Schema
+from fedrelax.schema.kinds import where
 from fedrelax.schema.view import View
 from fedrelax.solvers import Result
-from fedrelax.storage.checking import check_seal, damage, read_inside, reading
+from fedrelax.storage.checking import Untrusted, check_seal, damage, read_inside, reading
 from fedrelax.storage.child import try_files
 from fedrelax.storage.described import (
     About,
@@ -34,15 +35,16 @@ from fedrelax.storage.described import (
     read_frame,
     read_json,
 )
-from fedrelax.storage.formats import Packed, format_named, types_to_trust, unpack
+from fedrelax.storage.formats import Packed, answers_one_row, format_named, unpack
 from fedrelax.storage.labels import by_text
 from fedrelax.storage.living import LIVING, PUBLIC, Living, check_living, origin_of
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, SCHEMA, Fitted
-from fedrelax.storage.trial import answers_one_row
-from fedrelax.storage.trust import refusal
-from fedrelax.typing import Label
+from fedrelax.typing import FloatArray, Label
 from fedrelax.wiring import as_wiring
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,24 +203,33 @@ def _origin(saved: SavedResult, labels: list[Label]) -> Origin | None:
 
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
-    files = {line["node"]: _packed(saved, line) for line in saved.models}
-    _check_sizes(files)
-    needed = {label: types_to_trust(label, packed) for label, packed in files.items()}
-    refused = {label: [t for t in types if t not in trust] for label, types in needed.items()}
-    refused = {label: types for label, types in refused.items() if types}
-    if refused:
-        types = {t for found in refused.values() for t in found}
-        mistyped = [name for name in trust if did_you_mean(name, types)]
-        hint = f" ({mistyped[0]!r}, which is trusted, is a different name)" if mistyped else ""
-        raise FedRelaxError(refusal(refused, types) + hint)
+    files = {
+        line["node"]: Packed(
+            format_named(line["format"]),
+            read_inside(saved.directory, line["file"], line, "models.json"),
+        )
+        for line in saved.models
+    }
+    total = sum(file.unpacked_size for file in files.values())
+    most = allowed(sum(len(file.data) for file in files.values()))
+    if total > most:  # many small files may together unpack to a huge result
+        raise damage("models", f"would unpack to {total} bytes, and at most {most} are read")
     boosted = {label: file.data for label, file in files.items() if file.format.is_boosted}
     for width in {saved.width_of(line) for line in saved.models}:
         alike = [line["node"] for line in saved.models if saved.width_of(line) == width]
         try_files({label: boosted[label] for label in alike if label in boosted}, width)
-    models = {}
+    models, refused, types = {}, [], set[str]()
     for line in saved.models:
-        with reading(line["file"]):
-            models[line["node"]] = _load_model(saved, line, files[line["node"]], trust)
+        try:
+            with reading(line["file"]):
+                models[line["node"]] = _load_model(saved, line, files[line["node"]], trust)
+        except Untrusted as error:
+            refused.append(line["node"])
+            types |= set(error.types)
+    if refused:
+        mistyped = [name for name in trust if did_you_mean(name, types)]
+        hint = f" ({mistyped[0]!r}, which is trusted, is a different name)" if mistyped else ""
+        raise FedRelaxError(f"{Untrusted(refused, types)}{hint}")
     return models
 
 
@@ -236,20 +247,6 @@ def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: l
             f"number{'s' * (saved.task.n_outputs != 1)} from {width} features"
         )
     return model
-
-
-def _check_sizes(files: dict[Label, Packed]) -> None:
-    """Refuse many small files that together would unpack to a huge result."""
-    total = sum(file.unpacked_size for file in files.values())
-    most = allowed(sum(len(file.data) for file in files.values()))
-    if total > most:
-        raise damage("models", f"would unpack to {total} bytes, and at most {most} are read")
-
-
-def _packed(saved: SavedResult, line: dict[str, Any]) -> Packed:
-    """Return a model's file, checked against its entry."""
-    data = read_inside(saved.directory, line["file"], line, "models.json")
-    return Packed(format_named(line["format"]), data)
 
 
 def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
@@ -343,3 +340,48 @@ def _with_newcomers(saved: SavedResult, own: Any, labels: list[Label], round: An
     if len(set(known)) < len(known) or not set(labels) <= set(known) | joined:
         raise FedRelaxError(f"round {round} does not have a line for each model")
     return own.set_index("node").reindex(labels).reset_index()
+
+
+# New rows
+
+
+def preparation_of(saved: SavedResult) -> Preparation:
+    """Return what the columns mean; without a schema, they are numbers."""
+    if saved.preparation is not None:
+        return saved.preparation
+    names = saved.about["feature_names"]
+    return Preparation(Schema(tuple(Column(name, "number") for name in names)))
+
+
+def coded_rows(
+    saved: SavedResult, frame: pd.DataFrame, nodes: Any, source: str, note: Callable[[str], None]
+) -> FloatArray:
+    """Return the rows as numbers, one per column of training; ``note`` is told what was not seen there.
+
+    ``source`` is the name of the table in messages.
+    """
+    ready = preparation_of(saved)
+    absent = ready.absent(nodes)
+    coded = ready.schema.code(frame, source, absent=absent)
+    for column, values in zip(ready.schema.columns, coded.T, strict=True):
+        gone = np.flatnonzero(np.isnan(values))
+        if len(gone) and column.name not in absent and not column.gaps:
+            found = (
+                f"column {column.name!r} has {len(gone)} values that are missing or not a "
+                f"{column.kind}, the first on {where(frame.index, int(gone[0]))}"
+            )
+            if ready.is_plain:
+                raise FedRelaxError(
+                    f"{source}: {found}; training had none, so fill them in or leave these rows out"
+                )
+            if not ready.lacks:
+                note(f"{found}; training had none, so they count as average.")
+        new = np.flatnonzero(values == len(column.categories))
+        if column.kind == "category" and len(new) and not column.others:
+            note(
+                f"column {column.name!r} has {len(new)} values that were not seen in training, the "
+                f"first on {where(frame.index, int(new[0]))}; they count as average."
+            )
+    for text in ready.schema.far_outside(coded, frame.index):
+        note(text)
+    return coded

@@ -34,6 +34,7 @@ import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation
+from fedrelax.files import dump_toml
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel
 from fedrelax.models.criteria import last_step
@@ -41,12 +42,10 @@ from fedrelax.models.viewed import form_in
 from fedrelax.schema import Preparation, Schema
 from fedrelax.solvers import Result
 from fedrelax.storage.checking import fingerprint, sealed
-from fedrelax.storage.formats import Packed, pack, types_to_trust
+from fedrelax.storage.formats import Packed, answers_one_row, pack
 from fedrelax.storage.labels import check_labels, file_name
 from fedrelax.storage.living import LIVING, living_of, write_first
 from fedrelax.storage.places import MARK, whole_directory
-from fedrelax.storage.toml import dump_toml
-from fedrelax.storage.trial import answers_one_row
 from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
 
@@ -96,9 +95,7 @@ def save_result(
             **_about(fitted, graph, feature_names),
             "node_column": node_column if node_column is not None else fitted.node_column_,
             "target_column": target,
-            "types_to_trust": sorted(
-                {t for label, file in models.items() for t in types_to_trust(label, file)}
-            ),
+            "types_to_trust": sorted({name for file in models.values() for name in file.types}),
         }
         measured = {} if evaluation is None else evaluation.to_dict()
         write_json(draft / "metrics.json", {**(metrics or {}), **measured})

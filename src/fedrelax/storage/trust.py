@@ -1,48 +1,142 @@
 """Models on disk, written and read by skops: nothing is ever unpickled.
 
-A skops file names the types that it is made of, and loading creates objects of these types only. Those
-of ``storage.types`` are trusted. Whatever else a file names is refused until the user trusts it by
-name. What is loaded is not the file itself but its contents, once read and checked.
+A skops file names the types that it is made of, and loading creates objects of these types only. skops
+itself trusts numbers, texts, containers, arrays, numpy's functions, and the estimators, losses and links
+of scikit-learn. ``TYPES`` adds what fitted scikit-learn estimators hold besides these, and our own models.
+The code of each of these types was reviewed for what it does when an object is created and when its state
+is set: it stores values, and does not import, open or call anything that a file names. What native code
+would follow blindly (the arrays of trees, neighbours and support vectors) is checked by
+``storage.insides``. Whatever else a file names is refused until the user trusts it by name.
+
+What is loaded is not the file itself but its contents, once read and checked.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.abc import MetaPathFinder
 from typing import Any
 
-from fedrelax.errors import FedRelaxError, named
+from fedrelax.errors import FedRelaxError
 from fedrelax.models.archive import array_member, closed, json_member, opened
+from fedrelax.storage.checking import Untrusted
 from fedrelax.storage.insides import check_insides
-from fedrelax.storage.library import skops_io
 from fedrelax.storage.trees import check_tree, damaged
-from fedrelax.storage.types import GENERATORS, LOADERS, TYPES, UNCHECKED
-from fedrelax.typing import Label
 
 SCHEMA = "schema.json"
 FIRST_PROTOCOL = 1
 """Before this version, skops named functions in another way."""
 
+LOADERS = frozenset(
+    {
+        "JsonNode",
+        "DictNode",
+        "DefaultDictNode",
+        "ListNode",
+        "SetNode",
+        "TupleNode",
+        "BytesNode",
+        "BytearrayNode",
+        "SliceNode",
+        "TypeNode",
+        "FunctionNode",
+        "PartialNode",
+        "ObjectNode",
+        "NdArrayNode",
+        "MaskedArrayNode",
+        "DTypeNode",
+        "RandomStateNode",
+        "RandomGeneratorNode",
+        "LossNode",
+        "TreeNode",
+    }
+)
+"""The skops loaders that are allowed. Those that call a constructor or fetch a method are not, nor is
+that of sparse matrices, whose indices nobody checks."""
+
+GENERATORS = frozenset({"MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"})
+"""The bit generators that a ``numpy.random.Generator`` may have."""
+
+OBJECTS = (
+    "fedrelax.models.curves.CurveColumns",
+    "fedrelax.models.few_rows.NearestClassifier",
+    "fedrelax.models.few_rows.NearestRegressor",
+    "fedrelax.models.few_rows.SmoothedForestClassifier",
+    "fedrelax.models.few_rows.SupportVectorClassifier",
+    "fedrelax.models.linear.LinearModel",
+    "fedrelax.models.linear.SoftmaxModel",
+    "sklearn._loss.link.HalfLogitLink",
+    "sklearn._loss.link.IdentityLink",
+    "sklearn._loss.link.Interval",
+    "sklearn._loss.link.LogLink",
+    "sklearn._loss.link.LogitLink",
+    "sklearn._loss.link.MultinomialLogit",
+    "sklearn._loss.loss.AbsoluteError",
+    "sklearn._loss.loss.ExponentialLoss",
+    "sklearn._loss.loss.HalfBinomialLoss",
+    "sklearn._loss.loss.HalfGammaLoss",
+    "sklearn._loss.loss.HalfMultinomialLoss",
+    "sklearn._loss.loss.HalfPoissonLoss",
+    "sklearn._loss.loss.HalfSquaredError",
+    "sklearn._loss.loss.HalfTweedieLoss",
+    "sklearn._loss.loss.HalfTweedieLossIdentity",
+    "sklearn._loss.loss.HuberLoss",
+    "sklearn._loss.loss.PinballLoss",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
+    "sklearn.gaussian_process.kernels.CompoundKernel",
+    "sklearn.gaussian_process.kernels.ConstantKernel",
+    "sklearn.gaussian_process.kernels.DotProduct",
+    "sklearn.gaussian_process.kernels.ExpSineSquared",
+    "sklearn.gaussian_process.kernels.Exponentiation",
+    "sklearn.gaussian_process.kernels.Matern",
+    "sklearn.gaussian_process.kernels.PairwiseKernel",
+    "sklearn.gaussian_process.kernels.Product",
+    "sklearn.gaussian_process.kernels.RBF",
+    "sklearn.gaussian_process.kernels.RationalQuadratic",
+    "sklearn.gaussian_process.kernels.Sum",
+    "sklearn.gaussian_process.kernels.WhiteKernel",
+    "sklearn.metrics._dist_metrics.ChebyshevDistance64",
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.metrics._dist_metrics.ManhattanDistance64",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.model_selection._split.KFold",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.multiclass._ConstantPredictor",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+)
+FUNCTIONS = (
+    "numpy.mean",
+    "sklearn.feature_selection._univariate_selection.f_classif",
+    "sklearn.feature_selection._univariate_selection.f_regression",
+    "sklearn.utils.validation.check_array",
+)
+
+TYPES: dict[str, str] = {
+    **dict.fromkeys(OBJECTS, "ObjectNode"),
+    **dict.fromkeys(FUNCTIONS, "FunctionNode"),
+    "functools.partial": "PartialNode",
+    "numpy.dtype": "DTypeNode",
+    "sklearn.tree._tree.Tree": "TreeNode",
+    "sklearn.utils._bunch.Bunch": "DictNode",
+}
+"""Every type that is trusted besides those of skops, with the one loader that may create it: under another
+loader the same name would be called with arguments from the file."""
+
+UNCHECKED = frozenset({"sklearn.ensemble._iforest.IsolationForest"})
+"""What skops trusts and we do not: it hands rows to its trees without checking that they fit."""
+
 State = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The contents of a skops file: the description of its objects, and its arrays by name."""
-
-    schema: State
-    members: dict[str, bytes]
-
-    def states(self) -> list[State]:
-        """Return the description of every object in the file."""
-        return list(_states(self.schema))
-
-    def data(self) -> bytes:
-        """Return a skops file with these contents and nothing else."""
-        text = json.dumps(self.schema).encode()
-        return closed({**self.members, SCHEMA: text})
 
 
 def to_bytes(model: Any) -> bytes:
@@ -50,36 +144,31 @@ def to_bytes(model: Any) -> bytes:
     return bytes(skops_io().dumps(model, compression=zipfile.ZIP_DEFLATED))
 
 
-def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
+def from_bytes(data: bytes, trust: Sequence[str] = ()) -> Any:
     """Return the model in a skops file; types that are neither listed nor in ``trust`` are refused."""
-    contents = _read(data)
-    refused = [name for name in _untrusted(contents) if name not in trust]
-    if refused:
-        raise FedRelaxError(f"its types are not trusted: {', '.join(refused)}")
-    for state in contents.states():
-        _check_state(state, contents.members)
-    model = skops_io().loads(contents.data(), trusted=[*TYPES, *trust])
+    members, states = _read(data)
+    wrong = {_name(state) for state in states if not _is_listed(state)}
+    file = closed(members)
+    if wrong - set(trust):
+        raise _untrusted(file, wrong, trust)
+    for state in states:
+        _check_state(state, members)
+    try:
+        model = skops_io().loads(file, trusted=[*TYPES, *trust])
+    except skops_io().exceptions.UntrustedTypesFoundException:
+        raise _untrusted(file, wrong, trust) from None
     check_insides(model)
     return model
 
 
-def types_in(data: bytes) -> list[str]:
-    """Return the types in a skops file that a user has to trust by name."""
-    return _untrusted(_read(data))
+def _untrusted(file: bytes, wrong: set[str], trust: Sequence[str]) -> Untrusted:
+    """Return the refusal of all types in a file that neither skops nor our list nor the user trusts."""
+    others = {name for name in skops_io().get_untrusted_types(data=file) if name not in TYPES}
+    return Untrusted((), (wrong | others) - set(trust))
 
 
-def refusal(labels: Collection[Label], types: Iterable[str]) -> str:
-    """Return the sentence that refuses types which the user has not trusted."""
-    names = sorted(set(types))
-    return (
-        f"the model of {named('node', labels, most=3)} is made of types that are not trusted: "
-        f"{', '.join(names)}; if you know who wrote this result and trust these packages, say so "
-        f"with trust={names!r}"
-    )
-
-
-def _read(data: bytes) -> Contents:
-    """Read a skops file.
+def _read(data: bytes) -> tuple[dict[str, bytes], list[State]]:
+    """Return the parts of a skops file, and the description of every object in it.
 
     The numbers by which it says that two objects are the same are dropped: with them a file could show
     one description to a check and another to the loader.
@@ -89,9 +178,10 @@ def _read(data: bytes) -> Contents:
     protocol = schema.get("protocol")
     if isinstance(protocol, bool) or not isinstance(protocol, int) or protocol < FIRST_PROTOCOL:
         raise FedRelaxError(f"its skops file has the protocol {protocol!r}, which is not supported")
-    for state in _states(schema):
+    states = list(_states(schema))
+    for state in states:
         state.pop("__id__", None)
-    return Contents(schema, members)
+    return {**members, SCHEMA: json.dumps(schema).encode()}, states
 
 
 def _states(value: Any) -> Iterator[State]:
@@ -107,15 +197,10 @@ def _states(value: Any) -> Iterator[State]:
             waiting += part
 
 
-def _untrusted(contents: Contents) -> list[str]:
-    """Return the names that neither skops nor our list trusts, or that come with another loader."""
-    untrusted = skops_io().get_untrusted_types(data=contents.data())
-    found = {name for name in untrusted if name not in TYPES}
-    for state in contents.states():
-        loader, name = state.get("__loader__"), _name(state)
-        if loader not in LOADERS or TYPES.get(name, loader) != loader or name in UNCHECKED:
-            found.add(name)
-    return sorted(found)
+def _is_listed(state: State) -> bool:
+    """Tell whether an object comes with a loader that is allowed for its type."""
+    loader, name = state.get("__loader__"), _name(state)
+    return loader in LOADERS and TYPES.get(name, loader) == loader and name not in UNCHECKED
 
 
 def _name(state: State) -> str:
@@ -149,3 +234,31 @@ def _plain(state: State, members: dict[str, bytes]) -> Any:
         found = array_member(members, state["file"])
         return found if state["__class__"] == "ndarray" else found[()]
     raise damaged(f"one of its parts is a {_name(state)}")
+
+
+# skops is imported without what it does not need: it asks scikit-learn for all its models, which imports
+# all of scikit-learn, and one module of it imports PyTorch if that is installed.
+
+HEAVY = ("torch", "jax", "cupy", "dask")
+"""Packages that scikit-learn imports but does not need here."""
+
+
+class _NotNow(MetaPathFinder):
+    """Pretends that heavy packages are not installed; later imports find them."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Refuse heavy packages, and leave all others to the next finder."""
+        if name.partition(".")[0] in HEAVY:
+            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
+
+
+@cache
+def skops_io() -> Any:
+    """Return the module ``skops.io``."""
+    finder = _NotNow()
+    sys.meta_path.insert(0, finder)
+    try:
+        import skops.io
+    finally:
+        sys.meta_path.remove(finder)
+    return skops.io

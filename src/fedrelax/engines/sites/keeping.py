@@ -126,43 +126,28 @@ def _rows_from(site: Site, rows: Any) -> AnyArray:
 # What was sent and heard
 
 
-def packed_words(sites: Sequence[Site], place: dict[Label, int]) -> dict[str, Any]:
-    """Return what every site has sent and heard; an answer that many have heard is stored once."""
-    answers: dict[int, FloatArray] = {}
-    shared, received = [], []
-    number: dict[int, int] = {}
-
-    def numbered(answer: FloatArray) -> int:
-        answers[id(answer)] = answer
-        return number.setdefault(id(answer), len(number))
-
-    for i, site in enumerate(sites):
-        shared += [(i, place[j], numbered(answer)) for j, answer in site.shared.items()]
-        received += [
-            (i, place[j], place[k], numbered(answer)) for (j, k), answer in site.received.items()
-        ]
-    return {
-        "answers": list(answers.values()),
-        "shared": np.array(shared, dtype=np.int64).reshape(-1, 3),
-        "received": np.array(received, dtype=np.int64).reshape(-1, 4),
-        "change": np.array([site.change for site in sites], dtype=float),
-    }
+def packed_words(sites: Sequence[Site], place: dict[Label, int]) -> list[Any]:
+    """Return what every site has sent and heard; an answer that many have heard is written once."""
+    return [
+        (
+            {place[j]: answer for j, answer in site.shared.items()},
+            {(place[j], place[k]): answer for (j, k), answer in site.received.items()},
+            float(site.change),
+        )
+        for site in sites
+    ]
 
 
-def take_words(sites: Sequence[Site], words: dict[str, Any]) -> None:
+def take_words(sites: Sequence[Site], words: Sequence[Any]) -> None:
     """Restore what every site has sent and heard."""
-    answers, labels = words["answers"], [site.label for site in sites]
-    shared, received = words["shared"], words["received"]
-    if (shared < 0).any() or (received < 0).any():
-        raise FedRelaxError("it has negative node numbers")
-    for site in sites:
-        site.shared, site.received = {}, {}
-    for i, j, number in shared.tolist():
-        sites[i].shared[labels[j]] = _answer(sites[i], labels[j], answers[number])
-    for i, j, k, number in received.tolist():
-        sites[i].received[labels[j], labels[k]] = _answer(sites[i], labels[k], answers[number])
-    for site, change in zip(sites, words["change"].tolist(), strict=True):
-        site.change = change
+    labels = {number: site.label for number, site in enumerate(sites)}
+    for site, (shared, received, change) in zip(sites, words, strict=True):
+        site.shared = {labels[j]: _answer(site, labels[j], answer) for j, answer in shared.items()}
+        site.received = {
+            (labels[j], labels[k]): _answer(site, labels[k], answer)
+            for (j, k), answer in received.items()
+        }
+        site.change = float(change)
 
 
 def _answer(site: Site, owner: Label, answer: Any) -> FloatArray:

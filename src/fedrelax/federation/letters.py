@@ -1,0 +1,193 @@
+"""Letters between hub and sites, and what they must hold; nothing is used before it is checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from fedrelax.federation.plan import Count
+from fedrelax.federation.settings import Weight
+from fedrelax.files import Refused
+from fedrelax.jsonfiles import Described, from_plain
+from fedrelax.runtime import SiteMeasure
+from fedrelax.storage.states import from_bytes, to_bytes
+from fedrelax.typing import Label
+
+PUBLIC = -1
+"""The round of a box of public rows."""
+NUMBERS = ("local_loss", "gtv", "pull", "validation_loss", "validation_rows", "change", "size")
+"""What a site reports of a lane besides discrepancies."""
+RECORD = ("local_loss", "gtv", "validation_loss", "change")
+"""A site's own numbers that the hub returns to it, round by round."""
+
+Looks = dict[int, dict[Label, float]]
+"""By lane and neighbour: the loss on the site's own rows if the neighbour predicted them."""
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+def again(round: int) -> int:
+    """Return the number of a round whose predictions are shared anew, so that no address repeats."""
+    return -2 - round
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """One letter: its kind, a head of plain values, and named parts of bytes."""
+
+    kind: str
+    head: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, bytes] = field(default_factory=dict)
+
+    def read(self, kind: Any) -> Any:
+        """Return the head as a value of this kind, or refuse the letter."""
+        try:
+            return from_plain(kind, self.head)
+        except Refused as error:
+            raise Refused(f"a letter {self.kind!r} {error}") from None
+
+    def part(self, name: str) -> bytes:
+        """Return a part, or refuse a letter without it."""
+        if name not in self.parts:
+            raise Refused(f"a letter {self.kind!r} has no part {name!r}")
+        return self.parts[name]
+
+
+def pack(letter: Envelope) -> bytes:
+    """Return a letter as bytes.
+
+    >>> unpack(pack(Envelope("hello", {"n": 1}, {"box": b"abc"}))).parts
+    {'box': b'abc'}
+    """
+    return to_bytes([letter.kind, letter.head, letter.parts])
+
+
+def unpack(data: bytes) -> Envelope:
+    """Return the letter in these bytes, or refuse them."""
+    try:
+        found = from_bytes(data)
+    except Refused as error:
+        raise Refused(f"a letter {error}") from error
+    kind, head, parts = found if isinstance(found, list) and len(found) == 3 else (None, None, None)
+    if not (isinstance(kind, str) and isinstance(head, dict) and isinstance(parts, dict)):
+        raise Refused("a letter has no kind, head or parts")
+    if not all(isinstance(k, str) and isinstance(v, bytes) for k, v in parts.items()):
+        raise Refused("a letter has a part that is not bytes")
+    return Envelope(kind, head, parts)
+
+
+# What the hub says
+
+
+class Asked(Described):
+    """Which run a letter belongs to."""
+
+    run: str
+
+
+class Round(Asked):
+    """What sites are asked to do in a round: measure, and refit if asked to.
+
+    silent : the sites whose last predictions are no longer used.
+    look : whether to report how well neighbours' predictions fit the site's own rows.
+    anew : whether the predictions were shared anew on the final graph.
+    heeded : by lane, the neighbours that count on the rewired graph, with their weights.
+    """
+
+    round: Count
+    lanes: list[Count]
+    heeded: dict[str, dict[str, Weight]] | None = None
+    refit: bool = False
+    silent: list[str] = Field(default_factory=list)
+    look: bool = False
+    anew: bool = False
+
+
+class Finish(Asked):
+    """Which lane and round is kept, and the site's own numbers of every round."""
+
+    lane: Count
+    alpha: NotNegative
+    round: Count
+    alone: bool
+    reason: str
+    history: list[tuple[float | None, float | None, float | None, float | None]]
+
+
+# What sites say
+
+
+class LaneReport(Described):
+    """A site's numbers of one lane in one round; None where there is no finite number yet."""
+
+    lane: Count
+    local_loss: NotNegative
+    gtv: NotNegative
+    pull: NotNegative
+    validation_loss: NotNegative | None
+    validation_rows: Count
+    change: NotNegative | None
+    size: NotNegative
+    discrepancies: dict[str, NotNegative]
+    looks: dict[str, NotNegative] | None = None
+
+    @property
+    def measure(self) -> SiteMeasure:
+        """The numbers as the loop takes them."""
+        numbers = {name: getattr(self, name) for name in NUMBERS}
+        numbers["validation_loss"] = _known(self.validation_loss, math.nan)
+        numbers["change"] = _known(self.change, math.inf)
+        return SiteMeasure(
+            **numbers, discrepancies={name: apart for name, apart in self.discrepancies.items()}
+        )
+
+
+def _known(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+def report_of(lane: int, measure: SiteMeasure, looks: Looks) -> dict[str, Any]:
+    """Return what a site reports of a lane, as plain values."""
+    numbers = {name: getattr(measure, name) for name in NUMBERS}
+    for name in ("validation_loss", "change"):
+        numbers[name] = numbers[name] if math.isfinite(numbers[name]) else None
+    near = {str(name): d for name, d in measure.discrepancies.items() if not math.isnan(d)}
+    fits = looks.get(lane)
+    if fits is not None:
+        fits = {str(name): fit for name, fit in fits.items() if math.isfinite(fit)}
+    return {"lane": lane, **numbers, "discrepancies": near, "looks": fits}
+
+
+class Relaxed(Described):
+    """A site's report of a round, and why it refused what came from some neighbours."""
+
+    reports: list[LaneReport]
+    refused: dict[str, str]
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        if len({report.lane for report in self.reports}) < len(self.reports):
+            raise ValueError("it reports on a lane twice")
+        return self
+
+
+class Errors(Described):
+    """Sums of errors over a site's test rows."""
+
+    alone: NotNegative | None
+    together: NotNegative | None
+
+
+class Finished(Described):
+    """A site's errors on its test rows."""
+
+    test_rows: Count
+    errors: Errors
+
+    @model_validator(mode="after")
+    def _measured(self) -> Self:
+        if self.test_rows and None in (self.errors.alone, self.errors.together):
+            raise ValueError("it has test rows, but no errors on them")
+        return self

@@ -1,0 +1,281 @@
+"""The TOML files of a site, which never leaves it, and of the hub: who takes part, and the method."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, model_validator
+
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.federation.plan import LEFT_OUT, Count, plain_settings, settings_of
+from fedrelax.federation.sealing import key_bytes
+from fedrelax.files import Refused, read_text, why_unread
+from fedrelax.jsonfiles import Described, from_plain
+from fedrelax.public import DRAWS
+from fedrelax.schema import Schema
+from fedrelax.selection import FOLDS
+from fedrelax.selection.candidates import Alphas
+from fedrelax.solvers import FedRelax
+from fedrelax.solvers.base import USUAL_TOL
+from fedrelax.solvers.checks import check_count
+from fedrelax.wiring import as_wiring
+
+NAME = re.compile(r"[\w][\w .@+-]{0,99}")
+"""What a site may be called: the name becomes part of messages and paths."""
+USUAL_ROUNDS = 20
+"""The most rounds if none are given."""
+
+
+def _name(value: str) -> str:
+    if not NAME.fullmatch(value):
+        raise ValueError("which should be up to 100 letters, digits, spaces and . @ + - _")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Text = Annotated[str, Field(min_length=1)]
+Weight = Annotated[float, Field(gt=0, lt=1e12)]
+"""The weight of an edge, in a file or in a letter."""
+Seconds = Annotated[float, Field(ge=0.1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class SiteFile(Described):
+    """A site's settings.
+
+    name : what the others call it.
+    data : the table with its rows, relative to the file.
+    target, features : columns; without features, all columns but the target.
+    task : "regression" or "classification".
+    model : a name of ``fedrelax.models.names``, or ``package.module:Class``.
+    neighbours : the sites that it hears, each with a weight; both ends must give the same.
+    keys : the public keys of these sites, pinned: nobody else can speak in their name.
+    key : the file with the site's own private key, relative to the file.
+    open : whether the hub may read what the site shares; the hub must have the same setting.
+    public : how public rows are drawn from the site's own rows (see ``fedrelax.public``), or a file of
+        public rows that is the same at all sites.
+    public_rows : how many are drawn.
+    test_share : the share of the rows that is held out for testing.
+    folder : where the site keeps the state of a run and, in ``model``, its own model.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    data: Text
+    target: Text
+    task: Literal["regression", "classification"] = "regression"
+    model: str = "ridge"
+    features: tuple[str, ...] | None = None
+    neighbours: dict[str, Weight] = Field(default_factory=dict)
+    keys: dict[str, str] = Field(default_factory=dict)
+    key: str | None = None
+    open: bool = False
+    public: str = "blend"
+    public_rows: Annotated[int, Field(ge=1)] = 100
+    test_share: Share = 0.2
+    folder: str = "state"
+    _home: Path = PrivateAttr(default=Path())
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        if self.name in self.neighbours:
+            raise ValueError(f"site {self.name!r} is named as its own neighbour")
+        for name, key in self.keys.items():
+            key_bytes(key, f"of site {name!r}")
+        if not self.open and self.key is None:
+            raise ValueError(
+                "key is missing; fedrelax federate keys makes one, or set open = true to let the hub read "
+                "what is shared"
+            )
+        missing = [name for name in self.neighbours if name not in self.keys]
+        if missing and not self.open:
+            raise ValueError(
+                f"no key of neighbour {missing[0]!r} is pinned; add its public key under [keys]"
+            )
+        return self
+
+    def at(self, home: Path) -> Self:
+        """Return the settings of a file in this directory."""
+        self._home = home
+        return self
+
+    @property
+    def home(self) -> Path:
+        """The directory of the file, to which paths are relative."""
+        return self._home
+
+    def path(self, name: str) -> Path:
+        """Return the full path of something that the file names."""
+        return self.home / name
+
+    @property
+    def state(self) -> Path:
+        """Where the state of a run is kept."""
+        return self.path(self.folder)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether public rows are drawn rather than read from a file."""
+        return self.public in DRAWS
+
+
+def read_site(path: str | Path) -> SiteFile:
+    """Return the settings in a site's file, checked."""
+    path = Path(path).absolute()
+    return site_of(read_values(path, "site"), path.parent, str(path))
+
+
+def read_values(path: Path, whose: str) -> dict[str, Any]:
+    """Return the values in the file of a site or of the hub, not checked."""
+    try:
+        return tomllib.loads(read_text(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FedRelaxError(
+            f"the {whose}'s file {path} cannot be read ({why_unread(error)}); fedrelax federate init "
+            "writes one"
+        ) from error
+
+
+def site_of(values: Mapping[str, Any], home: Path, source: str) -> SiteFile:
+    """Return a site's settings from plain values; ``source`` says where they come from."""
+    try:
+        made: SiteFile = from_plain(SiteFile, values)
+    except Refused as error:
+        raise FedRelaxError(f"{source} {error}") from None
+    return made.at(home)
+
+
+def check_name(name: str, source: str) -> None:
+    """Refuse a name that cannot be part of messages and paths."""
+    try:
+        _name(name)
+    except ValueError as error:
+        raise FedRelaxError(f"{source}: there is a site called {name!r}, {error}") from None
+
+
+# The hub
+
+
+@dataclass(frozen=True)
+class HubSettings:
+    """The hub's settings.
+
+    sites : the names of all sites; the order does not matter to them.
+    alpha : a number, several to choose among, or "auto".
+    settings : all other settings of ``FedRelax``; its alpha is ignored.
+    folds : how many folds sites split their rows into where alpha is chosen.
+    validation_share : share of the rows that sites hold out for ``patience``, where alpha is given.
+    open : whether the hub may read what sites share; every site must have the same setting.
+    wait : seconds to wait for the answers of a round; later ones are left out of it.
+    join : seconds to wait for all sites to join.
+    schema : what the columns mean; if None, made from what the sites say about theirs.
+    staleness : rounds for which the others keep using the last predictions of a silent site.
+    """
+
+    sites: tuple[str, ...]
+    alpha: Alphas = "auto"
+    settings: FedRelax = field(default_factory=FedRelax)
+    folds: int = FOLDS
+    validation_share: float = 0.0
+    open: bool = False
+    wait: float = 600.0
+    join: float = 600.0
+    staleness: int = 3
+    schema: Schema | None = None
+
+    @property
+    def rounds(self) -> int:
+        """The most rounds."""
+        return USUAL_ROUNDS if self.settings.rounds is None else self.settings.rounds
+
+    @property
+    def tol(self) -> float:
+        """The change below which a run has converged."""
+        return USUAL_TOL if self.settings.tol is None else self.settings.tol
+
+    def check(self) -> None:
+        """Refuse settings that make no sense, before any letter is sent."""
+        if len(set(self.sites)) != len(self.sites) or not self.sites:
+            raise FedRelaxError(f"sites={self.sites!r} must name every site once")
+        check_count("rounds", self.rounds, least=0)
+        plain_settings(self.settings)
+        given = isinstance(self.alpha, int | float)
+        if self.settings.patience is not None and not given:
+            raise FedRelaxError(
+                "patience needs a given alpha: where alpha is chosen, so is the number of rounds"
+            )
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """What a hub's file says."""
+
+    settings: HubSettings
+    folder: Path
+    """Where the hub keeps the state of a run."""
+    out: Path
+    """Where the result is written: numbers, history, edges and the report, but no model."""
+    target: str = "the target"
+    live: bool = False
+    """Whether the hub's machine serves a live page of the run."""
+
+
+class HubValues(Described):
+    """The values of a hub's file, without the settings of the solver."""
+
+    sites: Annotated[tuple[Name, ...], Field(min_length=1)]
+    folder: str = "state"
+    out: str = "result"
+    target: str = "the target"
+    live: bool = False
+    schema_file: str | None = Field(default=None, alias="schema")
+    wiring: str | None = None
+    alpha: float | tuple[float, ...] | str = "auto"
+    folds: Annotated[int, Field(ge=2)] = FOLDS
+    validation_share: Share = 0.0
+    open: bool = False
+    wait: Seconds = 600.0
+    join: Seconds = 600.0
+    staleness: Count = 3
+
+
+HUB = ("alpha", "folds", "validation_share", "open", "wait", "join", "staleness")
+METHOD = tuple(f.name for f in fields(FedRelax) if f.name not in (*LEFT_OUT, "distillation"))
+"""Settings of the solver that the file may contain."""
+
+
+def read_hub(path: str | Path) -> HubFile:
+    """Return the settings in a hub's file, checked."""
+    path = Path(path).absolute()
+    return hub_of(read_values(path, "hub"), path.parent, str(path))
+
+
+def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubFile:
+    """Return a hub's settings from plain values; ``source`` says where they come from."""
+    known = ("sites", "folder", "out", "target", "live", "schema", "wiring", *HUB, *METHOD)
+    for name in values:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise FedRelaxError(f"{source} has {name!r}, which is not known{hint}")
+    try:
+        made: HubValues = from_plain(HubValues, values)
+    except Refused as error:
+        raise FedRelaxError(f"{source} {error}") from None
+    try:
+        method = settings_of({name: values[name] for name in METHOD if name in values})
+        settings = HubSettings(
+            made.sites,
+            settings=replace(method, wiring=as_wiring(made.wiring)),
+            schema=None if made.schema_file is None else Schema.read(home / made.schema_file),
+            **{name: getattr(made, name) for name in HUB},
+        )
+        settings.check()
+    except FedRelaxError as error:
+        raise FedRelaxError(f"{source}: {error}") from None
+    return HubFile(settings, home / made.folder, home / made.out, made.target, made.live)
