@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
 pytest.importorskip("starlette", reason="needs starlette (the extra live)")
 
-from fedrelax.cli import learning
+from fedrelax.cli import new_rows
 from fedrelax.cli.console import Talk
 from fedrelax.cli.new_rows import Learner
 from fedrelax.storage import load_result
@@ -98,14 +98,14 @@ def test_what_cannot_be_saved_is_not_learned(ask, numbers, result, tmp_path):
 
 
 def test_what_cannot_be_loaded_again_is_not_learned(ask, numbers, result, tmp_path, monkeypatch):
-    before, save = answer(ask), learning.save_grown
+    before, save = answer(ask), new_rows.save_grown
 
     def damaging(*given, **more):
         out = save(*given, **more)
         next((out / "models").glob("*Oslo*")).unlink()
         return out
 
-    monkeypatch.setattr(learning, "save_grown", damaging)
+    monkeypatch.setattr(new_rows, "save_grown", damaging)
     status, text = ask.refused("/rows", new(99.0))
     assert status == 422 and "this result is damaged" in text
     assert answer(ask) == before and learned(result) == []
