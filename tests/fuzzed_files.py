@@ -212,8 +212,8 @@ def state_file() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         kept = Folder(Path(folder))
         kept.begin()
-        heard = {("b", "b"): array}
-        kept.save(1, {0: LaneState({"own": array}, {"a": array}, heard, 0.5, 1, {"b": 1.0})})
+        lane = LaneState({"own": array}, {"a": array}, {("b", "b"): array}, 0.5, 1, {"b": 1.0})
+        kept.save(1, {0: lane})
         [path] = Path(folder).rglob("*.bin")
         return path.read_bytes()
 
