@@ -44,16 +44,33 @@ LONG = (
 """Files that take minutes."""
 
 THOROUGH = (
+    "baselines/test_baselines.py",
+    "cli/test_compare.py",
+    "cli/test_frameworks.py",
+    "cli/test_resume.py",
+    "cli/test_stress.py",
+    "comparison/test_advice.py",
+    "comparison/test_ways.py",
+    "engines/sites/test_batched_nets.py",
+    "engines/whole/test_estimator.py",
     "federation/test_equality.py",
     "federation/test_wirings.py",
+    "learned/test_graphs.py",
     "live/test_live.py",
     "models/test_keras.py",
     "report/test_page.py",
+    "reproduction/test_nets.py",
+    "schema/test_estimators_of_tables.py",
     "schema/test_units.py",
+    "serving/test_command.py",
+    "solvers/test_fixed_point.py",
     "storage/test_boosted_files.py",
     "storage/test_formats.py",
     "storage/test_results.py",
+    "/tests/test_faults.py",
     "/tests/test_frameworks.py",
+    "/tests/test_groups.py",
+    "/tests/test_site.py",
 )
 """Files with many cases of one promise: every framework's files, pages in a browser, each setting of a
 federation against one process. Other files test the same promises on one or two cases."""

@@ -89,7 +89,14 @@ def blocks_of(path: Path) -> list[Block]:
     ]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=() if path.name == "README.md" else pytest.mark.thorough)
+        for path in DOCUMENTS
+    ],
+    ids=name_of,
+)
 def test_blocks_run(path, tmp_path, monkeypatch, terminal):
     monkeypatch.chdir(tmp_path)
     command = partial(in_terminal, terminal) if path == ROOT / "README.md" else in_process

@@ -24,6 +24,7 @@ def test_a_result_or_a_sentence(name):
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*VALID, "whole result"])
 def test_mutants_of_valid_inputs(name):
     rng = random.Random(name)

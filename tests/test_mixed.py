@@ -64,6 +64,7 @@ def test_eight_kinds_of_regressors():
     assert total["together"] < total["alone"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_eight_kinds_of_classifiers():
     task = digits_task(0)

@@ -36,6 +36,7 @@ def kinds(notebook: dict[str, Any]) -> list[list[str]]:
     return [sorted(output.get("data", {})) for output in outputs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_what_it_has_stored(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -117,8 +117,16 @@ def test_callbacks_hear_one_run_and_how_far_the_choice_is(model):
     assert listener.heard == [(1, 4), (2, 4), (3, 4), (4, 4), "begin", "end"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("n", "wiring"), [(2, "fixed"), (2, "auto"), (30, "fixed"), (30, "auto"), (2001, "auto")]
+    ("n", "wiring"),
+    [
+        (2, "fixed"),
+        (2, "auto"),
+        (30, "fixed"),
+        (30, "auto"),
+        pytest.param(2001, "auto", marks=pytest.mark.thorough),
+    ],
 )
 def test_fit_and_compare_try_the_same_candidates(n, wiring, monkeypatch):
     from fedrelax.comparison import Together, compare_ways
@@ -165,6 +173,7 @@ def clusters_of(seed=0):
     return data, data.X.reshape(n * m, d), data.y.ravel(), np.repeat(range(n), m)
 
 
+@pytest.mark.slow
 def test_auto_rewires_where_the_graph_misleads():
     from fedrelax import LinearModel
 
@@ -178,6 +187,7 @@ def test_auto_rewires_where_the_graph_misleads():
     assert np.square(W - data.true_weights).mean() < 1e-3
 
 
+@pytest.mark.slow
 def test_auto_keeps_the_graph_where_it_is_right_and_stays_alone_where_nothing_helps():
     alike, apart = related(n=20, rows=8), related(spread=20.0, rows=12)
     graph = Graph.complete(range(20))
@@ -251,6 +261,7 @@ def test_a_node_decides_for_itself_only_with_enough_rows_and_a_clear_difference(
     assert decided(lines, curves, rows=6, early=early).alone == ()
 
 
+@pytest.mark.slow
 def test_a_stranger_with_rows_of_its_own_stays_alone_and_the_others_do_not():
     X, y, nodes = related(n=12, rows=40, d=25)
     stranger = nodes == 5

@@ -63,6 +63,7 @@ def test_too_large_is_refused_before_work():
         measure(10**9, 100, public="per-node")
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_only():
     assert results.bench("linear", nodes=600, features=3)["fit"]["nodes"] == 600
 

@@ -70,6 +70,7 @@ def test_bad_flags(run, table, case):
         assert part in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["", "inf"])
 def test_missing_and_infinite_values_are_named_by_line(run, table, value):
     table["wind"] = table["wind"].astype(object)
@@ -167,6 +168,7 @@ def test_no_permission_to_write(run, table):
     assert "Permission denied" in run.refused(*FIT, *QUICK[:-1], "closed/out")
 
 
+@pytest.mark.slow
 def test_a_model_whose_fit_raises_names_the_node_and_the_cause(run, table):
     Path("brittle.py").write_text(
         "from sklearn.linear_model import Ridge\n"

@@ -58,6 +58,7 @@ def test_the_defaults_are_those_of_the_library(run, table):
     assert "Found from the training rows: " + same.choice_.reason in " ".join(run.output.split())
 
 
+@pytest.mark.slow
 def test_predict_in_a_new_process_equals_the_estimator(run, table):
     run.made(*FIT, *QUICK)
     subprocess.run(
@@ -71,6 +72,7 @@ def test_predict_in_a_new_process_equals_the_estimator(run, table):
     assert np.array_equal(got["prediction"].map(float), expected)
 
 
+@pytest.mark.slow
 def test_the_saved_configuration_repeats_the_run_exactly(run, table):
     auto = ("--rounds", "3", "--model", "linear", "--model-for", "Bodø=tree", "--seed", "7")
     run(*FIT, *auto, "--graph", "knn:lat,lon:1", "--out", "out")
@@ -198,6 +200,7 @@ def test_overwrite_replaces_a_former_result(run, table):
     assert [p.name for p in Path().iterdir() if p.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_any_number_of_workers_gives_the_same(run, table, jobs):
     run(*FIT, *QUICK, "--jobs", jobs)
@@ -237,6 +240,7 @@ def test_a_class_of_ones_own(run, table):
     assert "mine.Own" in run("info", "out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["fit", "compare"])
 @pytest.mark.parametrize("line", ['model = "beside:Own"', 'model-for = ["Oslo=beside:Own"]'])
 def test_a_configuration_runs_no_code_that_nobody_has_trusted(run, table, command, line):
@@ -270,6 +274,7 @@ def trusting(file: str) -> str:
     return "sly.toml"
 
 
+@pytest.mark.slow
 def test_two_runs_with_one_out_both_keep_their_work(run, table):
     words = [sys.executable, "-m", "fedrelax", *FIT, *QUICK]
     started = [

@@ -110,6 +110,7 @@ NAMES = {
 """What a newcomer is called, and its label in a network of numbers or why it has none."""
 
 
+@pytest.mark.slow
 def test_a_newcomer_has_a_label_that_predict_finds(run: Run, table: pd.DataFrame) -> None:
     numbers = {town: k for k, town in enumerate(table["town"].unique(), start=1)}
     table.replace({"town": numbers}).to_parquet("towns.parquet")
@@ -163,6 +164,7 @@ def test_the_former_result_is_never_replaced(run: Run, result: Path) -> None:
     assert "Oslo" in load_result(result).models_
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
 @pytest.mark.parametrize("command", ["join", "update"])
 def test_killed_on_the_way(run: Run, result: Path, command: str) -> None:

@@ -64,6 +64,7 @@ def test_demo_trains_a_mixed_network(run, terminal):
     assert run.code == 0
 
 
+@pytest.mark.slow
 def test_demo_replaces_only_results(run, table, monkeypatch):
     monkeypatch.setattr(demo, "KINDS", ("ridge", "tree", "knn", "logistic"))
     monkeypatch.setattr(demo, "STRENGTHS", (1.0,))

@@ -52,12 +52,14 @@ def start_and_signal(
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_directory(run, table):
     done = start_and_signal(signal.SIGKILL)
     assert done.returncode == -signal.SIGKILL
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_during_the_rounds_keeps_a_whole_result(run, table, jobs):
     done = start_and_signal(signal.SIGINT, "--jobs", jobs)
@@ -70,6 +72,7 @@ def test_ctrl_c_during_the_rounds_keeps_a_whole_result(run, table, jobs):
     assert saved.metrics["errors"]["together"] > 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_settings_are_chosen_takes_the_best_so_far(run, table):
     """The signal comes in the second trial or later: the first, each node alone, has no weights."""
     done = start_and_signal(signal.SIGINT, alpha="auto", rounds="4")
@@ -111,6 +114,7 @@ def signal_at(
     monkeypatch.setattr(module, name, signalled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_signal_keeps_the_models_in_every_step_of_the_default(
     run, table, monkeypatch, capfd, phase

@@ -56,6 +56,7 @@ def test_a_random_split_is_warned_of_and_whole_days_are_honest(run, days):
     assert new == pytest.approx(promised, rel=0.5)
 
 
+@pytest.mark.slow
 def test_dates_that_nodes_share_are_split_by_unless_told_otherwise(run, days):
     table(dates=True).to_csv("days.csv", index=False)
     run(*FIT, "--out", "out")

@@ -19,6 +19,7 @@ from .runs import FIT
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_the_paper_is_computed_in_a_terminal(terminal):
     words = ("--runs", "2", "--noise", "0,5", "--alpha", "0,0.05", "--out", "paper")
     shown = terminal("reproduce", "fig1b", *words)
@@ -26,12 +27,14 @@ def test_the_paper_is_computed_in_a_terminal(terminal):
     assert any("of 8 runs" in bar and "left" in bar for bar in shown.bars), shown.raw
 
 
+@pytest.mark.slow
 def test_speed_is_measured_in_a_terminal():
     shown = Terminal(ROOT)("linear", "--nodes", "300", module="benchmarks.speed")
     shown.check()
     assert any("Measuring" in bar and "left" in bar for bar in shown.bars), shown.raw
 
 
+@pytest.mark.slow
 def test_what_is_measured_and_saved_is_shown_in_a_narrow_terminal(table, run):
     shown = Terminal(run.home, columns=60)(
         *FIT, "--model", "linear", "--quick", "--out", "a directory with a long name"
@@ -45,6 +48,7 @@ def test_what_is_measured_and_saved_is_shown_in_a_narrow_terminal(table, run):
     ]
 
 
+@pytest.mark.slow
 def test_a_long_error_is_broken_between_words_in_a_terminal_only(run, table, terminal):
     words = (*FIT, "--out", "out", "--graph", "knn:latitude,lon:3")
     shown = terminal(*words)

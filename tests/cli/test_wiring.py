@@ -33,6 +33,7 @@ def kinds(label):
     return int(label.split()[1]) // 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wiring", ["rewire", "auto"])
 def test_fit_rewires_and_says_so(table, tmp_path, wiring):
     run = Run(tmp_path)
@@ -66,6 +67,7 @@ def test_without_a_graph_neighbours_are_discovered(table, tmp_path):
     assert (nodes["node"].map(kinds).groupby(nodes["cluster"]).nunique() == 1).all()
 
 
+@pytest.mark.slow
 def test_compare_tries_wirings_too(table, tmp_path):
     run = Run(tmp_path)
     words = ("compare", "towns.csv", "--node", "town", "--target", "load", "--splits", "2")

@@ -21,6 +21,7 @@ def clinics(apart: bool, rows: int = 12) -> pd.DataFrame:
     return pd.DataFrame({"clinic": names, "a": X[:, 0], "b": X[:, 1], "y": y + noise})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("apart", "way", "words"),
     [(False, "pooled", "One model for all"), (True, "alone", "Each node stayed alone")],

@@ -108,6 +108,7 @@ def test_networks_on_which_the_engines_once_differed(seed):
     assert found is None or found < CLOSE
 
 
+@pytest.mark.slow
 def test_the_engines_agree_on_wild_networks_or_the_linear_one_refuses():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -46,6 +46,7 @@ def dressed(federation: Federation, words: bool = False) -> None:
         frame.to_csv(path, index=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("models", [("ridge", "tree", "forest"), ("ridge", "boosting", "tree")])
 def test_a_table_of_all_kinds_gives_what_one_process_gives(
     tmp_path: Path, models: tuple[str, ...]

@@ -77,6 +77,7 @@ def test_a_ripple_ends_where_a_full_run_does(model: str, level: float, solver: F
     assert largest_difference(est, full) < 1e-6
 
 
+@pytest.mark.slow
 def test_node_by_node_it_is_the_same() -> None:
     """Robust ways of combining and unlike models have no closed form; neighbours of theirs may."""
     X, y, nodes = rows()

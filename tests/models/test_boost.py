@@ -170,6 +170,7 @@ def trees(local):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_workers_do_not_change_the_result(name):
     network = classification_network(

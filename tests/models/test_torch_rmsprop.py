@@ -85,6 +85,7 @@ def first_weights(data, seed=0):
     return np.random.default_rng([seed, START]).uniform(-(d**-0.5), d**-0.5, (n, d, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alpha", "first_exchange"), [(0.0, "zeros"), (0.05, "zeros"), (0.05, "models")]
 )

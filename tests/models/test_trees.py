@@ -222,6 +222,7 @@ def left_impurity(tree: Any, node: int) -> float:
     return float(sum(tree.weighted_n_node_samples[k] * tree.impurity[k] for k in parts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [

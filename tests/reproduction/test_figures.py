@@ -251,6 +251,7 @@ def test_a_run_that_cannot_be_kept_says_where(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_slow_machine_draws_the_same_curve(monkeypatch):
     """The search of "fedrelax auto" has no time limit, unlike that of an estimator."""
     cell = Cell("single", "linear", "fedrelax auto", "MSE_w", d=5, sigma=0.5)

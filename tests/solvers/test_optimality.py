@@ -71,6 +71,7 @@ def check_no_better(network, result, predict, alpha, loss, discrepancy, slack) -
                 assert own_objective(network, result, label, other, predict, *args) >= best - slack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("common", [True, False], ids=["common", "per-node"])
 @pytest.mark.parametrize(
     ("model", "loss", "discrepancy"), REGRESSION, ids=lambda v: repr(v) if v is not None else "same"

@@ -62,6 +62,7 @@ def killed(settings: Any, network: Any, home: Any, after: int, wait: float) -> i
         return max([last, *map(int, told)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", RUNS)
 def test_a_run_that_is_killed_again_and_again_loses_no_finished_round(tmp_path, engine):
     if engine == "trees":

@@ -20,6 +20,7 @@ assert torch.ones(2).sum() == 2
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="pip install torch")
 def test_models_of_scikit_learn_are_stored_without_pytorch_which_is_found_later() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)

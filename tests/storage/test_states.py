@@ -221,6 +221,7 @@ def disturbed(value, rng):
     return others[rng.integers(len(others))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["linear", "softmax", "trees", "mixed", "mixed classes"])
 def test_any_change_gives_a_sentence_or_a_result(tmp_path, kind):
     """States with a right checksum that nobody has written: none of them crashes or hangs."""

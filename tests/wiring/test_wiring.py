@@ -191,6 +191,7 @@ def test_trees_start_anew_on_the_final_graph_and_linear_models_go_on(data):
 # Engines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("common", [True, False])
 @pytest.mark.parametrize("order", ["simultaneous", "sequential"])
 def test_the_linear_engine_wires_as_the_general_one(data, common, order, monkeypatch):
@@ -253,6 +254,7 @@ def test_with_patience_the_best_rounds_graph_comes_back(data, engine):
     assert (again.kept.adjacency != result.kept.adjacency).nnz == 0
 
 
+@pytest.mark.slow
 def test_trees_and_mixed_networks_are_rewired_and_workers_do_not_matter(data):
     network = Network(data.graph, public=data.public[0])
     models = [DecisionTreeRegressor(max_depth=4), Ridge(), LinearRegression()]

@@ -94,6 +94,7 @@ def assert_same(general, linear, rtol: float = 1e-9) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),

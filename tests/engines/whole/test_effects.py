@@ -48,6 +48,7 @@ def test_nothing_is_made_up(seed):
     assert found.scale.lines is None and found.scale.values is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("effect", "words"), [(shocks, "effects of single values"), (steep, "smooth lines")]
 )
