@@ -7,6 +7,7 @@ ALL := $(VENV)/.ready-all
 SITE := $(VENV)/.ready-docs
 SPREAD := $(VENV)/.ready-spread
 FEDERATION ?= federation
+THOROUGH ?= thorough
 HERE := not thorough and not federation and not cluster and not wheel and not figures
 CLUSTER ?= cluster
 CORE := .venv-core
@@ -70,13 +71,13 @@ test-clusters: $(SPREAD)  ## simulations on local clusters of Dask and Ray (minu
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "$(CLUSTER)" tests/runtime
 
 test-core: $(CORE)/.ready  ## tests in an environment without PyTorch, Keras and the other extras
-	OMP_NUM_THREADS=1 $(CORE)/bin/pytest $(WORKERS) -m "not slow and not figures" $(CORE_TESTS)
+	OMP_NUM_THREADS=1 $(CORE)/bin/pytest $(WORKERS) -m "not slow and $(HERE)" $(CORE_TESTS)
 
 test-fast: $(READY)  ## the tests that take seconds
 	$(PYTEST) -m "not slow and $(HERE)"
 
 test-thorough: $(ALL)  ## every framework's files, pages in a browser, federations against one process (minutes)
-	$(PYTEST) -m "thorough and not federation" tests
+	$(PYTEST) -m "$(THOROUGH) and not federation" tests
 
 test-figures: $(ALL)  ## the paper's figures against known values, over many draws (minutes)
 	$(PYTEST) -m figures tests/reproduction tests/models

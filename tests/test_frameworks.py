@@ -72,6 +72,7 @@ def test_the_library_imports_no_framework():
     assert HEAVY.isdisjoint(told.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
     [

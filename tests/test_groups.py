@@ -46,6 +46,7 @@ def test_a_node_without_a_row_to_train_on_takes_no_part_in_that_fold():
         assert ("b" in train) == (3 in day[train["a"]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", [None, RING])
 @pytest.mark.parametrize("estimator", ["auto", Ridge()])
 def test_rows_left_out_in_whole_days_promise_what_new_days_give(graph, estimator):

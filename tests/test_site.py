@@ -65,6 +65,7 @@ def pages(site) -> dict[Path, Links]:
     return {path: Links(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
 
 
+@pytest.mark.slow
 def test_every_document_is_a_page(site, pages):
     written = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
     built = {path.relative_to(site) for path in pages}

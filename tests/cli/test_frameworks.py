@@ -16,6 +16,7 @@ MODELS = {"Oslo": "xgboost", "Hamar": "lightgbm", "Dombås": "hoeffding", "Bodø
 ASK = [word for town, name in MODELS.items() for word in ("--model-for", f"{town}={name}")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["power", "alarm"])
 def test_one_network_of_many_frameworks(run, table, target):
     for name in MODELS.values():

@@ -157,6 +157,7 @@ def test_same_seed_same_result_and_the_callers_generators_stay():
     assert not np.array_equal(answers[0], answers[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [lambda: KerasModel(deep, epochs=2), linear], ids=["function", "bare"]
 )
@@ -226,6 +227,7 @@ def test_outputs_that_are_no_probabilities_are_refused():
         FedRelax(rounds=1).solve(network)
 
 
+@pytest.mark.slow
 def test_without_a_word_from_the_user_keras_gets_torch():
     code = "from fedrelax.models.keras.backend import load_keras; print(load_keras().backend.backend())"
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}

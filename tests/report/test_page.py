@@ -234,6 +234,7 @@ def test_two_thousand_nodes_and_twenty_thousand_edges(opened, tmp_path, record_p
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_a_page_of_very_many_edges_shows_the_strongest_of_each_node(opened, tmp_path):
     labels = [f"s{k}" for k in range(300)]
     directory = save_network(tmp_path / "out", Graph.complete(labels), rows=4)
@@ -253,6 +254,7 @@ OUTSIDE = """[...document.querySelectorAll(
   .map(([one]) => one.tagName + ' ' + one.textContent)"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["small", "hostile", "federated"])
 def test_a_narrow_screen_shows_everything_without_scrolling_sideways(which, request, opened):
     page = opened(write_report(request.getfixturevalue(which)))

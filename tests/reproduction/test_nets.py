@@ -29,6 +29,7 @@ def test_held_out_images_are_not_public(name):
     assert (public == mine) == (name == "FedRelax, seen")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", nets.WAYS)
 def test_every_way_chooses_and_is_measured(monkeypatch, name):
     small = {

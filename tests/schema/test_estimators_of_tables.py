@@ -34,6 +34,7 @@ def held_out(frame, share=4):
     return test & frame["shop"].isin(frame["shop"][~test]).to_numpy()
 
 
+@pytest.mark.slow
 def test_shops_as_they_stand_come_near_the_noise():
     """The mean of three tables; a gap in the price costs what its effect varies."""
     ratios = []
@@ -92,6 +93,7 @@ def test_fit_save_load_and_predict_agree(tmp_path, name, lacks):
     np.testing.assert_allclose(loaded.predict(frame), answers, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
 def test_boosting_libraries_take_gaps_and_categories_as_they_are(tmp_path, library):
     module = pytest.importorskip(library)

@@ -95,6 +95,7 @@ def refused(*words: object) -> str:
     return " ".join(done.output.split()).partition("error: ")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
 def test_a_drawn_token_is_shown_and_signals_end_it_well(numbers, how):
     with command(numbers / "result") as service:
@@ -174,6 +175,7 @@ def test_health_never_waits_for_a_model_and_an_end_waits_for_answers(slow):
         service.ends(signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_a_browser_opens_the_report(numbers, browser, tmp_path):
     pytest.importorskip("plotly", reason="needs plotly (the extra report)")
     with command(numbers / "result") as service:

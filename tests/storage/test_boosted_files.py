@@ -46,6 +46,7 @@ def model_in(data):
         return file.read("model")
 
 
+@pytest.mark.slow
 def test_a_child_says_which_file_ended_it(tmp_path):
     """XGBoost follows a child that is not there."""
     file, *_ = fitted_file("xgboost", tmp_path)
@@ -83,6 +84,7 @@ def test_a_walk_that_never_ends_is_ended(tmp_path):
         try_files({"a": bad}, 3, seconds=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_mutated_files_are_refused_or_predict(tmp_path, name):
     """Of 120 files with changed bytes each is refused in a sentence, or loads and predicts here."""

@@ -41,6 +41,7 @@ def trained(model, task="regression"):
     return kind(model, alpha=0.2, rounds=1, public_rows=10).fit(X, y, nodes=nodes), X, nodes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["regression", "classification"])
 @pytest.mark.parametrize("name", FORMS)
 def test_a_model_says_its_format_and_comes_back(tmp_path, name, task):
@@ -73,6 +74,7 @@ def test_a_format_of_the_future_is_refused(tmp_path):
         load_result(tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FORMS if name != "ridge"])
 def test_a_damaged_file_is_one_sentence(tmp_path, name):
     skip_without_packages(name)
@@ -131,6 +133,7 @@ def test_a_keras_file_makes_nothing_but_safe_parts_of_keras(tmp_path, what):
         load_result(tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
 def test_a_boosted_file_makes_nothing_but_boosted_models(tmp_path, name):
     skip_without_packages(name)
