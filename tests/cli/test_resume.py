@@ -167,6 +167,7 @@ def test_a_second_ctrl_c_stops_at_once_and_keeps_the_last_state(run, table):
     assert resumed(run, SITES) == expected
 
 
+@pytest.mark.slow
 def test_a_search_that_was_stopped_does_not_repeat_its_trials(run, table):
     expected = whole(run, CHOSEN)
     command = (*FIT, *CHOSEN, "--out", "out", "--checkpoint-every", "1")

@@ -48,6 +48,7 @@ CHOSEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "open_"), CHOSEN)
 def test_alpha_that_is_chosen(tmp_path: Path, alpha: Any, open_: bool) -> None:
     federation = make(tmp_path, open_=open_)

@@ -33,6 +33,7 @@ REWIRE = Rewire(every=1, shares=(0.6, 0.4), after=(1, 1))
 WIRED = FedRelax(rounds=8, tol=0.0, wiring=REWIRE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "solver"),
     [

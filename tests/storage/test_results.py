@@ -32,6 +32,7 @@ def rows(labels=("a", "b", "c"), each=9):
     return X, X @ [1.0, 2.0, -1.0] + 0.1 * rng.normal(size=len(X)), nodes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_every_named_model_comes_back_without_trust(tmp_path, name, task):

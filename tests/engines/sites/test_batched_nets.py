@@ -186,6 +186,7 @@ def test_modules_with_different_constants_do_not_share_a_batch(batches):
     assert batches == [2, 2, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_result_is_the_same_on_any_number_of_workers(batches):
     def make():
         kinds = [TorchModel(MLP((4,)), steps=3), TorchModel(MLP((4,)), steps=3), Ridge()]
