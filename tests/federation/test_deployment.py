@@ -143,6 +143,7 @@ def said_within(machines: Deployment, seconds: float) -> str:
     return log.read_bytes()[before:].decode(errors="replace")
 
 
+@pytest.mark.slow
 def test_a_site_and_the_hub_are_killed_and_come_back(tmp_path: Path) -> None:
     home, names = tmp_path / "home", ("ash", "birch", "cedar")
     federation = written(home, names, {}, models=("ridge", "tree"))
