@@ -47,7 +47,7 @@ def test_inputs_that_once_broke_something(name, path):
     sentence_or_result(name, from_corpus(name, path))
 
 
-@pytest.mark.parametrize("number", range(108, 133))
+@pytest.mark.parametrize("number", [*range(108, 133), 100307])
 def test_ugly_tables_are_fitted_and_predicted_or_refused_by_a_sentence(number, tmp_path):
     outcome_of(ugly_table(number), tmp_path)
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -136,12 +137,14 @@ def speaking(
     talk = Talk(quiet)
     talk.activity.plan({"start": START, **(steps or {})})
     talk.activity.doing("Starting", step="start")
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with _warnings_as_notes(talk):
             yield talk
     except FedRelaxError as error:
         _fail(talk, in_flags(str(error)), BAD_INPUT, debug)
     except Stopped as stopped:
+        before = {}  # signals stay ignored: the process is about to end
         _fail(talk, str(stopped), stopped.code, debug)
     except KeyboardInterrupt:
         _fail(talk, "interrupted; nothing was written", INTERRUPTED, debug)
@@ -154,6 +157,9 @@ def speaking(
         _fail(talk, *_explained(error), debug)
     finally:
         talk.activity.pause()
+        for number, handler in before.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 def _explained(error: Exception) -> tuple[str, int]:

@@ -61,20 +61,20 @@ class Interruption:
 
     @contextmanager
     def caught(self) -> Iterator[Self]:
-        """Within, a signal ends the step; a second one, or one that finds no models, the command."""
-        if threading.current_thread() is not threading.main_thread():
-            yield self
-            return
-        numbers = [signal.Signals[name] for name in CAUSES]
-        before = {number: signal.signal(number, self._receive) for number in numbers}
+        """Within, a signal ends the step; a second one, or one that finds no models, the command.
+
+        After it signals are ignored until ``speaking``, around it, has said how the command ended.
+        """
+        if threading.current_thread() is threading.main_thread():
+            for name in CAUSES:
+                signal.signal(signal.Signals[name], self._receive)
         try:
             yield self
         except KeyboardInterrupt as stop:
             code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
             raise Stopped("interrupted; nothing was written", code) from stop
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            self.enter(Step.ENDING)
 
     def enter(self, step: Step, checkpoint: Checkpoint | None = None) -> None:
         """Begin a step; ``checkpoint`` is the callback that saves its state, if one does."""

@@ -78,9 +78,11 @@ class RunDirectory:
     def open(self, interruption: Interruption) -> Iterator[None]:
         """Within, a signal, a full disk or Ctrl-C ends with a sentence that says how to continue."""
         try:
-            yield
+            try:
+                yield
+            finally:
+                interruption.enter(Step.ENDING)  # a second signal is not to cut the sentence off
         except (Interrupted, KeyboardInterrupt) as stop:
-            interruption.enter(Step.ENDING)
             terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
             raise self._stopped(TERMINATED if terminated else INTERRUPTED) from stop
         except FedRelaxError as error:

@@ -9,6 +9,9 @@ from fedrelax.typing import AnyArray, FloatArray
 SMALL_PRODUCT = 1 << 18
 """Multiplications up to which BLAS stays on one thread; more threads can stall on a busy machine."""
 
+FAR = 1e6
+"""Spreads from the centre beyond which a column is measured anew."""
+
 
 def nonzero(sizes: AnyArray) -> FloatArray:
     """Return sizes to divide by: 1 in place of 0, so that a constant column stays as it is.
@@ -27,6 +30,19 @@ def centre_and_spread(X: AnyArray) -> tuple[FloatArray, FloatArray]:
     """
     X = np.asarray(X, dtype=float)
     return X.mean(axis=0), nonzero(X.std(axis=0))
+
+
+def rescaled(centre: FloatArray, spread: FloatArray, X: AnyArray) -> tuple[FloatArray, FloatArray]:
+    """Return centre and spread; columns in which rows lie extremely far from the centre are measured anew.
+
+    The earlier rows had no values of such a column, or all the same, so they did not tell its unit.
+
+    >>> rescaled(np.zeros(2), np.ones(2), np.array([[1.0, 2e9], [-1.0, 4e9]]))
+    (array([0.e+00, 3.e+09]), array([1.e+00, 1.e+09]))
+    """
+    far = np.abs((X - centre) / spread).max(axis=0) > FAR
+    new_centre, new_spread = centre_and_spread(X)
+    return np.where(far, new_centre, centre), np.where(far, new_spread, spread)
 
 
 def with_constant(X: AnyArray, intercept: bool = True) -> FloatArray:

@@ -82,7 +82,7 @@ class Found:
         settings = self.settings
         if isinstance(settings, NetworkSoftmax):  # other rows may be of other classes
             settings = replace(settings, classes=network.task.n_outputs)
-        found = settings.refitted(X, y, node, len(network), _laplacian(network))
+        found = settings.rescaled(X).refitted(X, y, node, len(network), _laplacian(network))
         return _found(found, network)
 
 
@@ -100,7 +100,8 @@ def find(
         return _numbers(choose_ridge_on(laplacian, X, y, node, curves=curves, folds=folds))
     settings = _settings(network, folds, curves, seed)
     if sample_size(len(network), network.own_rows.X.shape[1]) < len(network):
-        settings = settings.refitted(*rows_of(network), len(network))
+        X, y, node = rows_of(network)
+        settings = settings.rescaled(X).refitted(X, y, node, len(network))
     return _found(settings, network)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from fedrelax.engines.whole.closed import (
     solve_complete,
     solve_one,
 )
-from fedrelax.linear.arrays import centre_and_spread
+from fedrelax.linear.arrays import centre_and_spread, rescaled
 from fedrelax.models.curves import Curves, Values
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
@@ -140,6 +141,11 @@ class NetworkRidge:
     def predict(self, X: FloatArray, node: IntArray) -> FloatArray:
         """Return predictions for rows X (N, p), each by the model of its node."""
         return np.asarray(np.einsum("ri,ri->r", self.scale.columns(X), self.models[node]))
+
+    def rescaled(self, X: FloatArray) -> Self:
+        """Return the same settings for rows with columns that the earlier rows did not show."""
+        centre, spread = rescaled(self.scale.centre, self.scale.spread, X)
+        return replace(self, scale=replace(self.scale, centre=centre, spread=spread))
 
     def refitted(
         self, X: FloatArray, y: FloatArray, node: IntArray, n: int, laplacian: SparseMatrix = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedrelax.engines.whole.closed import NodeSums, level_and_shape, rows_of, solve_complete
-from fedrelax.linear.arrays import centre_and_spread, softmax
+from fedrelax.linear.arrays import centre_and_spread, rescaled, softmax
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 PENALTIES = (0.3, 3.0, 10.0)
@@ -96,6 +96,11 @@ class NetworkSoftmax:
         """Return class probabilities (N, K) for rows X (N, p), each by the model of its node."""
         rows = np.column_stack([(X - self.centre) / self.spread, np.ones(len(X))])
         return probabilities(np.einsum("ri,kri->rk", rows, self.models[:, node]))
+
+    def rescaled(self, X: FloatArray) -> NetworkSoftmax:
+        """Return the same settings for rows with columns that the earlier rows did not show."""
+        centre, spread = rescaled(self.centre, self.spread, X)
+        return replace(self, centre=centre, spread=spread)
 
     def refitted(
         self, X: FloatArray, y: IntArray, node: IntArray, n: int, laplacian: SparseMatrix = None
