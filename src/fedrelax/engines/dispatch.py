@@ -30,6 +30,8 @@ def _refusal(kind: type[Engine], network: Network, settings: Settings) -> str | 
         return "it sends no messages for exchange= to act on"
     if not kind.sends and not isinstance(as_combine(settings.combine), Mean):
         return f"it always takes the neighbours' mean, but combine={settings.combine!r} is given"
+    if not kind.sends and settings.update != "refit":
+        return f"it fits one model at each node, and update={settings.update!r} fits two"
     if not kind.sends and settings.order == "asynchronous":
         return "it computes all nodes at once, but order='asynchronous' updates them one by one"
     return kind.refusal(network, settings)

@@ -75,6 +75,7 @@ class Settings(Protocol):
     """The settings of ``solvers.FedRelax`` that engines and layers read; they are documented there."""
 
     alpha: float
+    update: str
     loss: str | Loss | None
     discrepancy: str | Loss | None
     rounds: int | None

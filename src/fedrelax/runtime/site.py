@@ -38,6 +38,7 @@ class Coupling:
     alpha: float
     loss: Loss
     discrepancy: Loss
+    update: str = "refit"
     symmetric: bool = False
     weighting: str = "mean"
     level: float = 1.0
@@ -177,7 +178,8 @@ class Site:
         weights = [a for _, a in heard]
         if self.public.common is not None:
             factor = 2.0 if self.coupling.symmetric else 1.0
-            return self._terms_on(self.label, answers, [factor * a for a in weights])
+            common = self._terms_on(self.label, answers, [factor * a for a in weights])
+            return [self._with_own(term, weights) for term in common]
         terms: list[Rows] = []
         for (j, a), answer in zip(heard, answers, strict=True):
             terms += self._terms_on(j, [answer], [a])
@@ -204,6 +206,17 @@ class Site:
             Rows(X, self._levelled(answer, owner), scale * a, loss)
             for answer, a in zip(answers, weights, strict=True)
         ]
+
+    def _with_own(self, term: Rows, weights: list[float]) -> Rows:
+        """Return the neighbours' mean; with the node's own answer as one more, if it learns the difference.
+
+        On a complete graph with equal weights, the mean is then the same for all nodes.
+        """
+        if self.coupling.update == "refit":
+            return term
+        share = 1.0 / (len(weights) + 1)
+        target = (1.0 - share) * term.target + share * self.answer(self.label)
+        return Rows(term.X, target, term.weight, term.loss)
 
     def _combined(
         self, owner: Label, answers: list[FloatArray], weights: list[float]

@@ -33,6 +33,9 @@ class FedRelax(Solver):
     Node i minimises  L_i(h) + alpha sum_j A_ij d(i, j),  with L_i the mean loss over its own rows
     and d(i, j) the mean discrepancy to the predictions of neighbour j on j's public rows.
 
+    update : "refit" (default, the paper) fits one model to own rows and neighbours' answers. "difference"
+        fits a model to the neighbours' mean answers and a second, smaller one to what that leaves open on
+        own rows, which alpha pulls towards zero on public rows; the node's model is the sum. Numbers only.
     loss, discrepancy : the loss on own rows and the one between neighbours' predictions, by name or as an
         object of ``fedrelax.losses``; the same for both unless given. ``losses.Weighted`` makes the latter
         depend on x.
@@ -74,6 +77,7 @@ class FedRelax(Solver):
     """
 
     alpha: float = 0.1
+    update: str = "refit"
     loss: str | Loss | None = None
     discrepancy: str | Loss | None = None
     rounds: int | None = None
@@ -98,6 +102,9 @@ class FedRelax(Solver):
     def check(self, network: Network) -> None:
         """Check the settings."""
         check_choice("engine", self.engine, NAMES)
+        check_choice("update", self.update, ("refit", "difference"))
+        if self.update == "difference" and network.kind != "regression":
+            raise FedRelaxError("update='difference' serves regression only; use update='refit'")
         check_rounds(self, network)
         check_number("damping", self.damping, least=0.0, below=1.0)
         check_choice("order", self.order, ("simultaneous", "sequential", "asynchronous"))

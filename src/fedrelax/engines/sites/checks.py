@@ -22,6 +22,7 @@ def coupling_of(settings: Settings, kind: str) -> Coupling:
     loss, discrepancy = losses_of(settings, kind)
     return Coupling(
         alpha=float(settings.alpha),
+        update=settings.update,
         loss=loss,
         discrepancy=discrepancy,
         symmetric=settings.objective == "gtvmin",

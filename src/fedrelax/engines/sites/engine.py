@@ -26,7 +26,8 @@ from fedrelax.engines.sites.keeping import (
     why_models_not_kept,
 )
 from fedrelax.engines.sites.refits import Answers, Refit, Refits
-from fedrelax.models import LocalModel, Rows, adapt
+from fedrelax.models import LocalModel, Rows, Task, adapt
+from fedrelax.models.difference import learning_difference
 from fedrelax.network import Network
 from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMeasure, Workers
 from fedrelax.runtime.exchange import (
@@ -91,7 +92,7 @@ class SiteEngine(Engine):
             Site(
                 node=node,
                 task=task,
-                model=adapt(node.model, task),
+                model=_local_model(node.model, task, settings.update),
                 public=public,
                 neighbours=graph.neighbours(node.label),
                 coupling=coupling,
@@ -321,6 +322,11 @@ class SiteEngine(Engine):
         together = self._order == "simultaneous" or round == 0
         models = made_again(self.sites, packed, round, self._fitted, together)
         return self.edges_from(edges), models
+
+
+def _local_model(given: Any, task: Task, update: str) -> LocalModel:
+    model = adapt(given, task)
+    return learning_difference(model) if update == "difference" else model
 
 
 def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:

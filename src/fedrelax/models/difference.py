@@ -1,0 +1,219 @@
+"""A node's model as a sum: what its neighbours say, and the node's own difference from that.
+
+The neighbours' answers are known on public rows only. A model fitted to these, the consensus, carries them
+over to any row. A second, smaller model is then fitted to what the consensus leaves open on the node's own
+rows, and to zero on the public rows, whose weight is the coupling. Only such answers are exchanged.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fedrelax.models.base import LocalModel, Rows
+from fedrelax.models.criteria import last_step
+from fedrelax.models.linear import LinearModel
+from fedrelax.models.viewed import Viewed
+from fedrelax.typing import AnyArray, FloatArray
+
+
+class SumRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The sum of two regressors: ``consensus``, and ``share`` times ``difference``.
+
+    ``fit`` fits the first to the rows and the second to what is left. A network fits both by itself and
+    hands out the fitted parts as ``consensus_`` and ``difference_``.
+    """
+
+    def __init__(self, consensus: Any, difference: Any, share: float = 1.0) -> None:
+        self.consensus = consensus
+        self.difference = difference
+        self.share = share
+
+    def fit(self, X: AnyArray, y: AnyArray) -> Self:
+        """Fit the consensus to all rows, and the difference to its residuals."""
+        finite = "allow-nan" if get_tags(self).input_tags.allow_nan else True
+        X, y = validate_data(self, X, y, y_numeric=True, ensure_all_finite=finite)
+        self.consensus_ = clone(self.consensus).fit(X, y)
+        self.difference_ = clone(self.difference).fit(X, y - self.consensus_.predict(X))
+        return self
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return the sum of both predictions."""
+        check_is_fitted(self)
+        return np.asarray(self.consensus_.predict(X) + self.share * self.difference_.predict(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags, parts = (
+            super().__sklearn_tags__(),
+            [get_tags(self.consensus), get_tags(self.difference)],
+        )
+        tags.input_tags.allow_nan = all(part.input_tags.allow_nan for part in parts)
+        return tags
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which models of a kind carry the neighbours' answers and learn the difference, and its share."""
+
+    consensus: dict[str, Any]
+    difference: dict[str, Any]
+    share: float = 1.0
+
+
+def parts_of(estimator: Any) -> Parts:
+    """Return the settings in which the two models differ from the node's own.
+
+    The consensus is fitted to many rows without noise, so it may be finer than a model of few rows; the
+    difference is fitted to few rows with noise, so it is coarser.
+    """
+    step, own = last_step(estimator), {}
+    name = type(step).__name__
+    if hasattr(step, "get_params"):
+        own = step.get_params(deep=False)
+    if name.startswith("DecisionTree"):
+        depth = own["max_depth"]
+        finer = None if depth is None else depth + 3
+        return Parts(
+            {"max_depth": finer, "min_samples_leaf": 1},
+            {"max_depth": 2, "min_samples_leaf": 2},
+            0.5,
+        )
+    if name.startswith("HistGradientBoosting"):
+        return Parts(
+            {"max_iter": 4 * own["max_iter"], "max_leaf_nodes": 15, "min_samples_leaf": 5},
+            {"max_leaf_nodes": 7, "l2_regularization": own["l2_regularization"] + 5.0},
+        )
+    if name.startswith(("LGBM", "XGB")):
+        trees = own["n_estimators"] or 100
+        finer = {"n_estimators": 2 * trees}
+        coarser = {
+            "n_estimators": max(trees // 3, 1),
+            "reg_lambda": (own["reg_lambda"] or 0.0) + 5.0,
+        }
+        if name.startswith("LGBM"):
+            finer["min_child_samples"], coarser["num_leaves"] = 5, 7
+        return Parts(finer, coarser)
+    return Parts({}, {})
+
+
+class DifferenceModel(LocalModel):
+    """Any regressor as a local model that learns its difference from what its neighbours say."""
+
+    def __init__(self, model: LocalModel) -> None:
+        self.task = model.task
+        self._model = model
+        self.parts: tuple[LocalModel, ...] = ()
+        parts = parts_of(model.estimator)
+        self._share = parts.share
+        self._consensus = _straight(model) or _changed(model, parts.consensus)
+        self._difference = _changed(model, parts.difference)
+
+    @property
+    def estimator(self) -> Any:
+        """The model trained alone, a sum of two models, or their sum as one linear model."""
+        if len(self.parts) < 2:
+            return (self.parts or (self._model,))[0].estimator
+        consensus, difference = (part.estimator for part in self.parts)
+        if _is_linear(consensus) and _is_linear(difference):
+            one = copy.copy(difference)
+            one.coef_ = consensus.coef_ + self._share * difference.coef_
+            one.intercept_ = consensus.intercept_ + self._share * difference.intercept_
+            return one
+        total = SumRegressor(consensus, difference, self._share)
+        total.consensus_, total.difference_ = consensus, difference
+        total.n_features_in_ = consensus.n_features_in_
+        return total
+
+    @property
+    def name(self) -> str:
+        """How messages call the model."""
+        return self._model.name
+
+    @property
+    def fits(self) -> frozenset[str] | None:
+        """The losses that ``fit`` minimises."""
+        return self._model.fits
+
+    @property
+    def weights(self) -> str:
+        """How weights reach the model."""
+        return self._model.weights
+
+    @property
+    def settles(self) -> bool:
+        """Whether rounds lead to one point: where both parts are linear."""
+        return self._model.settles
+
+    @property
+    def releases_gil(self) -> bool:
+        """Whether several train faster in threads than in processes."""
+        return self._model.releases_gil
+
+    def forgets(self, continued: bool) -> bool:
+        """Both parts start afresh in every round."""
+        return self._model.forgets(False)
+
+    def check(self, X: AnyArray) -> None:
+        """Refuse rows that the model cannot take."""
+        self._model.check(X)
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> DifferenceModel:
+        """Return the sum fitted to own rows (the first term) and the neighbours' answers (the others)."""
+        own, *answers = terms
+        fitted = copy.copy(self)
+        if not answers:
+            fitted.parts = (self._model.fit(terms, seed=seed),)
+            return fitted
+        even = [replace(term, weight=term.weight / term.weight.mean()) for term in answers]
+        consensus = self._consensus.fit(even, seed=seed)
+        left = replace(own, target=(own.target - consensus.predict(own.X)) / self._share)
+        zeros = [replace(term, target=np.zeros_like(term.target)) for term in answers]
+        fitted.parts = consensus, self._difference.fit([left, *zeros], seed=seed)
+        return fitted
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return the sum of both predictions."""
+        if len(self.parts) == 1:
+            return self.parts[0].predict(X)
+        consensus, difference = self.parts
+        return consensus.predict(X) + self._share * difference.predict(X)
+
+
+def learning_difference(model: LocalModel) -> LocalModel:
+    """Return a local model that learns its difference from what its neighbours say."""
+    if isinstance(model, Viewed):
+        return Viewed(DifferenceModel(model.inner), model.view)
+    return DifferenceModel(model)
+
+
+def _is_linear(estimator: Any) -> bool:
+    return hasattr(estimator, "coef_") and hasattr(estimator, "intercept_")
+
+
+def _straight(model: LocalModel) -> LocalModel | None:
+    """Return least squares for a linear model, whose neighbours' mean is a line that needs no penalty."""
+    from fedrelax.models.registry import adapt
+
+    estimator = model.estimator
+    if not model.settles or hasattr(estimator, "steps"):
+        return None
+    return adapt(LinearModel(fit_intercept=estimator.fit_intercept), model.task)
+
+
+def _changed(model: LocalModel, settings: dict[str, Any]) -> LocalModel:
+    """Return an unfitted model of the same kind with other settings."""
+    from fedrelax.models.registry import adapt
+
+    estimator = model.estimator
+    if not settings:
+        return model
+    changed = clone(estimator)
+    last_step(changed).set_params(**settings)
+    return adapt(changed, model.task)
