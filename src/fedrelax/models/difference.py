@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,9 @@ from fedrelax.models.criteria import last_step
 from fedrelax.models.linear import LinearModel
 from fedrelax.models.viewed import Viewed
 from fedrelax.typing import AnyArray, FloatArray
+
+MOST_KNOWN = 64
+"""How many models of neighbours' answers are kept for other nodes that heard the same."""
 
 
 class SumRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -106,9 +110,10 @@ def parts_of(estimator: Any) -> Parts:
 class DifferenceModel(LocalModel):
     """Any regressor as a local model that learns its difference from what its neighbours say."""
 
-    def __init__(self, model: LocalModel) -> None:
+    def __init__(self, model: LocalModel, fitted: dict[bytes, LocalModel] | None = None) -> None:
         self.task = model.task
         self._model = model
+        self._known = {} if fitted is None else fitted
         self.parts: tuple[LocalModel, ...] = ()
         parts = parts_of(model.estimator)
         self._share = parts.share
@@ -171,12 +176,28 @@ class DifferenceModel(LocalModel):
         if not answers:
             fitted.parts = (self._model.fit(terms, seed=seed),)
             return fitted
-        even = [replace(term, weight=term.weight / term.weight.mean()) for term in answers]
-        consensus = self._consensus.fit(even, seed=seed)
-        left = replace(own, target=(own.target - consensus.predict(own.X)) / self._share)
+        consensus = self._distilled(answers)
+        left = replace(own, target=own.target - consensus.predict(own.X))
         zeros = [replace(term, target=np.zeros_like(term.target)) for term in answers]
         fitted.parts = consensus, self._difference.fit([left, *zeros], seed=seed)
         return fitted
+
+    def _distilled(self, answers: Sequence[Rows]) -> LocalModel:
+        """Return a model of the neighbours' answers; nodes that heard the same fit one."""
+        even = [replace(term, weight=term.weight / term.weight.mean()) for term in answers]
+        digest = blake2b(repr(self._consensus.estimator).encode())
+        for term in even:
+            for values in (term.X, term.target, term.weight):
+                digest.update(np.ascontiguousarray(values).tobytes())
+        key = digest.digest()
+        if key not in self._known:
+            while len(self._known) >= MOST_KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = self._consensus.fit(even, seed=0)
+        return self._known[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_known": {}}
 
     def predict(self, X: AnyArray) -> FloatArray:
         """Return the sum of both predictions."""
@@ -186,11 +207,14 @@ class DifferenceModel(LocalModel):
         return consensus.predict(X) + self._share * difference.predict(X)
 
 
-def learning_difference(model: LocalModel) -> LocalModel:
-    """Return a local model that learns its difference from what its neighbours say."""
+def learning_difference(model: LocalModel, fitted: dict[bytes, LocalModel]) -> LocalModel:
+    """Return a local model that learns its difference from what its neighbours say.
+
+    ``fitted`` is shared by all nodes of a process: nodes that heard the same need one model of it.
+    """
     if isinstance(model, Viewed):
-        return Viewed(DifferenceModel(model.inner), model.view)
-    return DifferenceModel(model)
+        return Viewed(DifferenceModel(model.inner, fitted), model.view)
+    return DifferenceModel(model, fitted)
 
 
 def _is_linear(estimator: Any) -> bool:

@@ -178,8 +178,14 @@ class Site:
         weights = [a for _, a in heard]
         if self.public.common is not None:
             factor = 2.0 if self.coupling.symmetric else 1.0
-            common = self._terms_on(self.label, answers, [factor * a for a in weights])
-            return [self._with_own(term, weights) for term in common]
+            if self.coupling.update == "difference" and heard:
+                heard.append((self.label, float(np.mean(weights))))
+                heard.sort(
+                    key=lambda one: repr(one[0])
+                )  # so that all who hear the same sum it alike
+                answers = [self.received.get((j, j), self.answer(j)) for j, _ in heard]
+                weights = [a * sum(weights) / sum(b for _, b in heard) for _, a in heard]
+            return self._terms_on(self.label, answers, [factor * a for a in weights])
         terms: list[Rows] = []
         for (j, a), answer in zip(heard, answers, strict=True):
             terms += self._terms_on(j, [answer], [a])
@@ -206,17 +212,6 @@ class Site:
             Rows(X, self._levelled(answer, owner), scale * a, loss)
             for answer, a in zip(answers, weights, strict=True)
         ]
-
-    def _with_own(self, term: Rows, weights: list[float]) -> Rows:
-        """Return the neighbours' mean; with the node's own answer as one more, if it learns the difference.
-
-        On a complete graph with equal weights, the mean is then the same for all nodes.
-        """
-        if self.coupling.update == "refit":
-            return term
-        share = 1.0 / (len(weights) + 1)
-        target = (1.0 - share) * term.target + share * self.answer(self.label)
-        return Rows(term.X, target, term.weight, term.loss)
 
     def _combined(
         self, owner: Label, answers: list[FloatArray], weights: list[float]

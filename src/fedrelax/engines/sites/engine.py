@@ -88,11 +88,12 @@ class SiteEngine(Engine):
         layers = as_layers(settings.exchange)
         interrupted = any(layer.interrupts for layer in layers)
         seeds = seeds_of(settings.random_state, len(network))
+        fitted: dict[bytes, LocalModel] = {}
         sites = [
             Site(
                 node=node,
                 task=task,
-                model=_local_model(node.model, task, settings.update),
+                model=_local_model(node.model, task, settings.update, fitted),
                 public=public,
                 neighbours=graph.neighbours(node.label),
                 coupling=coupling,
@@ -324,9 +325,11 @@ class SiteEngine(Engine):
         return self.edges_from(edges), models
 
 
-def _local_model(given: Any, task: Task, update: str) -> LocalModel:
+def _local_model(
+    given: Any, task: Task, update: str, fitted: dict[bytes, LocalModel]
+) -> LocalModel:
     model = adapt(given, task)
-    return learning_difference(model) if update == "difference" else model
+    return learning_difference(model, fitted) if update == "difference" else model
 
 
 def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
