@@ -321,3 +321,12 @@ def test_a_choice_without_time_says_what_it_left_out_and_gives_a_result(run, tab
     assert "were tried" in read_result("out").about["choice"]
     run("predict", "out", "towns.csv", "--out", "predictions.csv")
     assert run.code == 0, run.output
+
+
+def test_fit_learns_differences_and_predicts_with_their_sums(run, table):
+    words = ("--alpha", "0.1", "--model", "tree", "--update", "difference", "--rounds", "2")
+    run(*FIT, *words, "--out", "out")
+    assert 'update = "difference"' in Path("out/config.toml").read_text()
+    assert list(Path("out/models").glob("*.sum.zip")) and Path("out/report.html").is_file()
+    X, nodes = table[["wind", "sun"]].to_numpy(), table["town"].to_numpy(object)
+    assert np.isfinite(load_result("out").predict(X, nodes)).all()

@@ -79,6 +79,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"damping": 0.5},
     {"weighting": "rows", "first_exchange": "zeros"},
     {"level": 0.3},
+    {"update": "difference"},
 ]
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph, Network
+from fedrelax import Distillation, FedRelax, FedRelaxError, FedRelaxRegressor, Graph, Network
+from fedrelax.attacks import Constant
 from fedrelax.datasets import clustered
+from fedrelax.faults import Absent, Delayed, Lost
 from fedrelax.models import LinearModel
+from fedrelax.models.archive import closed, opened
 from fedrelax.models.difference import SumRegressor
+from fedrelax.models.names import model_by_name
+from fedrelax.privacy import PrivatePredictions
+from fedrelax.storage import load_result, save_result, sums
+from fedrelax.wiring import Discover, Rewire
+
+EXTRAS = {"lightgbm": "lightgbm", "xgboost": "xgboost", "torch-mlp": "torch"}
 
 D = 3
 
@@ -72,6 +84,84 @@ def test_lines_on_any_graph_solve_a_linear_system(weighting):
     assert found == pytest.approx(wanted, abs=1e-8)
 
 
+def test_public_rows_of_their_own_count_by_the_weights_of_the_graph():
+    graph = Graph.from_edges([("a", "b", 1.0), ("b", "c", 3.0), ("a", "c", 2.0)])
+    rng, ridge, alpha = np.random.default_rng(0), 0.5, 0.2
+    public = {label: rng.normal(size=(12 + k, D)) for k, label in enumerate("abc")}
+    given = lines(graph, LinearModel(ridge=ridge, fit_intercept=False))
+    network = Network(graph)
+    for node in given:
+        network.add(node.label, node.X, node.y, node.model, public=public[node.label])
+    result = FedRelax(alpha, update="difference", rounds=2000, tol=1e-14).solve(network)
+    for node in network:
+        near = graph.neighbours(node.label).items()
+        parts = {j: a * public[j].T @ public[j] / len(public[j]) for j, a in near}
+        Q = sum(parts.values())
+        heard = np.linalg.solve(Q, sum(part @ result.models[j].coef_ for j, part in parts.items()))
+        L = ridge * np.eye(D) + alpha * len(node.X) * Q
+        own = np.linalg.solve(node.X.T @ node.X + L, node.X.T @ (node.y - node.X @ heard))
+        assert result.models[node.label].coef_ == pytest.approx(heard + own, abs=1e-8)
+
+
+def error_of(**settings):
+    """The mean error of ten lines, some of few rows, and that of each node alone."""
+    network = lines(complete(10), DecisionTreeRegressor(max_depth=3, random_state=0), rows=12)
+    new = np.random.default_rng(1).normal(size=(200, D))
+    truth = new @ [1.0, -2.0, 3.0]
+
+    def error(models):
+        return np.mean([np.mean((model.predict(new) - truth) ** 2) for model in models])
+
+    together = FedRelax(0.01, update="difference", rounds=4, tol=0, **settings).solve(network)
+    alone = FedRelax(0.0, rounds=1).solve(network)
+    liars = set(settings["exchange"].attackers(network.labels)) if "combine" in settings else ()
+    return (
+        error(model for label, model in together.models.items() if label not in liars),
+        error(alone.models.values()),
+    )
+
+
+RUNS = {
+    "lost": {"exchange": Lost(0.3)},
+    "late": {"exchange": Delayed(2)},
+    "absent": {"exchange": Absent(0.3)},
+    "in turn": {"order": "sequential"},
+    "asynchronous": {"order": "asynchronous"},
+    "damped": {"damping": 0.3},
+    "level": {"level": 0.5},
+    "noise": {"exchange": PrivatePredictions(rounds=4, sigma=0.3, range=(-20, 20))},
+    "liars": {"exchange": Constant(value=100.0), "combine": "median"},
+    "liars, trimmed": {"exchange": Constant(value=100.0), "combine": "trimmed"},
+    "rewired": {"wiring": Rewire()},
+    "discovered": {"wiring": Discover()},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_nodes_learn_their_difference_where(name):
+    together, alone = error_of(**RUNS[name])
+    assert together < 0.85 * alone
+
+
+@pytest.mark.parametrize("model", [Ridge(), DecisionTreeRegressor(random_state=0)])
+def test_nodes_may_have_different_columns(model, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["u", "v", "w"])
+    frame["node"], y = np.repeat(list("abc"), 20), frame["u"] + 2 * frame["v"]
+    frame.loc[frame["node"] == "a", "w"] = np.nan
+    solver = FedRelax(update="difference")
+    fitted = FedRelaxRegressor(model, alpha=0.1, rounds=2, solver=solver).fit(frame, y, "node")
+    save_result(tmp_path / "result", fitted)
+    loaded = load_result(tmp_path / "result")
+    assert loaded.predict(frame) == pytest.approx(fitted.predict(frame))
+    assert fitted.score(frame, y) > 0.9
+
+
+def test_everything_open_is_chosen():
+    fitted, X, y, nodes = fitted_on_lines(Ridge(), alpha="auto", wiring="auto")
+    assert fitted.score(X, y, nodes=nodes) > 0.99
+
+
 def test_the_sum_of_lines_is_a_line_to_take_away():
     model = FedRelaxRegressor(Ridge(), alpha=0.1, rounds=3, solver=FedRelax(update="difference"))
     rng = np.random.default_rng(0)
@@ -100,6 +190,26 @@ def test_trees_do_not_drift_and_learn_from_their_neighbours():
     assert max(errors) < 0.8 * alone
 
 
+@pytest.mark.parametrize(
+    ("settings", "model", "sentence"),
+    [
+        ({"continued": True}, Ridge(), "fits both parts of a model afresh"),
+        ({"distillation": Distillation()}, Ridge(), "fits both parts of a model afresh"),
+        ({}, DecisionTreeRegressor(criterion="poisson"), "fits positive numbers only"),
+        ({"engine": "linear"}, LinearModel(), "update='difference' fits two"),
+    ],
+)
+def test_what_does_not_go_is_refused_in_a_sentence(settings, model, sentence):
+    with pytest.raises(FedRelaxError, match=sentence):
+        FedRelax(0.1, update="difference", **settings).solve(lines(complete(3), model))
+
+
+def test_nodes_cannot_join_later():
+    fitted, X, y, _ = fitted_on_lines(Ridge())
+    with pytest.raises(FedRelaxError, match="cannot change after fit"):
+        fitted.plug_in("d", X[:5], y[:5])
+
+
 def test_classes_are_refused_in_a_sentence():
     network = Network(complete(2), "classification", public=np.zeros((3, 1)))
     for label in range(2):
@@ -111,3 +221,39 @@ def test_classes_are_refused_in_a_sentence():
 @parametrize_with_checks([SumRegressor(Ridge(), DecisionTreeRegressor(max_depth=2))])
 def test_scikit_learn_accepts_the_sum(estimator, check):
     check(estimator)
+
+
+# Saving
+
+
+def fitted_on_lines(model, **given):
+    rng = np.random.default_rng(0)
+    X, nodes = rng.normal(size=(60, 2)), np.repeat(list("abc"), 20)
+    y = X @ [1.0, 2.0] + (nodes == "a") * X[:, 0]
+    given = {"alpha": 0.1, "rounds": 2, **given}
+    solver = FedRelax(update="difference")
+    fitted = FedRelaxRegressor(model, solver=solver, public_rows=40, **given)
+    return fitted.fit(X, y, nodes=nodes), X, y, nodes
+
+
+@pytest.mark.parametrize("name", ["ridge", "tree", "knn", "lightgbm", "xgboost", "torch-mlp"])
+def test_a_sum_is_saved_without_pickle(tmp_path, name):
+    if name in EXTRAS:
+        pytest.importorskip(EXTRAS[name])
+    model = model_by_name(name, "regression")
+    fitted, X, _, nodes = fitted_on_lines(model)
+    save_result(tmp_path / "result", fitted)
+    loaded = load_result(tmp_path / "result")
+    np.testing.assert_allclose(loaded.predict(X, nodes=nodes), fitted.predict(X, nodes=nodes))
+    kind = type(loaded.models_["a"])
+    assert kind is (type(fitted.models_["a"]))
+    assert kind is SumRegressor or name == "ridge"
+
+
+def test_a_damaged_sum_is_refused(tmp_path):
+    fitted, *_ = fitted_on_lines(DecisionTreeRegressor(random_state=0))
+    for about in ({"share": 1.0}, {"share": 1.0, "formats": ["sum", "skops"]}):
+        data = sums.to_bytes(fitted.models_["a"])
+        members = {**opened(data), "about.json": json.dumps(about).encode()}
+        with pytest.raises(FedRelaxError, match="does not hold two models"):
+            sums.from_bytes(closed(members), ())

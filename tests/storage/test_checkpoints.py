@@ -46,6 +46,8 @@ RUNS = {
     "sites, classes": ("mixed classes", dict(alpha=1.0, patience=9)),
     "sites, softmax": ("softmax", dict(alpha=1.0, engine="sites", order="sequential")),
     "sites, trees": ("trees", dict(alpha=1.0, engine="sites")),
+    "difference": ("mixed", dict(alpha=1.0, update="difference", wiring=REWIRE, patience=9)),
+    "difference, faults": ("mixed", dict(alpha=1.0, update="difference", exchange=FAULTS)),
     "faults": ("mixed", dict(alpha=1.0, exchange=FAULTS)),
     "faults, in turn": ("mixed", dict(alpha=1.0, exchange=FAULTS, order="sequential")),
     "faults, classes": ("mixed classes", dict(alpha=1.0, exchange=FAULTS, wiring=REWIRE)),
@@ -66,10 +68,10 @@ def test_a_stopped_run_ends_like_one_that_was_never_stopped(tmp_path, name):
 
 
 @pytest.mark.parametrize("kind", ["linear", "mixed"])
-@pytest.mark.parametrize("objective", ["paper", "gtvmin"])
-def test_nodes_with_public_rows_of_their_own(tmp_path, kind, objective):
+@pytest.mark.parametrize("given", [{}, {"objective": "gtvmin"}, {"update": "difference"}], ids=str)
+def test_nodes_with_public_rows_of_their_own(tmp_path, kind, given):
     network = network_of(kind, common=False)
-    settings = partial(FedRelax, alpha=0.7, rounds=6, tol=0.0, objective=objective, wiring=REWIRE)
+    settings = partial(FedRelax, alpha=0.7, rounds=6, tol=0.0, wiring=REWIRE, **given)
     whole = settings().solve(network)
     again, _ = stopped_and_resumed(settings, network, tmp_path / "run", [2, 3, 5])
     assert_same(whole, again, network.nodes["n0"].X)

@@ -155,6 +155,13 @@ class LearningConfig:
         default="auto",
         argument="alpha",
     )
+    update: Literal["refit", "difference"] = flag(
+        LEARNING,
+        "refit trains one model on a node's own rows and its neighbours' predictions, as in the "
+        "paper; difference learns from own rows only what the neighbours' predictions leave open. "
+        "Default: refit.",
+        default="refit",
+    )
     level: Level = flag(
         LEARNING,
         "Share of the pull that applies to a node's average prediction, from 0 (nodes learn "
@@ -305,6 +312,7 @@ FLAGS = {
     "public": "--public",
     "task": "--task",
     "trust": "--trust",
+    "update": "--update",
     "unknown": "--unknown-nodes",
     **{
         flag.argument: flag.named(name)

@@ -161,6 +161,7 @@ def losses_of(
         engine="sites",
         exchange=layer,
         combine=way,
+        update=config.update,
         level=1.0 if config.level == "auto" else config.level,
         n_jobs=config.jobs,
         random_state=config.seed,

@@ -60,6 +60,7 @@ def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
         graph=inputs.graph,
         public=inputs.public,
         schema=inputs.schema,
+        solver=None if config.update == "refit" else FedRelax(update=config.update),
         **config.estimator_arguments(),
     )
 
@@ -81,7 +82,8 @@ def train(
     """
     estimator = estimator_of(inputs, config)
     if config.epsilon is not None:
-        estimator.set_params(solver=FedRelax(exchange=private_layers(config), tol=0.0))
+        private = FedRelax(update=config.update, exchange=private_layers(config), tol=0.0)
+        estimator.set_params(solver=private)
     own = inputs.train
     rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
     start_workers(config.jobs, config.backend)

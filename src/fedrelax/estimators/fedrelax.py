@@ -54,8 +54,8 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
         ``solver=FedRelax(patience=...)``, the models of the round with the lowest validation loss are kept.
     alone : nodes that keep the model trained on their own rows; others still learn from them. Where alpha
         is chosen on folds, nodes that clearly do better alone are added.
-    solver : a ``FedRelax`` with the settings that are rarely changed: losses, objective, order, damping,
-        weighting, distillation, tolerance, patience, engine.
+    solver : a ``FedRelax`` with the settings that are rarely changed: update, losses, objective, order,
+        damping, weighting, distillation, tolerance, patience, engine.
     schema : what the columns mean: a ``fedrelax.schema.Schema``, or the path of its JSON file. Default:
         inferred from the training rows.
     unknown : what to do about rows of nodes that were not in training and have no neighbour in the graph

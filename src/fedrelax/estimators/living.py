@@ -24,7 +24,7 @@ from fedrelax.typing import AnyArray, FloatArray, Label, Model
 CLOSED = (
     "this network cannot change after fit: its common public rows and answers are not known (it was "
     "pickled, saved by an earlier version, trained elsewhere, or trained with public rows per node, a "
-    "layer around the exchange or a discrepancy that depends on x); fit it again"
+    "layer around the exchange, a discrepancy that depends on x or update='difference'); fit it again"
 )
 
 

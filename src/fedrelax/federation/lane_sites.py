@@ -24,7 +24,8 @@ from fedrelax.federation.table import (
     validation_of,
 )
 from fedrelax.graph import Graph
-from fedrelax.models import LocalModel, adapt
+from fedrelax.models import LocalModel
+from fedrelax.models.difference import local_model
 from fedrelax.network import Network, Node
 from fedrelax.public import PublicRows
 from fedrelax.runtime import Site
@@ -65,7 +66,7 @@ class LaneSites:
     @cached_property
     def adapted(self) -> LocalModel:
         """The unfitted model as the rounds use it."""
-        return adapt(self.model, self.plan.task)
+        return local_model(self.model, self.plan.task, self.plan.settings.update)
 
     @cached_property
     def _folds(self) -> list[tuple[IntArray, IntArray]]:

@@ -69,14 +69,14 @@ class Origin:
         """Return the origin of a network that a solver trained; None if it cannot change after fit.
 
         A newcomer compares the others' answers on one set of public rows, as they were sent, by predictions
-        alone: so there must be such a set, nothing around the exchange, and no discrepancy that depends
-        on x.
+        alone: so there must be such a set, nothing around the exchange, no discrepancy that depends on x,
+        and one model at a node.
         """
         if network.public.common is None or solver.around(network):
             return None
         if isinstance(solver, FedRelax):
             coupling = coupling_of(solver, network.kind)
-            if isinstance(coupling.discrepancy, Weighted):
+            if isinstance(coupling.discrepancy, Weighted) or coupling.update != "refit":
                 return None
         else:
             loss = usual_loss(network.kind)

@@ -18,7 +18,8 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fedrelax.models.base import LocalModel, Rows
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.base import LocalModel, Rows, Task
 from fedrelax.models.criteria import last_step
 from fedrelax.models.linear import LinearModel
 from fedrelax.models.viewed import Viewed
@@ -26,6 +27,9 @@ from fedrelax.typing import AnyArray, FloatArray
 
 MOST_KNOWN = 64
 """How many models of neighbours' answers are kept for other nodes that heard the same."""
+
+POSITIVE = ("poisson", "gamma", "tweedie", "msle")
+"""What names and settings of models say that cannot fit negative numbers."""
 
 
 class SumRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,6 +43,15 @@ class SumRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.consensus = consensus
         self.difference = difference
         self.share = share
+
+    @classmethod
+    def of(cls, consensus: Any, difference: Any, share: float) -> Self:
+        """Return the sum of two fitted regressors."""
+        made = cls(consensus, difference, share)
+        made.consensus_, made.difference_ = consensus, difference
+        if hasattr(consensus, "n_features_in_"):
+            made.n_features_in_ = consensus.n_features_in_
+        return made
 
     def fit(self, X: AnyArray, y: AnyArray) -> Self:
         """Fit the consensus to all rows, and the difference to its residuals."""
@@ -131,10 +144,7 @@ class DifferenceModel(LocalModel):
             one.coef_ = consensus.coef_ + self._share * difference.coef_
             one.intercept_ = consensus.intercept_ + self._share * difference.intercept_
             return one
-        total = SumRegressor(consensus, difference, self._share)
-        total.consensus_, total.difference_ = consensus, difference
-        total.n_features_in_ = consensus.n_features_in_
-        return total
+        return SumRegressor.of(consensus, difference, self._share)
 
     @property
     def name(self) -> str:
@@ -145,6 +155,11 @@ class DifferenceModel(LocalModel):
     def fits(self) -> frozenset[str] | None:
         """The losses that ``fit`` minimises."""
         return self._model.fits
+
+    @property
+    def gradients(self) -> bool:
+        """Whether it takes terms with different losses."""
+        return self._model.gradients
 
     @property
     def weights(self) -> str:
@@ -166,12 +181,20 @@ class DifferenceModel(LocalModel):
         return self._model.forgets(False)
 
     def check(self, X: AnyArray) -> None:
-        """Refuse rows that the model cannot take."""
+        """Refuse rows that the model cannot take, and a model that cannot fit negative numbers."""
+        step = last_step(self._model.estimator)
+        settings = [getattr(step, name, "") for name in ("criterion", "loss", "objective")]
+        words = " ".join(map(str, [type(step).__name__, *settings])).lower()
+        if any(word in words for word in POSITIVE):
+            raise FedRelaxError(
+                f"{self.name} as configured fits positive numbers only, and a difference from the "
+                "neighbours' answers may be negative; use update='refit'"
+            )
         self._model.check(X)
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> DifferenceModel:
         """Return the sum fitted to own rows (the first term) and the neighbours' answers (the others)."""
-        own, *answers = terms
+        own, answers = terms[0], [term for term in terms[1:] if term.weight.any()]
         fitted = copy.copy(self)
         if not answers:
             fitted.parts = (self._model.fit(terms, seed=seed),)
@@ -184,7 +207,8 @@ class DifferenceModel(LocalModel):
 
     def _distilled(self, answers: Sequence[Rows]) -> LocalModel:
         """Return a model of the neighbours' answers; nodes that heard the same fit one."""
-        even = [replace(term, weight=term.weight / term.weight.mean()) for term in answers]
+        mean = np.concatenate([term.weight for term in answers]).mean()
+        even = [replace(term, weight=term.weight / mean) for term in answers]
         digest = blake2b(repr(self._consensus.estimator).encode())
         for term in even:
             for values in (term.X, term.target, term.weight):
@@ -207,11 +231,18 @@ class DifferenceModel(LocalModel):
         return consensus.predict(X) + self._share * difference.predict(X)
 
 
-def learning_difference(model: LocalModel, fitted: dict[bytes, LocalModel]) -> LocalModel:
-    """Return a local model that learns its difference from what its neighbours say.
+def local_model(
+    given: Any, task: Task, update: str, fitted: dict[bytes, LocalModel] | None = None
+) -> LocalModel:
+    """Return a node's local model for an update: "refit", or "difference" from its neighbours' answers.
 
     ``fitted`` is shared by all nodes of a process: nodes that heard the same need one model of it.
     """
+    from fedrelax.models.registry import adapt
+
+    model = adapt(given, task)
+    if update == "refit":
+        return model
     if isinstance(model, Viewed):
         return Viewed(DifferenceModel(model.inner, fitted), model.view)
     return DifferenceModel(model, fitted)

@@ -105,6 +105,11 @@ class FedRelax(Solver):
         check_choice("update", self.update, ("refit", "difference"))
         if self.update == "difference" and network.kind != "regression":
             raise FedRelaxError("update='difference' serves regression only; use update='refit'")
+        if self.update == "difference" and (self.continued or self.distillation is not None):
+            raise FedRelaxError(
+                "update='difference' fits both parts of a model afresh in every round; leave out continued "
+                "and distillation, or use update='refit'"
+            )
         check_rounds(self, network)
         check_number("damping", self.damping, least=0.0, below=1.0)
         check_choice("order", self.order, ("simultaneous", "sequential", "asynchronous"))

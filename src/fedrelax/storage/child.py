@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib import import_module
 from typing import BinaryIO, TextIO
 
@@ -39,11 +39,14 @@ ENDED = "its saved model crashed the process that tried it, so it is not loaded"
 ENDLESS = "its saved model did not finish its first predictions, so it is not loaded"
 
 
-def try_files(files: Mapping[Label, bytes], features: int, seconds: float = SECONDS) -> None:
+def try_files(
+    files: Sequence[tuple[Label, bytes]], features: int, seconds: float = SECONDS
+) -> None:
     """Refuse files that fail in the child process; all of them go to one child."""
     if not files:
         return
-    for label, answer in zip(files, _ask(list(files.values()), features, seconds), strict=True):
+    answers = _ask([data for _, data in files], features, seconds)
+    for (label, _), answer in zip(files, answers, strict=True):
         if answer:
             raise FedRelaxError(
                 f"this result is damaged: node {label!r}: {answer}; run the fit again, or copy the "

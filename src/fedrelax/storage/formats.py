@@ -9,6 +9,7 @@ lightgbm    .lightgbm.zip   the same
 catboost    .catboost.zip   the same
 hoeffding   .tree.json      river's Hoeffding trees, reduced to what they predict
 elsewhere   .elsewhere.json the site of a federation that holds the model
+sum         .sum.zip        a sum of two models, each in its own format
 ==========  ==============  ==========================================================================
 
 A format is a module with ``to_bytes(model)`` and ``from_bytes(data, trust)``. Types that a user has to
@@ -36,6 +37,7 @@ from fedrelax.models.elsewhere import is_elsewhere
 from fedrelax.models.incremental import SavedTree, is_incremental
 from fedrelax.models.keras import is_keras
 from fedrelax.storage.checking import Untrusted
+from fedrelax.storage.sums import is_sum, parts_in
 from fedrelax.typing import Label
 
 BOOSTED = "fedrelax.models.boost.files"
@@ -51,11 +53,6 @@ class Format:
     home: str
 
     @property
-    def is_boosted(self) -> bool:
-        """Whether the file is read by a library that may crash on a damaged or hostile one."""
-        return self.home == BOOSTED
-
-    @property
     def module(self) -> Any:
         """The module that writes and reads the format; it may need an extra."""
         return import_module(self.home)
@@ -69,6 +66,16 @@ class Packed:
     data: bytes
     types: tuple[str, ...] = ()
     """The types that a user has to trust by name, if the model was packed here."""
+
+    @property
+    def parts(self) -> list[Packed]:
+        """The files of a sum's two models, or this file alone."""
+        return list(parts_in(self.data)) if self.format is SUM else [self]
+
+    @property
+    def is_boosted(self) -> bool:
+        """Whether the file is read by a library that may crash on a damaged or hostile one."""
+        return self.format.home == BOOSTED
 
     @property
     def unpacked_size(self) -> int:
@@ -91,6 +98,7 @@ def _boosted(library: str) -> Format:
     )
 
 
+SUM = Format("sum", ".sum.zip", is_sum, "fedrelax.storage.sums")
 SKOPS = Format("skops", ".skops", lambda model: True, "fedrelax.storage.trust")
 FORMATS: tuple[Format, ...] = (
     Format(
@@ -110,6 +118,7 @@ FORMATS: tuple[Format, ...] = (
         "fedrelax.models.incremental.saved",
     ),
     Format("elsewhere", ".elsewhere.json", is_elsewhere, "fedrelax.models.elsewhere"),
+    SUM,
     SKOPS,
 )
 """A model is saved in the first format that matches it."""
@@ -150,10 +159,10 @@ def pack(label: Label, model: Any) -> Packed:
     try:
         data = bytes(form.module.to_bytes(model))
         try:
-            _model_in(form, data, ())
+            model_in(form, data, ())
         except Untrusted as error:
             types = tuple(error.types)
-            _model_in(form, data, types)
+            model_in(form, data, types)
         return Packed(form, data, types)
     except FedRelaxError as error:
         raise FedRelaxError(f"node {label!r}: {error}") from error
@@ -166,7 +175,7 @@ def pack(label: Label, model: Any) -> Packed:
         ) from error
 
 
-def _model_in(form: Format, data: bytes, trust: Sequence[str]) -> Any:
+def model_in(form: Format, data: bytes, trust: Sequence[str]) -> Any:
     """Return the model in a file; nothing is created before all its types are trusted."""
     if hasattr(form.module, "types_in"):
         refused = [name for name in form.module.types_in(data) if name not in trust]
@@ -178,7 +187,7 @@ def _model_in(form: Format, data: bytes, trust: Sequence[str]) -> Any:
 def unpack(label: Label, packed: Packed, trust: Sequence[str] = ()) -> Any:
     """Return the model in a file, if all its types are trusted."""
     try:
-        return _model_in(packed.format, packed.data, trust)
+        return model_in(packed.format, packed.data, trust)
     except Untrusted as error:
         raise Untrusted([label], error.types) from error
     except FedRelaxError as error:

@@ -210,14 +210,17 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
         )
         for line in saved.models
     }
-    total = sum(file.unpacked_size for file in files.values())
+    parts: dict[Label, list[Packed]] = {}
+    for line in saved.models:
+        with reading(line["file"]):
+            parts[line["node"]] = files[line["node"]].parts
+    total = sum(part.unpacked_size for some in parts.values() for part in some)
     most = allowed(sum(len(file.data) for file in files.values()))
     if total > most:  # many small files may together unpack to a huge result
         raise damage("models", f"would unpack to {total} bytes, and at most {most} are read")
-    boosted = {label: file.data for label, file in files.items() if file.format.is_boosted}
     for width in {saved.width_of(line) for line in saved.models}:
         alike = [line["node"] for line in saved.models if saved.width_of(line) == width]
-        try_files({label: boosted[label] for label in alike if label in boosted}, width)
+        try_files([(i, part.data) for i in alike for part in parts[i] if part.is_boosted], width)
     models, refused, types = {}, [], set[str]()
     for line in saved.models:
         try:

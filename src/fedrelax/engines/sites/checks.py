@@ -10,6 +10,7 @@ from fedrelax.engines.base import Settings, losses_of
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, named
 from fedrelax.losses import requirement
 from fedrelax.models import LocalModel, adapt
+from fedrelax.models.difference import local_model
 from fedrelax.network import Network
 from fedrelax.runtime import Coupling
 
@@ -42,9 +43,10 @@ def steadied(coupling: Coupling, model: LocalModel) -> Coupling:
     A model that does not settle is most useful to its neighbours as it was when trained alone: refitted
     to refitted models, it loses detail. If all nodes hear each other in every round, its first answers
     arrive in the first round. If some are away, it has to keep sending them until they arrive. Damping
-    that was given is kept.
+    that was given is kept. A model that learns its difference does not drift.
     """
-    if coupling.damping or coupling.continued or model.settles:
+    drifts = coupling.update == "refit" and not model.settles
+    if coupling.damping or coupling.continued or not drifts:
         return coupling
     return replace(coupling, damping=STEADY)
 
@@ -60,7 +62,7 @@ def reason_in_models(network: Network, settings: Settings) -> str | None:
     nodes = network.nodes
     for label, given in network.distinct_models.items():
         try:
-            model = adapt(given, network.task)
+            model = local_model(given, network.task, settings.update)
             model.check(nodes[label].X)
         except FedRelaxError as error:
             return f"node {label!r}: {error}"

@@ -26,8 +26,8 @@ from fedrelax.engines.sites.keeping import (
     why_models_not_kept,
 )
 from fedrelax.engines.sites.refits import Answers, Refit, Refits
-from fedrelax.models import LocalModel, Rows, Task, adapt
-from fedrelax.models.difference import learning_difference
+from fedrelax.models import LocalModel, Rows
+from fedrelax.models.difference import local_model
 from fedrelax.network import Network
 from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMeasure, Workers
 from fedrelax.runtime.exchange import (
@@ -93,7 +93,7 @@ class SiteEngine(Engine):
             Site(
                 node=node,
                 task=task,
-                model=_local_model(node.model, task, settings.update, fitted),
+                model=local_model(node.model, task, settings.update, fitted),
                 public=public,
                 neighbours=graph.neighbours(node.label),
                 coupling=coupling,
@@ -110,7 +110,7 @@ class SiteEngine(Engine):
         uneven = settings.order == "asynchronous"
         engine.may_rest = not uneven and not interrupted
         if network.memory is not None and settings.random_state is not None:
-            key = "sites", settings.random_state, coupling.loss.name
+            key = "sites", settings.random_state, coupling.loss.name, settings.update
             engine._memory = network.memory.setdefault(key, {})
         return engine
 
@@ -323,13 +323,6 @@ class SiteEngine(Engine):
         together = self._order == "simultaneous" or round == 0
         models = made_again(self.sites, packed, round, self._fitted, together)
         return self.edges_from(edges), models
-
-
-def _local_model(
-    given: Any, task: Task, update: str, fitted: dict[bytes, LocalModel]
-) -> LocalModel:
-    model = adapt(given, task)
-    return learning_difference(model, fitted) if update == "difference" else model
 
 
 def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
