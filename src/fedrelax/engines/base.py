@@ -39,8 +39,10 @@ class Engine(Steps):
     name: ClassVar[str]
     rank: ClassVar[int]
     """Engines are tried in this order: from the most specialised to the one for any models."""
-    usual_rounds: ClassVar[int] = 20
+    usual_rounds = 20
     """The maximum number of rounds if none is given."""
+    few_rounds: ClassVar[int] = 4
+    """The same where models learn their difference and do not settle: the first rounds teach most."""
     settles: ClassVar[bool] = False
     """Whether rounds are cheap and converge to one point from any start."""
     sends: ClassVar[bool] = False

@@ -244,7 +244,9 @@ class FedRelaxEstimator(Predicts, Looks, BaseEstimator):  # type: ignore[misc]
     @property
     def levels(self) -> tuple[float, ...]:
         """The values of ``level`` that are tried besides 1."""
-        return LEVELS if self.level == "auto" and self.alpha == "auto" and not self.quick else ()
+        given = self.solver is not None and self.solver.update == "difference"  # which keeps levels
+        asked = self.level == "auto" and self.alpha == "auto"
+        return LEVELS if asked and not given and not self.quick else ()
 
     def settings(self, seed: int = 0) -> FedRelax:
         """Return the solver's settings; alpha and wiring are 0 and fixed if they are yet to be chosen."""

@@ -101,8 +101,11 @@ class Hub:
         hellos = self._meet()
         agreement = self._agree(hellos)
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
-        specs = lanes_for(agreement.graph, self.settings.alpha, self.settings.folds, rows)
-        symmetric = self.settings.settings.objective == "gtvmin"
+        given = self.settings.settings
+        specs = lanes_for(
+            agreement.graph, self.settings.alpha, self.settings.folds, rows, given.update
+        )
+        symmetric = given.objective == "gtvmin"
         lanes = [Lane(spec, agreement.graph, symmetric, self.wiring) for spec in specs]
         letters = Correspondence(self, agreement, lanes)
         if not self.memory.begun:

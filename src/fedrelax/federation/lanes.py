@@ -154,7 +154,9 @@ class Lane:
 # Choosing alpha
 
 
-def lanes_for(graph: Graph, alpha: Alphas, folds: int, rows: Mapping[str, int]) -> list[LaneSpec]:
+def lanes_for(
+    graph: Graph, alpha: Alphas, folds: int, rows: Mapping[str, int], update: str
+) -> list[LaneSpec]:
     """Return the lanes of a run: one for a given alpha, else one per candidate and fold.
 
     After these comes one lane on all rows per candidate. ``rows`` gives every site's number of training
@@ -163,7 +165,7 @@ def lanes_for(graph: Graph, alpha: Alphas, folds: int, rows: Mapping[str, int]) 
     check_alpha(alpha)
     if isinstance(alpha, int | float | np.number):
         return [LaneSpec(float(alpha), None)]
-    alphas = alphas_for(graph, alpha)
+    alphas = alphas_for(graph, alpha, update=update)
     used = [fold for fold in range(min(folds, TRIES)) if held_out(rows, folds, fold).any()]
     if not used:
         raise FedRelaxError(

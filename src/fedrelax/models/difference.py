@@ -25,6 +25,12 @@ from fedrelax.models.linear import LinearModel
 from fedrelax.models.viewed import Viewed
 from fedrelax.typing import AnyArray, FloatArray
 
+SOME_ROWS, MANY_ROWS = 100, 400
+"""Rows from which a difference is learned by as many trees as a model alone, and by larger ones."""
+
+NEGLIGIBLE = 1e-3
+"""Weight of all public rows beside own ones, below which they are left out."""
+
 MOST_KNOWN = 64
 """How many models of neighbours' answers are kept for other nodes that heard the same."""
 
@@ -84,11 +90,11 @@ class Parts:
     share: float = 1.0
 
 
-def parts_of(estimator: Any) -> Parts:
-    """Return the settings in which the two models differ from the node's own.
+def parts_of(estimator: Any, rows: int) -> Parts:
+    """Return the settings in which the two models of a node with so many rows differ from its own.
 
     The consensus is fitted to many rows without noise, so it may be finer than a model of few rows; the
-    difference is fitted to few rows with noise, so it is coarser.
+    difference is fitted to few rows with noise, so it is coarser, the more so the fewer rows there are.
     """
     step, own = last_step(estimator), {}
     name = type(step).__name__
@@ -105,17 +111,23 @@ def parts_of(estimator: Any) -> Parts:
     if name.startswith("HistGradientBoosting"):
         return Parts(
             {"max_iter": 4 * own["max_iter"], "max_leaf_nodes": 15, "min_samples_leaf": 5},
-            {"max_leaf_nodes": 7, "l2_regularization": own["l2_regularization"] + 5.0},
+            {
+                "max_leaf_nodes": 7 if rows >= MANY_ROWS else 3,
+                "l2_regularization": own["l2_regularization"] + 5.0,
+            },
         )
     if name.startswith(("LGBM", "XGB")):
         trees = own["n_estimators"] or 100
         finer = {"n_estimators": 2 * trees}
         coarser = {
-            "n_estimators": max(trees // 3, 1),
+            "n_estimators": trees if rows >= SOME_ROWS else max(trees // 2, 1),
             "reg_lambda": (own["reg_lambda"] or 0.0) + 5.0,
         }
+        leaves = 7 if rows >= MANY_ROWS else 3
         if name.startswith("LGBM"):
-            finer["min_child_samples"], coarser["num_leaves"] = 5, 7
+            finer["min_child_samples"], coarser["num_leaves"] = 5, leaves
+        else:
+            coarser |= {"max_leaves": leaves, "grow_policy": "lossguide"}
         return Parts(finer, coarser)
     return Parts({}, {})
 
@@ -128,10 +140,7 @@ class DifferenceModel(LocalModel):
         self._model = model
         self._known = {} if fitted is None else fitted
         self.parts: tuple[LocalModel, ...] = ()
-        parts = parts_of(model.estimator)
-        self._share = parts.share
-        self._consensus = _straight(model) or _changed(model, parts.consensus)
-        self._difference = _changed(model, parts.difference)
+        self.share = 1.0
 
     @property
     def estimator(self) -> Any:
@@ -141,10 +150,10 @@ class DifferenceModel(LocalModel):
         consensus, difference = (part.estimator for part in self.parts)
         if _is_linear(consensus) and _is_linear(difference):
             one = copy.copy(difference)
-            one.coef_ = consensus.coef_ + self._share * difference.coef_
-            one.intercept_ = consensus.intercept_ + self._share * difference.intercept_
+            one.coef_ = consensus.coef_ + self.share * difference.coef_
+            one.intercept_ = consensus.intercept_ + self.share * difference.intercept_
             return one
-        return SumRegressor.of(consensus, difference, self._share)
+        return SumRegressor.of(consensus, difference, self.share)
 
     @property
     def name(self) -> str:
@@ -199,17 +208,26 @@ class DifferenceModel(LocalModel):
         if not answers:
             fitted.parts = (self._model.fit(terms, seed=seed),)
             return fitted
-        consensus = self._distilled(answers)
+        parts = parts_of(self._model.estimator, len(own.target))
+        alike = _straight(self._model) or _changed(self._model, parts.consensus)
+        consensus, difference = (
+            self._distilled(alike, answers),
+            _changed(self._model, parts.difference),
+        )
         left = replace(own, target=own.target - consensus.predict(own.X))
         zeros = [replace(term, target=np.zeros_like(term.target)) for term in answers]
-        fitted.parts = consensus, self._difference.fit([left, *zeros], seed=seed)
+        weight = sum(float(term.weight.sum()) for term in zeros)
+        if not self.settles and weight < NEGLIGIBLE * own.weight.sum():
+            zeros = []
+        fitted.share = parts.share
+        fitted.parts = consensus, difference.fit([left, *zeros], seed=seed)
         return fitted
 
-    def _distilled(self, answers: Sequence[Rows]) -> LocalModel:
-        """Return a model of the neighbours' answers; nodes that heard the same fit one."""
+    def _distilled(self, model: LocalModel, answers: Sequence[Rows]) -> LocalModel:
+        """Return a model fitted to the neighbours' answers; nodes that heard the same fit one."""
         mean = np.concatenate([term.weight for term in answers]).mean()
         even = [replace(term, weight=term.weight / mean) for term in answers]
-        digest = blake2b(repr(self._consensus.estimator).encode())
+        digest = blake2b(repr(model.estimator).encode())
         for term in even:
             for values in (term.X, term.target, term.weight):
                 digest.update(np.ascontiguousarray(values).tobytes())
@@ -217,7 +235,7 @@ class DifferenceModel(LocalModel):
         if key not in self._known:
             while len(self._known) >= MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))
-            self._known[key] = self._consensus.fit(even, seed=0)
+            self._known[key] = model.fit(even, seed=0)
         return self._known[key]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -228,7 +246,7 @@ class DifferenceModel(LocalModel):
         if len(self.parts) == 1:
             return self.parts[0].predict(X)
         consensus, difference = self.parts
-        return consensus.predict(X) + self._share * difference.predict(X)
+        return consensus.predict(X) + self.share * difference.predict(X)
 
 
 def local_model(

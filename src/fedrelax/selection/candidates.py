@@ -18,6 +18,9 @@ from fedrelax.wiring import Discover, Rewire, Wiring, as_wiring
 STRENGTHS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """alpha times the mean degree: how much the neighbours count together against a node's own rows."""
 
+DIFFERENCES = (0.0, 1e-6, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""The same for models that learn their difference, to which neighbours matter already at the smallest."""
+
 FAR = (300.0, 3e3, 3e4)
 """Further strengths for a graph that does not join everybody: what one end knows has far to travel."""
 LEVELS = (0.1, 0.01)
@@ -82,6 +85,7 @@ def candidates_for(
         rounds=settings.rounds_for(network),
         level=settings.level,
         settles=settings.settles(network),
+        update=settings.update,
     )
 
 
@@ -93,13 +97,15 @@ def candidates(
     rounds: int,
     level: float = 1.0,
     settles: bool = False,
+    update: str = "refit",
 ) -> list[Candidate]:
     """Return what to try on a network, in runs of this many rounds: the fixed graph and small alphas first.
 
     With ``settles`` (runs converge, however strong the coupling), stronger couplings are tried as well.
     """
-    alphas, wirings = alphas_for(network.graph, alpha), wirings_for(network, wiring)
-    far = alphas_for(network.graph, alpha, far=settles)
+    alphas = alphas_for(network.graph, alpha, update=update)
+    far = alphas_for(network.graph, alpha, far=settles, update=update)
+    wirings = wirings_for(network, wiring)
     paced = [way if way is None else way.paced(rounds) for way in wirings]
     found = [Candidate(0.0, level=level)] if 0.0 in alphas and None not in paced else []
     for way in paced:
@@ -107,7 +113,9 @@ def candidates(
     return found
 
 
-def alphas_for(graph: Graph, alpha: Alphas = "auto", far: bool = False) -> tuple[float, ...]:
+def alphas_for(
+    graph: Graph, alpha: Alphas = "auto", far: bool = False, update: str = "refit"
+) -> tuple[float, ...]:
     """Return the alphas to try; the usual ones are proportional to 1 / mean degree.
 
     On a graph that does not join everybody, ``far`` adds stronger ones.
@@ -119,7 +127,8 @@ def alphas_for(graph: Graph, alpha: Alphas = "auto", far: bool = False) -> tuple
     """
     if alpha == "auto":
         more = FAR if far and graph.n_edges and not graph.is_uniform else ()
-        return tuple(strength * unit(graph) for strength in STRENGTHS + more)
+        strengths = DIFFERENCES if update == "difference" else STRENGTHS
+        return tuple(strength * unit(graph) for strength in strengths + more)
     check_alpha(alpha)
     return tuple(map(float, alpha if isinstance(alpha, Iterable) else (alpha,)))
 

@@ -9,6 +9,7 @@ from fedrelax.combining import Combine, as_combine
 from fedrelax.engines import NAMES, Engine, engine_for, losses_of, prepare
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss, Weighted
+from fedrelax.models import adapt
 from fedrelax.network import Network
 from fedrelax.public import DRAWS
 from fedrelax.runtime import Distillation, Layer
@@ -164,4 +165,8 @@ class FedRelax(Solver):
         """Return the most rounds: as given, or as many as suit the models."""
         if self.rounds is not None:
             return self.rounds
-        return engine_for(self.engine, network, self).usual_rounds
+        kind = engine_for(self.engine, network, self)
+        models = network.distinct_models.values()
+        if self.update == "refit" or all(adapt(model, network.task).settles for model in models):
+            return kind.usual_rounds
+        return kind.few_rounds

@@ -109,6 +109,8 @@ class SiteEngine(Engine):
         engine = cls(sites, exchange, workers, settings.order, settings.first_exchange, waking)
         uneven = settings.order == "asynchronous"
         engine.may_rest = not uneven and not interrupted
+        if settings.update == "difference" and not all(site.model.settles for site in sites):
+            engine.usual_rounds = cls.few_rounds
         if network.memory is not None and settings.random_state is not None:
             key = "sites", settings.random_state, coupling.loss.name, settings.update
             engine._memory = network.memory.setdefault(key, {})

