@@ -218,6 +218,26 @@ def test_classes_are_refused_in_a_sentence():
         FedRelax(0.1, update="difference").solve(network)
 
 
+def test_trees_that_choose_their_neighbours_do_better_than_one_tree_per_cluster():
+    """Nor do they start again once the graph is found: they do not drift."""
+    data = clustered((25, 25, 25), random_state=0)
+    network = Network(data.graph, public=data.public[:, :20].reshape(-1, 10))
+    for i in range(len(data.X)):
+        tree = DecisionTreeRegressor(max_depth=5, random_state=0)
+        network.add(i, data.X[i], data.y[i], tree, validation=(data.X_val[i], data.y_val[i]))
+    settings = FedRelax(1e-6, update="difference", wiring=Rewire(), rounds=11, tol=0.0)
+    records = settings.solve(network).history.records
+    squares = []
+    for cluster in range(3):
+        here = data.clusters == cluster
+        tree = DecisionTreeRegressor(max_depth=5, random_state=0)
+        tree.fit(data.X[here].reshape(-1, 10), data.y[here].ravel())
+        left = data.y_val[here].ravel() - tree.predict(data.X_val[here].reshape(-1, 10))
+        squares.append(np.mean(left**2))
+    assert records[-1].validation_loss < np.mean(squares) < 0.6 * records[0].validation_loss
+    assert records[-1].validation_loss < records[-2].validation_loss
+
+
 @parametrize_with_checks([SumRegressor(Ridge(), DecisionTreeRegressor(max_depth=2))])
 def test_scikit_learn_accepts_the_sum(estimator, check):
     check(estimator)

@@ -312,7 +312,7 @@ class Participant:
 def _check(sites: LaneSites) -> bool:
     """Refuse settings that this site's model does not support, before the first round.
 
-    Return whether its model reaches the same fixed point from any start.
+    Return whether its model keeps its detail from round to round.
     """
     network = sites.network()
     for lane in sites.plan.lanes:
@@ -321,7 +321,7 @@ def _check(sites: LaneSites) -> bool:
         reason = reason_in_models(network, settings)
         if reason is not None:
             raise FedRelaxError(reason)
-    return sites.adapted.settles
+    return not sites.adapted.drifts
 
 
 def _refitted(site: Site, terms: list[Rows], coming: int) -> tuple[LocalModel, Answers]:

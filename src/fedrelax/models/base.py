@@ -134,6 +134,11 @@ class LocalModel(ABC):
         return False
 
     @property
+    def drifts(self) -> bool:
+        """Whether refits to refitted models lose detail, so that the first answers teach most."""
+        return not self.settles
+
+    @property
     def releases_gil(self) -> bool:
         """Whether several of these train faster in threads than in processes."""
         return False

@@ -181,6 +181,11 @@ class DifferenceModel(LocalModel):
         return self._model.settles
 
     @property
+    def drifts(self) -> bool:
+        """No: own rows are fitted afresh in every round."""
+        return False
+
+    @property
     def releases_gil(self) -> bool:
         """Whether several train faster in threads than in processes."""
         return self._model.releases_gil

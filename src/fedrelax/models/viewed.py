@@ -110,6 +110,11 @@ class Viewed(LocalModel):
         return self.inner.settles
 
     @property
+    def drifts(self) -> bool:
+        """Whether refits to refitted models lose detail."""
+        return self.inner.drifts
+
+    @property
     def releases_gil(self) -> bool:
         """Whether several of these train faster in threads than in processes."""
         return self.inner.releases_gil

@@ -40,13 +40,12 @@ def coupling_of(settings: Settings, kind: str) -> Coupling:
 def steadied(coupling: Coupling, model: LocalModel) -> Coupling:
     """Return a node's coupling for exchanges in which messages may be lost or late.
 
-    A model that does not settle is most useful to its neighbours as it was when trained alone: refitted
+    A model that drifts is most useful to its neighbours as it was when trained alone: refitted
     to refitted models, it loses detail. If all nodes hear each other in every round, its first answers
     arrive in the first round. If some are away, it has to keep sending them until they arrive. Damping
-    that was given is kept. A model that learns its difference does not drift.
+    that was given is kept.
     """
-    drifts = coupling.update == "refit" and not model.settles
-    if coupling.damping or coupling.continued or not drifts:
+    if coupling.damping or coupling.continued or not model.drifts:
         return coupling
     return replace(coupling, damping=STEADY)
 

@@ -257,12 +257,12 @@ class SiteEngine(Engine):
         self.edges = edges
 
     def settle(self, round: int) -> None:
-        """Restart from the models trained alone, unless all models settle anyway.
+        """Restart from the models trained alone, if any model drifts.
 
         A tree refitted to refitted trees keeps what it learned from neighbours it has since dropped, and
         loses detail in every round. The rounds so far only served to find the graph.
         """
-        if all(site.model.settles for site in self.sites):
+        if not any(site.model.drifts for site in self.sites):
             return
         for site, answers in zip(self.sites, self._first, strict=True):
             site.adopt(self.alone[site.label], answers)
