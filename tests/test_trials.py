@@ -12,10 +12,9 @@ from sklearn.tree import DecisionTreeRegressor
 from fedrelax import Callback, FedRelax, FedRelaxRegressor, Network
 from fedrelax.selection import fold_rows
 from fedrelax.selection.candidates import Candidate
-from fedrelax.selection.lighter import ENOUGH_TREES, lighter
 from fedrelax.selection.losses import Losses
 from fedrelax.selection.search import choose
-from fedrelax.selection.trials import Trials
+from fedrelax.selection.trials import ENOUGH_TREES, Trials, lighter
 from fedrelax.splits import group_rows
 from tests.test_selection import related
 

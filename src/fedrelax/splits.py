@@ -37,34 +37,29 @@ def hold_out(rows: int, share: float, rng: np.random.Generator) -> tuple[IntArra
 
 
 def training_mask(
-    rows: Mapping[Label, AnyArray], share: float, rng: np.random.Generator
+    rows: Mapping[Label, AnyArray],
+    share: float,
+    rng: np.random.Generator,
+    groups: AnyArray | None = None,
 ) -> npt.NDArray[np.bool_]:
     """Return the mask of the training rows: all but a share of every node's row numbers ``rows``.
+
+    With ``groups``, one value for each of all rows, a share of the values is held out, at all nodes. A node
+    whose values are all held out has no row to train on; it is up to the caller to leave it out.
 
     >>> rows = {"a": np.array([0, 2, 4, 6]), "b": np.array([1, 3]), "c": np.array([5])}
     >>> mask = training_mask(rows, 0.5, np.random.default_rng(0))
     >>> {label: int(mask[index].sum()) for label, index in rows.items()}
     {'a': 2, 'b': 1, 'c': 1}
-    """
-    train = np.ones(sum(map(len, rows.values())), dtype=bool)
-    for index in rows.values():
-        _, held = hold_out(len(index), share, rng)
-        train[index[held]] = False
-    return train
-
-
-def training_groups(
-    rows: Mapping[Label, AnyArray], groups: AnyArray, share: float, rng: np.random.Generator
-) -> npt.NDArray[np.bool_]:
-    """Return the mask of the training rows: all but a share of the values of ``groups``.
-
-    The mask is of all rows, as long as ``groups``. A node whose values are all held out has no row to train
-    on; it is up to the caller to leave it out.
-
     >>> rows = {"a": np.arange(4), "b": np.arange(4, 8)}
-    >>> training_groups(rows, np.tile([1, 2, 3, 4], 2), 0.25, np.random.default_rng(0)).sum().item()
+    >>> training_mask(rows, 0.25, np.random.default_rng(0), np.tile([1, 2, 3, 4], 2)).sum().item()
     6
     """
+    if groups is None:
+        train = np.ones(sum(map(len, rows.values())), dtype=bool)
+        for index in rows.values():
+            train[index[hold_out(len(index), share, rng)[1]]] = False
+        return train
     own = np.concatenate(list(rows.values()))
     values, codes = np.unique(groups[own], return_inverse=True)
     count = min(max(round(len(values) * share), 1), len(values) - 1) if share > 0 else 0
@@ -75,81 +70,54 @@ def training_groups(
     return train
 
 
-def deal(rows: Mapping[Label, AnyArray], folds: int, rng: np.random.Generator) -> list[Part]:
+def deal(
+    rows: Mapping[Label, AnyArray],
+    folds: int,
+    rng: np.random.Generator,
+    groups: AnyArray | None = None,
+    times: AnyArray | None = None,
+) -> list[Part]:
     """Return, for each fold, the row numbers of every node to train on and those to hold out.
 
-    A node's only row is never held out. Folds in which no node holds out a row are left out, so nodes
-    with one row each give none at all.
+    With ``groups``, the value of every row, whole groups (days, patients) are held out: rows of one value
+    are never on both sides, at any node. With ``times``, one later stretch of time after another is held
+    out, and all that comes before it is trained on. A node's only row is never held out; a node that would
+    be left without a row to train on takes no part in a fold, and folds that hold out nothing are left out.
 
     >>> rows = {"a": np.arange(4), "b": np.array([4])}
     >>> parts = deal(rows, 2, np.random.default_rng(0))
     >>> [(len(train["a"]), len(held["a"]), len(train["b"])) for train, held in parts]
     [(2, 2, 1), (2, 2, 1)]
-    """
-    counts, own = [len(index) for index in rows.values()], np.concatenate(list(rows.values()))
-    dealt = [rng.permutation(np.arange(n) % folds) if n > 1 else np.full(n, -1) for n in counts]
-    place = np.concatenate(dealt)
-    return _parts(rows, own, [place == part for part in range(folds)])
-
-
-def deal_together(
-    rows: Mapping[Label, AnyArray], groups: AnyArray, folds: int, rng: np.random.Generator
-) -> list[Part]:
-    """Deal whole groups (days, patients): rows of one value are never on both sides, at any node.
-
-    ``groups`` (all rows,) has the value of every row. A node that would be left without a row to
-    train on takes no part in that fold.
-
     >>> rows = {"a": np.arange(3), "b": np.arange(3, 6)}
-    >>> parts = deal_together(rows, np.array([0, 1, 2, 0, 1, 2]), 3, np.random.default_rng(0))
+    >>> parts = deal(rows, 3, np.random.default_rng(0), groups=np.array([0, 1, 2, 0, 1, 2]))
     >>> [(len(train["a"]), len(held["b"])) for train, held in parts]
     [(2, 1), (2, 1), (2, 1)]
-    """
-    own = np.concatenate(list(rows.values()))
-    values, codes = np.unique(groups[own], return_inverse=True)
-    place = rng.permutation(np.arange(len(values)) % folds)[codes]
-    return _parts(rows, own, [place == part for part in range(min(folds, len(values)))])
-
-
-def deal_in_time(rows: Mapping[Label, AnyArray], times: AnyArray, folds: int) -> list[Part]:
-    """Hold out one later stretch of time after another, and train on all that comes before it.
-
-    >>> rows = {"a": np.arange(4)}
-    >>> [part[1]["a"].tolist() for part in deal_in_time(rows, np.array([3, 0, 1, 2]), 4)]
+    >>> rng, times = np.random.default_rng(0), np.array([3, 0, 1, 2])
+    >>> [held["a"].tolist() for _, held in deal({"a": np.arange(4)}, 4, rng, times=times)]
     [[2], [3], [0]]
     """
-    own = np.concatenate(list(rows.values()))
-    values, codes = np.unique(times[own], return_inverse=True)
-    place = (codes * folds) // len(values)
-    found = []
-    for part in range(1, folds):
-        found += _parts(rows, own, [place == part], within=place <= part)
-    return found
-
-
-def _parts(
-    rows: Mapping[Label, AnyArray],
-    own: AnyArray,
-    masks: Iterable[AnyArray],
-    within: AnyArray | None = None,
-) -> list[Part]:
-    """Return a part for each mask over ``own``, all rows; nodes without a training row are left out."""
-    ends = np.cumsum([len(index) for index in rows.values()])[:-1]
+    counts, own = [len(index) for index in rows.values()], np.concatenate(list(rows.values()))
+    if groups is None and times is None:
+        dealt = [rng.permutation(np.arange(n) % folds) if n > 1 else np.full(n, -1) for n in counts]
+        fold_of = np.concatenate(dealt)
+    else:
+        given = np.asarray(times if groups is None else groups)
+        values, codes = np.unique(given[own], return_inverse=True)
+        order = np.arange(len(values))
+        in_turn = order * folds // len(values)
+        fold_of = (in_turn if groups is None else rng.permutation(order % folds))[codes]
+    ends = np.cumsum(counts)[:-1]
+    nodes = list(zip(rows, np.split(own, ends), np.split(fold_of, ends), strict=True))
     parts = []
-    for mask in masks:
-        kept = ~mask if within is None else within & ~mask
-        train = dict(zip(rows, _split(own, kept, ends), strict=True))
-        held = dict(zip(rows, _split(own, mask, ends), strict=True))
-        present = [label for label in rows if len(train[label])]
-        part = {label: train[label] for label in present}, {label: held[label] for label in present}
-        if any(map(len, part[1].values())):
-            parts.append(part)
+    for fold in range(folds):
+        train, held = {}, {}
+        for label, index, at in nodes:
+            left = index[at != fold if times is None else at < fold]
+            if len(left):
+                train[label], held[label] = left, index[at == fold]
+        if any(map(len, held.values())):
+            parts.append((train, held))
     return parts
-
-
-def _split(own: AnyArray, mask: AnyArray, ends: AnyArray) -> list[AnyArray]:
-    pieces = zip(np.split(own, ends), np.split(mask, ends), strict=True)
-    return [index[chosen] for index, chosen in pieces]
 
 
 def as_seed(random_state: Any) -> int:

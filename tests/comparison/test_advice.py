@@ -180,7 +180,7 @@ def test_the_same_few_wrong_labels_in_every_split_are_not_certain():
     )
     half = 4.302653 * np.sqrt((1 / 3 + 8 / 32) * 7 / 512)
     assert found.difference("alone").low == pytest.approx(0.125 - half, rel=1e-6)
-    assert found.advice.startswith("Stay alone. The splits cannot tell")
+    assert found.advice.startswith("More splits are needed to tell. The splits cannot")
     assert replace(found, measure=MEASURES["RMSE"]).difference("alone").low == pytest.approx(0.125)
 
 
@@ -189,3 +189,15 @@ def test_equal_ways_are_not_told_apart_by_rounding():
     found = compare_ways(linear(), *few(), ways=[Together(alpha=0.0)], splits=3)
     assert found.difference("alone") == LINE
     assert "Learning together and each node alone do not differ" in found.advice
+
+
+def test_few_splits_that_cannot_tell_ask_for_more():
+    errors, gaps = {"alone": 4.0, "together": 3.1}, {"alone": Interval(0.9, -2.0, 3.8)}
+    assert advise(MEASURES["RMSE"], errors, gaps).startswith("Stay alone. ")
+    text = advise(MEASURES["RMSE"], errors, gaps, few_splits=True)
+    assert text.startswith(
+        "More splits are needed to tell. The splits cannot tell learning together"
+    )
+    slight = {"alone": Interval(0.1, -0.2, 0.4)}
+    text = advise(MEASURES["RMSE"], {"alone": 4.0, "together": 3.9}, slight, few_splits=True)
+    assert text.startswith("Stay alone. ")

@@ -19,62 +19,19 @@ FIRST, NEXT = 10.0, 20.0
 """Without a terminal: seconds before the first line, and between two lines."""
 LONGEST = 100
 """The most letters of what is being done."""
-DOUBT = 5.0
+DOUBT = 1.0
 """Seconds of work at the usual pace that an estimate starts from."""
 NARROW, WIDE = 8, 24
 """The least and the most columns of a bar."""
 
 
-class Estimate:
-    """How long the steps of a command still take.
+def time_left(spent: float, done: float, planned: float) -> float:
+    """Return the seconds left of a plan: what is not done yet, at the pace of this run so far.
 
-    At first by the seconds that each takes with a small table; then these are scaled by how long the
-    steps so far took in this run. A step that counts what it has done is judged by its own pace.
+    >>> time_left(0.0, 0.0, 40.0), time_left(20.0, 6.0, 12.0)
+    (40.0, 18.0)
     """
-
-    def __init__(self, now: float) -> None:
-        self._usual: Mapping[str, float] = {}
-        self._step, self._since = "", now
-        # Seconds of the steps that are over, usual and in this run; a short one alone says little.
-        self._over = (DOUBT, DOUBT)
-        self._counting = (now, 0.0)  # since when, and from where
-        self._done, self._total, self._at = 0.0, 0.0, now
-
-    def plan(self, steps: Mapping[str, float]) -> None:
-        """Set the steps in their order, with their usual seconds."""
-        self._usual = steps
-
-    def count(self, now: float, step: str, done: float, total: float) -> None:
-        """Go on to a step, or on in it: ``done`` of ``total``, which is 0 if nobody knows."""
-        if step and step != self._step:
-            usual, real = self._over
-            if self._step in self._usual:
-                self._over = (usual + self._usual[self._step], real + now - self._since)
-            self._step, self._since, self._counting = step, now, (now, done)
-        elif done < self._done:
-            self._counting = (now, done)
-        if done != self._done:
-            self._at = now
-        self._done, self._total = done, total
-
-    def left(self, now: float) -> float | None:
-        """Return the seconds left, or None if there is nothing to judge by."""
-        since, first = self._counting
-        counted = first < self._done <= self._total
-        if not counted and self._step not in self._usual:
-            return None
-        names, pace = list(self._usual), self._over[1] / self._over[0]
-        spent = now - self._since
-        if counted:
-            each = (self._at - since) / (self._done - first)
-            here = max(each * (self._total - self._done) - (now - self._at), 0.0)
-        else:  # what takes longer than usual may go on for a while
-            here = max(self._usual[self._step] * pace - spent, spent / 4)
-        if self._step not in self._usual:
-            return here
-        usual, real = self._over
-        pace = max(pace, (real + spent) / (usual + self._usual[self._step]))
-        return here + pace * sum(self._usual[name] for name in names[names.index(self._step) + 1 :])
+    return (planned - done) * (DOUBT + spent) / (DOUBT + done)
 
 
 class Activity:
@@ -83,19 +40,22 @@ class Activity:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._begun = time.monotonic()
-        self._estimate = Estimate(self._begun)
+        self._steps: Mapping[str, float] = {}
+        self._step, self._since, self._part = "", self._begun, 0.0
         self._what, self._share = "Starting", 0.0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def plan(self, steps: Mapping[str, float]) -> None:
         """Set the steps in their order, with the seconds that each takes with a small table."""
-        self._estimate.plan(steps)
+        self._steps = steps
 
     def doing(self, what: str, *, step: str = "", done: float = 0, total: float = 0) -> None:
         """Show what is being done from now on: ``done`` of ``total``, in a step of the plan."""
         self._what = "".join(c if c.isprintable() else "?" for c in what[:LONGEST])
-        self._estimate.count(time.monotonic(), step, done, total)
+        if step and step != self._step:
+            self._step, self._since = step, time.monotonic()
+        self._part = done / total if total else 0.0
         if self._thread is None:
             self._ended.clear()
             thread = threading.Thread(target=self._show, daemon=True)
@@ -137,9 +97,16 @@ class Activity:
 
     def _times(self) -> str:
         now = time.monotonic()
-        spent, left = now - self._begun, self._estimate.left(now)
-        if left is None:
+        spent = now - self._begun
+        if self._step not in self._steps:
             return clock(spent)
+        names, usual = list(self._steps), self._steps[self._step]
+        here = now - self._since
+        part = self._part or here / (
+            here + usual
+        )  # what takes longer than usual may go on for a while
+        done = sum(self._steps[name] for name in names[: names.index(self._step)]) + part * usual
+        left = time_left(spent, done, sum(self._steps.values()))
         self._share = max(self._share, spent / max(spent + left, 1e-9))  # a bar never goes back
         return f"{clock(spent)}, about {clock(max(left, 1.0))} left"
 

@@ -13,7 +13,7 @@ from fedrelax.datasets import Table
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.schema.dates import order_of, read_dates
 from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
-from fedrelax.splits import TEST_STREAM, group_rows, training_groups, training_mask
+from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 from fedrelax.typing import AnyArray, DataFrame
 
 NONE = "none"
@@ -48,8 +48,8 @@ class Splitting:
         """Return the masks of the training rows and of the test rows."""
         rows = group_rows(nodes, len(nodes))
         rng = np.random.default_rng([self.seed, TEST_STREAM])
+        train = training_mask(rows, self.share, rng, self.values)
         if self.values is None:
-            train = training_mask(rows, self.share, rng)
             self._check_random(rows, train, note)
             return train, ~train
         if self.is_time:
@@ -59,8 +59,6 @@ class Splitting:
                 raise FedRelaxError(
                     f"--test-from leaves {side} in column {self.column!r}; give a time within the table"
                 )
-        else:
-            train = training_groups(rows, self.values, self.share, rng)
         test = ~train
         late = [label for label, index in rows.items() if not train[index].any()]
         for label in late:

@@ -79,7 +79,7 @@ class Comparison:
         own = self.ways.index(TOGETHER)
         same = sum(bool(split[own].get("one_model")) for split in self.settings)
         together = ONE_MODEL if same > self.splits / 2 else NAMES[TOGETHER]
-        return advise(self.measure, errors, gaps, pooled, together)
+        return advise(self.measure, errors, gaps, pooled, together, self.splits < ENOUGH_SPLITS)
 
     @property
     def table(self) -> Any:
@@ -156,6 +156,9 @@ FEDERATE = "Federate"
 POOL_OR_FEDERATE = "Pool, if rows may be brought together; if they may not, federate"
 POOL_OR_ALONE = "Pool, if rows may be brought together; if they may not, stay alone"
 STAY_ALONE = "Stay alone"
+MORE_SPLITS = "More splits are needed to tell"
+ENOUGH_SPLITS, NOTABLE = 10, 0.05
+"""With fewer splits, an error lower by this share but not clearly so asks for more of them."""
 POOLING = {
     Pooled.name: NAMES[Pooled.name],
     PooledNode.name: "one pooled model with a column per node",
@@ -171,6 +174,7 @@ def advise(
     gaps: Mapping[str, Interval],
     alone_minus_pooled: Interval | None = None,
     together: str = NAMES[TOGETHER],
+    few_splits: bool = False,
 ) -> str:
     """Return the advice and the numbers behind it.
 
@@ -180,8 +184,9 @@ def advise(
     interval of their difference excludes zero. The advice is to pool if that is clearly better
     than learning together, and on average no worse than each node alone; or clearly better than
     each node alone where learning together is not. Otherwise, where learning together is not clearly
-    better than each node alone, it is to stay alone, the simplest way. ``together`` is what sentences
-    call learning together: ``ONE_MODEL`` where the choice fell on that.
+    better than each node alone, it is to stay alone, the simplest way; but with ``few_splits``, to take
+    more if the mean error is notably lower. ``together`` is what sentences call learning together:
+    ``ONE_MODEL`` where the choice fell on that.
 
     >>> from fedrelax.evaluation import MEASURES
     >>> gaps = {"alone": Interval(1.0, 0.8, 1.2)}
@@ -195,7 +200,8 @@ def advise(
         return gap_text(measure, errors, (one, names[one]), (other, names[other]), gap)
 
     found = [gap_of(TOGETHER, ALONE, -gaps[ALONE])]
-    head = FEDERATE if together_helps else STAY_ALONE
+    unsure = few_splits and gaps[ALONE].mean > NOTABLE * errors[ALONE]
+    head = FEDERATE if together_helps else MORE_SPLITS if unsure else STAY_ALONE
     if pool is not None and together_helps:
         pools = gaps[pool].below_zero
         found.insert(0 if pools else 1, gap_of(pool, TOGETHER, gaps[pool]))

@@ -15,10 +15,10 @@ from fedrelax.comparison.ways import Together, simple_ways, usual_ways, with_the
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor, one_of
 from fedrelax.evaluation import Measure, errors_of, get_measure
-from fedrelax.schema.frames import as_frame, is_frame
+from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.selection import FOLDS, fold_rows
 from fedrelax.solvers.checks import check_count, check_number
-from fedrelax.splits import TEST_STREAM, RowGroups, group_rows, training_groups, training_mask
+from fedrelax.splits import TEST_STREAM, RowGroups, group_rows, training_mask
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 FEWEST_SPLITS = 2
@@ -198,10 +198,7 @@ def _draw_splits(
     The first split is the one that ``fedrelax fit`` draws with the same seed.
     """
     rng = np.random.default_rng([seed, TEST_STREAM])
-    if groups is None:
-        masks: list[AnyArray] = [training_mask(rows, share, rng) for _ in range(splits)]
-    else:
-        masks = [training_groups(rows, groups, share, rng) for _ in range(splits)]
+    masks: list[AnyArray] = [training_mask(rows, share, rng, groups) for _ in range(splits)]
     if masks[0].all():
         raise FedRelaxError(
             f"test_share={share:g} leaves no test row at any node, as all have too few rows; raise it"

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, counted, did_you_mean, named
 from fedrelax.estimators.living import LivesOn
 from fedrelax.estimators.rows import split_off_nodes
-from fedrelax.schema.frames import index_of, is_frame
+from fedrelax.schema.kinds import index_of, is_frame
 from fedrelax.solvers.checks import check_choice
 from fedrelax.splits import group_rows
 from fedrelax.typing import FloatArray, Label

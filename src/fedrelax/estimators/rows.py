@@ -14,11 +14,9 @@ from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean
 from fedrelax.graph import Graph
 from fedrelax.models.viewed import form_of, seen
 from fedrelax.schema import Column, Preparation, Schema
-from fedrelax.schema.frames import as_frame, is_frame
 from fedrelax.schema.inferring import coded_table
-from fedrelax.schema.kinds import first_text, kind_of
-from fedrelax.schema.preparation import ENCODED
-from fedrelax.schema.view import View
+from fedrelax.schema.kinds import as_frame, first_text, is_frame, kind_of
+from fedrelax.schema.preparation import ENCODED, View
 from fedrelax.splits import RowGroups, group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
 from fedrelax.validation import check_sizes

@@ -21,7 +21,7 @@ from fedrelax.models.viewed import form_of, seen
 from fedrelax.public import draw_like
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.kinds import find_column, first_text, kind_of, to_numbers, where
-from fedrelax.schema.view import View
+from fedrelax.schema.preparation import View
 from fedrelax.selection.search import TRIES
 from fedrelax.splits import TEST_STREAM, hold_out
 from fedrelax.typing import AnyArray, FloatArray, IntArray

@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 from fedrelax.models.base import LocalModel, Rows
 from fedrelax.models.boost.libraries import package_of
-from fedrelax.schema.preparation import CODED, ENCODED, FRAME
-from fedrelax.schema.view import View
+from fedrelax.schema.preparation import CODED, ENCODED, FRAME, View
 from fedrelax.typing import AnyArray, FloatArray
 
 NATIVE = ("HistGradientBoosting",)

@@ -25,7 +25,7 @@ from fedrelax.network.rows import (
 )
 from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation
-from fedrelax.schema.frames import is_frame
+from fedrelax.schema.kinds import is_frame
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label, Model
 from fedrelax.views import view

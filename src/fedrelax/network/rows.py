@@ -12,8 +12,8 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.models.viewed import Seen, form_of, seen
 from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation, Schema, schema_of
-from fedrelax.schema.frames import as_frame, is_frame
-from fedrelax.schema.view import View
+from fedrelax.schema.kinds import as_frame, is_frame
+from fedrelax.schema.preparation import View
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Model
 from fedrelax.validation import check_sizes
 

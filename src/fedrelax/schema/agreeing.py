@@ -11,12 +11,11 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.coding import code_column, texts_of
-from fedrelax.schema.column import MIXED, Column, Kind
+from fedrelax.schema.column import MIXED, Column, Kind, Texts
 from fedrelax.schema.dates import cycles_of
 from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
 from fedrelax.schema.numbers import read_texts
 from fedrelax.schema.schema import Schema, is_extreme, limits_of, rounded
-from fedrelax.schema.texts import Texts
 
 if TYPE_CHECKING:
     import pandas as pd

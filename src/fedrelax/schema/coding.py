@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.schema.column import Column
+from fedrelax.schema.column import Column, Texts
 from fedrelax.schema.dates import read_dates
 from fedrelax.schema.kinds import where
 from fedrelax.schema.numbers import FILE_MARK, read_texts, strange
-from fedrelax.schema.texts import Texts
 from fedrelax.typing import AnyArray, FloatArray
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
@@ -11,9 +12,10 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.dates import CYCLES, FORMATS, wave_names, waves
 from fedrelax.schema.numbers import MARKS
-from fedrelax.schema.texts import HASHED
-from fedrelax.typing import FloatArray
+from fedrelax.typing import AnyArray, FloatArray
 
+HASHED = 12
+"""How many numbers a model sees of a text."""
 Kind = Literal["number", "flag", "category", "date", "text"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MIXED = ("number", "date")
@@ -115,10 +117,10 @@ class Column:
             own = [f"{self.name} hash {k + 1}" for k in range(HASHED)]
         return own + [f"{self.name} is missing"] * self.gaps
 
-    def encode(self, values: FloatArray, texts: Any = None) -> FloatArray:
+    def encode(self, values: FloatArray, texts: Texts | None = None) -> FloatArray:
         """Return the columns (rows, len(names)) that a numeric model sees.
 
-        ``texts`` provides the hashed numbers of texts: see ``schema.texts``.
+        ``texts`` provides the hashed numbers of texts: see ``Texts``.
         """
         missing = np.isnan(values)
         known = np.where(missing, self.centre, values) if missing.any() else values
@@ -129,20 +131,66 @@ class Column:
                 found[nowhere, : len(self.shares)] = self.shares
         elif self.kind == "text":
             found = np.zeros((len(values), HASHED))
+            assert texts is not None
             found[~missing] = texts.hashed(values[~missing])
         else:
             found = ((np.clip(known, *self.limits) - self.centre) / self.scale)[:, None]
             if self.kind == "date":
-                found = np.column_stack([found, found**2 - 1.0, *self._waves(known)])
+                found = np.column_stack(
+                    [found, found**2 - 1.0, *(waves(known, one) for one in self.cycles)]
+                )
         if missing.any() and self.kind != "category":
             found[missing] = 0.0
         return np.column_stack([found, missing]) if self.gaps else found
-
-    def _waves(self, seconds: FloatArray) -> list[FloatArray]:
-        return [waves(seconds, cycle) for cycle in self.cycles]
 
     def describe(self) -> dict[str, Any]:
         """Return the column as plain values for a file, without defaults."""
         usual = {f.name: f.default for f in fields(self)}
         said = {name: value for name, value in vars(self).items() if value != usual[name]}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}
+
+
+class Texts:
+    """The texts of a column that this process has seen; a row holds a text's number.
+
+    None of this is saved or shared: what a model sees is a hash of the text itself. Number 0 is the
+    empty text in every process, so that a row of zeros means something.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start again: the numbers of texts seen so far lose their meaning."""
+        self._codes: dict[str, int] = {"": 0}
+        self._hashed = np.zeros((0, HASHED))
+
+    def codes(self, values: Iterable[str]) -> FloatArray:
+        """Return the number of each text; a text not seen before gets a new one."""
+        known = self._codes
+        return np.array([known.setdefault(value, len(known)) for value in values], dtype=float)
+
+    def texts(self, codes: FloatArray) -> AnyArray:
+        """Return the text of each number."""
+        names = np.array([*self._codes, ""], dtype=object)
+        return np.asarray(names[codes.astype(np.int64)])
+
+    def hashed(self, codes: FloatArray) -> FloatArray:
+        """Return the hashed numbers (rows, HASHED) of each text."""
+        new = list(self._codes)[len(self._hashed) :]
+        if new:
+            self._hashed = np.vstack([self._hashed, hashed(new)])
+        return np.asarray(self._hashed[codes.astype(np.int64)])
+
+
+def hashed(texts: list[str]) -> FloatArray:
+    """Return counts of the texts' letter groups, hashed and scaled to length 1; similar texts are close.
+
+    >>> a, b, c = hashed(["corner shop", "corner shops", "airport"])
+    >>> bool(a @ b > a @ c)
+    True
+    """
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    vectors = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=HASHED)
+    return np.asarray(vectors.transform([text.lower() for text in texts]).toarray())

@@ -1,4 +1,4 @@
-"""Finding a table's column by name, telling what it holds, and saying where a bad value is."""
+"""Tables of any library as pandas DataFrames; finding a column, telling what it holds, naming a bad row."""
 
 from __future__ import annotations
 
@@ -123,3 +123,47 @@ def _look_like_dates(present: pd.Series) -> bool:
 
 def _plain(name: Any) -> str:
     return unicodedata.normalize("NFC", str(name)).strip()
+
+
+def is_frame(given: Any) -> bool:
+    """Tell whether this is a DataFrame of pandas, polars or another library, or one yet to be collected."""
+    kind = type(given)
+    methods = ("iloc", "to_dict", "collect")
+    return hasattr(kind, "columns") and any(hasattr(kind, name) for name in methods)
+
+
+def as_frame(given: Any) -> pd.DataFrame:
+    """Return a DataFrame of any library as a pandas DataFrame.
+
+    >>> import pandas as pd
+    >>> as_frame(pd.DataFrame({"a": [1]})).shape
+    (1, 1)
+    """
+    import pandas as pd
+
+    if isinstance(given, pd.DataFrame):
+        return given
+    import narwhals as nw
+
+    try:
+        table = nw.from_native(given)
+        table = table.collect() if isinstance(table, nw.LazyFrame) else table
+    except TypeError as error:
+        raise FedRelaxError(
+            f"X is a {type(given).__name__}; give a pandas or polars DataFrame, or an array"
+        ) from error
+    columns = {}
+    for name in table.columns:
+        column = table[name]
+        if isinstance(column.dtype, nw.Datetime | nw.Date):
+            columns[name] = pd.to_datetime(pd.Series(column.to_list()), utc=True)
+        else:
+            columns[name] = pd.Series(column.to_list())
+    return pd.DataFrame(columns)
+
+
+def index_of(given: Any) -> pd.Index:
+    """Return what rows are called: the index of a pandas DataFrame, else their numbers."""
+    import pandas as pd
+
+    return given.index if isinstance(given, pd.DataFrame) else pd.RangeIndex(len(given))

@@ -59,7 +59,10 @@ class Preparation:
                 if empty.any():
                     lacks[label] = tuple(np.flatnonzero(empty).tolist())
         if measure:
-            schema = schema.measured(coded, _lacked(coded, rows, lacks))
+            lacked = np.zeros(coded.shape, dtype=bool)  # missing, as their node has no such column
+            for label, columns in lacks.items():
+                lacked[np.ix_(rows[label], np.array(columns))] = True
+            schema = schema.measured(coded, lacked)
         fills = {}
         if encoded and lacks:
             numbers = schema.encode(coded)
@@ -199,16 +202,6 @@ class _File:
     fills: tuple[_Fill, ...] = ()
 
 
-def _lacked(
-    coded: FloatArray, rows: Mapping[Label, IntArray], lacks: Mapping[Label, Lacking]
-) -> Any:
-    """Return the mask of values that are missing because their node has no such column."""
-    mask = np.zeros(coded.shape, dtype=bool)
-    for label, columns in lacks.items():
-        mask[np.ix_(rows[label], np.array(columns))] = True
-    return mask
-
-
 def _places(schema: Schema, columns: Lacking) -> tuple[list[int], list[int], list[int]]:
     """Return positions in encoded rows: of the other columns, of these, and of these columns' gap flags."""
     there, gone, flags = [], [], []
@@ -236,3 +229,40 @@ def _fill(schema: Schema, numbers: FloatArray, missing: Any, columns: Lacking) -
     )
     slopes = np.linalg.solve(gram, Z.T @ T / len(whole)) if len(there) else np.zeros((0, len(gone)))
     return np.vstack([target - centre @ slopes, slopes])
+
+
+@dataclass(frozen=True)
+class View:
+    """Some columns of coded rows, encoded, coded, or as a DataFrame."""
+
+    schema: Schema
+    columns: tuple[int, ...]
+    form: str = ENCODED
+
+    def __call__(self, coded: FloatArray) -> Any:
+        """Return the rows as the model sees them."""
+        if self.form == FRAME:
+            return self.schema.frame(coded, self.columns)
+        own = coded[:, self.columns]
+        if self.form == CODED:
+            return own
+        return self.part.encode(own)
+
+    @property
+    def part(self) -> Schema:
+        """The schema of the columns in view."""
+        if len(self.columns) == len(self.schema.columns):
+            return self.schema
+        part = Schema(tuple(self.schema.columns[k] for k in self.columns))
+        part.__dict__["texts"] = self.schema.texts
+        return part
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that the model sees."""
+        return self.part.names if self.form == ENCODED else self.part.column_names
+
+    @property
+    def categories(self) -> list[bool]:
+        """Which of the columns in view are categories."""
+        return [self.schema.columns[k].kind == "category" for k in self.columns]

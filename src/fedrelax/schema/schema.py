@@ -13,10 +13,9 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, counted, did_you_mean, listing
 from fedrelax.files import SETTINGS, Refused, read_file, why_unread
 from fedrelax.schema.coding import code_column, decode_column
-from fedrelax.schema.column import MIXED, Column
+from fedrelax.schema.column import MIXED, Column, Texts
 from fedrelax.schema.dates import cycles_of
 from fedrelax.schema.kinds import find_column, where
-from fedrelax.schema.texts import Texts
 from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.validation import check_sizes
 

@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline
 
-from fedrelax.schema.frames import as_frame
-from fedrelax.schema.preparation import ENCODED, FRAME, Preparation
-from fedrelax.schema.view import View
+from fedrelax.schema.kinds import as_frame
+from fedrelax.schema.preparation import ENCODED, FRAME, Preparation, View
 from fedrelax.typing import AnyArray, Label
 
 

@@ -10,9 +10,8 @@ from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.budget import Budget
 from fedrelax.selection.candidates import Alphas, Wirings, candidates_for, is_open
 from fedrelax.selection.choice import Choice
-from fedrelax.selection.lighter import lighter
 from fedrelax.selection.search import choose
-from fedrelax.selection.trials import Tell
+from fedrelax.selection.trials import Tell, lighter
 from fedrelax.selection.whole import Whole, choose_whole, model_for
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
 from fedrelax.typing import Label, Model

@@ -11,14 +11,14 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
 from fedrelax.runtime import Keeper
-from fedrelax.selection.budget import Budget, FirstRun, Overtime
-from fedrelax.selection.candidates import Candidate
+from fedrelax.selection.budget import Budget, Overtime, first_run, most_telling
+from fedrelax.selection.candidates import Candidate, unit
 from fedrelax.selection.choice import Choice
-from fedrelax.selection.losses import Losses, Place
+from fedrelax.selection.losses import Losses, Place, Recorded
 from fedrelax.selection.trials import Tell, Trials, remembering
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.checks import check_count
-from fedrelax.splits import Part, deal, deal_in_time, deal_together
+from fedrelax.splits import Part, deal
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 FOLDS, TRIES = 5, 3
@@ -44,12 +44,9 @@ def fold_rows(
     together, at all nodes; with ``times``, held-out rows come after training rows.
     """
     check_count("folds", folds, least=2)
-    if groups is not None:
-        parts = deal_together(rows, groups, folds, rng)  # values are few, so all are held out once
-    elif times is not None:
-        parts = deal_in_time(rows, times, folds)[-TRIES:]
-    else:
-        parts = deal(rows, folds, rng)[:TRIES]
+    parts = deal(rows, folds, rng, groups, times)
+    if groups is None:  # values of groups are few, so all are held out once
+        parts = parts[:TRIES] if times is None else parts[-TRIES:]
     if not parts and (groups is not None or times is not None):
         raise FedRelaxError(
             f"{'groups' if times is None else 'times'} leaves no rows to hold out: every node would "
@@ -80,8 +77,9 @@ def choose(
     hold all that is not chosen; ``levels`` are tried with the best alpha and stronger ones; ``tell`` is
     called with how many runs are done, out of how many, and ends the search if it returns anything
     true: the best so far is chosen. ``keeper`` recalls runs of a search that was stopped. With a
-    ``budget``, one run is made first; if by its cost not all fit, fewer strengths, folds and rounds are
-    tried, and ``Choice.left_out`` says which; ``heavier`` is how many times longer the final models take.
+    ``budget``, one run is made first; if by its cost not all fit, the most telling strengths come first,
+    runs have fewer rounds, and ``Choice.left_out`` says what was not tried when the time was up;
+    ``heavier`` is how many times longer the final models take.
 
     The loss is measured after every round, and a run may be stopped early: models that are refitted to
     refitted models can get worse again. Linear least squares does not need that: it converges, and
@@ -106,18 +104,18 @@ def choose(
         most = None if to_rest and candidate.wiring is None else rounds
         return candidate.settings(settings, most, PATIENCE if early else None)
 
-    planned, first = _planned(fixed, wired, len(levels), early), None
+    planned = _planned(fixed, wired, len(levels), early)
+    known: list[tuple[Candidate, Recorded]] = []
+    coupled, full = [one for one in fixed if one.alpha > 0], rounds
+    more = planned - len(fixed)
     with remembering(folds):
-        if budget is not None and keeper is None:
-            extra, final = (
-                planned - len(fixed),
-                heavier if early and settings.rounds is None else None,
-            )
-            first = FirstRun.of(fixed, folds, rounds, extra, trial, budget, final)
-        if first is not None and first.left_out:
-            wired, levels, rounds, folds = [], (), first.rounds, folds[: first.folds]
-            fixed = list(first.candidates)  # those that are known come first
-            planned = len(fixed)
+        if budget is not None and keeper is None and coupled:
+            telling = most_telling(coupled, unit(folds[0].graph))
+            final = heavier if early and settings.rounds is None else None
+            run, seconds, rounds = first_run(telling[0], folds[0], trial, budget, rounds, final)
+            known = [(telling[0], run)]
+            if planned * len(folds) * seconds > budget.left:
+                fixed = [one for one in fixed if one.alpha == 0] + telling
         losses = Losses.of(folds, rounds, ends=not early)
         trials = Trials(
             folds,
@@ -127,17 +125,21 @@ def choose(
             halving=early and halving,
             tell=tell if budget is None else budget.telling(tell),
             keeper=keeper,
-            known=() if first is None else first.known,
+            known=known,
             overtime=None if budget is None or keeper is not None else partial(Overtime, budget),
         )
         if fixed:
             trials.run(fixed)
         if fixed and levels and not trials.stopped:
-            shaped = _levelled(fixed, losses, levels[:1] if early else levels)
+            near = _near([one.alpha for one in coupled], fixed, losses)
+            shaped = [
+                Candidate(a, level=v) for v in (levels[:1] if early else levels) for a in near
+            ]
             trials.run(shaped)
             fixed += shaped
         if early and fixed and not trials.stopped:
-            wired = _strong_enough(wired, fixed, losses)
+            near = _near([one.alpha for one in wired], fixed, losses)
+            wired = [candidate for candidate in wired if candidate.alpha in near]
             trials.plan(len(wired))
         if fixed and levels and wired and not trials.stopped:
             level = fixed[int(np.argmin(losses.means.min(axis=1)))].level
@@ -145,11 +147,21 @@ def choose(
         if not trials.stopped:
             trials.run(wired)
     choice = decide(trials.tried, losses, early)
-    if first is not None and first.left_out and budget is not None:
-        choice = choice.but(f"to stay within {budget.words}, {first.left_out}", first.left_out)
-    if trials.stopped:
-        over = trials.stopped if budget is not None and budget.left < 0 else ""
-        choice = choice.but(f"the search was {trials.stopped}", over)
+    over = budget is not None and budget.left < 0 and bool(trials.stopped)
+    if budget is not None and (over or rounds < full):
+        strengths = sum(one in coupled for one in trials.tried)
+        rest = len(trials.tried) - strengths - sum(one.alpha == 0 for one in trials.tried)
+        counts = {
+            "strengths": (strengths, len(coupled)),
+            "folds": (losses.used, len(folds)),
+            "rounds": (rounds, full),
+            "levels and wirings": (rest, more if over else 0),
+        }
+        few = [f"{n} of {most} {name}" for name, (n, most) in counts.items() if n < most]
+        left_out = f"only {', '.join(few)} were tried" if few else "all was tried"
+        choice = choice.but(f"to stay within {budget.words}, {left_out}", left_out * bool(few))
+    elif trials.stopped:
+        choice = choice.but(f"the search was {trials.stopped}")
     return replace(choice, to_rest=to_rest and choice.wiring is None and choice.rounds > 0)
 
 
@@ -164,26 +176,12 @@ def _planned(
     return len(fixed) + shaped + (ways * near if early and fixed else len(wired))
 
 
-def _levelled(
-    fixed: Sequence[Candidate], losses: Losses, levels: Sequence[float]
-) -> list[Candidate]:
-    """Return candidates with the best alpha and the next stronger ones, at each of ``levels``."""
+def _near(alphas: Sequence[float], fixed: Sequence[Candidate], losses: Losses) -> list[float]:
+    """Return, of some alphas, the one that is best on the fixed graph and the next stronger ones."""
     best = fixed[int(np.argmin(losses.means.min(axis=1)))].alpha
-    alphas = sorted({candidate.alpha for candidate in fixed if candidate.alpha > 0})
-    first = min(int(np.searchsorted(alphas, best)), max(len(alphas) - 1 - STRONGER, 0))
-    near = alphas[first : first + 1 + STRONGER]
-    return [Candidate(alpha, level=level) for level in levels for alpha in near]
-
-
-def _strong_enough(
-    wired: Sequence[Candidate], fixed: Sequence[Candidate], losses: Losses
-) -> list[Candidate]:
-    """Return the wired candidates with the best alpha of the fixed ones, or one of the next above it."""
-    best = fixed[int(np.argmin(losses.means.min(axis=1)))].alpha
-    alphas = sorted({candidate.alpha for candidate in wired})
-    first = min(int(np.searchsorted(alphas, best)), max(len(alphas) - 1 - STRONGER, 0))
-    near = alphas[first : first + 1 + STRONGER]
-    return [candidate for candidate in wired if candidate.alpha in near]
+    ordered = sorted(set(alphas))
+    first = min(int(np.searchsorted(ordered, best)), max(len(ordered) - 1 - STRONGER, 0))
+    return ordered[first : first + 1 + STRONGER]
 
 
 def decide(candidates: Sequence[Candidate], losses: Losses, early: bool) -> Choice:

@@ -1,16 +1,25 @@
-"""Candidates tried on folds, one fold after another; those clearly behind are dropped early."""
+"""Candidates tried on folds, one fold after another; those clearly behind are dropped early.
+
+A search that was stopped does not repeat the trials it has run: a checkpoint has them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
+from sklearn.base import clone
+
+from fedrelax.models.trees import is_forest, is_tree
 from fedrelax.network import Network
-from fedrelax.runtime import Callback, Keeper
+from fedrelax.runtime import Callback, History, Keeper
+from fedrelax.runtime.callbacks import columns_of, records_of
 from fedrelax.selection.candidates import Candidate
-from fedrelax.selection.journal import tried
 from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.solvers import FedRelax
+from fedrelax.solvers.identity import identity_of
 
 Tell = Callable[[int, int], bool | str | None]
 """Called with how many runs are done, out of how many; returning anything true ends the search."""
@@ -139,3 +148,69 @@ def remembering(folds: Sequence[Network]) -> Iterator[None]:
     finally:
         for fold in folds:
             fold.memory = None
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """A trial run by an earlier process: its history is all that a choice needs."""
+
+    history: History
+
+
+def tried(
+    settings: FedRelax,
+    fold: Network,
+    number: int,
+    keeper: Keeper | None,
+    callbacks: Sequence[Callback] = (),
+) -> Recorded:
+    """Run a trial on a fold, or recall it; ``number`` counts the search's trials, whose order is fixed.
+
+    ``callbacks`` may end a trial early, unless it is kept.
+    """
+    if keeper is None:
+        return settings.solve(fold, callbacks)
+    name, identity = f"trial-{number:04d}", identity_of(fold, settings)
+    saved = keeper.recall(name, identity)
+    if saved is not None:
+        with keeper.using(name):
+            return Recalled(History(fold.labels, records_of(saved["records"], len(fold))))
+    run = settings.solve(fold)
+    keeper.keep(name, identity, lambda: {"records": columns_of(run.history)}, 0, True)
+    return run
+
+
+ENOUGH_TREES = 25
+"""This many trees are enough to tell candidates apart (``benchmarks/halving.py``)."""
+FEW_TREES = 10
+"""This many with ``quick``."""
+MANY_TREES = 1000
+"""Networks with fewer trees in total are tried as they are, unless ``quick``."""
+
+
+def lighter(folds: Sequence[Network], quick: bool = False) -> tuple[list[Network], str, float]:
+    """Return the folds for trials, a note on what is lighter there, "" for nothing, and how much."""
+    models, trees = folds[0].distinct_models, FEW_TREES if quick else ENOUGH_TREES
+    large = [model for model in models.values() if _trees(model) > trees]
+    few = sum(_trees(model) for model in folds[0].models) < MANY_TREES
+    if not large or (few and not quick):
+        return list(folds), "", 1.0
+    small = {id(model): clone(model).set_params(n_estimators=trees) for model in large}
+    found = [
+        fold.with_models(
+            {
+                label: small.get(id(model), model)
+                for label, model in zip(fold.labels, fold.models, strict=True)
+            }
+        )
+        for fold in folds
+    ]
+    most = max(map(_trees, large))
+    return found, f"tried with forests of {trees} trees", most / trees
+
+
+def _trees(model: Any) -> int:
+    if not (is_tree(model) and is_forest(model)):
+        return 0
+    count = model.n_estimators
+    return count if isinstance(count, int) else 0

@@ -21,7 +21,6 @@ from fedrelax.selection.beside import compare_beside
 from fedrelax.selection.budget import Budget, Overtime
 from fedrelax.selection.candidates import Candidate, Wirings, unit, wirings_for
 from fedrelax.selection.choice import Choice
-from fedrelax.selection.journal import tried as tried_once
 from fedrelax.selection.kinds import (
     ROUNDS,
     KindChoice,
@@ -32,6 +31,7 @@ from fedrelax.selection.kinds import (
 )
 from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.selection.trials import Enough, Tell, heard
+from fedrelax.selection.trials import tried as tried_once
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
 from fedrelax.typing import Label
 from fedrelax.wiring import Wiring

@@ -21,7 +21,7 @@ from fedrelax.runtime import History, Record
 from fedrelax.runtime.history import TOTALS
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.kinds import where
-from fedrelax.schema.view import View
+from fedrelax.schema.preparation import View
 from fedrelax.solvers import Result
 from fedrelax.storage.checking import Untrusted, check_seal, damage, read_inside, reading
 from fedrelax.storage.child import try_files
