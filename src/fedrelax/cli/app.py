@@ -54,20 +54,11 @@ def about(
     """
 
 
-app.command("compare", no_args_is_help=True)(compare)
-app.command("fit", no_args_is_help=True)(fit)
-app.command("resume", no_args_is_help=True)(resume)
-app.command("predict", no_args_is_help=True)(predict)
-app.command("join", no_args_is_help=True)(join)
-app.command("update", no_args_is_help=True)(update)
-app.command("unplug", no_args_is_help=True)(unplug)
-app.command("info", no_args_is_help=True)(info)
-app.command("report", no_args_is_help=True)(report)
-app.command("serve", no_args_is_help=True)(serve)
-app.command("stress", no_args_is_help=True)(stress)
-app.command("example", no_args_is_help=True)(example)
-app.command("demo")(demo)
-app.command("reproduce", no_args_is_help=True)(reproduce)
+for run in (
+    compare, fit, resume, predict, join, update, unplug, info, report, serve, stress, example, demo,
+    reproduce,
+):  # fmt: skip
+    app.command(run.__name__, no_args_is_help=run is not demo)(run)
 app.add_typer(federate, name="federate")
 
 

@@ -62,11 +62,10 @@ def demo(
     from fedrelax.cli.interruption import Interruption
 
     with speaking(debug, steps=STEPS) as talk, Interruption().caught() as interruption:
-        run_demo(out, jobs, talk, interruption)
+        _run(out, jobs, talk, interruption)
 
 
-def run_demo(out: Path, jobs: int, talk: Talk, interruption: Any) -> None:
-    """Train the network of writers and show what each has gained."""
+def _run(out: Path, jobs: int, talk: Talk, interruption: Any) -> None:
     from fedrelax.cli.interruption import Step
     from fedrelax.cli.training import save, train
     from fedrelax.report.terminal import evaluation_report, kind_table

@@ -6,7 +6,7 @@ import shlex
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -157,22 +157,16 @@ def try_(
         need("flwr", "flower")
         tables = made_up(sites) if table is None else parted(table, node, sites)
         home = out or Path(tempfile.mkdtemp(prefix="fedrelax-federation-")) / "federation"
-        strength: Any = "auto" if alpha == "auto" else _number(alpha)
+        try:
+            strength = alpha if alpha == "auto" else float(alpha)
+        except ValueError:
+            raise FedRelaxError(f"alpha={alpha!r} must be a number or 'auto'") from None
         hub = {"alpha": strength, "rounds": rounds, "wait": 120.0, "join": 180.0, "live": live}
         models = [name.strip() for name in model.split(",")]
         prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
         talk.activity.doing("Starting the hub and the sites", step="sites")
         where = run_deployed(home, list(tables), talk.note, look=partial(_show, talk.activity))
         _tell(where, home, talk, as_json)
-
-
-def _number(text: str) -> float:
-    from fedrelax.errors import FedRelaxError
-
-    try:
-        return float(text)
-    except ValueError:
-        raise FedRelaxError(f"alpha={text!r} must be a number or 'auto'") from None
 
 
 def _show(activity: Activity, status: Status) -> None:

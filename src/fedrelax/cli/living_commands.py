@@ -74,14 +74,16 @@ def join(
         grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
         known = [text.strip() for text in (neighbours or "").split(",") if text.strip()]
         near = [grown.node(text) for text in known] or None
-        for name, rows in rows_in(data, grown, talk, newcomer=label, joining=True).items():
+        rows = rows_in(data, grown, talk, newcomer=label, joining=True)
+        for name in dict.fromkeys(rows.nodes.tolist()):
             talk.activity.doing(f"Fitting {name} and those near it", step="fitting")
+            own = rows.nodes == name
             change = grown.fitted.plug_in(
                 name,
-                rows.X,
-                rows.y,
+                rows.X[own],
+                rows.y[own],
                 neighbours=near,
-                position=None if near else positions_in(rows.frame, grown.saved),
+                position=None if near else positions_in(rows.frame[own], grown.saved),
                 ripple=ripple,
                 tol=tol,
             )
@@ -109,10 +111,10 @@ def update(
     [bold]Example:[/bold] fedrelax update result this_week.csv --table rows.csv --keep 500 --out next
     """
     with speaking(debug, steps=STEPS) as talk:
-        from fedrelax.cli.new_rows import Grown, rows_in, stacked
+        from fedrelax.cli.new_rows import Grown, rows_in
 
         grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
-        rows = stacked(rows_in(data, grown, talk))
+        rows = rows_in(data, grown, talk).arguments
         talk.activity.doing("Refitting the nodes of new rows and those near them", step="fitting")
         change = grown.fitted.update(*rows, keep=keep, ripple=ripple, tol=tol)
         _tell(change, talk)

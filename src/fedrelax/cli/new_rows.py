@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,7 +65,7 @@ class Grown:
                 "federation, or with layers around the exchange); fit it again"
             )
         if table is not None:
-            grown.fitted.know_rows(*stacked(rows_in(table, grown, talk, strangers=True)))
+            grown.fitted.know_rows(*rows_in(table, grown, talk, strangers=True).arguments)
         return grown
 
     def node(self, text: str) -> Label:
@@ -80,10 +80,7 @@ class Grown:
         """Write the new result."""
         talk.activity.doing(f"Saving in {self.out}", step="saving")
 
-        def add_report(draft: Path) -> None:
-            write_report(draft)
-
-        more = [add_report] if self.report else []  # it is large, and so only written on request
+        more: list[Callable[[Path], Any]] = [write_report] if self.report else []  # it is large
         save_grown(self.out, self.saved, self.fitted, overwrite=self.overwrite, more=more)
         talk.plain(f"Saved in {self.out}; {self.saved.directory} stays as it is.")
         where = shlex.quote(str(self.out))
@@ -91,12 +88,18 @@ class Grown:
 
 
 @dataclass(frozen=True, eq=False)
-class NodeTable:
-    """One node's rows: features as the network codes them, targets, and the table they came from."""
+class NewRows:
+    """Features as the network codes them, targets and nodes of rows, and the table they came from."""
 
     X: FloatArray
     y: AnyArray
+    nodes: AnyArray
     frame: Any
+
+    @property
+    def arguments(self) -> tuple[FloatArray, AnyArray, AnyArray]:
+        """The rows as estimators take them."""
+        return self.X, self.y, self.nodes
 
 
 def rows_in(
@@ -108,8 +111,8 @@ def rows_in(
     newcomer: str | None = None,
     joining: bool = False,
     strangers: bool = False,
-) -> dict[Label, NodeTable]:
-    """Return the rows of every node in a table, checked; ``frame`` is the table if it is read already.
+) -> NewRows:
+    """Return the rows of a table, checked; ``frame`` is the table if it is read already.
 
     With ``joining`` the nodes are newcomers, and all rows belong to ``newcomer`` if it is given. Otherwise
     they must be in the network; with ``strangers``, rows of other nodes are left out instead of refused.
@@ -140,18 +143,7 @@ def rows_in(
     X = coded_rows(saved, frame, nodes, str(data), talk.note)
     if not len(frame):
         raise FedRelaxError(f"{data} has no rows of nodes of this network")
-    found = {}
-    for label in dict.fromkeys(nodes.tolist()):
-        own = nodes == label
-        found[label] = NodeTable(X[own], target[own], frame[own])
-    return found
-
-
-def stacked(rows: dict[Label, NodeTable]) -> tuple[FloatArray, AnyArray, AnyArray]:
-    """Return features, targets and nodes of all rows, as estimators take them."""
-    labels = [label for label, own in rows.items() for _ in range(len(own.y))]
-    X = np.concatenate([own.X for own in rows.values()])
-    return X, np.concatenate([own.y for own in rows.values()]), np.array(labels, dtype=object)
+    return NewRows(X, target, nodes, frame)
 
 
 def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:
@@ -254,8 +246,7 @@ class Learner:
     def __call__(self, frame: Any) -> Iterator[Path]:
         """Predict rows, learn from them and save; if that or the block fails, take everything back."""
         grown = self._grown
-        rows = stacked(rows_in(SOURCE, grown, self._talk, frame=frame))
-        grown.fitted.update(*rows)
+        grown.fitted.update(*rows_in(SOURCE, grown, self._talk, frame=frame).arguments)
         try:
             self._home.mkdir(exist_ok=True)
             out = save_grown(grown.out, grown.saved, grown.fitted)

@@ -37,7 +37,7 @@ class Splitting:
     seed: int
     column: str | None = None
     values: AnyArray | None = None
-    start: Any = None
+    start: float | None = None
 
     @property
     def is_time(self) -> bool:
@@ -142,8 +142,9 @@ def _unasked(
     others = [column for column in frame.columns if column not in names]
     dates = [column for column in others if kind_of(frame[column].iloc[table.row_index]) == "dates"]
     for column in dates:
-        moments = _moments(frame[column].iloc[table.row_index])
-        if share > 0 and not np.isnat(moments).any() and _is_shared(moments, table.nodes):
+        given = frame[column].iloc[table.row_index]
+        moments = read_dates(given, order_of(given)[0])
+        if share > 0 and not np.isnan(moments).any() and _is_shared(moments, table.nodes):
             note(
                 f"Nodes have rows of the same {column!r}, and what neighbours have seen of a moment "
                 f"gives much of it away, so whole moments are held out (--split-by {column}). Rows "
@@ -187,8 +188,8 @@ def _values(frame: DataFrame, column: Hashable, table: Table) -> AnyArray:
     if kind == "numbers":
         return to_numbers(found)
     if kind == "dates":
-        moments = _moments(found)
-        bad = np.flatnonzero(np.isnat(moments))
+        moments = read_dates(found, order_of(found)[0])
+        bad = np.flatnonzero(np.isnan(moments))
         if len(bad):
             raise FedRelaxError(
                 f"--split-by: column {column!r} holds dates except {str(found.iloc[bad[0]])!r} on "
@@ -198,16 +199,7 @@ def _values(frame: DataFrame, column: Hashable, table: Table) -> AnyArray:
     return np.asarray(found.astype(str).str.strip().to_numpy(dtype=str))
 
 
-def _moments(column: Any) -> AnyArray:
-    """Return a column of dates as the schema reads it, in UTC; NaT where there is none."""
-    seconds = read_dates(column, order_of(column)[0])
-    there = np.isfinite(seconds)
-    moments = np.full(len(seconds), np.datetime64("NaT", "us"))
-    moments[there] = (seconds[there] * 1e6).round().astype("int64").astype("datetime64[us]")
-    return moments
-
-
-def _moment(text: str, frame: DataFrame, column: Hashable) -> Any:
+def _moment(text: str, frame: DataFrame, column: Hashable) -> float:
     import pandas as pd
 
     kind = kind_of(frame[column])
@@ -215,12 +207,14 @@ def _moment(text: str, frame: DataFrame, column: Hashable) -> Any:
         raise FedRelaxError(
             f"--test-from needs a column of dates or numbers, and {column!r} holds {kind}; name another"
         )
-    try:
-        if kind == "numbers":
-            return float(text)
-        return pd.to_datetime(text, utc=True).tz_localize(None).to_datetime64()
-    except (ValueError, TypeError):
+    given = pd.Series([text])
+    read = (
+        pd.to_numeric(given, errors="coerce") if kind == "numbers" else read_dates(given, "mixed")
+    )
+    start = float(read[0])
+    if np.isnan(start):
         raise FedRelaxError(
             f"--test-from {text!r} does not fit column {column!r}, which holds {kind}; give a value "
             "of that kind"
-        ) from None
+        )
+    return start

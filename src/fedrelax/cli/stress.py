@@ -75,9 +75,25 @@ def stress(config: StressConfig, talk: Talk) -> None:
             usual = losses if usual is None else usual
             line[way] = float(np.nanmean(losses[honest]))
             line["undisturbed"] = float(np.nanmean(usual[honest]))
-        line["verdict"] = {way: _verdict(line[way], line["undisturbed"]) for way in WAYS}
+        held, hurt = HOLDS * line["undisturbed"], SUFFERS * line["undisturbed"]
+        line["verdict"] = {
+            way: "holds" if line[way] <= held else "suffers" if line[way] <= hurt else "breaks"
+            for way in WAYS
+        }
         lines.append(line)
-    found = {"alpha": alpha, "nodes": len(network), **summary(lines)}
+    broken = [line for line in lines if line["verdict"]["mean"] == "breaks"]
+    cured = {
+        way: [line["trouble"] for line in broken if line["verdict"][way] != "breaks"]
+        for way in WAYS[1:]
+    }
+    names = [line["trouble"] for line in broken]
+    found = {
+        "alpha": alpha,
+        "nodes": len(network),
+        "lines": lines,
+        "breaks": names,
+        "cured_by": cured,
+    }
     if config.json:
         talk.json(found)
     else:
@@ -169,22 +185,6 @@ def losses_of(
     with np.errstate(all="ignore"):
         last = solver.solve(network).history.records[-1].node_validation_loss
     return last, np.array([label not in liars for label in network.labels])
-
-
-def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the lines, what breaks the network, and which of that each defence withstands."""
-    broken = [line for line in lines if line["verdict"]["mean"] == "breaks"]
-    cured = {
-        way: [line["trouble"] for line in broken if line["verdict"][way] != "breaks"]
-        for way in WAYS[1:]
-    }
-    return {"lines": lines, "breaks": [line["trouble"] for line in broken], "cured_by": cured}
-
-
-def _verdict(error: float, usual: float) -> str:
-    if not np.isfinite(error) or error > SUFFERS * usual:
-        return "breaks"
-    return "suffers" if error > HOLDS * usual else "holds"
 
 
 def tell(found: dict[str, Any], talk: Talk) -> None:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean, named
-from fedrelax.estimators.predicting import UNKNOWN, Predicts
+from fedrelax.estimators.living import UNKNOWN, FittedNetwork
 from fedrelax.estimators.rows import one_of
 from fedrelax.graph import Graph
 from fedrelax.living.network import Origin
@@ -54,7 +54,7 @@ OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
 
-class FedRelaxEstimator(Predicts, Looks, BaseEstimator):  # type: ignore[misc]
+class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[misc]
     """What the regressor and the classifier share; see ``FedRelaxRegressor`` for the parameters."""
 
     _kind: str

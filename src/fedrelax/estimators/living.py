@@ -1,15 +1,16 @@
-"""What happens after ``fit``: nodes join, learn new rows, and leave."""
+"""What happens after ``fit``: nodes predict, join, learn new rows, and leave."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fedrelax.errors import FedRelaxError, did_you_mean, named
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, counted, did_you_mean, named
 from fedrelax.estimators.rows import TableRows, split_off_nodes
 from fedrelax.graph import Graph
 from fedrelax.living import Change, LivingNetwork, joining, updating
@@ -17,7 +18,9 @@ from fedrelax.living.network import Origin, OwnRows
 from fedrelax.living.snapshot import result_of
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network.rows import numbers_of
+from fedrelax.schema.kinds import index_of, is_frame
 from fedrelax.solvers import Result
+from fedrelax.solvers.checks import check_choice
 from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
 
@@ -28,9 +31,14 @@ CLOSED = (
 )
 
 
-class LivesOn(TableRows):
-    """What the estimators can do after ``fit``: ``plug_in``, ``update`` and ``unplug``."""
+UNKNOWN = ("consensus", "raise")
+"""What can be done about rows of nodes that neither have a model nor a neighbour with one."""
 
+
+class FittedNetwork(TableRows):
+    """What the estimators can do after ``fit``: ``answers``, ``plug_in``, ``update`` and ``unplug``."""
+
+    unknown: str
     _result: Result
     _whole_graph: Graph
     _origin: Origin | None = None
@@ -68,7 +76,9 @@ class LivesOn(TableRows):
         """
         network = self.living_
         rows = None if X is None else self._new_rows(label, X, y)
-        made = None if model is None else self._new_model(label, model)
+        made = model
+        if model is not None:
+            made = adapt(self._views({label: model})[label], self._result.task)
         return joining.plug_in(network, label, rows, made, neighbours, position, ripple, tol)
 
     def update(
@@ -114,6 +124,85 @@ class LivesOn(TableRows):
     def story_(self) -> tuple[Change, ...]:
         """The changes since ``fit``, in order."""
         return () if self._living is None else tuple(self._living.story)
+
+    # Predictions
+
+    def answers(
+        self, X: Any, nodes: Any = None, note: Callable[[str], None] | None = None
+    ) -> FloatArray:
+        """Return the predictions of each row's node, (rows, outputs): numbers, or class probabilities.
+
+        ``note`` is called with a sentence about each column whose values are far outside those of training.
+        """
+        check_is_fitted(self, "_result")
+        if nodes is None:
+            nodes = self.node_column_
+        X, nodes, _ = split_off_nodes(X, nodes)
+        if not is_frame(X):
+            X = self._coded_later(X, ())
+        models, graph = self._local_models, self.whole_graph_
+        if nodes is None:
+            if len(models) > 1:
+                raise FedRelaxError(
+                    f"the network has {len(models)} nodes; say which one each row belongs "
+                    "to: predict(X, nodes=...)"
+                )
+            nodes = [next(iter(models))] * len(X)
+        groups = group_rows(nodes, len(X))
+        weights: dict[Label, Mapping[Label, float]] = {}
+        for label in groups:  # a node answers itself; without a model its neighbours do, or nobody
+            near = graph.neighbours(label) if label in graph else {}
+            weights[label] = {j: a for j, a in near.items() if j in models}
+            if label in models:
+                weights[label] = {label: 1.0}
+        strange = [label for label in groups if not weights[label]]
+        rows = [groups[label] for label in strange]
+        self._check_unknown(strange, sum(map(len, rows)))
+        coded = self._coded_later(X, groups) if is_frame(X) else X
+        if note is not None and self.preparation_ is not None:
+            for text in self.preparation_.schema.far_outside(coded, index_of(X)):
+                note(text)
+        answer = np.empty((len(coded), self._result.task.n_outputs))
+        for label, index in groups.items():
+            if weights[label]:
+                answer[index] = self._mean(weights[label], coded[index])
+        if strange:
+            index = np.concatenate(rows)
+            answer[index] = self._mean(dict.fromkeys(models, 1.0), coded[index])
+        return answer
+
+    def _check_unknown(self, strange: list[Label], rows: int) -> None:
+        """Refuse rows of unknown nodes, or warn that the consensus answers."""
+        check_choice("unknown", self.unknown, UNKNOWN)
+        if not strange:
+            return
+        labels = self.whole_graph_.labels
+        hint = next(filter(None, (did_you_mean(label, labels) for label in strange[:5])), "")
+        who = f"{named('node', strange, 'was')} not in training"
+        if self.unknown == "raise":
+            raise FedRelaxError(
+                f"{who}, and no neighbour in the graph has a model{hint}; unknown='consensus' predicts "
+                "such rows by the mean of all nodes"
+            )
+        hint = hint and f" ({hint.removeprefix('; ')})"
+        warnings.warn(
+            f"{who}{hint}: {counted(rows, 'row')} predicted by the network's consensus, the mean of "
+            f"{counted(len(self._local_models), 'node')}",
+            FedRelaxWarning,
+            stacklevel=4,
+        )
+
+    def _mean(self, weights: Mapping[Label, float], coded: FloatArray) -> FloatArray:
+        """Return the weighted mean of what nodes' models predict for coded rows."""
+        ready, answer = self.preparation_, np.zeros((len(coded), self._result.task.n_outputs))
+        share = 1.0 / sum(weights.values())
+        forms: dict[Any, FloatArray] = {}  # rows as nodes that lack the same columns see them
+        for label, weight in weights.items():
+            lacks = () if ready is None else ready.lacks.get(label, ())
+            if lacks not in forms:
+                forms[lacks] = coded if ready is None else ready.of_node(label, coded)
+            answer += weight * share * self._local_models[label].predict(forms[lacks])
+        return answer
 
     # Fitted attributes, up to date
 
@@ -217,6 +306,3 @@ class LivesOn(TableRows):
             label: (self._shared(label, coded[index]), target[index])
             for label, index in groups.items()
         }
-
-    def _new_model(self, label: Label, model: Model) -> LocalModel:
-        return adapt(self._views({label: model})[label], self._result.task)

@@ -171,7 +171,12 @@ class TableRows:
     def _coded_later(self, X: Any, labels: Any) -> FloatArray:
         """Return coded rows for prediction, from a table or from an array like that of training."""
         ready = self.preparation_
-        if ready is None or (ready.is_plain and not (is_frame(X) and self._needs_schema(X))):
+        by_schema = False
+        if ready is not None and is_frame(X):  # text to be read, or columns left out in training
+            kinds = {str(kind) for kind in as_frame(X).dtypes}
+            narrow = len(ready.schema.columns) < self.n_features_in_
+            by_schema = narrow or not kinds.isdisjoint(("object", "str", "string"))
+        if ready is None or (ready.is_plain and not by_schema):
             plain = validate_data(
                 self, X, reset=False, dtype=float, allow_nd=True, ensure_all_finite="allow-nan"
             )
@@ -189,13 +194,6 @@ class TableRows:
                 f"X has shape {coded.shape}, but training had {len(ready.schema.columns)} columns"
             )
         return coded
-
-    def _needs_schema(self, X: Any) -> bool:
-        """Tell whether a table has text to be read, or columns that were left out in training."""
-        assert self.preparation_ is not None
-        frame = as_frame(X)
-        text = any(str(kind) in ("object", "str", "string") for kind in frame.dtypes)
-        return text or len(self.preparation_.schema.columns) < self.n_features_in_
 
     def _given_schema(self) -> Schema | None:
         given = self.schema
@@ -220,8 +218,9 @@ class TableRows:
             self.preparation_ = None
             return coded
         own = self._own_models
-        models = {} if own else self.models_for(list(rows))
-        numbers = all(form_of(model) == ENCODED for model in _distinct(models))
+        models = [] if own else self.models_for(list(rows)).values()
+        distinct = {id(model): model for model in models}.values()
+        numbers = all(form_of(model) == ENCODED for model in distinct)
         ready = Preparation.of(self._schema, coded, rows, encoded=True, measure=self.schema is None)
         if not ready.is_plain and (not numbers or (ready.lacks and not own)):
             ready = Preparation(ready.schema, False, ready.lacks)
@@ -246,10 +245,6 @@ class TableRows:
                 made[key] = seen(model, View(ready.schema, columns, form_of(model)))
             found[label] = made[key]
         return found
-
-
-def _distinct(models: Mapping[Label, Model]) -> list[Any]:
-    return list({id(model): model for model in models.values()}.values())
 
 
 def _schema_of_array(X: AnyArray, always: bool) -> Schema | None:

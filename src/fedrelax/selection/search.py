@@ -116,6 +116,8 @@ def choose(
             known = [(telling[0], run)]
             if planned * len(folds) * seconds > budget.left:
                 fixed = [one for one in fixed if one.alpha == 0] + telling
+            if rounds < full:  # too few for a wiring to end
+                wired, levels = [], ()
         losses = Losses.of(folds, rounds, ends=not early)
         trials = Trials(
             folds,
@@ -155,7 +157,7 @@ def choose(
             "strengths": (strengths, len(coupled)),
             "folds": (losses.used, len(folds)),
             "rounds": (rounds, full),
-            "levels and wirings": (rest, more if over else 0),
+            "levels and wirings": (rest, more),
         }
         few = [f"{n} of {most} {name}" for name, (n, most) in counts.items() if n < most]
         left_out = f"only {', '.join(few)} were tried" if few else "all was tried"
