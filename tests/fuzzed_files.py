@@ -186,7 +186,7 @@ ADDRESS = Address("run", "Oslo", "Hamar", 1)
 def letters() -> tuple[bytes, ...]:
     """Return a greeting, and predictions of two lanes in an open box."""
     array = np.arange(6.0).reshape(3, 2)
-    box = OpenBoxes().close(write_predictions({0: {0: array}, 2: {0: array, 1: array}}), ADDRESS)
+    box = OpenBoxes().close(write_predictions({0: [array, array], 2: [array, array]}), ADDRESS)
     return pack(HELLO.letter()), pack(Envelope("answers", {"round": 1}, {"Hamar": box}))
 
 
@@ -197,7 +197,7 @@ def parse_letter(content: bytes) -> None:
         Hello.of(letter)
     for box in letter.parts.values():
         inside = OpenBoxes().open(box, ADDRESS)
-        read_predictions(inside, {0: 3, 1: 3}, 2, {0, 2})
+        read_predictions(inside, [3, 3], 2, {0, 2})
 
 
 def parse_array(content: bytes) -> None:
@@ -212,7 +212,7 @@ def state_file() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         kept = Folder(Path(folder))
         kept.begin()
-        lane = LaneState({"own": array}, {"a": array}, {("b", "b"): array}, 0.5, 1, {"b": 1.0})
+        lane = LaneState({"own": array}, {"a": array}, {("b", "b"): array}, 0.5, {"b": 1.0}, [])
         kept.save(1, {0: lane})
         [path] = Path(folder).rglob("*.bin")
         return path.read_bytes()

@@ -78,8 +78,8 @@ def test_a_run_can_be_looked_at_and_each_site_predicts_by_itself(run, table):
     prepare(home, made_up(3), "y", models=["ridge", "tree"], hub=hub)
     assert run("federate", "status", "home") and run.code == 2
     file = read_hub(home / "hub" / "hub.toml")
-    sites = {n: Participant(read_site(home / f"sites/{n}/site.toml")) for n in file.settings.sites}
-    write_federated(Hub(file.settings, WithinProcess(sites), file.folder).run(), file)
+    sites = {n: Participant(read_site(home / f"sites/{n}/site.toml")) for n in file.sites}
+    write_federated(Hub(file, WithinProcess(sites), file.folder).run(), file)
     text = run("federate", "status", "home")
     assert run.code == 0 and "finished" in text and "site-2: predictions of round 2" in text
     rows = home / "sites" / "site-2" / "rows.csv"
@@ -87,7 +87,7 @@ def test_a_run_can_be_looked_at_and_each_site_predicts_by_itself(run, table):
     assert run.code == 0, run.output
     assert len(pd.read_csv("answers.csv")) == len(pd.read_csv(rows))
     saved = read_result(home / "hub" / "result")
-    assert saved.metrics["rounds"] == 2 and len(saved.nodes) == 3
+    assert saved.about["rounds"] == 2 and len(saved.nodes) == 3
     X = pd.read_csv(rows).drop(columns="y")
     with pytest.raises(ValueError, match="its model is at the site and not here"):
         load_result(home / "hub" / "result").predict(X, nodes=["site-1"] * len(X))

@@ -141,7 +141,7 @@ def make(
 
 
 def hub_settings(federation: Federation, **more: Any) -> HubSettings:
-    given = {"settings": SIX, "alpha": 0.5, "wait": 30.0, "join": 30.0, **more}
+    given = {"method": SIX, "alpha": 0.5, "wait": 30.0, "join": 30.0, **more}
     return HubSettings(sites=federation.names, **given)
 
 

@@ -87,7 +87,7 @@ SETTINGS: list[dict[str, Any]] = [
 def test_other_settings(tmp_path: Path, given: dict[str, Any]) -> None:
     federation = make(tmp_path, names=("ash", "birch", "cedar"))
     settings = FedRelax(rounds=3, tol=0.0, **given)
-    found = Hub(hub_settings(federation, settings=settings), federation.transport()).run()
+    found = Hub(hub_settings(federation, method=settings), federation.transport()).run()
     result = replace(settings, alpha=0.5).solve(networks(federation, settings)[0])
     same_history(found.outcome.history, result.history)
     same_models(federation, result)
@@ -119,7 +119,7 @@ def test_one_file_of_public_rows(tmp_path: Path) -> None:
 def test_the_best_round_is_kept_with_patience(tmp_path: Path) -> None:
     federation = make(tmp_path, names=("ash", "birch", "cedar"), models=("tree",))
     settings = FedRelax(rounds=8, tol=0.0, patience=2)
-    given = hub_settings(federation, settings=settings, alpha=2.0, validation_share=0.3)
+    given = hub_settings(federation, method=settings, alpha=2.0, validation_share=0.3)
     found = Hub(given, federation.transport()).run()
     losses = found.outcome.history["validation_loss"]
     assert found.outcome.n_rounds == losses.argmin()

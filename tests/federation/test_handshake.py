@@ -96,7 +96,7 @@ def test_a_name_that_is_not_known_and_a_second_claim_are_refused(federation: Fed
 def test_a_model_that_cannot_do_what_is_asked(federation: Federation) -> None:
     settings = FedRelax(rounds=1, loss="absolute", discrepancy="squared")
     federation.change("birch", model="tree")
-    refused(federation, "without site 'birch'.*DecisionTreeRegressor", settings=settings)
+    refused(federation, "without site 'birch'.*DecisionTreeRegressor", method=settings)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_model_that_cannot_do_what_is_asked(federation: Federation) -> None:
 def test_settings_that_a_federation_does_not_serve(
     federation: Federation, given: dict[str, object], text: str
 ) -> None:
-    refused(federation, text, settings=FedRelax(rounds=1, **given))  # type: ignore[arg-type]
+    refused(federation, text, method=FedRelax(rounds=1, **given))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def resealed(federation: Federation, content: Callable[[bytes], bytes]) -> Calla
         for name in [name for name in parts if name.startswith("to ")]:
             other, round = name[3:], answer.head["round"] + 1
             address = Address(answer.head["run"], "ash", other, round)
-            rows = content(write_predictions({0: {0: np.full((20, 1), 3.0)}}))
+            rows = content(write_predictions({0: [np.full((20, 1), 3.0)]}))
             parts[name] = seal.close(rows, address)
         return replace(answer, parts=parts)
 
@@ -162,9 +162,9 @@ def resealed(federation: Federation, content: Callable[[bytes], bytes]) -> Calla
 BAD_BOXES = {
     "NaN": lambda rows: rows[:-8] + struct.pack("<d", np.nan),
     "cut off": lambda rows: rows[:-3],
-    "shape": lambda rows: write_predictions({0: {0: np.ones((10, 2))}}),
+    "shape": lambda rows: write_predictions({0: [np.ones((10, 1))]}),
     "dtype": lambda rows: rows.replace(b"'<f8'", b"'<i8'"),
-    "another lane": lambda rows: write_predictions({7: {0: np.ones((20, 1))}}),
+    "another lane": lambda rows: write_predictions({7: [np.ones((20, 1))]}),
     "twice": lambda rows: rows + rows,
     "huge": lambda rows: rows * 200,
 }

@@ -53,7 +53,7 @@ def federation(tmp_path: Path) -> Federation:
 
 def test_others_go_on_without_a_site_and_it_catches_up(federation: Federation) -> None:
     transport = Unreliable(federation.participants(), {"birch": (1, 2)})
-    found = Hub(hub_settings(federation, settings=FIVE), transport).run()
+    found = Hub(hub_settings(federation, method=FIVE), transport).run()
     assert found.missed == {"birch": [1, 2]}
     assert "site 'birch' is missing from round 1 on" in found.notes
     assert "site 'birch' is back in round 3" in found.notes
@@ -66,7 +66,7 @@ def test_after_the_staleness_limit_a_silent_site_is_no_longer_heeded(
     federation: Federation,
 ) -> None:
     transport = Unreliable(federation.participants(), {"birch": range(1, 9)})
-    Hub(hub_settings(federation, settings=FIVE, staleness=1), transport).run()
+    Hub(hub_settings(federation, method=FIVE, staleness=1), transport).run()
     folder = federation.participants()["ash"].folder
     assert (("birch", "birch") in folder.load(2)[1][0].received) is True
     assert (("birch", "birch") in folder.load(4)[1][0].received) is False
@@ -104,7 +104,7 @@ def test_a_hub_that_is_started_again_goes_on(federation: Federation, tmp_path: P
 def test_with_one_alpha_the_restarted_run_is_that_of_one_process(
     federation: Federation, tmp_path: Path
 ) -> None:
-    settings, where = hub_settings(federation, settings=FIVE), tmp_path / "hub"
+    settings, where = hub_settings(federation, method=FIVE), tmp_path / "hub"
     with pytest.raises(KeyboardInterrupt):
         Hub(settings, Unreliable(federation.participants(), {}, stop=3), where).run()
     found = Hub(settings, federation.transport(), where).run()
@@ -180,7 +180,7 @@ def test_the_live_page_names_who_is_missing(federation: Federation) -> None:
 
 
 def test_a_hub_refuses_a_damaged_memory(federation: Federation, tmp_path: Path) -> None:
-    given = hub_settings(federation, settings=FIVE)
+    given = hub_settings(federation, method=FIVE)
     with pytest.raises(KeyboardInterrupt):
         Hub(given, Unreliable(federation.participants(), {}, stop=2), tmp_path / "hub").run()
     path = tmp_path / "hub" / "hub.bin"

@@ -127,7 +127,7 @@ def test_a_schema_is_named_in_the_hubs_file(tmp_path: Path) -> None:
     schema = Schema.from_dict({"columns": [{"name": "x1", "kind": "number"}]})
     (tmp_path / "schema.json").write_text(json.dumps(schema.to_dict()))
     said = {"sites": ["a", "b"], "schema": "schema.json"}
-    assert hub_of(said, tmp_path, "hub.toml").settings.schema == schema
+    assert hub_of(said, tmp_path, "hub.toml").schema == schema
     with pytest.raises(FedRelaxError, match=r"hub.toml: .*missing.json cannot be read"):
         hub_of({**said, "schema": "missing.json"}, tmp_path, "hub.toml")
 

@@ -47,7 +47,7 @@ def test_rewiring_gives_what_one_process_gives(
     tmp_path: Path, models: tuple[str, ...], solver: FedRelax
 ) -> None:
     federation = make(tmp_path, EIGHT, models, complete=True)
-    found = Hub(hub_settings(federation, settings=solver), federation.transport()).run()
+    found = Hub(hub_settings(federation, method=solver), federation.transport()).run()
     result = replace(solver, alpha=0.5).solve(networks(federation, solver)[0])
     same_history(found.outcome.history, result.history)
     same_models(federation, result)
@@ -57,7 +57,7 @@ def test_rewiring_gives_what_one_process_gives(
 
 def test_sites_find_those_like_them(tmp_path: Path) -> None:
     federation = make(tmp_path, EIGHT, ("ridge",), complete=True)
-    found = Hub(hub_settings(federation, settings=WIRED), federation.transport()).run()
+    found = Hub(hub_settings(federation, method=WIRED), federation.transport()).run()
     names = {"sites": list(EIGHT), "wiring": "rewire"}
     kept = fitted_of(found, hub_of(names, tmp_path, "hub.toml")).result_.kept
     assert {frozenset(group) for group in Graph(kept.adjacency, EIGHT).components()} == {
@@ -68,7 +68,7 @@ def test_sites_find_those_like_them(tmp_path: Path) -> None:
 
 def test_alpha_is_chosen_with_the_wiring(tmp_path: Path) -> None:
     federation = make(tmp_path, EIGHT[:6], ("ridge", "ridge", "tree", "tree"), complete=True)
-    given = hub_settings(federation, settings=WIRED, alpha=(0.1, 1.0))
+    given = hub_settings(federation, method=WIRED, alpha=(0.1, 1.0))
     found = Hub(given, federation.transport()).run()
     network, folds = networks(federation, WIRED)
     candidates = [Candidate(alpha, REWIRE) for alpha in (0.1, 1.0)]
@@ -90,7 +90,7 @@ def test_a_hub_that_is_cut_off_while_it_rewires_goes_on(tmp_path: Path, stop: in
             return super().send(letters, wait, late)
 
     federation = make(tmp_path / "sites", EIGHT[:4], ("ridge", "tree"), complete=True)
-    given = hub_settings(federation, settings=WIRED)
+    given = hub_settings(federation, method=WIRED)
     with pytest.raises(KeyboardInterrupt):
         Hub(given, Cut(federation.participants()), tmp_path / "hub").run()
     found = Hub(given, federation.transport(), tmp_path / "hub").run()
@@ -108,7 +108,7 @@ def test_the_hub_cannot_give_a_site_other_neighbours_than_its_file(tmp_path: Pat
             return super().send(letters, wait, late)
 
     federation = make(tmp_path, EIGHT[:4], ("ridge",), complete=True)
-    hub = Hub(hub_settings(federation, settings=WIRED), Adds(federation.participants()))
+    hub = Hub(hub_settings(federation, method=WIRED), Adds(federation.participants()))
     found = hub.run()
     assert any("site 'site-1': the hub names neighbours that" in n for n in found.notes)
 
@@ -116,6 +116,6 @@ def test_the_hub_cannot_give_a_site_other_neighbours_than_its_file(tmp_path: Pat
 def test_a_wiring_that_needs_everybodys_predictions_says_so(tmp_path: Path) -> None:
     federation = make(tmp_path, EIGHT[:4], ("ridge",))
     with pytest.raises(FedRelaxError, match="wiring='discover' compares predictions of all sites"):
-        Hub(hub_settings(federation, settings=FedRelax(wiring=Discover())), federation.transport())
+        Hub(hub_settings(federation, method=FedRelax(wiring=Discover())), federation.transport())
     with pytest.raises(FedRelaxError, match="did you mean 'rewire'"):
         hub_of({"sites": ["a", "b"], "wiring": "rewired"}, tmp_path, "hub.toml")

@@ -1,15 +1,15 @@
 """A site's boxes: public rows before the first round, then predictions of every lane.
 
-Predictions of one lane take ``5 + 128 + 8 m k`` bytes: the lane's number (4), on whose public rows (1),
-and an ``.npy`` array of m public rows by k outputs. A sealed box adds 29 bytes.
+Predictions are one ``.npy`` array with a line per lane: its number, and the predictions on m public rows
+by k outputs. That takes ``128 + 8 (1 + m k)`` bytes for one lane; a sealed box adds 29.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
 
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.plan import Plan
@@ -23,57 +23,45 @@ from fedrelax.typing import FloatArray
 NPY_HEADER = 128
 """Bytes that numpy writes before the numbers of an array of few dimensions."""
 
-ENTRY = struct.Struct("<IB")
-"""The number of a lane, and whose rows: 0 the sender's (or common ones), 1 the receiver's."""
-OWN, THEIRS = 0, 1
-
 log = logging.getLogger("fedrelax.federation")
 
-Predictions = dict[int, dict[int, FloatArray]]
-"""Lane -> whose rows -> predictions."""
+Predictions = Mapping[int, Sequence[FloatArray]]
+"""By lane: predictions on the sender's public rows and, for GTVMin, on the receiver's."""
 
 
 def box_bytes(lanes: int, rows: int, outputs: int) -> int:
     """Return the size of a sealed box of predictions on one set of public rows.
 
     >>> box_bytes(lanes=1, rows=100, outputs=1)
-    962
+    965
     """
-    return 1 + NONCE + TAG + lanes * (ENTRY.size + NPY_HEADER + 8 * rows * outputs)
+    return 1 + NONCE + TAG + NPY_HEADER + 8 * lanes * (1 + rows * outputs)
 
 
 def write_predictions(predictions: Predictions) -> bytes:
     """Return predictions as bytes."""
-    found = []
-    for lane, answers in predictions.items():
-        for whose, array in answers.items():
-            found += [ENTRY.pack(lane, whose), to_npy(array)]
-    return b"".join(found)
+    lines = [[lane, *np.concatenate(sets).ravel()] for lane, sets in predictions.items()]
+    return to_npy(np.array(lines, dtype=float))
 
 
 def read_predictions(
-    content: bytes, rows: Mapping[int, int], outputs: int, lanes: Collection[int]
+    content: bytes, rows: Sequence[int], outputs: int, lanes: Collection[int]
 ) -> Predictions:
-    """Return the predictions in a box; ``rows`` gives the number of public rows of each owner.
+    """Return the predictions in a box; ``rows`` gives the size of each set of public rows.
 
     The whole box is refused if anything in it is of an unknown lane or another shape, or not finite.
     """
-    place, found = 0, Predictions()
-    while place < len(content):
-        if place + ENTRY.size > len(content):
-            raise Refused("predictions are truncated")
-        lane, whose = ENTRY.unpack_from(content, place)
-        if lane not in lanes or whose not in rows or whose in found.get(lane, {}):
-            raise Refused(f"predictions of lane {lane} were not asked for, or came twice")
-        shape = (rows[whose], outputs)
-        start, place = place + ENTRY.size, place + ENTRY.size + NPY_HEADER + 8 * math.prod(shape)
-        if place > len(content):
-            raise Refused(
-                f"predictions of lane {lane} are truncated or have another shape than {shape}"
-            )
-        what = f"predictions of lane {lane}"
-        found.setdefault(lane, {})[whose] = from_npy(content[start:place], what, shape, finite=True)
-    return found
+    table = from_npy(content, "what it holds", finite=True)
+    if table.ndim != 2 or table.shape[1] != 1 + sum(rows) * outputs:
+        raise Refused(f"predictions have another shape than {sum(rows)} rows by {outputs}")
+    numbers = table[:, 0].tolist()
+    if len(set(numbers)) < len(numbers) or not set(numbers) <= set(lanes):
+        raise Refused(f"predictions of lanes {numbers} were not asked for, or came twice")
+    ends = np.cumsum(rows)[:-1]
+    return {
+        int(lane): np.split(line.reshape(-1, outputs), ends)
+        for lane, line in zip(numbers, table[:, 1:], strict=True)
+    }
 
 
 class Post:
@@ -108,12 +96,11 @@ class Post:
         """Return boxes with the predictions of all lanes, on the site's public rows and the receiver's."""
         contents = {}
         for name in self.site.neighbours:
-            whose = {self.site.name: OWN, name: THEIRS}
-            found: Predictions = {
-                number: {whose[str(m.owner)]: m.predictions for m in told if m.owner in whose}
-                for number, told in shared.items()
+            pair = (self.site.name, name)
+            sent = {
+                k: [m.predictions for m in told if m.owner in pair] for k, told in shared.items()
             }
-            contents[name] = write_predictions(found)
+            contents[name] = write_predictions(sent)
         return self.close(contents, round)
 
     def open_predictions(
@@ -124,9 +111,9 @@ class Post:
         for name in self.site.neighbours:
             if f"from {name}" not in letter.parts:
                 continue
-            rows = {OWN: len(public.of(name))}
+            rows = [len(public.of(name))]
             if plan.settings.objective == "gtvmin" and public.common is None:
-                rows[THEIRS] = len(public.of(self.site.name))
+                rows.append(len(public.of(self.site.name)))
             try:
                 content = self.open(name, letter, round)
                 lanes = range(len(plan.lanes))

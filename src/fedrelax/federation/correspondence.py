@@ -26,20 +26,16 @@ class Correspondence:
         self._hub, self._agreement, self._lanes = hub, agreement, lanes
         self._memory = hub.memory
         self._absent: set[str] = set()
-        self.reports: dict[str, dict[str, Any]] = {}
+        self.reports: dict[str, Finished] = {}
 
     def begin(self, plans: Mapping[str, Plan]) -> None:
         """Tell all sites the plan, carry their public rows, and let them train alone."""
-        begun = self._ask(
-            {name: Envelope("begin", plan.model_dump(mode="json")) for name, plan in plans.items()},
-            "begun",
-        )
+        told = {n: Envelope("begin", plan.model_dump(mode="json")) for n, plan in plans.items()}
+        begun = self._ask(told, "begun")
         self._need_all(begun)
         self._memory.settles = all(letter.head.get("settles") is True for letter in begun.values())
         self._take_boxes(begun, PUBLIC)
-        started = self._ask(
-            {name: self._letter("start", name, PUBLIC) for name in plans}, "started"
-        )
+        started = self._ask({n: self._letter("start", n, PUBLIC) for n in plans}, "started")
         self._need_all(started)
         self._take_boxes(started, 0)
         self._memory.begun = True
@@ -78,12 +74,8 @@ class Correspondence:
     def refit(self, round: int, lanes: Sequence[int], settle: bool) -> None:
         """Let the sites refit on the rewired graph; to ``settle``, they first start anew."""
         if settle:
-            more = {"lanes": list(lanes), "round": round}
-            letters = {
-                name: self._letter("settle", name, None, self._heeded(name, lanes, more))
-                for name in self._agreement.labels
-            }
-            self._take_boxes(self._ask(letters, "settled", round), again(round))
+            answers = self._ask_lanes("settle", round, None, lanes)
+            self._take_boxes(answers, again(round))
         answers, _ = self._relaxed(round, lanes, refit=True, anew=settle)
         self._take_predictions(answers, round + 1)
         self._memory.save()
@@ -92,11 +84,17 @@ class Correspondence:
         self._take_boxes(answers, round)
         self._memory.heard.update(dict.fromkeys(answers, round))
 
-    def _heeded(self, name: str, lanes: Sequence[int], more: dict[str, Any]) -> dict[str, Any]:
-        """Add the neighbours that a site heeds, where a wiring decides that."""
-        if self._lanes[0].wiring is None:
-            return more
-        return {**more, "heeded": {str(n): self._lanes[n].heeded(name) for n in lanes}}
+    def _ask_lanes(
+        self, kind: str, round: int, boxes: int | None, lanes: Sequence[int], **more: Any
+    ) -> dict[str, Envelope]:
+        """Ask all sites about lanes; where a wiring decides, tell them which neighbours they heed."""
+        letters = {}
+        for name in self._agreement.labels:
+            head = {"lanes": list(lanes), "round": round, **more}
+            if self._lanes[0].wiring is not None:
+                head["heeded"] = {str(n): self._lanes[n].heeded(name) for n in lanes}
+            letters[name] = self._letter(kind, name, boxes, head)
+        return self._ask(letters, {"relax": "relaxed", "settle": "settled"}[kind], round)
 
     def _relaxed(
         self,
@@ -108,22 +106,11 @@ class Correspondence:
         anew: bool = False,
     ) -> tuple[dict[str, Envelope], Reports]:
         """Return the sites' sound answers to the predictions of a round, and what they report."""
-        hub = self._hub
-        silent = [
-            name
-            for name, heard in self._memory.heard.items()
-            if round - heard > hub.settings.staleness
-        ]
-        more = {"lanes": list(lanes), "refit": refit, "silent": silent, "round": round}
-        more |= {"look": look, "anew": anew}
-        letters = {
-            name: self._letter(
-                "relax", name, again(round) if anew else round, self._heeded(name, lanes, more)
-            )
-            for name in self._agreement.labels
-        }
-        sound, reports = {}, {}
-        for name, letter in self._ask(letters, "relaxed", round).items():
+        hub, sound, reports = self._hub, {}, {}
+        boxes, last = again(round) if anew else round, round - hub.settings.staleness
+        silent = [name for name, heard in self._memory.heard.items() if heard < last]
+        more = {"refit": refit, "silent": silent, "look": look, "anew": anew}
+        for name, letter in self._ask_lanes("relax", round, boxes, lanes, **more).items():
             try:
                 reports[name] = self._report(letter, name, lanes).reports
                 sound[name] = letter
@@ -156,7 +143,7 @@ class Correspondence:
             letters[name] = Envelope("finish", {"run": self._memory.run, **more})
         for name, letter in self._ask(letters, "finished").items():
             try:
-                self.reports[name] = letter.read(Finished).model_dump()
+                self.reports[name] = letter.read(Finished)
             except Refused as error:
                 self._hub.note(f"site {name!r}: its final report is refused: {error}")
         for name in letters:

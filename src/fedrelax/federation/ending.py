@@ -9,7 +9,7 @@ import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import get_measure
-from fedrelax.federation.lane_sites import LaneSites, rebuilt
+from fedrelax.federation.lane_sites import LaneSites, fit, fit_again
 from fedrelax.federation.letters import RECORD, Finish
 from fedrelax.federation.settings import SiteFile
 from fedrelax.federation.state import Folder
@@ -26,15 +26,16 @@ def end_of_run(site: SiteFile, sites: LaneSites, folder: Folder, asked: Finish) 
     lane = asked.lane
     if lane >= len(sites.plan.lanes):
         raise Refused(f"lane {lane} is not in this run's plan")
-    alone, _ = rebuilt(sites, lane, -1, folder)
-    model = alone if asked.alone else rebuilt(sites, lane, asked.round, folder)[0]
-    errors = {"alone": _errors(sites, alone), "together": _errors(sites, model)}
+    own = sites.of(lane)
+    fit(own, own.local_problem(), 0)
+    model = alone = own.model
+    if not asked.alone:
+        own = sites.of(lane)
+        fit_again(own, folder.load(asked.round)[1][lane], 0)
+        model = own.model
     _save(site, sites, model, alone, asked)
-    return {
-        "test_rows": len(sites.parts.test),
-        "training_rows": len(sites.rows_of(lane)[0]),
-        "errors": errors,
-    }
+    errors = {"alone": _errors(sites, alone), "together": _errors(sites, model)}
+    return {"test_rows": len(sites.parts.test), "errors": errors}
 
 
 def _errors(sites: LaneSites, model: LocalModel) -> float | None:

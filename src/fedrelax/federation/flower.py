@@ -14,18 +14,11 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.federation.letters import Envelope, pack, unpack
+from fedrelax.federation.letters import KINDS, Envelope, pack, unpack
 from fedrelax.files import Refused
 
 Address = Hashable
-ACTIONS = {
-    "hello": "query.hello",
-    "begin": "train.begin",
-    "start": "train.start",
-    "relax": "train.relax",
-    "settle": "train.settle",
-    "finish": "train.finish",
-}
+ACTIONS = {kind: f"{'query' if kind == 'hello' else 'train'}.{kind}" for kind in KINDS}
 """Flower's message type for each kind of letter."""
 PAUSE = 0.1
 """Seconds between two looks for answers."""
@@ -163,7 +156,7 @@ def server_app() -> Any:
     @app.main()  # type: ignore[untyped-decorator, unused-ignore]
     def main(grid: Any, context: Any) -> None:
         file = read_hub(str(context.run_config["hub"]))
-        hub = Hub(file.settings, OverFlower(grid), file.folder)
+        hub = Hub(file, OverFlower(grid), file.folder)
         if not file.live:
             write_federated(hub.run(), file)
             return

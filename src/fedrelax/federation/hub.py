@@ -7,15 +7,15 @@ import math
 import time
 import uuid
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, Hello, agree
 from fedrelax.federation.correspondence import Correspondence
 from fedrelax.federation.lanes import Lane, choose_lane, lanes_for
-from fedrelax.federation.letters import Envelope
+from fedrelax.federation.letters import Envelope, Finished
 from fedrelax.federation.plan import Plan, plain_settings
 from fedrelax.federation.settings import HubSettings
 from fedrelax.federation.state import Memory
@@ -68,10 +68,10 @@ class Federated:
     choice: Choice | None
     alone: tuple[Label, ...]
     """The sites that keep the model trained alone."""
-    reports: dict[str, dict[str, Any]]
-    """What every site said at the end: rows and errors on test rows."""
     missed: dict[str, list[int]]
-    notes: tuple[str, ...]
+    reports: dict[str, Finished] = field(default_factory=dict)
+    """What every site said at the end: rows and errors on test rows."""
+    notes: tuple[str, ...] = ()
 
     @property
     def alpha(self) -> float:
@@ -87,7 +87,7 @@ class Hub:
     ) -> None:
         settings.check()
         self.settings, self.transport = settings, transport
-        wiring = settings.settings.wiring
+        wiring = settings.method.wiring
         self.wiring = None if wiring is None else wiring.paced(settings.rounds)
         kept = None if where is None else Memory.load(where)
         self.memory = Memory(uuid.uuid4().hex, where) if kept is None else kept
@@ -101,11 +101,9 @@ class Hub:
         hellos = self._meet()
         agreement = self._agree(hellos)
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
-        given = self.settings.settings
-        specs = lanes_for(
-            agreement.graph, self.settings.alpha, self.settings.folds, rows, given.update
-        )
-        symmetric = given.objective == "gtvmin"
+        given = self.settings
+        specs = lanes_for(agreement.graph, given.alpha, given.folds, rows, given.method.update)
+        symmetric = given.method.objective == "gtvmin"
         lanes = [Lane(spec, agreement.graph, symmetric, self.wiring) for spec in specs]
         letters = Correspondence(self, agreement, lanes)
         if not self.memory.begun:
@@ -115,13 +113,9 @@ class Hub:
         federated = self._ended(agreement, lanes, outcomes, reached, callbacks)
         letters.finish(federated)
         self.memory.tell("finished", self.settings.rounds, alpha=federated.alpha)
-        self.memory.forget()
-        return replace(
-            federated,
-            reports=letters.reports,
-            missed=dict(self.memory.missed),
-            notes=tuple(self.memory.notes),
-        )
+        if (folder := self.memory.folder) is not None:
+            folder.begin()
+        return replace(federated, reports=letters.reports, notes=tuple(self.memory.notes))
 
     # Who is there
 
@@ -161,13 +155,12 @@ class Hub:
     def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, Hello]:
         """Greet addresses not met before; unknown names and second claims to a name are refused."""
         found: dict[str, Hello] = {}
-        now = time.monotonic()
+        now, schema = time.monotonic(), self.settings.schema
         new = [place for place in self.transport.addresses() if self._met.get(place, 0.0) <= now]
         if not new:
             return found
-        schema = self.settings.schema
-        told = None if schema is None else schema.to_dict()
-        letter = Envelope("hello", {"run": self.memory.run, "schema": told})
+        head = {"run": self.memory.run, "schema": schema and schema.to_dict()}
+        letter = Envelope("hello", head)
         if wait is None:
             wait = min(self.settings.join, max(self.settings.wait, FIRST))
         answers = self.transport.send({place: letter for place in new}, wait)
@@ -199,14 +192,14 @@ class Hub:
     def _plans(self, agreement: Agreement, lanes: Sequence[Lane]) -> dict[str, Plan]:
         """Return each site's plan."""
         given = self.settings
-        settings = replace(given.settings, rounds=given.rounds)
-        seeds = seeds_of(settings.random_state, len(agreement.labels)).tolist()
+        method = replace(given.method, rounds=given.rounds)
+        seeds = seeds_of(method.random_state, len(agreement.labels)).tolist()
         classes, plans = agreement.task.classes, {}
         for (name, hello), seed in zip(agreement.hellos.items(), seeds, strict=True):
             near = {other: agreement.hellos[other] for other in hello.neighbours}
             plans[name] = Plan(
                 run=self.memory.run,
-                method=plain_settings(settings),
+                method=plain_settings(method),
                 lanes=tuple(lane.spec for lane in lanes),
                 folds=given.folds,
                 validation_share=given.validation_share,
@@ -265,7 +258,7 @@ class Hub:
         return self._stage(round) == self.wiring.stages - 1 and not self.memory.settles
 
     def _stopping(self, lane: Lane, many: bool, rounds: int | None = None) -> Stopping:
-        patience = self.settings.settings.patience
+        patience = self.settings.method.patience
         if many:
             patience = PATIENCE if lane.spec.fold is not None else None
         most = self.settings.rounds if rounds is None else rounds
@@ -284,15 +277,7 @@ class Hub:
         lane, outcome = lanes[0], outcomes[0]
         if len(lanes) > 1:
             rows = {name: hello.rows for name, hello in agreement.hellos.items()}
-            choice, number = choose_lane(
-                lanes,
-                outcomes,
-                rounds=reached,
-                level=self.settings.settings.level,
-                wiring=self.wiring,
-                folds=self.settings.folds,
-                rows=rows,
-            )
+            choice, number = choose_lane(lanes, outcomes, reached, self.settings, rows)
             lane, alone = lanes[number].weighed(choice.alpha), choice.alone
             outcome = lane.told_again(Stopping(choice.rounds, self.settings.tol), callbacks)
-        return Federated(agreement, outcome, lane, number, choice, alone, {}, {}, ())
+        return Federated(agreement, outcome, lane, number, choice, alone, self.memory.missed)

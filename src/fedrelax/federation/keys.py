@@ -38,6 +38,7 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
     """Make an authority, and a certificate for the hub with these host names and addresses."""
     need("cryptography", "flower")
     from cryptography import x509
+    from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric import ec
 
     check_certificates(folder)
@@ -60,12 +61,13 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
         (_usage(signs=False), True),
     ]
     own = _certificate(_name(hosts[0]), hub.public_key(), name, authority, extensions)
+    pem, plain = form.Encoding.PEM, form.NoEncryption()
     with _on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "ca.crt", _pem(ca), private=False)
-        _write(folder / "ca.key", _private_pem(authority))
-        _write(folder / "hub.crt", _pem(own), private=False)
-        _write(folder / "hub.key", _private_pem(hub))
+        for stem, certificate, key in (("ca", ca, authority), ("hub", own, hub)):
+            _write(folder / f"{stem}.crt", certificate.public_bytes(pem), private=False)
+            secret = key.private_bytes(pem, form.PrivateFormat.PKCS8, plain)
+            _write(folder / f"{stem}.key", secret)
 
 
 def check_certificates(folder: Path) -> None:
@@ -175,19 +177,3 @@ def _certificate(
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical)
     return builder.sign(signer, SHA384())
-
-
-def _pem(certificate: Any) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    data: bytes = certificate.public_bytes(Encoding.PEM)
-    return data
-
-
-def _private_pem(key: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization as form
-
-    data: bytes = key.private_bytes(
-        form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
-    )
-    return data

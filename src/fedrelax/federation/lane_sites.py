@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.sites.checks import coupling_of
-from fedrelax.engines.sites.refits import Answers, refit
+from fedrelax.engines.sites.keeping import packed_term, term_from
+from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.plan import Plan
 from fedrelax.federation.settings import SiteFile
-from fedrelax.federation.state import Folder
+from fedrelax.federation.state import LaneState
 from fedrelax.federation.table import (
     Parts,
     SiteTable,
@@ -24,7 +25,7 @@ from fedrelax.federation.table import (
     validation_of,
 )
 from fedrelax.graph import Graph
-from fedrelax.models import LocalModel
+from fedrelax.models import LocalModel, Rows
 from fedrelax.models.difference import local_model
 from fedrelax.network import Network, Node
 from fedrelax.public import PublicRows
@@ -40,17 +41,12 @@ class LaneSites:
         self.site, self.plan, self.public = site, plan, public
         self.X: FloatArray = plan.ready.of_node(site.name, table.coded(plan.ready.schema))
         self.y: AnyArray = table.y
-        self._check_classes()
-
-    def _check_classes(self) -> None:
-        classes = self.plan.task.classes
-        if classes is None:
-            return
-        strange = [label for label in np.unique(self.y).tolist() if label not in classes.tolist()]
+        classes = plan.task.classes
+        strange = [] if classes is None else np.setdiff1d(self.y, classes).tolist()
         if strange:
             raise FedRelaxError(
-                f"site {self.site.name!r} has the class {strange[0]!r} in column "
-                f"{self.site.target!r}, which the hub's plan does not have; begin a new run"
+                f"site {site.name!r} has the class {strange[0]!r} in column {site.target!r}, which the "
+                "hub's plan does not have; begin a new run"
             )
 
     @cached_property
@@ -127,20 +123,12 @@ class LaneSites:
         )
 
 
-def rebuilt(
-    sites: LaneSites, lane: int, kept: int, folder: Folder, coming: int = 0
-) -> tuple[LocalModel, Answers]:
-    """Return the model of a round, fitted once more to what the site knew then, and its answers.
+def fit(site: Site, terms: list[Rows], coming: int) -> list[tuple[Any, ...]]:
+    """Fit a site's model, let it answer for round ``coming``, and return what it was fitted to."""
+    site.adopt(*refit(site.label, site.model, terms, site.inputs(coming), site.seed, False))
+    return [packed_term(site, term) for term in terms]
 
-    The same rows, seed and neighbours' answers give the same fit, so models are not kept. ``kept=-1`` is
-    the model trained alone; ``coming`` is the round that the answers are for.
-    """
-    site = sites.of(lane)
-    terms = site.local_problem()
-    if kept >= 0:
-        _, states = folder.load(kept)
-        origin = states[lane].origin
-        if origin >= 0 and sites.moves(lane):
-            folder.load(origin)[1][lane].restore(site)
-            terms = site.problem(origin)
-    return refit(site.label, site.model, terms, site.inputs(coming), site.seed, False)
+
+def fit_again(site: Site, state: LaneState, coming: int) -> None:
+    """Fit a site's model once more to what it was fitted to in a state."""
+    fit(site, [term_from(site, *term) for term in state.terms], coming)

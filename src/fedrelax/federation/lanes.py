@@ -17,6 +17,7 @@ import numpy as np
 from fedrelax.engines.sites.engine import gathered
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.plan import LaneSpec
+from fedrelax.federation.settings import HubSettings
 from fedrelax.graph import Graph
 from fedrelax.runtime import NodeMeasures, Outcome, SiteMeasure, Stopping, run
 from fedrelax.runtime.callbacks import Callback
@@ -64,12 +65,8 @@ class Lane:
     def record(self, reports: Mapping[str, SiteMeasure]) -> None:
         """Record the sites' reports of the next round; a silent site keeps its last numbers."""
         before = self.recorded[-1] if self.recorded else {}
-        self.recorded.append(
-            {
-                str(label): reports.get(str(label), before.get(str(label), UNKNOWN))
-                for label in self.labels
-            }
-        )
+        names = map(str, self.labels)
+        self.recorded.append({n: reports.get(n, before.get(n, UNKNOWN)) for n in names})
 
     def told_again(self, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
         """Replay the recorded rounds with this stopping rule and return how they end."""
@@ -112,10 +109,8 @@ class Lane:
 
     def discrepancies(self, edges: Any) -> FloatArray:
         """Return d(i, j) for every stored entry, as site i reported it; infinite if it did not."""
-        reports = self.recorded[self.round]
-        return self._per_edge(
-            edges, {str(name): report.discrepancies for name, report in reports.items()}
-        )
+        reports = self.recorded[self.round].items()
+        return self._per_edge(edges, {name: report.discrepancies for name, report in reports})
 
     def own_losses(self, edges: Any) -> FloatArray:
         """Return how well j's answers fit i's own rows, as site i reported it; infinite if it did not."""
@@ -183,17 +178,14 @@ def held_out(rows: Mapping[str, int], folds: int, fold: int) -> IntArray:
 def choose_lane(
     lanes: Sequence[Lane],
     outcomes: Sequence[Outcome],
-    *,
     rounds: int,
-    level: float,
-    wiring: Wiring | None,
-    folds: int,
+    settings: HubSettings,
     rows: Mapping[str, int],
 ) -> tuple[Choice, int]:
     """Return the choice among the candidates, and the number of its lane on all rows."""
     alphas = list(dict.fromkeys(lane.spec.alpha for lane in lanes))
     used = sorted({lane.spec.fold for lane in lanes if lane.spec.fold is not None})
-    counts = np.array([held_out(rows, folds, fold) for fold in used])
+    counts = np.array([held_out(rows, settings.folds, fold) for fold in used])
     losses = Losses(list(rows), counts, rounds)
     for alpha in alphas:
         losses.append(
@@ -201,6 +193,7 @@ def choose_lane(
             for lane, outcome in zip(lanes, outcomes, strict=True)
             if lane.spec.alpha == alpha and lane.spec.fold is not None
         )
+    level, wiring = settings.method.level, lanes[0].wiring
     candidates = [Candidate(alpha, wiring, level=level) for alpha in alphas]
     choice = decide(candidates, losses, early=True)
     whole = LaneSpec(choice.alpha, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
@@ -16,6 +17,8 @@ from fedrelax.runtime import SiteMeasure
 from fedrelax.storage.states import from_bytes, to_bytes
 from fedrelax.typing import Label
 
+KINDS = ("hello", "begin", "start", "relax", "settle", "finish")
+"""The letters from the hub."""
 PUBLIC = -1
 """The round of a box of public rows."""
 NUMBERS = ("local_loss", "gtv", "pull", "validation_loss", "validation_rows", "change", "size")
@@ -23,8 +26,6 @@ NUMBERS = ("local_loss", "gtv", "pull", "validation_loss", "validation_rows", "c
 RECORD = ("local_loss", "gtv", "validation_loss", "change")
 """A site's own numbers that the hub returns to it, round by round."""
 
-Looks = dict[int, dict[Label, float]]
-"""By lane and neighbour: the loss on the site's own rows if the neighbour predicted them."""
 NotNegative = Annotated[float, Field(ge=0)]
 
 
@@ -137,27 +138,25 @@ class LaneReport(Described):
     def measure(self) -> SiteMeasure:
         """The numbers as the loop takes them."""
         numbers = {name: getattr(self, name) for name in NUMBERS}
-        numbers["validation_loss"] = _known(self.validation_loss, math.nan)
-        numbers["change"] = _known(self.change, math.inf)
-        return SiteMeasure(
-            **numbers, discrepancies={name: apart for name, apart in self.discrepancies.items()}
-        )
+        for name, unknown in (("validation_loss", math.nan), ("change", math.inf)):
+            numbers[name] = unknown if numbers[name] is None else numbers[name]
+        return SiteMeasure(**numbers, discrepancies={n: d for n, d in self.discrepancies.items()})
 
 
-def _known(value: float | None, otherwise: float) -> float:
-    return otherwise if value is None else value
+def report_of(
+    lane: int, measure: SiteMeasure, looks: Mapping[Label, float] | None
+) -> dict[str, Any]:
+    """Return what a site reports of a lane, as plain values.
 
-
-def report_of(lane: int, measure: SiteMeasure, looks: Looks) -> dict[str, Any]:
-    """Return what a site reports of a lane, as plain values."""
+    ``looks`` is, by neighbour, the loss on the site's own rows if the neighbour predicted them.
+    """
     numbers = {name: getattr(measure, name) for name in NUMBERS}
     for name in ("validation_loss", "change"):
         numbers[name] = numbers[name] if math.isfinite(numbers[name]) else None
     near = {str(name): d for name, d in measure.discrepancies.items() if not math.isnan(d)}
-    fits = looks.get(lane)
-    if fits is not None:
-        fits = {str(name): fit for name, fit in fits.items() if math.isfinite(fit)}
-    return {"lane": lane, **numbers, "discrepancies": near, "looks": fits}
+    if looks is not None:
+        looks = {str(name): fit for name, fit in looks.items() if math.isfinite(fit)}
+    return {"lane": lane, **numbers, "discrepancies": near, "looks": looks}
 
 
 class Relaxed(Described):

@@ -23,17 +23,16 @@ import numpy as np
 
 from fedrelax.engines.sites.checks import reason_in_models
 from fedrelax.engines.sites.guessing import Guessing
-from fedrelax.engines.sites.refits import Answers, refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import Hello
-from fedrelax.federation.boxes import OWN, Post, Predictions
-from fedrelax.federation.lane_sites import LaneSites, rebuilt
+from fedrelax.federation.boxes import Post, Predictions
+from fedrelax.federation.lane_sites import LaneSites, fit, fit_again
 from fedrelax.federation.letters import (
+    KINDS,
     PUBLIC,
     Asked,
     Envelope,
     Finish,
-    Looks,
     Round,
     again,
     report_of,
@@ -51,7 +50,6 @@ from fedrelax.federation.table import (
     read_site_table,
 )
 from fedrelax.files import Refused, from_npy, to_npy
-from fedrelax.models import LocalModel, Rows
 from fedrelax.models.viewed import form_of
 from fedrelax.network.rows import public_rows
 from fedrelax.public import PublicRows
@@ -59,7 +57,7 @@ from fedrelax.runtime import Message, Site
 from fedrelax.schema import Schema
 from fedrelax.schema.agreeing import tell
 from fedrelax.threads import one_thread
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray
 
 log = logging.getLogger("fedrelax.federation")
 
@@ -92,19 +90,12 @@ class Participant:
 
     def answer(self, letter: Envelope) -> Envelope:
         """Return the answer to a letter; what cannot be done is answered with a refusal that says why."""
-        steps = {
-            "hello": self._hello,
-            "begin": self._begin,
-            "start": self._start,
-            "relax": self._relax,
-            "settle": self._settle,
-            "finish": self._finish,
-        }
         try:
-            if letter.kind not in steps:
+            if letter.kind not in KINDS:
                 raise Refused(f"a letter {letter.kind!r} is unknown here")
             with one_thread():
-                return steps[letter.kind](letter)
+                reply: Envelope = getattr(self, f"_{letter.kind}")(letter)
+                return reply
         except FedRelaxError as error:
             text = str(error)
             if not text.startswith("site "):
@@ -173,81 +164,72 @@ class Participant:
 
     def _start(self, letter: Envelope) -> Envelope:
         known = self._known(letter)
-        plan, post = self._plan(known)
         if self.site.drawn:
+            plan, post = self._plan(known)
             heard = {
                 n: _public_of(n, post.open(n, letter, PUBLIC), plan) for n in self.site.neighbours
             }
-            known = replace(known, heard=heard)
-            self.folder.write(RUN, vars(known))
-        sites, states, shared = self._sites(known, plan), {}, {}
-        alone: dict[int | None, tuple[LocalModel, Answers]] = {}
+            self.folder.write(RUN, vars(replace(known, heard=heard)))
+        plan, post, sites = self._run(letter)
+        states, shared, alone = {}, {}, dict[int | None, Site]()
         zeros = plan.settings.first_exchange == "zeros"
         for number, lane in enumerate(plan.lanes):
-            site = sites.of(number)
-            if lane.fold not in alone:
-                alone[lane.fold] = _refitted(site, site.local_problem(), 0)
-            site.adopt(*alone[lane.fold])
+            site, first = sites.of(number), alone.get(lane.fold)
+            if first is None:
+                alone[lane.fold] = first = site
+                terms = fit(site, site.local_problem(), 0)
+            site.adopt(first.model, first.answers)
             shared[number] = site.share(0, zeros=zeros)
-            states[number] = LaneState.of(site, origin=-1)
+            states[number] = LaneState.of(site, terms)
         self.folder.save(0, states)
         return self._reply("started", plan, 0, post.close_predictions(shared, 0))
 
     def _relax(self, letter: Envelope) -> Envelope:
         asked: Round = letter.read(Round)
-        known, round = self._known(letter), asked.round
-        plan, post = self._plan(known)
-        sites = self._sites(known, plan)
+        round, (plan, post, sites) = asked.round, self._run(letter)
         latest, states = self.folder.load(round)
-        lanes = [number for number in asked.lanes if number in states]
         sealed_for = again(round) if asked.anew else round
         heard, refused = post.open_predictions(letter, sealed_for, sites.public)
-        measures, shared, after = {}, {}, {}
-        looks, guessing = Looks(), Guessing(sites.public)
-        for number in lanes:
-            site = sites.of(number)
-            states[number].restore(site)
-            if (
-                plan.settings.distillation is not None and latest < round
-            ):  # its echo is from another round
-                site.adopt(*rebuilt(sites, number, latest, self.folder, round))
+        shared, before, after, reports = {}, {}, {}, []
+        guessing = Guessing(sites.public)
+        for number in [number for number in asked.lanes if number in states]:
+            site, state = sites.of(number), states[number]
+            state.restore(site)
+            if plan.settings.distillation is not None and latest < round:
+                fit_again(site, state, round)  # its echo is from another round
             site.received = {
                 pair: told for pair, told in site.received.items() if pair[0] not in asked.silent
             }
             site.receive(_messages(heard, number, self.site.name, round))
             self._heed(site, number, asked)
-            measures[number] = site.measure()
-            if asked.look:
-                looks[number] = guessing.losses(site, self.site.neighbours)
-            states[number] = LaneState.of(site, states[number].origin)
+            looks = guessing.losses(site, self.site.neighbours) if asked.look else None
+            reports.append(report_of(number, site.measure(), looks))
+            before[number], terms = LaneState.of(site, state.terms), state.terms
             if not asked.refit:
                 continue
             if sites.moves(number):
-                site.adopt(*_refitted(site, site.problem(round), round + 1))
+                terms = fit(site, site.problem(round), round + 1)
             shared[number] = site.share(round + 1)
-            after[number] = LaneState.of(site, origin=round)
-        self.folder.save(round, {number: states[number] for number in lanes})
+            after[number] = LaneState.of(site, terms)
+        self.folder.save(round, before)
         boxes = {}
         if asked.refit:
             self.folder.save(round + 1, after)
             boxes = post.close_predictions(shared, round + 1)
-        reports = [report_of(number, measure, looks) for number, measure in measures.items()]
         return self._reply("relaxed", plan, round, boxes, reports=reports, refused=refused)
 
     def _settle(self, letter: Envelope) -> Envelope:
         asked: Round = letter.read(Round)
-        known, round = self._known(letter), asked.round
-        plan, post = self._plan(known)
-        sites, (_, states) = self._sites(known, plan), self.folder.load(round)
-        shared = {}
+        round, (plan, post, sites) = asked.round, self._run(letter)
+        (_, states), shared = self.folder.load(round), {}
         for number in [n for n in asked.lanes if n in states]:
             site = sites.of(number)
             states[number].restore(site)
             self._heed(site, number, asked)
-            site.adopt(*rebuilt(sites, number, -1, self.folder, round))
+            terms = fit(site, site.local_problem(), round)
             site.shared.clear()
             shared[number] = site.share(round)
-            states[number] = LaneState.of(site, origin=-1)
+            states[number] = LaneState.of(site, terms)
         self.folder.save(round, states)
         return self._reply("settled", plan, round, post.close_predictions(shared, again(round)))
 
@@ -263,9 +245,8 @@ class Participant:
     def _finish(self, letter: Envelope) -> Envelope:
         from fedrelax.federation.ending import end_of_run  # imports much that a round does not need
 
-        asked, known = letter.read(Finish), self._known(letter)
-        plan, _ = self._plan(known)
-        found = end_of_run(self.site, self._sites(known, plan), self.folder, asked)
+        asked, (plan, _, sites) = letter.read(Finish), self._run(letter)
+        found = end_of_run(self.site, sites, self.folder, asked)
         return self._reply("finished", plan, asked.round, **found)
 
     # What several steps need
@@ -290,12 +271,14 @@ class Participant:
         plan: Plan = Envelope("begin", known.plan or {}).read(Plan)
         return plan, Post(self.site, plan, known.nonce)
 
-    def _sites(self, known: Run, plan: Plan) -> LaneSites:
-        public = public_rows(plan.ready, common=known.public)
+    def _run(self, letter: Envelope) -> tuple[Plan, Post, LaneSites]:
+        """Return the plan of a letter's run, what opens and closes boxes, and the sites of its lanes."""
+        known = self._known(letter)
+        plan, post = self._plan(known)
+        sets: dict[str, Any] = {"common": known.public}
         if self.site.drawn:
-            sets = dict[Label, Any]({self.site.name: known.public} | dict(known.heard or {}))
-            public = public_rows(plan.ready, per_node=sets)
-        return LaneSites(self.site, self.table, plan, public)
+            sets = {"per_node": {self.site.name: known.public, **(known.heard or {})}}
+        return plan, post, LaneSites(self.site, self.table, plan, public_rows(plan.ready, **sets))
 
     def _reply(
         self,
@@ -324,14 +307,10 @@ def _check(sites: LaneSites) -> bool:
     return not sites.adapted.drifts
 
 
-def _refitted(site: Site, terms: list[Rows], coming: int) -> tuple[LocalModel, Answers]:
-    return refit(site.label, site.model, terms, site.inputs(coming), site.seed, False)
-
-
 def _messages(heard: dict[str, Predictions], lane: int, me: str, round: int) -> Iterable[Message]:
     for name, told in heard.items():
-        for whose, predictions in told.get(lane, {}).items():
-            yield Message(name, name if whose == OWN else me, round, predictions)
+        for owner, predictions in zip((name, me), told.get(lane, ()), strict=False):
+            yield Message(name, owner, round, predictions)
 
 
 def _public_of(name: str, content: bytes, plan: Plan) -> FloatArray:

@@ -90,30 +90,21 @@ def plain_settings(settings: FedRelax) -> dict[str, Any]:
             f"wiring={settings.wiring.name!r} compares predictions of all sites in one place, which a "
             "federation does not do; let every site name all others as neighbours and use 'rewire'"
         )
-    if settings.order != "simultaneous":
-        raise FedRelaxError(
-            f"order={settings.order!r} is not supported in a federation: all sites work at once"
-        )
-    if settings.exchange is not None:
-        raise FedRelaxError(
-            "exchange: noise, faults and attacks are not supported in a federation yet, whose sites send "
-            "predictions as they are; leave exchange=None"
-        )
+    for name in ("order", "exchange", "continued"):
+        if getattr(settings, name) != getattr(FedRelax(), name):
+            raise FedRelaxError(
+                f"{name}={getattr(settings, name)!r} is not supported in a federation: all sites work at "
+                "once, send predictions as they are, and keep no models between rounds; leave it out"
+            )
     combine = as_combine(settings.combine)
     if combine != as_combine(combine.name):
         raise FedRelaxError(
             f"combine={combine!r}: a federation tells its sites only a name, without settings; give "
             f"combine={combine.name!r}"
         )
-    if settings.continued:
-        raise FedRelaxError(
-            "continued=True is not supported in a federation: sites keep no models between rounds"
-        )
     values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in LEFT_OUT}
-    values["combine"] = combine.name
-    for name in ("loss", "discrepancy"):
-        if values[name] is not None and not isinstance(values[name], str):
-            values[name] = values[name].name
+    for name in ("loss", "discrepancy", "combine"):
+        values[name] = getattr(values[name], "name", values[name])
     if settings.distillation is not None:
         values["distillation"] = asdict(settings.distillation)
     return values

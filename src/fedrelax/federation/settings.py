@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, InstanceOf, PrivateAttr, model_validator
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.federation.plan import LEFT_OUT, Count, plain_settings, settings_of
@@ -168,114 +168,90 @@ class HubSettings:
 
     sites : the names of all sites; the order does not matter to them.
     alpha : a number, several to choose among, or "auto".
-    settings : all other settings of ``FedRelax``; its alpha is ignored.
+    method : all other settings of ``FedRelax``; its alpha is ignored.
     folds : how many folds sites split their rows into where alpha is chosen.
     validation_share : share of the rows that sites hold out for ``patience``, where alpha is given.
     open : whether the hub may read what sites share; every site must have the same setting.
     wait : seconds to wait for the answers of a round; later ones are left out of it.
     join : seconds to wait for all sites to join.
-    schema : what the columns mean; if None, made from what the sites say about theirs.
     staleness : rounds for which the others keep using the last predictions of a silent site.
+    schema : what the columns mean; if None, made from what the sites say about theirs.
+    folder : where the hub keeps the state of a run.
+    out : where the result is written: numbers, history, edges and the report, but no model.
+    live : whether the hub's machine serves a live page of the run.
     """
 
-    sites: tuple[str, ...]
-    alpha: Alphas = "auto"
-    settings: FedRelax = field(default_factory=FedRelax)
-    folds: int = FOLDS
-    validation_share: float = 0.0
-    open: bool = False
-    wait: float = 600.0
-    join: float = 600.0
-    staleness: int = 3
-    schema: Schema | None = None
-
-    @property
-    def rounds(self) -> int:
-        """The most rounds."""
-        return USUAL_ROUNDS if self.settings.rounds is None else self.settings.rounds
-
-    @property
-    def tol(self) -> float:
-        """The change below which a run has converged."""
-        return USUAL_TOL if self.settings.tol is None else self.settings.tol
-
-    def check(self) -> None:
-        """Refuse settings that make no sense, before any letter is sent."""
-        if len(set(self.sites)) != len(self.sites) or not self.sites:
-            raise FedRelaxError(f"sites={self.sites!r} must name every site once")
-        check_count("rounds", self.rounds, least=0)
-        plain_settings(self.settings)
-        given = isinstance(self.alpha, int | float)
-        if self.settings.patience is not None and not given:
-            raise FedRelaxError(
-                "patience needs a given alpha: where alpha is chosen, so is the number of rounds"
-            )
-
-
-@dataclass(frozen=True)
-class HubFile:
-    """What a hub's file says."""
-
-    settings: HubSettings
-    folder: Path
-    """Where the hub keeps the state of a run."""
-    out: Path
-    """Where the result is written: numbers, history, edges and the report, but no model."""
-    target: str = "the target"
-    live: bool = False
-    """Whether the hub's machine serves a live page of the run."""
-
-
-class HubValues(Described):
-    """The values of a hub's file, without the settings of the solver."""
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
 
     sites: Annotated[tuple[Name, ...], Field(min_length=1)]
-    folder: str = "state"
-    out: str = "result"
-    target: str = "the target"
-    live: bool = False
-    schema_file: str | None = Field(default=None, alias="schema")
-    wiring: str | None = None
-    alpha: float | tuple[float, ...] | str = "auto"
+    alpha: Alphas = "auto"
+    method: InstanceOf[FedRelax] = field(default_factory=FedRelax)
     folds: Annotated[int, Field(ge=2)] = FOLDS
     validation_share: Share = 0.0
     open: bool = False
     wait: Seconds = 600.0
     join: Seconds = 600.0
     staleness: Count = 3
+    schema: InstanceOf[Schema] | None = None
+    folder: Path = Path("state")
+    out: Path = Path("result")
+    target: str = "the target"
+    live: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """The most rounds."""
+        return USUAL_ROUNDS if self.method.rounds is None else self.method.rounds
+
+    @property
+    def tol(self) -> float:
+        """The change below which a run has converged."""
+        return USUAL_TOL if self.method.tol is None else self.method.tol
+
+    def check(self) -> None:
+        """Refuse settings that make no sense, before any letter is sent."""
+        if len(set(self.sites)) != len(self.sites) or not self.sites:
+            raise FedRelaxError(f"sites={self.sites!r} must name every site once")
+        check_count("rounds", self.rounds, least=0)
+        plain_settings(self.method)
+        if self.method.patience is not None and not isinstance(self.alpha, int | float):
+            raise FedRelaxError(
+                "patience needs a given alpha: where alpha is chosen, so is the number of rounds"
+            )
 
 
-HUB = ("alpha", "folds", "validation_share", "open", "wait", "join", "staleness")
 METHOD = tuple(f.name for f in fields(FedRelax) if f.name not in (*LEFT_OUT, "distillation"))
 """Settings of the solver that the file may contain."""
 
 
-def read_hub(path: str | Path) -> HubFile:
+def read_hub(path: str | Path) -> HubSettings:
     """Return the settings in a hub's file, checked."""
     path = Path(path).absolute()
     return hub_of(read_values(path, "hub"), path.parent, str(path))
 
 
-def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubFile:
+def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
     """Return a hub's settings from plain values; ``source`` says where they come from."""
-    known = ("sites", "folder", "out", "target", "live", "schema", "wiring", *HUB, *METHOD)
+    own = {f.name for f in fields(HubSettings)} - {"method"}
     for name in values:
-        if name not in known:
+        if name not in (known := (*own, "wiring", *METHOD)):
             hint = did_you_mean(name, known)
             raise FedRelaxError(f"{source} has {name!r}, which is not known{hint}")
     try:
-        made: HubValues = from_plain(HubValues, values)
+        plain = {name: values[name] for name in own - {"schema"} if name in values}
+        made: HubSettings = from_plain(HubSettings, plain)
     except Refused as error:
         raise FedRelaxError(f"{source} {error}") from None
     try:
         method = settings_of({name: values[name] for name in METHOD if name in values})
-        settings = HubSettings(
-            made.sites,
-            settings=replace(method, wiring=as_wiring(made.wiring)),
-            schema=None if made.schema_file is None else Schema.read(home / made.schema_file),
-            **{name: getattr(made, name) for name in HUB},
+        settings = replace(
+            made,
+            method=replace(method, wiring=as_wiring(values.get("wiring"))),
+            schema=Schema.read(home / str(values["schema"])) if "schema" in values else None,
+            folder=home / made.folder,
+            out=home / made.out,
         )
         settings.check()
     except FedRelaxError as error:
         raise FedRelaxError(f"{source}: {error}") from None
-    return HubFile(settings, home / made.folder, home / made.out, made.target, made.live)
+    return settings

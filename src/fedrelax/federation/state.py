@@ -1,15 +1,15 @@
 """What sites and hub remember between messages, in folders: every message may start a new process.
 
-Of every round a site keeps arrays only: its model's answers, what it has shared and what it has heard.
-The model itself is not kept: the same rows, seed and neighbours' answers give the same fit again. The
-hub keeps the sites' numbers of every round, and the last boxes, which it cannot read if they are sealed.
+Of every round a site keeps arrays only: what its model was fitted to, its answers, what it has shared and
+heard. The model itself is not kept: the same terms and seed give the same fit again. The hub keeps the
+sites' numbers of every round, and the last boxes, which it cannot read if they are sealed.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,36 +31,28 @@ MARKER, WORDS = (
 
 @dataclass
 class LaneState:
-    """The state of one lane after a round.
-
-    ``origin`` is the round whose problem the model was fitted to; -1 is the site's own rows alone.
-    ``neighbours`` are those that the site hears, with the weights of the current graph.
-    """
+    """The state of one lane after a round: that of its ``Site``, and what its model was fitted to."""
 
     answers: dict[Any, AnyArray]
     shared: dict[Label, AnyArray]
     received: dict[tuple[Label, Label], AnyArray]
     change: float
-    origin: int
     neighbours: dict[Label, float]
+    terms: list[tuple[Any, ...]]
+    """See ``engines.sites.keeping``."""
 
     @classmethod
-    def of(cls, site: Site, origin: int) -> LaneState:
+    def of(cls, site: Site, terms: list[tuple[Any, ...]]) -> LaneState:
         """Return what is to be kept of a site."""
-        return cls(
-            dict(site.answers),
-            dict(site.shared),
-            dict(site.received),
-            site.change,
-            origin,
-            dict(site.neighbours),
-        )
+        return cls(**{name: copy(getattr(site, name)) for name in OF_SITE}, terms=terms)
 
     def restore(self, site: Site) -> None:
         """Put a site back into this state; its model is not fitted."""
-        site.answers, site.shared = dict(self.answers), dict(self.shared)
-        site.received, site.change = dict(self.received), self.change
-        site.neighbours = dict(self.neighbours)
+        for name in OF_SITE:
+            setattr(site, name, copy(getattr(self, name)))
+
+
+OF_SITE = tuple(f.name for f in fields(LaneState))[:-1]
 
 
 class Folder:
@@ -176,6 +168,7 @@ class Status(Described):
     notes: list[str]
     time: float
     live: str = ""
+    alpha: float | None = None
 
     def __str__(self) -> str:
         """One line about a run: where it is, and who is late.
@@ -214,6 +207,10 @@ def read_status(folder: Path) -> Status | None:
     raise FedRelaxError(f"{path} {what}; the hub writes it anew when it runs")
 
 
+Reports = dict[str, list[LaneReport]]
+"""What every site reported of a round."""
+
+
 class HubHead(Described):
     """What the hub knows of a run besides reports and boxes."""
 
@@ -224,11 +221,6 @@ class HubHead(Described):
     notes: list[str]
     hellos: dict[str, dict[str, Any]]
     settles: bool
-    rounds: int
-
-
-Reports = dict[str, list[LaneReport]]
-"""What every site reported of a round."""
 
 
 @dataclass
@@ -240,6 +232,9 @@ class Memory:
     heard : by site, the last round for which it sent predictions.
     missed : by site, the rounds in which it did not answer.
     notes : what was refused, and who was lost or came back, in sentences.
+    hellos : what every site said about itself at the beginning.
+    settles : whether the models of all sites reach the same fixed point from any start.
+    live : the address of the live page while there is one; it is not saved.
     """
 
     run: str
@@ -250,30 +245,32 @@ class Memory:
     heard: dict[str, int] = field(default_factory=dict)
     missed: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    live: str = ""
-    """The address of the live page while there is one; it is not saved."""
     hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What every site said about itself at the beginning."""
     settles: bool = True
-    """Whether the models of all sites reach the same fixed point from any start."""
+    live: str = ""
+
+    @property
+    def folder(self) -> Folder | None:
+        """The folder for it, claimed; None if it is not written."""
+        if self.where is None:
+            return None
+        folder = Folder(self.where)
+        folder.claim()
+        return folder
 
     def report(self, reports: Reports) -> None:
         """Add the reports of the next round, in a file of their own."""
-        if self.where is not None:
-            folder = Folder(self.where)
-            folder.claim()
+        if (folder := self.folder) is not None:
             plain = {n: [one.model_dump() for one in lanes] for n, lanes in reports.items()}
             folder.write_round(len(self.reports), plain)
         self.reports.append(reports)
 
     def save(self) -> None:
         """Write everything but the reports, which are on the disk already."""
-        if self.where is None:
-            return
-        names = ("run", "begun", "heard", "missed", "notes", "hellos", "settles")
-        head = {name: getattr(self, name) for name in names} | {"rounds": len(self.reports)}
-        Folder(self.where).claim()
-        Folder(self.where).write(HUB, {"head": head, "boxes": self.boxes})
+        if (folder := self.folder) is not None:
+            head = {name: getattr(self, name) for name in HubHead.model_fields}
+            rounds = len(self.reports)
+            folder.write(HUB, {"head": head, "rounds": rounds, "boxes": self.boxes})
 
     @classmethod
     def load(cls, where: Path) -> Memory | None:
@@ -283,37 +280,31 @@ class Memory:
         if kept is None:
             return None
         try:
-            head = dict(from_plain(HubHead, kept["head"]))
-            rounds = [folder.read_round(round) for round in range(head.pop("rounds"))]
-            reports = [from_plain(dict[str, list[LaneReport]], found) for found in rounds]
-            return cls(**head, where=where, boxes=dict(kept["boxes"]), reports=reports)
+            head: HubHead = from_plain(HubHead, kept["head"])
+            rounds = [folder.read_round(round) for round in range(kept["rounds"])]
+            reports = [from_plain(Reports, found) for found in rounds]
+            return cls(**dict(head), where=where, boxes=dict(kept["boxes"]), reports=reports)
         except (TypeError, KeyError, AttributeError, Refused) as error:
             raise Refused(
                 f"{where / HUB} is damaged ({error}); delete it and begin a new run"
             ) from error
 
-    def forget(self) -> None:
-        """Remove the files once a run has ended."""
-        if self.where is not None:
-            Folder(self.where).begin()
-
-    def tell(self, state: str, rounds: int, **more: Any) -> None:
+    def tell(self, state: str, rounds: int, alpha: float | None = None) -> None:
         """Write down where the run is, for people and for ``fedrelax federate status``."""
-        if self.where is None:
+        if (folder := self.folder) is None:
             return
-        said = {
-            "run": self.run,
-            "state": state,
-            "round": len(self.reports) - 1,
-            "rounds": rounds,
-            "sites": {
-                name: {"last_round": last, "missed": self.missed.get(name, [])}
-                for name, last in self.heard.items()
-            },
-            "notes": self.notes,
-            "time": time.time(),
-            **({"live": self.live} if self.live and state != "finished" else {}),
-            **more,
+        sites = {
+            name: SiteStatus(last_round=last, missed=self.missed.get(name, []))
+            for name, last in self.heard.items()
         }
-        Folder(self.where).claim()
-        write_whole(self.where / STATUS, json.dumps(said, indent=2).encode())
+        status = Status(
+            state=state,
+            round=len(self.reports) - 1,
+            rounds=rounds,
+            sites=sites,
+            notes=self.notes,
+            time=time.time(),
+            live="" if state == "finished" else self.live,
+            alpha=alpha,
+        )
+        write_whole(folder.where / STATUS, status.model_dump_json(indent=2).encode())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy as np
 
 from fedrelax.engines import losses_of
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.evaluation import get_measure
+from fedrelax.evaluation import Measure, get_measure
 from fedrelax.evaluation.evaluation import gains
 from fedrelax.federation.boxes import box_bytes
 from fedrelax.federation.hub import Federated, Hub
-from fedrelax.federation.settings import HubFile
+from fedrelax.federation.letters import Finished
+from fedrelax.federation.settings import HubSettings
 from fedrelax.graph import Graph
 from fedrelax.live import LiveView
 from fedrelax.live.state import Progress
@@ -33,18 +35,14 @@ class FederationView(LiveView):
     """Shows a run on a page that the hub's machine serves; its address is in the hub's status."""
 
     def __init__(self, hub: Hub) -> None:
-        super().__init__(say=self._tell_address)
+        super().__init__(say=lambda address: setattr(hub.memory, "live", address))
         self._hub = hub
-
-    def _tell_address(self, text: str) -> None:
-        self._hub.memory.live = text
 
     def after_round(self, record: Record) -> str | None:
         """Show the numbers, and which sites did not answer."""
         told = super().after_round(record)
-        missing = [
-            name for name, rounds in self._hub.memory.missed.items() if record.round in rounds
-        ]
+        missed = self._hub.memory.missed
+        missing = [name for name, rounds in missed.items() if record.round in rounds]
         if missing:
             most = self._hub.settings.rounds
             words = f"Round {record.round} of {most}. Missing: {', '.join(missing)}."
@@ -53,28 +51,23 @@ class FederationView(LiveView):
         return told
 
 
-def write_federated(found: Federated, file: HubFile) -> Path:
+def write_federated(found: Federated, hub: HubSettings) -> Path:
     """Write the hub's folder and return its path; an earlier result there is replaced."""
-    fitted = fitted_of(found, file)
-    lines, task = lines_of(found), found.agreement.task
+    task = found.agreement.task
     return save_result(
-        file.out,
-        fitted,
-        nodes=lines,
-        metrics=metrics_of(found, file, lines),
+        hub.out,
+        fitted_of(found, hub),
+        nodes=lines_of(found),
+        metrics=metrics_of(found, hub),
         config={"sites": list(found.agreement.labels), "alpha": found.alpha, "task": task.kind},
         feature_names=found.agreement.features,
-        target=file.target,
+        target=hub.target,
         overwrite=True,
-        more=[_report] if find_spec("plotly") is not None else [],
+        more=[write_report] if find_spec("plotly") is not None else [],
     )
 
 
-def _report(draft: Path) -> None:
-    write_report(draft)
-
-
-def fitted_of(found: Federated, file: HubFile) -> Any:
+def fitted_of(found: Federated, hub: HubSettings) -> Any:
     """Return an estimator that holds the run's results; its models stay at the sites."""
     task, graph = found.agreement.task, found.agreement.graph
     models: dict[Any, Any] = {
@@ -82,7 +75,7 @@ def fitted_of(found: Federated, file: HubFile) -> Any:
         for name, hello in found.agreement.hellos.items()
     }
     apart = found.lane.discrepancies(graph.adjacency)
-    losses = losses_of(file.settings.settings, task.kind)
+    losses = losses_of(hub.method, task.kind)
     records = [
         record
         for record in found.outcome.history.records
@@ -126,28 +119,25 @@ def lines_of(found: Federated) -> Any:
     measure = get_measure(None, found.agreement.task.kind)
     lines = []
     for name, hello in found.agreement.hellos.items():
-        said = found.reports.get(name, {})
-        rows = said.get("test_rows") or 0
-        errors = {
-            way: measure.of_rows(np.array([total / rows]))
-            if rows and total is not None
-            else math.nan
-            for way, total in (
-                (w, (said.get("errors") or {}).get(w)) for w in ("alone", "together")
-            )
+        reports = [found.reports[name]] if name in found.reports else []
+        line = {
+            "node": name,
+            "model": short_name(hello.model),
+            "rows": hello.rows,
+            "test_rows": sum(report.test_rows for report in reports),
+            **{way: _error(measure, reports, way) for way in ("alone", "together")},
+            "missed": spans(found.missed.get(name, [])),
         }
-        lines.append(
-            {
-                "node": name,
-                "model": short_name(hello.model),
-                "rows": hello.rows,
-                "test_rows": rows,
-                **errors,
-                "missed": spans(found.missed.get(name, [])),
-            }
-        )
+        lines.append(line)
     frame = pd.DataFrame(lines)
     return frame.assign(gain=gains(frame["alone"].to_numpy(), frame["together"].to_numpy()))
+
+
+def _error(measure: Measure, reports: Collection[Finished], way: str) -> float:
+    """Return the error over the test rows of some sites; NaN if they have none."""
+    rows = sum(report.test_rows for report in reports)
+    total = sum(getattr(report.errors, way) or 0.0 for report in reports)
+    return measure.of_rows(np.array([total / rows])) if rows else math.nan
 
 
 def spans(rounds: Sequence[int]) -> str:
@@ -156,46 +146,29 @@ def spans(rounds: Sequence[int]) -> str:
     >>> spans([1, 2, 3, 7])
     '1-3, 7'
     """
-    found: list[list[int]] = []
-    for round in rounds:
-        if found and round == found[-1][1] + 1:
-            found[-1][1] = round
-        else:
-            found.append([round, round])
-    return ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in found)
+    groups = groupby(enumerate(rounds), key=lambda pair: pair[1] - pair[0])
+    runs = [[round for _, round in group] for _, group in groups]
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def metrics_of(found: Federated, file: HubFile, lines: Any) -> dict[str, Any]:
-    """Return the numbers of a run for ``metrics.json``."""
-    task = found.agreement.task
+def metrics_of(found: Federated, hub: HubSettings) -> dict[str, Any]:
+    """Return what was measured, for ``metrics.json``."""
+    task, hellos = found.agreement.task, list(found.agreement.hellos.values())
     measure = get_measure(None, task.kind)
-    totals = {}
-    for way in ("alone", "together"):
-        told = [said for said in found.reports.values() if said.get("test_rows")]
-        rows = sum(said["test_rows"] for said in told)
-        total = sum(said["errors"][way] for said in told)
-        totals[way] = measure.of_rows(np.array([total / rows])) if rows else math.nan
-    lanes = 1 if found.choice is None else len(found.choice.candidates)
-    hellos = list(found.agreement.hellos.values())
+    bytes_of_one = max(box_bytes(1, hello.public_rows, task.n_outputs) for hello in hellos)
     return {
         "task": task.kind,
         "nodes": len(hellos),
         "edges": found.agreement.graph.n_edges,
-        "training_rows": int(lines["rows"].sum()),
+        "training_rows": sum(hello.rows for hello in hellos),
         "features": list(found.agreement.features),
-        "alpha": found.alpha,
-        "alpha_was_chosen": found.choice is not None,
         "stayed_alone": list(found.alone),
-        "rounds": found.outcome.n_rounds,
-        "reason": found.outcome.reason,
         "federation": {
             "measure": measure.name,
-            **totals,
-            "sealed": not file.settings.open,
-            "candidates": lanes,
-            "bytes_per_edge_and_round_of_one_run": max(
-                box_bytes(1, hello.public_rows, task.n_outputs) for hello in hellos
-            ),
+            **{w: _error(measure, found.reports.values(), w) for w in ("alone", "together")},
+            "sealed": not hub.open,
+            "candidates": 1 if found.choice is None else len(found.choice.candidates),
+            "bytes_per_edge_and_round_of_one_run": bytes_of_one,
             "missed": {name: list(rounds) for name, rounds in found.missed.items()},
             "notes": list(found.notes),
         },

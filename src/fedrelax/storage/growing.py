@@ -40,7 +40,7 @@ def save_grown(
     fitted: Fitted,
     *,
     overwrite: bool = False,
-    more: Sequence[Callable[[Path], None]] = (),
+    more: Sequence[Callable[[Path], object]] = (),
 ) -> Path:
     """Write a loaded result that has changed to a new directory, which links to what is unchanged.
 

@@ -73,7 +73,7 @@ def save_result(
     node_column: str | None = None,
     target: str | None = None,
     overwrite: bool = False,
-    more: Sequence[Callable[[Path], None]] = (),
+    more: Sequence[Callable[[Path], object]] = (),
 ) -> Path:
     """Write a fitted estimator and what is known about it to a new directory; return its path.
 
@@ -113,7 +113,7 @@ def save_result(
     return Path(directory)
 
 
-def seal(draft: Path, about: Mapping[str, Any], more: Sequence[Callable[[Path], None]]) -> None:
+def seal(draft: Path, about: Mapping[str, Any], more: Sequence[Callable[[Path], object]]) -> None:
     """Write ``result.json`` with the checksums of all files; then those of ``more``, which have none."""
     files = [path for path in sorted(draft.iterdir()) if path.is_file()]
     checked = {path.name: fingerprint(path.read_bytes()) for path in files}

@@ -42,7 +42,7 @@ def packed_model(
 ) -> dict[str, Any]:
     """Return what is needed to rebuild a node's model; for one with memory, its answers too."""
     if model.forgets(site.coupling.continued):
-        return {"terms": [_packed_term(site, term) for term in terms]}
+        return {"terms": [packed_term(site, term) for term in terms]}
     return {"memory": model.memory(), "answers": list(answers.values())}
 
 
@@ -58,7 +58,7 @@ def made_again(
     problems: list[tuple[Site, list[Rows]]] = []
     for site, kept in zip(sites, packed, strict=True):
         if "terms" in kept:
-            problems.append((site, [_term_from(site, *term) for term in kept["terms"]]))
+            problems.append((site, [term_from(site, *term) for term in kept["terms"]]))
         else:
             model = site.model.remembering(kept["memory"])
             found[site.label] = model, _answers_from(site, kept["answers"], round), []
@@ -81,7 +81,7 @@ def _answers_from(site: Site, answers: Sequence[Any], round: int) -> Answers:
     return found
 
 
-def _packed_term(site: Site, term: Rows) -> tuple[Any, Any, Any, bool]:
+def packed_term(site: Site, term: Rows) -> tuple[Any, Any, Any, bool]:
     """Return rows (or whose they are), targets, weights (one number if equal), and whether own loss."""
     rows: Any = term.X
     if term.X is site.node.X:
@@ -97,7 +97,8 @@ def _packed_term(site: Site, term: Rows) -> tuple[Any, Any, Any, bool]:
     return rows, target, weight, term.loss == site.coupling.loss
 
 
-def _term_from(site: Site, rows: Any, target: Any, weight: Any, own_loss: bool) -> Rows:
+def term_from(site: Site, rows: Any, target: Any, weight: Any, own_loss: bool) -> Rows:
+    """Return what ``packed_term`` described, or refuse what does not fit the site."""
     X = _rows_from(site, rows)
     y: FloatArray = site.target if target is None else target
     w: FloatArray = np.full(len(X), weight) if isinstance(weight, float) else weight
