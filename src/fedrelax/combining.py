@@ -13,7 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.typing import FloatArray
+from fedrelax.typing import FloatArray as Array
+
+Pair = tuple[Array, Array]
 
 __all__ = ["Clipped", "Combine", "Huber", "Mean", "Median", "Nearest", "Trimmed", "as_combine"]
 
@@ -29,13 +31,7 @@ class Combine(ABC):
     """Whether neighbours are compared with each other, for which they must answer the same rows."""
 
     @abstractmethod
-    def __call__(
-        self,
-        answers: FloatArray,
-        weights: FloatArray,
-        own: FloatArray,
-        span: tuple[FloatArray, FloatArray],
-    ) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, answers: Array, weights: Array, own: Array, span: Pair) -> Pair:
         """Return targets (rows, outputs) and the weight of every row.
 
         ``own`` are the node's own answers, ``span`` the smallest and largest of its own targets.
@@ -49,13 +45,7 @@ class Mean(Combine):
     name: ClassVar[str] = "mean"
     compares: ClassVar[bool] = False
 
-    def __call__(
-        self,
-        answers: FloatArray,
-        weights: FloatArray,
-        own: FloatArray,
-        span: tuple[FloatArray, FloatArray],
-    ) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, answers: Array, weights: Array, own: Array, span: Pair) -> Pair:
         """Return the mean."""
         return _mean(answers, np.broadcast_to(weights[:, None, None], answers.shape))
 
@@ -66,13 +56,7 @@ class Median(Combine):
 
     name: ClassVar[str] = "median"
 
-    def __call__(
-        self,
-        answers: FloatArray,
-        weights: FloatArray,
-        own: FloatArray,
-        span: tuple[FloatArray, FloatArray],
-    ) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, answers: Array, weights: Array, own: Array, span: Pair) -> Pair:
         """Return the median; between two answers of equal weight, their middle."""
         ordered, parts = _sorted(answers, weights)
         below, half = np.cumsum(parts, axis=0), weights.sum() / 2
@@ -95,13 +79,7 @@ class Trimmed(Combine):
         if not 0 <= self.share < 0.5:
             raise FedRelaxError(f"Trimmed(share={self.share!r}) must be from 0 to below 0.5")
 
-    def __call__(
-        self,
-        answers: FloatArray,
-        weights: FloatArray,
-        own: FloatArray,
-        span: tuple[FloatArray, FloatArray],
-    ) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, answers: Array, weights: Array, own: Array, span: Pair) -> Pair:
         """Return the mean of the middle; an answer at the border counts in part."""
         ordered, parts = _sorted(answers, weights)
         end, total = np.cumsum(parts, axis=0), weights.sum()
@@ -122,13 +100,7 @@ class Clipped(Combine):
         if not 0 <= self.margin < np.inf:
             raise FedRelaxError(f"Clipped(margin={self.margin!r}) must be at least 0")
 
-    def __call__(
-        self,
-        answers: FloatArray,
-        weights: FloatArray,
-        own: FloatArray,
-        span: tuple[FloatArray, FloatArray],
-    ) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, answers: Array, weights: Array, own: Array, span: Pair) -> Pair:
         """Return the mean of what is left."""
         low, high = span
         more = self.margin * (high - low)
@@ -152,13 +124,7 @@ class Huber(Combine):
         if not 0 < self.times < np.inf:
             raise FedRelaxError(f"Huber(times={self.times!r}) must be above 0")
 
-    def __call__(
-        self,
-        answers: FloatArray,
-        weights: FloatArray,
-        own: FloatArray,
-        span: tuple[FloatArray, FloatArray],
-    ) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, answers: Array, weights: Array, own: Array, span: Pair) -> Pair:
         """Return the reweighted mean, and the weight that is left."""
         distance = np.linalg.norm(answers - own, axis=2)
         delta = self.times * float(np.median(distance))
@@ -183,13 +149,7 @@ class Nearest(Combine):
         if not 1 <= self.times < np.inf:
             raise FedRelaxError(f"Nearest(times={self.times!r}) must be at least 1")
 
-    def __call__(
-        self,
-        answers: FloatArray,
-        weights: FloatArray,
-        own: FloatArray,
-        span: tuple[FloatArray, FloatArray],
-    ) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, answers: Array, weights: Array, own: Array, span: Pair) -> Pair:
         """Return the mean of those who agree, with the weight of all."""
         apart = np.square(answers - own).mean(axis=(1, 2))
         first = np.sort(apart)[: max(1, round(self.share * len(apart)))]
@@ -219,7 +179,7 @@ def as_combine(given: str | Combine) -> Combine:
     return WAYS[given]()
 
 
-def usable(answer: FloatArray, shape: tuple[int, ...], classes: bool) -> FloatArray | None:
+def usable(answer: Array, shape: tuple[int, ...], classes: bool) -> Array | None:
     """Return an answer that may be used, or None if it has another shape, NaN or numbers too large.
 
     What should be probabilities is made so: negative numbers become 0, and rows are scaled to sum to 1.
@@ -236,13 +196,13 @@ def usable(answer: FloatArray, shape: tuple[int, ...], classes: bool) -> FloatAr
     return np.asarray(positive / total) if (total > 0).all() else None
 
 
-def _sorted(answers: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _sorted(answers: Array, weights: Array) -> tuple[Array, Array]:
     """Return every coordinate's answers from the smallest to the largest, and their weights."""
     order = np.argsort(answers, axis=0, kind="stable")
     return np.take_along_axis(answers, order, axis=0), weights[order]
 
 
-def _mean(answers: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _mean(answers: Array, weights: Array) -> tuple[Array, Array]:
     """Return the mean of each coordinate, and the weight of each row."""
     total = weights.sum(axis=0)
     return np.asarray((answers * weights).sum(axis=0) / total), np.asarray(total[:, 0])

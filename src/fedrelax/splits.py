@@ -209,10 +209,14 @@ class RowGroups(Mapping[Label, IntArray]):
             train[label], held[label] = index[kept], index[out]
         return RowGroups.of(train), RowGroups.of(held)
 
-    def __getitem__(self, label: Label) -> IntArray:
+    def place(self, label: Label) -> int:
+        """Return the place of a node among the labels."""
         if self._place is None:
             self._place = {name: place for place, name in enumerate(self.labels)}
-        i = self._place[label]
+        return self._place[label]
+
+    def __getitem__(self, label: Label) -> IntArray:
+        i = self.place(label)
         return self.order[self.offsets[i] : self.offsets[i + 1]]
 
     def __iter__(self) -> Iterator[Label]:

@@ -27,7 +27,7 @@ from fedrelax.linear.arrays import centre_and_spread, norm, with_constant
 from fedrelax.linear.solving import conjugate_gradients
 from fedrelax.losses import Squared
 from fedrelax.models.viewed import Viewed
-from fedrelax.typing import AnyArray, FloatArray, Label, SparseMatrix
+from fedrelax.typing import AnyArray, FloatArray, Label
 
 if TYPE_CHECKING:
     from fedrelax.living.network import LivingNetwork
@@ -40,21 +40,10 @@ LEAST = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class _Own:
-    """What a node's own rows contribute: X'X with the penalty, and X'y, for rows of weight 1."""
+class _Block:
+    """A node's own block of the system, for its rows and the total weight of its neighbours."""
 
     rows: AnyArray
-    gram: FloatArray
-    moments: FloatArray
-    factor: float
-    """The weight of a pseudo-row from a neighbour of weight 1."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """A node's own block of the system, for the total weight of its neighbours."""
-
-    own: _Own
     total: float
     matrix: FloatArray
     right: FloatArray
@@ -70,7 +59,6 @@ class LeastSquares:
         self._blocks: dict[Label, _Block] = {}
         self._told: dict[Label, tuple[FloatArray, FloatArray]] = {}
         self._solved: dict[Label, FloatArray] = {}
-        self._fixed: dict[bytes, bool] = {}
         self._intercept = False
 
     def serves(self, label: Label) -> bool:
@@ -101,7 +89,9 @@ class LeastSquares:
                     here.append((i, place[other], a))
                 elif other in network.models:
                     outside[i] += a * self._weights(other)
-        edges, (n, d, q) = _matrix(here, len(labels)), start.shape
+        n, d, q = start.shape
+        entries = np.array(here, dtype=float).reshape(-1, 3)
+        edges = sparse.csr_array((entries[:, 2], entries[:, :2].astype(int).T), shape=(n, n))
         inverse = np.stack([block.inverse for block in blocks])
 
         def less_exchange(W: FloatArray, MW: FloatArray, out: FloatArray) -> FloatArray:
@@ -205,31 +195,19 @@ class LeastSquares:
 
     def _is_fixed_by(self, penalty: FloatArray) -> bool:
         """Tell whether public rows and penalty determine all weights; the level may be the node's own."""
-        key = penalty.tobytes()
-        if key not in self._fixed:
-            gram = self._gram.copy()
-            gram[np.diag_indices(len(penalty))] += penalty
-            values = np.linalg.eigvalsh(gram)
-            own_level = self._intercept and self._network.coupling.level == 0.0
-            self._fixed[key] = bool(values[int(own_level)] > LEAST * values[-1])
-        return self._fixed[key]
+        gram = self._gram.copy()
+        gram[np.diag_indices(len(penalty))] += penalty
+        values = np.linalg.eigvalsh(gram)
+        own_level = self._intercept and self._network.coupling.level == 0.0
+        return bool(values[int(own_level)] > LEAST * values[-1])
 
     def _block(self, label: Label) -> _Block:
         """Return a node's block, cached as long as its rows and edges stay the same."""
         X, y = self._network.rows[label]
         total = float(sum(self._network.links[label].values()))
         known = self._blocks.get(label)
-        if known is not None and known.own.rows is X and known.total == total:
+        if known is not None and known.rows is X and known.total == total:
             return known
-        own = known.own if known is not None and known.own.rows is X else self._of_rows(label, X, y)
-        matrix = own.gram / own.factor + total * self._gram
-        block = _Block(
-            own, total, matrix, own.moments / own.factor, np.asarray(np.linalg.inv(matrix))
-        )
-        self._blocks[label] = block
-        return block
-
-    def _of_rows(self, label: Label, X: AnyArray, y: AnyArray) -> _Own:
         coupling, penalty = self._network.coupling, self._served[label]
         assert penalty is not None
         design, target = self._standard(X), self._network.task.encode(y)
@@ -237,7 +215,9 @@ class LeastSquares:
         gram[np.diag_indices(len(penalty))] += penalty
         scale = len(y) / len(self._public) if coupling.weighting == "mean" else 1.0
         factor = coupling.alpha * scale * (2.0 if coupling.symmetric else 1.0)
-        return _Own(X, gram, design.T @ target, factor)
+        matrix, right = gram / factor + total * self._gram, design.T @ target / factor
+        self._blocks[label] = _Block(X, total, matrix, right, np.asarray(np.linalg.inv(matrix)))
+        return self._blocks[label]
 
     def _weights(self, label: Label) -> FloatArray:
         """Return the weights whose answers on the public rows come closest to a node's (least squares)."""
@@ -245,8 +225,3 @@ class LeastSquares:
         if known is None or known[0] is not said:
             known = self._told[label] = said, self._projection @ said
         return known[1]
-
-
-def _matrix(entries: list[tuple[int, int, float]], n: int) -> SparseMatrix:
-    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
-    return sparse.csr_array((np.array(values, dtype=float), (rows, columns)), shape=(n, n))

@@ -22,8 +22,6 @@ from fedrelax.living.overlay import (
     GONE,
     FirstAnswers,
     Guesses,
-    Journal,
-    Lookup,
     Near,
     Overlay,
     part,
@@ -31,6 +29,7 @@ from fedrelax.living.overlay import (
 from fedrelax.losses import Weighted, usual_loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network, Node
+from fedrelax.network.rows import Lookup
 from fedrelax.public import PublicRows
 from fedrelax.runtime import Coupling, Distillation, Site
 from fedrelax.runtime.site import seeds_of
@@ -109,28 +108,28 @@ class LivingNetwork:
         self.coupling, self.wired = origin.coupling, origin.wired
         self.found_together = origin.found_together
         self.stayed = set(result.stayed)
-        self.journal = Journal()
         trained = self.trained_graph = result.graph if result.kept is None else result.kept
         place = {label: k for k, label in enumerate(trained.labels)}
         first = FirstAnswers(place, result.local_models, public.common, origin.answers)
-        self.models: Overlay[LocalModel] = Overlay(result.local_models, self.journal)
-        self.alone: Overlay[LocalModel] = Overlay(result.alone, self.journal)
-        self.rows: Overlay[OwnRows] = Overlay(origin.rows or {}, self.journal)
-        self.said: Overlay[FloatArray] = Overlay(first, self.journal)
-        self.links: Overlay[Near] = Overlay(Lookup(place, trained.neighbours), self.journal)
-        self.given: Overlay[Near] = Overlay({}, self.journal)
+        self.models: Overlay[LocalModel] = Overlay(result.local_models)
+        self.alone: Overlay[LocalModel] = Overlay(result.alone)
+        self.rows: Overlay[OwnRows] = Overlay(origin.rows or {})
+        self.said: Overlay[FloatArray] = Overlay(first)
+        self.links: Overlay[Near] = Overlay(Lookup(place, trained.neighbours))
+        self.given: Overlay[Near] = Overlay({})
         """Edges of newcomers in the graph that counts as given."""
-        self.positions: Overlay[FloatArray] = Overlay({}, self.journal)
-        self.numbers: Overlay[int] = Overlay(place, self.journal)
+        self.positions: Overlay[FloatArray] = Overlay({})
+        self.numbers: Overlay[int] = Overlay(place)
         """The place of every node in the order of joining, which determines its seed."""
-        self.past: Overlay[Past] = Overlay(origin.past or {}, self.journal)
+        self.past: Overlay[Past] = Overlay(origin.past or {})
         """The loss on each node's new rows under what its neighbours say, by update."""
         self.least_squares = LeastSquares(self)
         self.guesses = Guesses(public, self.said, self.task)
         self.story: list[Change] = []
         self._counts, self.seed = origin.counts or {}, origin.seed
         self._seeds = seeds_of(origin.seed, 2 * len(place) + 100)
-        self._stayed_before = set(self.stayed)
+        self._before: tuple[dict[str, dict[Label, Any]], set[Label]] = {}, set()
+        """What had changed before the last change, store by store, and who had stayed."""
 
     # What is known about the network
 
@@ -269,8 +268,8 @@ class LivingNetwork:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Allow changes within this context; if it fails, or overflows, all of them are undone."""
-        self.journal.clear()
-        self._stayed_before = set(self.stayed)
+        stores = {name: s for name, s in vars(self).items() if isinstance(s, Overlay)}
+        self._before = {name: dict(s.changed) for name, s in stores.items()}, set(self.stayed)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 yield
@@ -286,17 +285,19 @@ class LivingNetwork:
         self.story.pop()
 
     def _take_back(self) -> None:
-        self.journal.undo()
+        changes, self.stayed = self._before
+        for name, changed in changes.items():
+            getattr(self, name).changed = changed
         self.least_squares.drop()
-        self.stayed = self._stayed_before
 
     def _check_finite(self) -> None:
         """Refuse answers and losses that are not finite numbers."""
-        for store in (self.said, self.past):
-            for label in self.journal.labels(store.changed):
-                value: Any = store.changed[label]
+        for name in ("said", "past"):
+            before = self._before[0][name]
+            for label, value in getattr(self, name).changed.items():
                 numbers = value.losses if isinstance(value, Past) else value
-                if value is not GONE and not np.isfinite(numbers).all():
+                new = value is not GONE and value is not before.get(label)
+                if new and not np.isfinite(numbers).all():
                     raise overflow(label)
 
 

@@ -1,8 +1,8 @@
-"""Models, edges and answers as trained, and changes on top of them, which can be undone."""
+"""Models, edges and answers as trained, and changes on top of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,51 +20,18 @@ GONE: Any = object()
 NOTHING: Any = object()
 
 
-class Journal:
-    """Remembers what overlays held before a change, so that it can be undone as a whole."""
-
-    def __init__(self) -> None:
-        self._entries: list[tuple[dict[Label, Any], Label, Any]] = []
-
-    def note(self, changed: dict[Label, Any], label: Label) -> None:
-        """Remember an entry as it is."""
-        self._entries.append((changed, label, changed.get(label, NOTHING)))
-
-    def clear(self) -> None:
-        """Forget what was there before: what was changed stays."""
-        self._entries.clear()
-
-    def labels(self, changed: dict[Label, Any]) -> list[Label]:
-        """Return the nodes whose entries in one overlay have changed since the last ``clear``."""
-        return list(dict.fromkeys(label for store, label, _ in self._entries if store is changed))
-
-    def undo(self) -> None:
-        """Undo all changes since the last ``clear``, newest first."""
-        while self._entries:
-            changed, label, old = self._entries.pop()
-            if old is NOTHING:
-                del changed[label]
-            else:
-                changed[label] = old
-
-
 class Overlay(Mapping[Label, T]):
     """A mapping over another one: what was set or removed here, else what the base says.
 
-    >>> journal = Journal()
-    >>> overlay = Overlay({"a": 1, "b": 2}, journal)
+    >>> overlay = Overlay({"a": 1, "b": 2})
     >>> overlay["c"] = 3
     >>> del overlay["a"]
     >>> dict(overlay)
     {'b': 2, 'c': 3}
-    >>> journal.undo()
-    >>> dict(overlay)
-    {'a': 1, 'b': 2}
     """
 
-    def __init__(self, base: Mapping[Label, T], journal: Journal) -> None:
-        self.base, self.changed = base, dict[Label, Any]()
-        self._journal = journal
+    def __init__(self, base: Mapping[Label, T], changed: Mapping[Label, Any] | None = None) -> None:
+        self.base, self.changed = base, dict[Label, Any](changed or {})
 
     def __getitem__(self, label: Label) -> T:
         found = self.changed.get(label, NOTHING)
@@ -73,11 +40,9 @@ class Overlay(Mapping[Label, T]):
         return self.base[label] if found is NOTHING else found
 
     def __setitem__(self, label: Label, value: T) -> None:
-        self._journal.note(self.changed, label)
         self.changed[label] = value
 
     def __delitem__(self, label: Label) -> None:
-        self._journal.note(self.changed, label)
         self.changed[label] = GONE
 
     def __contains__(self, label: object) -> bool:
@@ -100,30 +65,10 @@ class Overlay(Mapping[Label, T]):
 
     def frozen(self) -> Overlay[T]:
         """Return a copy that later changes do not reach; only the changes are copied."""
-        copy: Overlay[T] = Overlay(self.base, Journal())
-        copy.changed = dict(self.changed)
-        return copy
+        return Overlay(self.base, self.changed)
 
 
 Near = dict[Label, float]
-
-
-class Lookup(Mapping[Label, T]):
-    """A mapping whose values are found when they are asked for; ``labels`` has the keys."""
-
-    def __init__(self, labels: Collection[Label], find: Callable[[Label], T]) -> None:
-        self._labels, self._find = labels, find
-
-    def __getitem__(self, label: Label) -> T:
-        if label not in self._labels:
-            raise KeyError(label)
-        return self._find(label)
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self._labels)
-
-    def __len__(self) -> int:
-        return len(self._labels)
 
 
 def join(links: Overlay[Near], label: Label, near: Mapping[Label, float]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,32 +17,6 @@ from fedrelax.runtime import History, Record
 from fedrelax.solvers import Result
 from fedrelax.solvers.edges import EdgeValues
 from fedrelax.typing import FloatArray, Label
-
-
-class Later(Mapping[tuple[Label, Label], float]):
-    """Discrepancies that are computed when the first is asked for."""
-
-    def __init__(self, make: Callable[[], Mapping[tuple[Label, Label], float]]) -> None:
-        self._make = make
-        self._made: Mapping[tuple[Label, Label], float] | None = None
-
-    @property
-    def _all(self) -> Mapping[tuple[Label, Label], float]:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
-
-    def __getitem__(self, edge: tuple[Label, Label]) -> float:
-        return self._all[edge]
-
-    def __iter__(self) -> Iterator[tuple[Label, Label]]:
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self._all),)
 
 
 def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
@@ -62,14 +37,14 @@ def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
         kept=kept,
         stayed=tuple(label for label in labels if label in network.stayed),
         history=history_of(network.result.history, labels),
-        discrepancies=Later(lambda: _discrepancies(network, graph, said)),
+        discrepancies=EdgeValues(graph, partial(_discrepancies, network, graph, said)),
     )
     return result, whole
 
 
 def whole_graph_of(network: LivingNetwork) -> Graph:
     """Return the graph that counts as given: newcomers are in it with the neighbours they came with."""
-    gone = {label for label, value in network.numbers.changed.items() if value is GONE}
+    gone = network.left
     labels = [label for label in network.graph.labels if label not in gone]
     known = set(labels)
     labels += [label for label in network.given if label not in known]
@@ -93,32 +68,19 @@ def history_of(history: History, labels: tuple[Label, ...]) -> History:
     place = {label: k for k, label in enumerate(history.labels)}
     at = np.array([place.get(label, -1) for label in labels])
 
-    def taken(values: FloatArray) -> FloatArray:
-        return np.where(at >= 0, np.asarray(values, dtype=float)[at], np.nan)
+    def taken(record: Record) -> dict[str, Any]:
+        names = ("node_local_loss", "node_gtv", "node_validation_loss")
+        values = {name: np.asarray(getattr(record, name), dtype=float) for name in names}
+        return {name: np.where(at >= 0, own[at], np.nan) for name, own in values.items()}
 
-    records = [
-        replace(
-            record,
-            node_local_loss=taken(record.node_local_loss),
-            node_gtv=taken(record.node_gtv),
-            node_validation_loss=taken(record.node_validation_loss),
-        )
-        for record in history.records
-    ]
-    return History(labels, list[Record](records))
+    records = [replace(record, **taken(record)) for record in history.records]
+    return History(labels, records)
 
 
 def _discrepancies(
     network: LivingNetwork, graph: Graph, said: Mapping[Label, FloatArray]
-) -> EdgeValues:
+) -> FloatArray:
     answers = np.stack([said[label] for label in graph.labels])
-    coupling = network.coupling
-    values = discrepancies(
-        graph.adjacency,
-        answers,
-        answers,
-        coupling.discrepancy,
-        coupling.level,
-        network.task.is_classification,
-    )
-    return EdgeValues(graph, values)
+    coupling, classes = network.coupling, network.task.is_classification
+    edges, loss = graph.adjacency, coupling.discrepancy
+    return discrepancies(edges, answers, answers, loss, coupling.level, classes)

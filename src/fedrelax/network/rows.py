@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation, Schema, schema_of
 from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.schema.preparation import View
-from fedrelax.typing import AnyArray, FloatArray, IntArray, Model
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model
 from fedrelax.validation import check_sizes
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,24 @@ class StackedRows:
         """Return the rows of node number i, without a copy."""
         own = slice(self.offsets[i], self.offsets[i + 1])
         return self.X[own], self.y[own]
+
+
+class Lookup(Mapping[Label, T]):
+    """A mapping whose values are found when they are asked for; ``labels`` has the keys."""
+
+    def __init__(self, labels: Collection[Label], find: Callable[[Label], T]) -> None:
+        self._labels, self._find = labels, find
+
+    def __getitem__(self, label: Label) -> T:
+        if label not in self._labels:
+            raise KeyError(label)
+        return self._find(label)
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
 
 
 def width_of(X: AnyArray) -> str:

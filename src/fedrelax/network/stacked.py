@@ -12,7 +12,7 @@ from fedrelax.errors import FedRelaxError, named
 from fedrelax.graph import Graph
 from fedrelax.models import Task
 from fedrelax.network.base import Network, Node
-from fedrelax.network.rows import StackedRows, public_rows_of, width_of
+from fedrelax.network.rows import Lookup, StackedRows, public_rows_of, width_of
 from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation
 from fedrelax.splits import RowGroups
@@ -65,7 +65,7 @@ class StackedNetwork(Network):
     @property
     def nodes(self) -> Mapping[Label, Node]:
         """The nodes by label, made on demand."""
-        return Nodes(self)
+        return Lookup(self._rows, lambda label: self.node(self._rows.place(label)))
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -148,25 +148,6 @@ class StackedNetwork(Network):
 
     def __len__(self) -> int:
         return len(self._rows.labels)
-
-
-class Nodes(Mapping[Label, Node]):
-    """The nodes of a stacked network by label, made on demand."""
-
-    def __init__(self, network: StackedNetwork) -> None:
-        self._network = network
-        self._place: dict[Label, int] | None = None
-
-    def __getitem__(self, label: Label) -> Node:
-        if self._place is None:
-            self._place = {name: place for place, name in enumerate(self._network.labels)}
-        return self._network.node(self._place[label])
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self._network.labels)
-
-    def __len__(self) -> int:
-        return len(self._network)
 
 
 def _taken(

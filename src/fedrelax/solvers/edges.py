@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from fedrelax.typing import FloatArray, Label
 class EdgeValues(Mapping[tuple[Label, Label], float]):
     """One number per directed edge, in the order of the graph's matrix."""
 
-    def __init__(self, graph: Graph, values: FloatArray) -> None:
+    def __init__(self, graph: Graph, values: FloatArray | Callable[[], FloatArray]) -> None:
+        """Take the values, or what computes them when the first is asked for."""
         self._graph, self._values = graph, values
         self._found: dict[tuple[Label, Label], float] | None = None
 
@@ -21,8 +23,9 @@ class EdgeValues(Mapping[tuple[Label, Label], float]):
     def _all(self) -> dict[tuple[Label, Label], float]:
         if self._found is None:
             A, labels = self._graph.adjacency, self._graph.labels
+            values = self._values() if callable(self._values) else self._values
             learners = np.repeat(np.arange(len(labels)), np.diff(A.indptr)).tolist()
-            ends = zip(learners, A.indices.tolist(), self._values.tolist(), strict=True)
+            ends = zip(learners, A.indices.tolist(), values.tolist(), strict=True)
             self._found = {(labels[i], labels[j]): value for i, j, value in ends}
         return self._found
 
@@ -33,4 +36,7 @@ class EdgeValues(Mapping[tuple[Label, Label], float]):
         return iter(self._all)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return 2 * self._graph.n_edges
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self._all,)
