@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from os import PathLike
@@ -316,14 +317,21 @@ class Graph:
 
     def to_networkx(self) -> nx.Graph:
         """Return a networkx graph with the attribute ``weight`` on every edge."""
-        return edge_lists.write_networkx(self.labels, self.edges())
+        import networkx as nx
+
+        g = nx.Graph()
+        g.add_nodes_from(self.labels)
+        g.add_weighted_edges_from(self.edges())
+        return g
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the edges to a CSV file with the columns source, target and weight.
 
         Nodes without an edge are not in the file: pass all labels to `from_csv` to get them back.
         """
-        edge_lists.write_csv(path, self.edges())
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([("source", "target", "weight"), *self.edges()])
 
     # --- Python protocols -------------------------------------------------------------------
 

@@ -141,14 +141,6 @@ def read_csv(path: str | PathLike[str], labels: Iterable[object] | None) -> Read
     return join(ends[0], ends[1], weights, labels, where)
 
 
-def write_csv(path: str | PathLike[str], edges: Iterable[tuple[Label, Label, float]]) -> None:
-    """Write source,target,weight lines; weights round-trip exactly."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["source", "target", "weight"])
-        writer.writerows(edges)
-
-
 def _read_lines(path: str | PathLike[str]) -> tuple[list[str], list[list[str]], list[int]]:
     rows: list[list[str]] = []
     lines: list[int] = []
@@ -253,15 +245,3 @@ def read_networkx(g: nx.Graph, weight: str) -> Read:
         hint = did_you_mean(weight, attributes)
         raise FedRelaxError(f"no edge of the networkx graph has the attribute {weight!r}{hint}")
     return read_edges(g.edges(data=weight, default=1.0), list(g.nodes))
-
-
-def write_networkx(
-    labels: Sequence[Label], edges: Iterable[tuple[Label, Label, float]]
-) -> nx.Graph:
-    """Return a networkx graph of these nodes and weighted edges."""
-    import networkx as nx
-
-    g = nx.Graph()
-    g.add_nodes_from(labels)
-    g.add_weighted_edges_from(edges)
-    return g

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedrelax.typing import Label
 
 JOIN, UPDATE, LEAVE = "join", "update", "leave"
+
+
+def now() -> str:
+    """Return the current time, in UTC, as files have it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
@@ -91,16 +97,6 @@ class Past:
     def losses(self) -> tuple[float, ...]:
         """All sums and losses in it."""
         return (self.total, *(loss * rows for loss, rows in self.recent))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for a file."""
-        return {**asdict(self), "recent": [list(pair) for pair in self.recent]}
-
-    @classmethod
-    def from_dict(cls, said: Any) -> Past:
-        """Return what ``to_dict`` described."""
-        recent = tuple((float(loss), int(rows)) for loss, rows in said["recent"])
-        return cls(float(said["total"]), int(said["rows"]), int(said["updates"]), recent)
 
     def changes(self) -> list[tuple[float, float]]:
         """Return, for the last update, the last two and so on, the change of the logarithm of the loss.

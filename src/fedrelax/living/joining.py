@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,7 +11,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.graph.nearest import on_the_sphere
-from fedrelax.living.changelog import JOIN, LEAVE, Change
+from fedrelax.living.changelog import JOIN, LEAVE, Change, now
 from fedrelax.living.neighbourhood import error_of_neighbours, find_neighbours, fit_newcomer
 from fedrelax.living.network import LivingNetwork, OwnRows, overflow
 from fedrelax.living.overlay import Near, join
@@ -231,11 +230,6 @@ def staying(count: int) -> str:
     ('1 neighbour stays as it is', '2 neighbours stay as they are')
     """
     return "1 neighbour stays as it is" if count == 1 else f"{count} neighbours stay as they are"
-
-
-def now() -> str:
-    """Return the current time, in UTC, as files have it."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def kept(network: LivingNetwork, change: Change, start: float) -> Change:

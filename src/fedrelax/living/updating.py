@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, NodeFitError
-from fedrelax.living.changelog import RECENT, UPDATE, Change, Past
-from fedrelax.living.joining import kept, now, told, tolerance
+from fedrelax.living.changelog import RECENT, UPDATE, Change, Past, now
+from fedrelax.living.joining import kept, told, tolerance
 from fedrelax.living.neighbourhood import error_of_neighbours, find_neighbours, fit_newcomer
 from fedrelax.living.network import LivingNetwork, OwnRows, overflow
 from fedrelax.living.overlay import join

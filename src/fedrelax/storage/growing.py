@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 import shutil
@@ -13,6 +12,7 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.living import LivingNetwork
+from fedrelax.living.changelog import now
 from fedrelax.living.overlay import GONE
 from fedrelax.storage.formats import pack
 from fedrelax.storage.labels import check_labels
@@ -22,9 +22,10 @@ from fedrelax.storage.places import whole_directory
 from fedrelax.storage.saving import (
     SCHEMA,
     Fitted,
-    positions_frame,
     seal,
     versions,
+    with_clusters,
+    write_graph,
     write_json,
     write_model,
 )
@@ -65,7 +66,7 @@ def save_grown(
         write_json(draft / LIVING, _living(draft, ancestor, network))
         about = {
             **{k: v for k, v in ancestor.about.items() if k not in ("files", "sha256")},
-            "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "made": now(),
             "versions": versions(),
             "graph_nodes": list(graph.labels),
             "types_to_trust": sorted(
@@ -112,9 +113,7 @@ def _write_tables(draft: Path, ancestor: SavedResult, fitted: Fitted) -> None:
     labels = list(result.local_models)
     left = set(ancestor.about["graph_nodes"]) - set(graph.labels)
     _nodes(ancestor, fitted, labels).to_csv(draft / "nodes.csv", index=False)
-    result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
-    if graph.positions is not None:
-        positions_frame(graph).to_csv(draft / "positions.csv", index=False)
+    write_graph(draft, result, graph)
     counts = {"nodes": len(labels), "edges": graph.n_edges}
     write_json(draft / "metrics.json", {**ancestor.metrics, **counts})
     lines = ancestor.history_nodes
@@ -141,10 +140,7 @@ def _nodes(ancestor: SavedResult, fitted: Fitted, labels: list[Label]) -> Any:
         lines[count] = [network.count_of(label) for label in new]
     lines = pd.concat([ancestor.nodes, lines], ignore_index=True) if new else ancestor.nodes
     lines = lines[lines["node"].isin(labels)]
-    if "cluster" not in lines.columns:
-        return lines
-    groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
-    return lines.assign(cluster=[groups.get(label) for label in lines["node"]])
+    return with_clusters(lines, result) if "cluster" in lines.columns else lines
 
 
 def _living(draft: Path, ancestor: SavedResult, network: LivingNetwork) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pydantic import Field
 from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.files import from_npy, to_npy
-from fedrelax.jsonfiles import Described
+from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.living import LivingNetwork
 from fedrelax.living.changelog import Past
 from fedrelax.living.network import Origin
@@ -27,7 +27,6 @@ from fedrelax.runtime import Coupling, Distillation
 from fedrelax.schema import Preparation
 from fedrelax.storage import described
 from fedrelax.storage.checking import damage, reading
-from fedrelax.storage.places import ANSWERS_FILE
 from fedrelax.typing import FloatArray, Label
 
 LIVING, PUBLIC, ANSWERS = "living.json", "public.npy", "answers.npy"
@@ -51,7 +50,7 @@ def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
         "wired": network.wired,
         "seed": network.seed,
         "stayed": [label for label in network.models if label in network.stayed],
-        "past": [{"node": label, **past.to_dict()} for label, past in network.past.items()],
+        "past": [{"node": label, **asdict(past)} for label, past in network.past.items()],
     }
 
 
@@ -120,7 +119,7 @@ class PastLine(Described):
 class Part(Described):
     """A file of answers: whose they are, and how many rows each was trained on."""
 
-    file: Annotated[str, Field(pattern=f"^{ANSWERS_FILE.pattern}$")]
+    file: Annotated[str, Field(pattern=r"^answers(-\d{4,})?\.npy$")]
     nodes: list[described.Label]
     rows: list[described.Count]
 
@@ -166,15 +165,9 @@ def check_living(said: Mapping[str, Any], nodes: Sequence[Label]) -> None:
     for line in said["answers"]:
         if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
             raise damage(LIVING, f"names nodes for {line['file']} that are unknown or not counted")
-    for what, labels in (
-        ("stayed", said["stayed"]),
-        ("past", [line["node"] for line in said["past"]]),
-    ):
-        strange = [label for label in labels if label not in known]
-        if strange:
-            raise damage(
-                LIVING, f"names the node {strange[0]!r} under {what!r}, which is not in the graph"
-            )
+    strange = [i for i in (*said["stayed"], *(p["node"] for p in said["past"])) if i not in known]
+    if strange:
+        raise damage(LIVING, f"names the node {strange[0]!r}, which is not in the graph")
 
 
 def origin_of(
@@ -215,16 +208,15 @@ def origin_of(
             seed=said["seed"],
             answers=answers,
             counts=counts,
-            past={line["node"]: Past.from_dict(line) for line in said["past"]},
+            past={line["node"]: from_plain(Past, line) for line in said["past"]},
         )
 
 
 def _coupling(said: Mapping[str, Any], task: str) -> Coupling:
-    echo = said["distillation"]
     made = {
         "loss": get_loss(said["loss"], task),
         "discrepancy": get_loss(said["discrepancy"], task),
-        "distillation": echo and Distillation(echo["rows"], echo["draw"]),
+        "distillation": said["distillation"] and Distillation(**said["distillation"]),
         "combine": as_combine(said["combine"]),
     }
     return Coupling(**{name: said[name] for name in CouplingLine.model_fields} | made)

@@ -69,13 +69,17 @@ class SavedResult:
     living: dict[str, Any] | None = None
     """What the network needs to go on, and what has happened to it since it was trained."""
 
+    @property
+    def width(self) -> int:
+        """The number of columns of the rows that nodes share."""
+        ready = self.preparation
+        return len(self.about["feature_names"]) if ready is None else ready.width
+
     def width_of(self, line: dict[str, Any]) -> int:
         """Return the number of columns that a model sees, which may differ between nodes."""
         ready = self.preparation
-        if ready is None:
-            return len(self.about["feature_names"])
-        if ready.encoded:
-            return ready.width
+        if ready is None or ready.encoded:
+            return self.width
         view = View(ready.schema, tuple(ready.has(line["node"])), line["rows"])
         return len(view.names)
 
@@ -197,9 +201,7 @@ def _origin(saved: SavedResult, labels: list[Label]) -> Origin | None:
     if saved.living is None:
         return None
     read = _Files(saved.directory, saved.about["files"]).read
-    ready, names = saved.preparation, saved.about["feature_names"]
-    width = len(names) if ready is None else ready.width
-    return origin_of(saved.living, read, labels, saved.task, ready, width)
+    return origin_of(saved.living, read, labels, saved.task, saved.preparation, saved.width)
 
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
@@ -243,7 +245,7 @@ def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: l
     ready = saved.preparation
     if ready is not None and not ready.encoded:
         model = Viewed(model, View(ready.schema, tuple(ready.has(label)), line["rows"]))
-    width = len(saved.about["feature_names"]) if ready is None else ready.width
+    width = saved.width
     if line["answers"] and not answers_one_row(model, width):
         raise FedRelaxError(
             f"node {label!r}: its model does not predict {saved.task.n_outputs} finite "
@@ -276,9 +278,7 @@ def _task(about: dict[str, Any]) -> Task:
 
 
 def _graph(files: _Files, about: dict[str, Any], edges: Any, labels: dict[str, Label]) -> Graph:
-    with reading("edges.csv"):
-        rows = zip(edges["source"], edges["target"], edges["weight"].astype(float), strict=True)
-        graph = Graph.from_edges(list(rows), labels=about["graph_nodes"])
+    graph = _joined(edges, "weight", about)
     if "positions.csv" not in files.said:
         return graph
     frame = files.frame("positions.csv", labels)
@@ -289,34 +289,33 @@ def _graph(files: _Files, about: dict[str, Any], edges: Any, labels: dict[str, L
         return Graph(graph.adjacency, graph.labels, places, about["geographic"])
 
 
+@reading("edges.csv")
+def _joined(edges: Any, weight: str, about: dict[str, Any]) -> Graph:
+    """Return the graph of the edges with these weights, without positions."""
+    rows = edges[["source", "target"]].assign(weight=edges[weight].astype(float))
+    return Graph.from_edges(rows, labels=about["graph_nodes"])
+
+
 def _kept(saved: SavedResult, labels: list[Label]) -> Graph | None:
     """Return the graph of the last rounds, if it was rewired."""
     if saved.about["wiring"] == "fixed":
         return None
-    used = saved.edges[saved.edges["used"].astype(float) > 0]
-    rows = zip(used["source"], used["target"], used["used"].astype(float), strict=True)
-    with reading("edges.csv"):
-        whole = Graph.from_edges(list(rows), labels=saved.about["graph_nodes"])
+    whole = _joined(saved.edges[saved.edges["used"].astype(float) > 0], "used", saved.about)
     places, geographic = saved.graph.positions, saved.graph.geographic
     return Graph(whole.adjacency, whole.labels, places, geographic).subgraph(labels)
 
 
 def _discrepancies(edges: Any) -> dict[tuple[Label, Label], float]:
-    known = edges[edges["discrepancy"].notna()]
-    there = zip(known["source"], known["target"], strict=True)
-    back = zip(known["target"], known["source"], strict=True)
-    return dict(zip(there, known["discrepancy"], strict=True)) | dict(
-        zip(back, known["discrepancy_back"], strict=True)
-    )
+    known, found = edges[edges["discrepancy"].notna()], {}
+    columns = [known[name] for name in ("source", "target", "discrepancy", "discrepancy_back")]
+    for i, j, there, back in zip(*columns, strict=True):
+        found[i, j], found[j, i] = there, back
+    return found
 
 
+@reading("history_nodes.csv")
 def history_of(saved: SavedResult, labels: list[Label]) -> History:
     """Return the rounds of a saved result."""
-    with reading("history_nodes.csv"):
-        return _history(saved, labels)
-
-
-def _history(saved: SavedResult, labels: list[Label]) -> History:
     history = History(tuple(labels))
     per_round = dict(iter(saved.history_nodes.groupby("round", sort=False)))
     if list(per_round) != saved.history["round"].tolist():

@@ -21,29 +21,11 @@ MARKS = {"result": (MARK, "models.json"), "comparison": ("comparison.json", "com
 """The files by which each kind of directory is recognised."""
 
 OWN = {
-    "result": {
-        *(
-            MARK,
-            "schema.json",
-            "models.json",
-            "metrics.json",
-            "living.json",
-            "public.npy",
-            "config.toml",
-            "result.png",
-            "report.html",
-        ),
-        *("nodes.csv", "edges.csv", "positions.csv", "history.csv", "history_nodes.csv"),
-        *("alphas.csv", "example.csv"),
-    },
-    "comparison": {
-        *("comparison.json", "comparison.csv", "comparison.png", "nodes.csv", "config.toml"),
-    },
+    "result": r"(result|schema|models|metrics|living)\.json|(public|answers(-\d{4,})?)\.npy|config\.toml"
+    r"|(nodes|edges|positions|history|history_nodes|alphas|example)\.csv|result\.png|report\.html",
+    "comparison": r"comparison\.(json|csv|png)|nodes\.csv|config\.toml",
 }
 """Every file that a directory of each kind may hold besides ``models/``; all others are the user's."""
-
-ANSWERS_FILE = re.compile(r"answers(-\d{4,})?\.npy")
-"""Names of the files with nodes' answers."""
 
 MODELS, MODEL_FILE = "models", re.compile(r"\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+")
 """The directory of the models, and the names that ``labels.file_name`` gives to their files."""
@@ -110,13 +92,9 @@ def _others(directory: Path, kind: str) -> list[str]:
                 if inner.name not in NOBODYS
                 and (inner.is_dir() or not MODEL_FILE.fullmatch(inner.name))
             ]
-        elif path.name not in NOBODYS and not (plain and _is_own(path.name, kind)):
+        elif path.name not in NOBODYS and not (plain and re.fullmatch(OWN[kind], path.name)):
             found.append(path.name)
     return found
-
-
-def _is_own(name: str, kind: str) -> bool:
-    return name in OWN[kind] or (kind == "result" and bool(ANSWERS_FILE.fullmatch(name)))
 
 
 def check_file(target: str | Path, endings: tuple[str, ...], overwrite: bool = False) -> Path:

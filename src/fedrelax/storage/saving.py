@@ -36,6 +36,7 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation
 from fedrelax.files import dump_toml
 from fedrelax.graph import Graph
+from fedrelax.living.changelog import now
 from fedrelax.models import LocalModel
 from fedrelax.models.criteria import last_step
 from fedrelax.models.viewed import form_in
@@ -88,7 +89,12 @@ def save_result(
     with whole_directory(directory, overwrite) as draft:
         ready = fitted.preparation_
         width = fitted.n_features_in_ if ready is None else ready.width
-        _write_models(draft, models, result.local_models, width)
+        (draft / "models").mkdir()
+        index = [
+            write_model(draft, number, label, result.local_models[label], packed, width)
+            for number, (label, packed) in enumerate(models.items(), start=1)
+        ]
+        write_json(draft / "models.json", index)
         if ready is not None:
             write_json(draft / SCHEMA, _named(ready, feature_names).to_dict())
         about = {
@@ -101,13 +107,11 @@ def save_result(
         write_json(draft / "metrics.json", {**(metrics or {}), **measured})
         (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
         _nodes_frame(result, nodes, evaluation).to_csv(draft / "nodes.csv", index=False)
-        result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
+        write_graph(draft, result, graph)
         result.history.to_frame().to_csv(draft / "history.csv", index=False)
         result.history.nodes_to_frame().to_csv(draft / "history_nodes.csv", index=False)
         if fitted.choice_ is not None:
             fitted.choice_.to_frame().to_csv(draft / "alphas.csv", index=False)
-        if graph.positions is not None:
-            positions_frame(graph).to_csv(draft / "positions.csv", index=False)
         _write_living(draft, fitted)
         seal(draft, about, more)
     return Path(directory)
@@ -165,11 +169,15 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
     names = feature_names if feature_names is not None else own
     if names is None:
         names = [f"x{k}" for k in range(fitted.n_features_in_)]
-    drawn = isinstance(fitted.public, str)
-    sizes = {len(rows) for rows in _given_public(fitted)} or {fitted.public_rows}
+    public, seed, choice, losses = fitted.public, fitted.random_state, fitted.choice_, result.losses
+    if isinstance(public, str):
+        drawn, size = public, fitted.public_rows
+    else:
+        sets = public.values() if isinstance(public, Mapping) else [public]
+        drawn, size = "given", max(map(len, sets))
     return {
         "format": FORMAT,
-        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "made": now(),
         "versions": versions(),
         "task": task.kind,
         "outputs": task.n_outputs,
@@ -184,33 +192,19 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "rounds": result.n_rounds,
         "exchanges": max(len(result.history), result.n_rounds + 1) if fitted.alpha_ > 0 else 0,
         "reason": result.reason,
-        "public": {"how": fitted.public if drawn else "given", "rows": max(sizes)},
-        **_settings(fitted),
-    }
-
-
-def _settings(fitted: Fitted) -> dict[str, Any]:
-    """Return the entries of ``result.json`` that are mostly for the report."""
-    seed, choice, losses = fitted.random_state, fitted.choice_, fitted.result_.losses
-    return {
+        "public": {"how": drawn, "rows": size},
         "losses": None if losses is None else dict(zip(("own_rows", "edges"), losses, strict=True)),
-        "engine": fitted.result_.engine,
-        "public_for_each_node": isinstance(fitted.public, Mapping),
+        "engine": result.engine,
+        "public_for_each_node": isinstance(public, Mapping),
         "objective": fitted.settings().objective,
         "seed": int(seed) if isinstance(seed, int | np.integer) else None,
         "choice": None if choice is None else choice.reason,
         "better": None if choice is None else choice.better,
         "level": fitted.level_,
-        "around": list(fitted.result_.around),
-        "promises": [asdict(promise) for promise in fitted.result_.promises],
+        "around": list(result.around),
+        "promises": [asdict(promise) for promise in result.promises],
         "found_from_sums": fitted.whole_ is not None or fitted.plan_.model is not None,
     }
-
-
-def _given_public(fitted: Fitted) -> list[Any]:
-    if isinstance(fitted.public, str):
-        return []
-    return list(fitted.public.values()) if isinstance(fitted.public, Mapping) else [fitted.public]
 
 
 def versions() -> dict[str, str]:
@@ -224,20 +218,6 @@ def versions() -> dict[str, str]:
         **{name: version(name) for name in packages},
         **{name: str(sys.modules[name].__version__) for name in used},
     }
-
-
-def _write_models(
-    draft: Path,
-    models: Mapping[Label, Packed],
-    local: Mapping[Label, LocalModel],
-    features: int,
-) -> None:
-    (draft / "models").mkdir()
-    index = [
-        write_model(draft, number, label, local[label], packed, features)
-        for number, (label, packed) in enumerate(models.items(), start=1)
-    ]
-    write_json(draft / "models.json", index)
 
 
 def write_model(
@@ -276,21 +256,23 @@ def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> A
         lines = nodes
     elif evaluation is not None:
         lines = evaluation.nodes
+    return with_clusters(lines, result) if result.clusters else lines
+
+
+def with_clusters(lines: Any, result: Result) -> Any:
+    """Return a table of nodes with the number of each one's cluster."""
     groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
-    if not groups:
-        return lines
     return lines.assign(cluster=[groups.get(label) for label in lines["node"]])
 
 
-def positions_frame(graph: Graph) -> Any:
-    """Return where the nodes are, a line each."""
+def write_graph(draft: Path, result: Result, graph: Graph) -> None:
+    """Write the edges, and the positions of the nodes if there are any."""
     import pandas as pd
 
-    assert graph.positions is not None
-    width = graph.positions.shape[1]
-    names = [f"x{k + 1}" for k in range(width)]
-    if graph.geographic:
-        names = ["latitude", "longitude"]
-    frame = pd.DataFrame(graph.positions, columns=names)
-    frame.insert(0, "node", list(graph.labels))
-    return frame
+    result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
+    if graph.positions is not None:
+        names = [f"x{k + 1}" for k in range(graph.positions.shape[1])]
+        names = ["latitude", "longitude"] if graph.geographic else names
+        frame = pd.DataFrame(graph.positions, columns=names)
+        frame.insert(0, "node", list(graph.labels))
+        frame.to_csv(draft / "positions.csv", index=False)

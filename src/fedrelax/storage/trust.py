@@ -31,29 +31,10 @@ SCHEMA = "schema.json"
 FIRST_PROTOCOL = 1
 """Before this version, skops named functions in another way."""
 
-LOADERS = frozenset(
-    {
-        "JsonNode",
-        "DictNode",
-        "DefaultDictNode",
-        "ListNode",
-        "SetNode",
-        "TupleNode",
-        "BytesNode",
-        "BytearrayNode",
-        "SliceNode",
-        "TypeNode",
-        "FunctionNode",
-        "PartialNode",
-        "ObjectNode",
-        "NdArrayNode",
-        "MaskedArrayNode",
-        "DTypeNode",
-        "RandomStateNode",
-        "RandomGeneratorNode",
-        "LossNode",
-        "TreeNode",
-    }
+LOADERS = (
+    "JsonNode DictNode DefaultDictNode ListNode SetNode TupleNode BytesNode BytearrayNode SliceNode "
+    "TypeNode FunctionNode PartialNode ObjectNode NdArrayNode MaskedArrayNode DTypeNode "
+    "RandomStateNode RandomGeneratorNode LossNode TreeNode"
 )
 """The skops loaders that are allowed. Those that call a constructor or fetch a method are not, nor is
 that of sparse matrices, whose indices nobody checks."""
@@ -61,60 +42,36 @@ that of sparse matrices, whose indices nobody checks."""
 GENERATORS = frozenset({"MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"})
 """The bit generators that a ``numpy.random.Generator`` may have."""
 
-OBJECTS = (
-    "fedrelax.models.curves.CurveColumns",
-    "fedrelax.models.few_rows.NearestClassifier",
-    "fedrelax.models.few_rows.NearestRegressor",
-    "fedrelax.models.few_rows.SmoothedForestClassifier",
-    "fedrelax.models.few_rows.SupportVectorClassifier",
-    "fedrelax.models.linear.LinearModel",
-    "fedrelax.models.linear.SoftmaxModel",
-    "sklearn._loss.link.HalfLogitLink",
-    "sklearn._loss.link.IdentityLink",
-    "sklearn._loss.link.Interval",
-    "sklearn._loss.link.LogLink",
-    "sklearn._loss.link.LogitLink",
-    "sklearn._loss.link.MultinomialLogit",
-    "sklearn._loss.loss.AbsoluteError",
-    "sklearn._loss.loss.ExponentialLoss",
-    "sklearn._loss.loss.HalfBinomialLoss",
-    "sklearn._loss.loss.HalfGammaLoss",
-    "sklearn._loss.loss.HalfMultinomialLoss",
-    "sklearn._loss.loss.HalfPoissonLoss",
-    "sklearn._loss.loss.HalfSquaredError",
-    "sklearn._loss.loss.HalfTweedieLoss",
-    "sklearn._loss.loss.HalfTweedieLossIdentity",
-    "sklearn._loss.loss.HuberLoss",
-    "sklearn._loss.loss.PinballLoss",
-    "sklearn.calibration._CalibratedClassifier",
-    "sklearn.calibration._SigmoidCalibration",
-    "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
-    "sklearn.gaussian_process.kernels.CompoundKernel",
-    "sklearn.gaussian_process.kernels.ConstantKernel",
-    "sklearn.gaussian_process.kernels.DotProduct",
-    "sklearn.gaussian_process.kernels.ExpSineSquared",
-    "sklearn.gaussian_process.kernels.Exponentiation",
-    "sklearn.gaussian_process.kernels.Matern",
-    "sklearn.gaussian_process.kernels.PairwiseKernel",
-    "sklearn.gaussian_process.kernels.Product",
-    "sklearn.gaussian_process.kernels.RBF",
-    "sklearn.gaussian_process.kernels.RationalQuadratic",
-    "sklearn.gaussian_process.kernels.Sum",
-    "sklearn.gaussian_process.kernels.WhiteKernel",
-    "sklearn.metrics._dist_metrics.ChebyshevDistance64",
-    "sklearn.metrics._dist_metrics.EuclideanDistance64",
-    "sklearn.metrics._dist_metrics.ManhattanDistance64",
-    "sklearn.metrics._scorer._PassthroughScorer",
-    "sklearn.model_selection._split.KFold",
-    "sklearn.model_selection._split.StratifiedKFold",
-    "sklearn.multiclass._ConstantPredictor",
-    "sklearn.neighbors._ball_tree.BallTree",
-    "sklearn.neighbors._kd_tree.KDTree",
-    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
-    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
-)
+CLASSES = {
+    "fedrelax.models.curves": "CurveColumns",
+    "fedrelax.models.few_rows": (
+        "NearestClassifier NearestRegressor SmoothedForestClassifier SupportVectorClassifier"
+    ),
+    "fedrelax.models.linear": "LinearModel SoftmaxModel",
+    "sklearn._loss.link": "HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit",
+    "sklearn._loss.loss": (
+        "AbsoluteError ExponentialLoss HalfBinomialLoss HalfGammaLoss HalfMultinomialLoss "
+        "HalfPoissonLoss HalfSquaredError HalfTweedieLoss HalfTweedieLossIdentity HuberLoss "
+        "PinballLoss"
+    ),
+    "sklearn.calibration": "_CalibratedClassifier _SigmoidCalibration",
+    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
+    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+    "sklearn.gaussian_process._gpc": "_BinaryGaussianProcessClassifierLaplace",
+    "sklearn.gaussian_process.kernels": (
+        "CompoundKernel ConstantKernel DotProduct ExpSineSquared Exponentiation Matern "
+        "PairwiseKernel Product RBF RationalQuadratic Sum WhiteKernel"
+    ),
+    "sklearn.metrics._dist_metrics": "ChebyshevDistance64 EuclideanDistance64 ManhattanDistance64",
+    "sklearn.metrics._scorer": "_PassthroughScorer",
+    "sklearn.model_selection._split": "KFold StratifiedKFold",
+    "sklearn.multiclass": "_ConstantPredictor",
+    "sklearn.neighbors._ball_tree": "BallTree",
+    "sklearn.neighbors._kd_tree": "KDTree",
+    "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+}
+"""By module."""
+OBJECTS = [f"{home}.{name}" for home, names in CLASSES.items() for name in names.split()]
 FUNCTIONS = (
     "numpy.mean",
     "sklearn.feature_selection._univariate_selection.f_classif",
@@ -200,7 +157,7 @@ def _states(value: Any) -> Iterator[State]:
 def _is_listed(state: State) -> bool:
     """Tell whether an object comes with a loader that is allowed for its type."""
     loader, name = state.get("__loader__"), _name(state)
-    return loader in LOADERS and TYPES.get(name, loader) == loader and name not in UNCHECKED
+    return loader in LOADERS.split() and TYPES.get(name, loader) == loader and name not in UNCHECKED
 
 
 def _name(state: State) -> str:
