@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelaxRegressor, Graph
-from fedrelax.federation.agreement import Hello
+from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.boxes import read_predictions, write_predictions
 from fedrelax.federation.letters import Envelope, pack, unpack
-from fedrelax.federation.sealing import Address, OpenBoxes
+from fedrelax.federation.sealing import Address, OpenChannel
 from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.federation.state import Folder, LaneState
 from fedrelax.files import from_npy, to_npy
@@ -158,7 +158,7 @@ def on_disk(name: str, read: Any) -> Any:
 
 # Letters
 
-HELLO = Hello(
+HELLO = SiteManifest(
     name="Oslo",
     features=("wind", "type"),
     target="load",
@@ -186,7 +186,7 @@ ADDRESS = Address("run", "Oslo", "Hamar", 1)
 def letters() -> tuple[bytes, ...]:
     """Return a greeting, and predictions of two lanes in an open box."""
     array = np.arange(6.0).reshape(3, 2)
-    box = OpenBoxes().close(write_predictions({0: [array, array], 2: [array, array]}), ADDRESS)
+    box = OpenChannel().close(write_predictions({0: [array, array], 2: [array, array]}), ADDRESS)
     return pack(HELLO.letter()), pack(Envelope("answers", {"round": 1}, {"Hamar": box}))
 
 
@@ -194,9 +194,9 @@ def parse_letter(content: bytes) -> None:
     """Read a letter as hub and site do: what it says of its sender, and the predictions in its boxes."""
     letter = unpack(resealed(content))
     if letter.kind == "hello":
-        Hello.of(letter)
+        SiteManifest.of(letter)
     for box in letter.parts.values():
-        inside = OpenBoxes().open(box, ADDRESS)
+        inside = OpenChannel().open(box, ADDRESS)
         read_predictions(inside, [3, 3], 2, {0, 2})
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.federation.agreement import Hello
+from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.boxes import box_bytes, write_predictions
 from fedrelax.federation.hub import Hub
 from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import RUN, Participant
-from fedrelax.federation.sealing import Address, OpenBoxes, SealedBoxes, new_key, public_of
+from fedrelax.federation.sealing import Address, OpenChannel, SealedChannel, new_key, public_of
 from fedrelax.files import Refused, from_npy
 from fedrelax.storage.states import to_bytes
 from tests.federation.sites import Federation, WithinProcess, hub_settings, make
@@ -82,11 +82,11 @@ def test_a_state_that_is_no_letter_is_refused(content: object) -> None:
 # Boxes
 
 
-def boxes() -> tuple[SealedBoxes, SealedBoxes]:
+def boxes() -> tuple[SealedChannel, SealedChannel]:
     keys = {"a": new_key(), "b": new_key()}
     public = {name: public_of(key) for name, key in keys.items()}
     nonces = {"a": "1", "b": "2"}
-    return SealedBoxes(keys["a"], public, nonces), SealedBoxes(keys["b"], public, nonces)
+    return SealedChannel(keys["a"], public, nonces), SealedChannel(keys["b"], public, nonces)
 
 
 def test_only_the_receiver_of_this_run_and_round_opens_a_box() -> None:
@@ -109,7 +109,7 @@ def test_only_the_receiver_of_this_run_and_round_opens_a_box() -> None:
         box[:-1] + bytes([box[-1] ^ 1]),
         box[:20],
         b"",
-        OpenBoxes().close(b"", address),
+        OpenChannel().close(b"", address),
     ):
         with pytest.raises(Refused):
             b.open(changed, address)
@@ -147,7 +147,7 @@ def resealed(federation: Federation, content: Callable[[bytes], bytes]) -> Calla
     def change(answer: Envelope) -> Envelope:
         known = honest.folder.read(RUN)
         nonces = {**known["plan"]["nonces"], "ash": known["nonce"]}
-        seal = SealedBoxes((site.home / "site.key").read_text(), site.keys, nonces)
+        seal = SealedChannel((site.home / "site.key").read_text(), site.keys, nonces)
         parts = dict(answer.parts)
         for name in [name for name in parts if name.startswith("to ")]:
             other, round = name[3:], answer.head["round"] + 1
@@ -302,13 +302,13 @@ def test_the_size_of_a_box_is_as_the_formula_says(tmp_path: Path) -> None:
 def test_a_greeting_of_another_kind_is_refused() -> None:
     for head in ({}, {"name": 3}, {"name": "a\nb"}):
         with pytest.raises(Refused):
-            Hello.of(Envelope("hello", head))
+            SiteManifest.of(Envelope("hello", head))
 
 
 @pytest.mark.parametrize("weight", [True, 0, -1.0, 1e12, float("nan"), "1"])
 def test_a_greeting_has_weights_that_a_site_file_may_have(weight: object) -> None:
     letter = unpack(pack(HELLO.letter()))
-    assert Hello.of(letter) == HELLO
+    assert SiteManifest.of(letter) == HELLO
     letter.head["neighbours"] = {"Hamar": weight}
     with pytest.raises(Refused, match="under 'neighbours.Hamar'"):
-        Hello.of(letter)
+        SiteManifest.of(letter)

@@ -13,7 +13,7 @@ lane_sites      the site's models, one for each run that goes side by side
 ending          the end of a run at a site
 lanes           the hub's engine: one run whose nodes are elsewhere; ``alpha="auto"``
 hub             the hub's side: handshake, rounds, choice, end
-correspondence  the hub's letters: what is asked, what comes back, who is silent
+protocol        the hub's letters: what is asked, what comes back, who is silent
 writing         what the hub shows and writes: numbers and the report, but no model
 flower          how letters travel over Flower
 files, keys     a ready-made Flower app, the sites' folders, certificates and keys

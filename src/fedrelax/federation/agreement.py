@@ -25,7 +25,7 @@ MOST_NAMES = 100_000
 """The most columns, or classes, that a site may name."""
 
 
-class Hello(Described):
+class SiteManifest(Described):
     """What a site says about itself before a run: names, counts and summaries of columns, but no row.
 
     ``rows`` is the number of rows that it trains on.
@@ -64,11 +64,11 @@ class Hello(Described):
         return Envelope("hello", self.model_dump(mode="json"))
 
     @classmethod
-    def of(cls, letter: Envelope) -> Hello:
+    def of(cls, letter: Envelope) -> SiteManifest:
         """Return the greeting in a letter, or refuse it."""
         if letter.kind != "hello":
             raise Refused(f"a greeting was answered with a letter {letter.kind!r}")
-        found: Hello = letter.read(cls)
+        found: SiteManifest = letter.read(cls)
         return found
 
 
@@ -76,7 +76,7 @@ class Hello(Described):
 class Agreement:
     """What all sites of a run have agreed on."""
 
-    hellos: Mapping[str, Hello]
+    hellos: Mapping[str, SiteManifest]
     graph: Graph
     ready: Preparation
     """What the columns mean, and the form of the rows that sites share."""
@@ -96,7 +96,10 @@ class Agreement:
 
 
 def agree(
-    hellos: Mapping[str, Hello], sites: Sequence[str], open_: bool, schema: Schema | None = None
+    hellos: Mapping[str, SiteManifest],
+    sites: Sequence[str],
+    open_: bool,
+    schema: Schema | None = None,
 ) -> Agreement:
     """Return what all sites agree on, or raise an error that names a site and what does not fit.
 
@@ -124,7 +127,7 @@ def agree(
     return Agreement(ordered, _graph(ordered), ready, _task(ordered, first.task), tuple(notes))
 
 
-def _shared_rows(hellos: Mapping[str, Hello], schema: Schema) -> Preparation:
+def _shared_rows(hellos: Mapping[str, SiteManifest], schema: Schema) -> Preparation:
     """Return the form of the rows that sites share: numbers, unless a model takes gaps and categories."""
     strange = [hello for hello in hellos.values() if hello.form != ENCODED]
     if schema.is_plain or not strange:
@@ -139,7 +142,7 @@ def _shared_rows(hellos: Mapping[str, Hello], schema: Schema) -> Preparation:
     return Preparation(schema, encoded=False)
 
 
-def _check_columns(hello: Hello, first: Hello) -> None:
+def _check_columns(hello: SiteManifest, first: SiteManifest) -> None:
     who = f"site {hello.name!r}"
     if hello.task != first.task:
         raise FedRelaxError(
@@ -166,7 +169,7 @@ def _check_columns(hello: Hello, first: Hello) -> None:
         )
 
 
-def _graph(hellos: Mapping[str, Hello]) -> Graph:
+def _graph(hellos: Mapping[str, SiteManifest]) -> Graph:
     edges = []
     for name, hello in hellos.items():
         for other, weight in hello.neighbours.items():
@@ -187,7 +190,7 @@ def _graph(hellos: Mapping[str, Hello]) -> Graph:
     return Graph.from_edges(edges, labels=list(hellos))
 
 
-def _task(hellos: Mapping[str, Hello], kind: str) -> Task:
+def _task(hellos: Mapping[str, SiteManifest], kind: str) -> Task:
     if kind == "regression":
         return Task(kind, 1)
     found = sorted({label for hello in hellos.values() for label in hello.classes or ()})

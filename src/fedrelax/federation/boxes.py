@@ -13,7 +13,7 @@ import numpy as np
 
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.plan import Plan
-from fedrelax.federation.sealing import NONCE, TAG, Address, OpenBoxes, SealedBoxes, read_key
+from fedrelax.federation.sealing import NONCE, TAG, Address, OpenChannel, SealedChannel, read_key
 from fedrelax.federation.settings import SiteFile
 from fedrelax.files import Refused, from_npy, to_npy
 from fedrelax.public import PublicRows
@@ -64,16 +64,16 @@ def read_predictions(
     }
 
 
-class Post:
+class Mailbox:
     """Closes and opens boxes for one site in one run."""
 
     def __init__(self, site: SiteFile, plan: Plan, nonce: str) -> None:
         self.site, self.plan = site, plan
-        self._boxes: OpenBoxes | SealedBoxes = OpenBoxes()
+        self._boxes: OpenChannel | SealedChannel = OpenChannel()
         if not site.open:
             assert site.key is not None
             private = read_key(site.path(site.key), site.name)
-            self._boxes = SealedBoxes(private, site.keys, {**plan.nonces, site.name: nonce})
+            self._boxes = SealedChannel(private, site.keys, {**plan.nonces, site.name: nonce})
 
     def close(self, contents: dict[str, bytes], round: int) -> dict[str, bytes]:
         """Return a box for each receiver."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.federation.agreement import Agreement, Hello, agree
-from fedrelax.federation.correspondence import Correspondence
-from fedrelax.federation.lanes import Lane, choose_lane, lanes_for
+from fedrelax.federation.agreement import Agreement, SiteManifest, agree
+from fedrelax.federation.lanes import CandidateRun, choose_lane, lanes_for
 from fedrelax.federation.letters import Envelope, Finished
 from fedrelax.federation.plan import Plan, plain_settings
+from fedrelax.federation.protocol import HubProtocol
 from fedrelax.federation.settings import HubSettings
 from fedrelax.federation.state import Memory
 from fedrelax.files import Refused
@@ -62,7 +62,7 @@ class Federated:
 
     agreement: Agreement
     outcome: Outcome
-    lane: Lane
+    lane: CandidateRun
     number: int
     """The number of that lane in the plan."""
     choice: Choice | None
@@ -104,8 +104,8 @@ class Hub:
         given = self.settings
         specs = lanes_for(agreement.graph, given.alpha, given.folds, rows, given.method.update)
         symmetric = given.method.objective == "gtvmin"
-        lanes = [Lane(spec, agreement.graph, symmetric, self.wiring) for spec in specs]
-        letters = Correspondence(self, agreement, lanes)
+        lanes = [CandidateRun(spec, agreement.graph, symmetric, self.wiring) for spec in specs]
+        letters = HubProtocol(self, agreement, lanes)
         if not self.memory.begun:
             letters.begin(self._plans(agreement, lanes))
         letters.recall(hellos)
@@ -119,12 +119,12 @@ class Hub:
 
     # Who is there
 
-    def _meet(self) -> dict[str, Hello]:
+    def _meet(self) -> dict[str, SiteManifest]:
         """Greet whoever can be reached until all sites have joined; each name has one address.
 
         A run resumed after a restart goes on without sites that do not come back.
         """
-        found: dict[str, Hello] = {}
+        found: dict[str, SiteManifest] = {}
         end = time.monotonic() + self.settings.join
         while True:
             found |= self.greet(found)
@@ -133,7 +133,7 @@ class Hub:
                 return found
             if time.monotonic() > end and self.memory.begun:
                 known = self.memory.hellos
-                return found | {n: Hello.of(Envelope("hello", known[n])) for n in missing}
+                return found | {n: SiteManifest.of(Envelope("hello", known[n])) for n in missing}
             if time.monotonic() > end:
                 raise FedRelaxError(
                     f"missing after {self.settings.join:g} seconds: {listing(missing)}; start "
@@ -141,20 +141,20 @@ class Hub:
                 )
             time.sleep(PAUSE)
 
-    def _agree(self, hellos: dict[str, Hello]) -> Agreement:
+    def _agree(self, hellos: dict[str, SiteManifest]) -> Agreement:
         """Return what the sites agree on; a resumed run keeps what it began with."""
         if self.memory.begun:
             known = self.memory.hellos.items()
-            hellos = {name: Hello.of(Envelope("hello", head)) for name, head in known}
+            hellos = {name: SiteManifest.of(Envelope("hello", head)) for name, head in known}
         given = self.settings
         agreement = agree(hellos, given.sites, given.open, given.schema)
         for text in agreement.notes:
             self.note(text)
         return agreement
 
-    def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, Hello]:
+    def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, SiteManifest]:
         """Greet addresses not met before; unknown names and second claims to a name are refused."""
-        found: dict[str, Hello] = {}
+        found: dict[str, SiteManifest] = {}
         now, schema = time.monotonic(), self.settings.schema
         new = [place for place in self.transport.addresses() if self._met.get(place, 0.0) <= now]
         if not new:
@@ -167,7 +167,7 @@ class Hub:
         for place in sorted(answers, key=str):
             self._met[place] = math.inf
             try:
-                hello = Hello.of(answers[place])
+                hello = SiteManifest.of(answers[place])
             except Refused as error:
                 self._met[place] = time.monotonic() + AGAIN
                 self.note(f"{answers[place].head.get('reason', error)}")
@@ -189,7 +189,7 @@ class Hub:
 
     # The rounds
 
-    def _plans(self, agreement: Agreement, lanes: Sequence[Lane]) -> dict[str, Plan]:
+    def _plans(self, agreement: Agreement, lanes: Sequence[CandidateRun]) -> dict[str, Plan]:
         """Return each site's plan."""
         given = self.settings
         method = replace(given.method, rounds=given.rounds)
@@ -213,7 +213,7 @@ class Hub:
         return plans
 
     def _rounds(
-        self, lanes: Sequence[Lane], letters: Correspondence, callbacks: Sequence[Callback]
+        self, lanes: Sequence[CandidateRun], letters: HubProtocol, callbacks: Sequence[Callback]
     ) -> tuple[list[Outcome], int]:
         """Run all lanes side by side: once each has shared, one exchange serves them all.
 
@@ -257,7 +257,7 @@ class Hub:
         assert self.wiring is not None
         return self._stage(round) == self.wiring.stages - 1 and not self.memory.settles
 
-    def _stopping(self, lane: Lane, many: bool, rounds: int | None = None) -> Stopping:
+    def _stopping(self, lane: CandidateRun, many: bool, rounds: int | None = None) -> Stopping:
         patience = self.settings.method.patience
         if many:
             patience = PATIENCE if lane.spec.fold is not None else None
@@ -267,7 +267,7 @@ class Hub:
     def _ended(
         self,
         agreement: Agreement,
-        lanes: Sequence[Lane],
+        lanes: Sequence[CandidateRun],
         outcomes: Sequence[Outcome],
         reached: int,
         callbacks: Sequence[Callback],

@@ -32,7 +32,7 @@ UNKNOWN = SiteMeasure(np.nan, 0.0, 0.0, np.nan, 0, np.inf, 0.0, {})
 """The numbers of a site that has never reported any."""
 
 
-class Lane:
+class CandidateRun:
     """One run over sites elsewhere; several go side by side, and their letters travel together.
 
     A site measures round r and refits for round r + 1 in one go, so ``share`` asks for both and
@@ -72,7 +72,7 @@ class Lane:
         """Replay the recorded rounds with this stopping rule and return how they end."""
         return run(self, stopping, callbacks, self.wiring)
 
-    def weighed(self, alpha: float) -> Lane:
+    def weighed(self, alpha: float) -> CandidateRun:
         """Return a copy that takes the reports for those of another alpha; in round 0 they are the same."""
         lane = copy.copy(self)
         lane.spec = LaneSpec(alpha, self.spec.fold)
@@ -176,7 +176,7 @@ def held_out(rows: Mapping[str, int], folds: int, fold: int) -> IntArray:
 
 
 def choose_lane(
-    lanes: Sequence[Lane],
+    lanes: Sequence[CandidateRun],
     outcomes: Sequence[Outcome],
     rounds: int,
     settings: HubSettings,

@@ -24,8 +24,8 @@ import numpy as np
 from fedrelax.engines.sites.checks import reason_in_models
 from fedrelax.engines.sites.guessing import Guessing
 from fedrelax.errors import FedRelaxError
-from fedrelax.federation.agreement import Hello
-from fedrelax.federation.boxes import Post, Predictions
+from fedrelax.federation.agreement import SiteManifest
+from fedrelax.federation.boxes import Mailbox, Predictions
 from fedrelax.federation.lane_sites import LaneSites, fit, fit_again
 from fedrelax.federation.letters import (
     KINDS,
@@ -127,7 +127,7 @@ class Participant:
             table.coded(schema)
         common, public_rows = (None, site.public_rows) if site.drawn else public_file(site)
         classes = np.unique(table.y).tolist() if site.task == "classification" else None
-        return Hello(
+        return SiteManifest(
             name=site.name,
             features=features,
             target=site.target,
@@ -159,7 +159,7 @@ class Participant:
         boxes = {}
         if self.site.drawn:
             contents = dict.fromkeys(self.site.neighbours, to_npy(own))
-            boxes = Post(self.site, plan, known.nonce).close(contents, PUBLIC)
+            boxes = Mailbox(self.site, plan, known.nonce).close(contents, PUBLIC)
         return self._reply("begun", plan, PUBLIC, boxes, settles=settles)
 
     def _start(self, letter: Envelope) -> Envelope:
@@ -266,12 +266,12 @@ class Participant:
             raise Refused(f"the run {run!r} is not the one that this site takes part in")
         return known
 
-    def _plan(self, known: Run) -> tuple[Plan, Post]:
+    def _plan(self, known: Run) -> tuple[Plan, Mailbox]:
         """Return the plan of the run, and what opens and closes its boxes."""
         plan: Plan = Envelope("begin", known.plan or {}).read(Plan)
-        return plan, Post(self.site, plan, known.nonce)
+        return plan, Mailbox(self.site, plan, known.nonce)
 
-    def _run(self, letter: Envelope) -> tuple[Plan, Post, LaneSites]:
+    def _run(self, letter: Envelope) -> tuple[Plan, Mailbox, LaneSites]:
         """Return the plan of a letter's run, what opens and closes boxes, and the sites of its lanes."""
         known = self._known(letter)
         plan, post = self._plan(known)

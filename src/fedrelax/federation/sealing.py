@@ -93,7 +93,7 @@ def warn_if_readable(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class OpenBoxes:
+class OpenChannel:
     """Boxes that anyone on the way can read; the address is written on them and checked."""
 
     def close(self, content: bytes, address: Address) -> bytes:
@@ -112,7 +112,7 @@ class OpenBoxes:
 
 
 @dataclass(frozen=True)
-class SealedBoxes:
+class SealedChannel:
     """Boxes that only their receiver can open.
 
     ``keys`` are the pinned public keys of other sites, ``nonces`` those that sites drew for this run.

@@ -211,18 +211,6 @@ Reports = dict[str, list[LaneReport]]
 """What every site reported of a round."""
 
 
-class HubHead(Described):
-    """What the hub knows of a run besides reports and boxes."""
-
-    run: str
-    begun: bool
-    heard: dict[str, int]
-    missed: dict[str, list[int]]
-    notes: list[str]
-    hellos: dict[str, dict[str, Any]]
-    settles: bool
-
-
 @dataclass
 class Memory:
     """The state of a run at the hub; without ``where`` it is not written to disk.
@@ -268,9 +256,10 @@ class Memory:
     def save(self) -> None:
         """Write everything but the reports, which are on the disk already."""
         if (folder := self.folder) is not None:
-            head = {name: getattr(self, name) for name in HubHead.model_fields}
-            rounds = len(self.reports)
-            folder.write(HUB, {"head": head, "rounds": rounds, "boxes": self.boxes})
+            apart = ("where", "live", "reports", "boxes")
+            head = {name: value for name, value in vars(self).items() if name not in apart}
+            kept = {"head": head, "rounds": len(self.reports), "boxes": self.boxes}
+            folder.write(HUB, kept)
 
     @classmethod
     def load(cls, where: Path) -> Memory | None:
@@ -280,10 +269,10 @@ class Memory:
         if kept is None:
             return None
         try:
-            head: HubHead = from_plain(HubHead, kept["head"])
-            rounds = [folder.read_round(round) for round in range(kept["rounds"])]
-            reports = [from_plain(Reports, found) for found in rounds]
-            return cls(**dict(head), where=where, boxes=dict(kept["boxes"]), reports=reports)
+            reports = [folder.read_round(round) for round in range(kept["rounds"])]
+            made: Memory = from_plain(cls, {**kept["head"], "reports": reports})
+            made.where, made.boxes = where, dict(kept["boxes"])
+            return made
         except (TypeError, KeyError, AttributeError, Refused) as error:
             raise Refused(
                 f"{where / HUB} is damaged ({error}); delete it and begin a new run"

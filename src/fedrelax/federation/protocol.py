@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedrelax.errors import FedRelaxError, named
-from fedrelax.federation.agreement import Agreement, Hello
-from fedrelax.federation.lanes import Lane
+from fedrelax.federation.agreement import Agreement, SiteManifest
+from fedrelax.federation.lanes import CandidateRun
 from fedrelax.federation.letters import PUBLIC, RECORD, Envelope, Finished, Relaxed, again
 from fedrelax.federation.plan import Plan
 from fedrelax.federation.state import Reports
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from fedrelax.federation.hub import Federated, Hub
 
 
-class Correspondence:
+class HubProtocol:
     """Writes to all sites at once and accepts the answers that are sound."""
 
-    def __init__(self, hub: Hub, agreement: Agreement, lanes: Sequence[Lane]) -> None:
+    def __init__(self, hub: Hub, agreement: Agreement, lanes: Sequence[CandidateRun]) -> None:
         self._hub, self._agreement, self._lanes = hub, agreement, lanes
         self._memory = hub.memory
         self._absent: set[str] = set()
@@ -43,7 +43,7 @@ class Correspondence:
         self._memory.heard = dict.fromkeys(plans, 0)
         self._memory.save()
 
-    def recall(self, hellos: Mapping[str, Hello]) -> None:
+    def recall(self, hellos: Mapping[str, SiteManifest]) -> None:
         """Give the lanes the reports of earlier rounds; sites that joined must know this run, too."""
         self._welcome(hellos)
         for round, reports in enumerate(self._memory.reports):
@@ -118,7 +118,7 @@ class Correspondence:
                 hub.note(f"site {name!r}, round {round}: its report is refused: {error}")
         return sound, reports
 
-    def _welcome(self, back: Mapping[str, Hello]) -> None:
+    def _welcome(self, back: Mapping[str, SiteManifest]) -> None:
         """Readmit sites that came back at another address, if they know this run."""
         for name, hello in back.items():
             if hello.nonce != self._memory.hellos[name]["nonce"]:
