@@ -19,6 +19,16 @@ class FedRelaxWarning(UserWarning):
     """Something that a user should know, but that does not stop the run."""
 
 
+def in_one_line(error: BaseException, kind: bool = True) -> str:
+    """Return the text of an error in one line, after the name of its ``kind``.
+
+    >>> in_one_line(KeyError("a"))
+    "KeyError: 'a'"
+    """
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if kind else text
+
+
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known name, else an empty string.
 

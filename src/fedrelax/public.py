@@ -61,10 +61,6 @@ def _gaussian(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatA
     return np.asarray(mean + rng.standard_normal((rows, len(mean))) @ spread.T)
 
 
-def _bootstrap(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
-    return np.asarray(inputs[rng.integers(len(inputs), size=rows)])
-
-
 def _blend(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
     one = rng.integers(len(inputs), size=rows)
     other = (one + rng.integers(1, max(len(inputs), 2), size=rows)) % len(inputs)
@@ -72,26 +68,17 @@ def _blend(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArra
     return np.asarray(share * inputs[one] + (1 - share) * inputs[other])
 
 
-def _marginals(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
-    chosen = rng.integers(len(inputs), size=(rows, inputs.shape[1]))
-    return np.asarray(np.take_along_axis(inputs, chosen, axis=0))
-
-
-def _uniform(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
-    return rng.uniform(inputs.min(axis=0), inputs.max(axis=0), size=(rows, inputs.shape[1]))
-
-
-def _standard(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
-    return rng.standard_normal((rows, inputs.shape[1]))
-
-
 DRAWS: dict[str, Callable[[FloatArray, int, np.random.Generator], FloatArray]] = {
     "gaussian": _gaussian,
-    "marginals": _marginals,
-    "uniform": _uniform,
-    "standard": _standard,
+    "marginals": lambda inputs, rows, rng: np.take_along_axis(
+        inputs, rng.integers(len(inputs), size=(rows, inputs.shape[1])), axis=0
+    ),
+    "uniform": lambda inputs, rows, rng: rng.uniform(
+        inputs.min(axis=0), inputs.max(axis=0), size=(rows, inputs.shape[1])
+    ),
+    "standard": lambda inputs, rows, rng: rng.standard_normal((rows, inputs.shape[1])),
     "blend": _blend,
-    "bootstrap": _bootstrap,
+    "bootstrap": lambda inputs, rows, rng: inputs[rng.integers(len(inputs), size=rows)],
 }
 
 
@@ -142,7 +129,7 @@ def draw_pieces(
     says so) the column is taken from a row, too. A blend takes it from one of its two rows.
     """
     if how == "bootstrap":
-        return _bootstrap(inputs, rows, rng)
+        return DRAWS[how](inputs, rows, rng)
     one = rng.integers(len(inputs), size=rows)
     other = (one + rng.integers(1, max(len(inputs), 2), size=rows)) % len(inputs)
     share = rng.uniform(0.25, 0.75, size=rows)

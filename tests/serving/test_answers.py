@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fedrelax.datasets import read_table
-from fedrelax.serving.body import Asked
+from fedrelax.serving.body import Body
 from fedrelax.serving.served import Served
 from fedrelax.storage import read_result
 
@@ -87,10 +87,10 @@ def test_texts_of_past_requests_are_forgotten(kinds):
     served = Served(read_result(kinds / "result"))
     row = {"size": 1.0, "kind": "a", "open": True, "day": "2024-01-05"}
     rows = [{**row, "note": f"a text {k}"} for k in range(50)]
-    first = served.predict(Asked(["s0"] * 50, rows))
+    first = served.predict(Body(node="s0", rows=rows))
     texts = served.saved.preparation.schema.texts["note"]
     assert texts.codes(["another"]).tolist() == [1.0]  # the first after the empty text
-    assert served.predict(Asked(["s0"] * 50, rows)) == first
+    assert served.predict(Body(node="s0", rows=rows)) == first
 
 
 def test_eight_clients_at_once_get_their_own_answers(numbers):

@@ -159,60 +159,29 @@ def second_eigenvalue(matrix: SparseMatrix) -> float:
         return 0.0
     if n <= DENSE:
         return max(0.0, float(np.linalg.eigvalsh(matrix.toarray())[1]))
-    from scipy.sparse.linalg import ArpackNoConvergence
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 
-    try:
-        return _direct(matrix)
-    except ArpackNoConvergence:
-        return _inverse(matrix)
+    def extreme(apply: Callable[[FloatArray], FloatArray], which: str, **limits: int) -> float:
+        operator = LinearOperator((n, n), matvec=apply, dtype=np.float64)
+        start = np.random.default_rng(0).standard_normal(n)
+        more = {"k": 1, "tol": 1e-9, "v0": start, "return_eigenvectors": False, **limits}
+        return float(eigsh(operator, which=which, **more)[0])
 
-
-def _direct(matrix: SparseMatrix) -> float:
-    from scipy.sparse.linalg import LinearOperator, eigsh
-
-    n = matrix.shape[0]
     top = 2 * matrix.diagonal().max()  # bounds all eigenvalues; the constant vector goes there
+    try:
+        return extreme(lambda v: matrix @ v.ravel() + top * v.mean(), "SA", ncv=20, maxiter=15)
+    except ArpackNoConvergence:
+        # L without its last node is positive definite; solving with it and centring inverts L.
+        factor = splu(
+            matrix[:-1, :-1].tocsc(),
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=0.0,
+            options={"SymmetricMode": True},
+        )
 
-    def apply(v: FloatArray) -> FloatArray:
-        moved: FloatArray = matrix @ v.ravel() + top * v.mean()
-        return moved
-
-    operator = LinearOperator((n, n), matvec=apply, dtype=np.float64)
-    found = eigsh(
-        operator,
-        k=1,
-        which="SA",
-        ncv=20,
-        maxiter=15,
-        tol=1e-9,
-        v0=_start(n),
-        return_eigenvectors=False,
-    )
-    return float(found[0])
-
-
-def _inverse(matrix: SparseMatrix) -> float:
-    from scipy.sparse.linalg import LinearOperator, eigsh, splu
-
-    n = matrix.shape[0]
-    # L without its last node is positive definite; solving with it and centring inverts L.
-    factor = splu(
-        matrix[:-1, :-1].tocsc(),
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )
-
-    def apply(v: FloatArray) -> FloatArray:
+    def inverse(v: FloatArray) -> FloatArray:
         centred = v.ravel() - v.mean()
         solved = np.append(factor.solve(centred[:-1]), 0.0)
-        moved: FloatArray = solved - solved.mean()
-        return moved
+        return np.asarray(solved - solved.mean())
 
-    operator = LinearOperator((n, n), matvec=apply, dtype=np.float64)
-    found = eigsh(operator, k=1, which="LA", tol=1e-9, v0=_start(n), return_eigenvectors=False)
-    return float(1 / found[0])
-
-
-def _start(n: int) -> FloatArray:
-    return np.random.default_rng(0).standard_normal(n)
+    return 1 / extreme(inverse, "LA")

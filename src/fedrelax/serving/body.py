@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
@@ -63,6 +61,11 @@ class Body(Described):
     node: Value = None
     nodes: list[Value] | None = None
 
+    @property
+    def node_of_each(self) -> list[Any] | None:
+        """The node of each row; None where none was named."""
+        return self.nodes if self.node is None else [self.node] * len(self.rows)
+
     @model_validator(mode="after")
     def _one_node_each(self) -> Self:
         if self.nodes is not None and self.node is not None:
@@ -72,15 +75,7 @@ class Body(Described):
         return self
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Rows as they were sent, and the node of each; None where none was named."""
-
-    nodes: Sequence[Any] | None
-    rows: list[dict[str, Any]]
-
-
-def read_asked(content: bytes) -> Asked:
+def read_asked(content: bytes) -> Body:
     """Return what a body asks for; every value in it is text, a finite number, true, false or null."""
     try:
         body: Body = from_json(Body, content)
@@ -90,7 +85,4 @@ def read_asked(content: bytes) -> Asked:
         raise Refusal(
             413, f"the request has {len(body.rows)} rows; send at most {MOST_ROWS} at a time"
         )
-    nodes = body.nodes
-    if nodes is None and body.node is not None:
-        nodes = [body.node] * len(body.rows)
-    return Asked(nodes, body.rows)
+    return body

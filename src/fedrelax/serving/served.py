@@ -13,7 +13,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxWarning, did_you_mean
 from fedrelax.report.page import report_html
-from fedrelax.serving.body import Asked, Refusal
+from fedrelax.serving.body import Body, Refusal
 from fedrelax.storage.labels import by_text, find_label
 from fedrelax.storage.loading import (
     SavedResult,
@@ -43,7 +43,7 @@ class Served:
         """Return what serves another result, under the same settings."""
         return Served(read_result(directory), self._trust, self._fitted.unknown)
 
-    def predict(self, asked: Asked) -> dict[str, Any]:
+    def predict(self, asked: Body) -> dict[str, Any]:
         """Return the answer to a request: what ``fedrelax predict`` says for the same rows."""
         notes: list[str] = []
         nodes = self._labels(asked, refuse=self._fitted.unknown == "raise")
@@ -72,7 +72,7 @@ class Served:
             found |= {"classes": task.classes.tolist(), "probabilities": answer.tolist()}
         return {**found, "notes": notes} if notes else found
 
-    def table(self, asked: Asked) -> Any:
+    def table(self, asked: Body) -> Any:
         """Return rows with their targets and nodes, in a table like those that ``fedrelax fit`` reads."""
         target = self.saved.about["target_column"]
         nodes = self._labels(asked)
@@ -81,7 +81,7 @@ class Served:
         frame[self.saved.about["node_column"]] = nodes
         return frame
 
-    def frame(self, asked: Asked, nodes: AnyArray) -> Any:
+    def frame(self, asked: Body, nodes: AnyArray) -> Any:
         """Return the training columns as a table; a row need not have columns that its node lacks."""
         import pandas as pd
 
@@ -108,9 +108,9 @@ class Served:
             )
         return row[name]
 
-    def _labels(self, asked: Asked, refuse: bool = True) -> AnyArray:
+    def _labels(self, asked: Body, refuse: bool = True) -> AnyArray:
         """Return the label of every row's node; ``refuse`` those that are not in the graph."""
-        given = asked.nodes
+        given = asked.node_of_each
         if given is None:
             if len(self.saved.models) > 1:
                 raise Refusal(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedrelax.errors import FedRelaxError, named
+from fedrelax.errors import FedRelaxError, in_one_line, named
 from fedrelax.files import RESULT, Refused, read_file, why_unread
 from fedrelax.typing import Label
 
@@ -108,8 +108,7 @@ def reading(file: str) -> Iterator[None]:
             raise damage(file, str(error)) from None
         raise damage(file, f"cannot be used ({error})") from error
     except Exception as error:  # values of the wrong kind fail in many ways
-        text = " ".join(str(error).split())
-        raise damage(file, f"cannot be read ({type(error).__name__}: {text})") from error
+        raise damage(file, f"cannot be read ({in_one_line(error)})") from error
 
 
 def _inside(directory: Path, name: Any, where: str) -> Path:

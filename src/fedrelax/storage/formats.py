@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models import LocalModel
 from fedrelax.models.boost.files import library_of
 from fedrelax.models.criteria import last_step
@@ -89,15 +89,6 @@ class Packed:
             return len(self.data)
 
 
-def _boosted(library: str) -> Format:
-    return Format(
-        library,
-        f".{library}.zip",
-        lambda model: library_of(model) == library,
-        BOOSTED,
-    )
-
-
 SUM = Format("sum", ".sum.zip", is_sum, "fedrelax.storage.sums")
 SKOPS = Format("skops", ".skops", lambda model: True, "fedrelax.storage.trust")
 FORMATS: tuple[Format, ...] = (
@@ -108,9 +99,9 @@ FORMATS: tuple[Format, ...] = (
         "fedrelax.models.torch.files",
     ),
     Format("keras", ".keras", is_keras, "fedrelax.models.keras.files"),
-    _boosted("xgboost"),
-    _boosted("lightgbm"),
-    _boosted("catboost"),
+    Format("xgboost", ".xgboost.zip", lambda model: library_of(model) == "xgboost", BOOSTED),
+    Format("lightgbm", ".lightgbm.zip", lambda model: library_of(model) == "lightgbm", BOOSTED),
+    Format("catboost", ".catboost.zip", lambda model: library_of(model) == "catboost", BOOSTED),
     Format(
         "hoeffding",
         ".tree.json",
@@ -167,10 +158,9 @@ def pack(label: Label, model: Any) -> Packed:
     except FedRelaxError as error:
         raise FedRelaxError(f"node {label!r}: {error}") from error
     except Exception as error:  # libraries raise whatever the model's own methods raise
-        text = " ".join(str(error).split())
         raise FedRelaxError(
             f"node {label!r}: its model {type(last_step(model)).__name__} cannot be saved without "
-            f"pickle ({type(error).__name__}: {text}); use a model whose attributes are plain values, "
+            f"pickle ({in_one_line(error)}); use a model whose attributes are plain values, "
             "arrays and estimators"
         ) from error
 
@@ -193,9 +183,8 @@ def unpack(label: Label, packed: Packed, trust: Sequence[str] = ()) -> Any:
     except FedRelaxError as error:
         raise FedRelaxError(f"node {label!r}: {error}") from error
     except Exception as error:  # whatever a damaged file, or the types' own methods, raise
-        text = " ".join(str(error).split())
         raise FedRelaxError(
-            f"node {label!r}: its saved model cannot be loaded ({type(error).__name__}: {text}); "
+            f"node {label!r}: its saved model cannot be loaded ({in_one_line(error)}); "
             "check that the file is whole and that the packages it was made with are installed"
         ) from error
 

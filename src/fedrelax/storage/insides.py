@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.storage.trees import check_neighbours, check_predictor, damaged
 
 KERNELS = ("linear", "poly", "rbf", "sigmoid")
@@ -29,10 +29,8 @@ def check_insides(model: Any) -> None:
             except FedRelaxError:
                 raise
             except Exception as error:  # an attribute is missing or of the wrong kind
-                text = " ".join(str(error).split())
                 raise FedRelaxError(
-                    f"its {type(part).__name__} is damaged ({type(error).__name__}: {text}); run the fit "
-                    "again"
+                    f"its {type(part).__name__} is damaged ({in_one_line(error)}); run the fit again"
                 ) from error
 
 

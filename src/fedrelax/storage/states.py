@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.files import RESULT, Refused, from_npy, read_file, to_npy, why_unread, write_whole
 from fedrelax.runtime import Message
 from fedrelax.typing import AnyArray
@@ -85,7 +85,7 @@ def from_bytes(data: bytes) -> Any:
     except Refused:
         raise
     except WRONG as error:
-        text = " ".join(str(error).split())
+        text = in_one_line(error, kind=False)
         raise Refused(f"does not have the expected form ({text})") from error
 
 
