@@ -171,13 +171,13 @@ class Participant:
             }
             self.folder.write(RUN, vars(replace(known, heard=heard)))
         plan, post, sites = self._run(letter)
-        states, shared, alone = {}, {}, dict[int | None, Site]()
+        states, shared, alone = {}, {}, dict[int | None, tuple[Site, list[Any]]]()
         zeros = plan.settings.first_exchange == "zeros"
         for number, lane in enumerate(plan.lanes):
-            site, first = sites.of(number), alone.get(lane.fold)
-            if first is None:
-                alone[lane.fold] = first = site
-                terms = fit(site, site.local_problem(), 0)
+            site = sites.of(number)
+            if lane.fold not in alone:
+                alone[lane.fold] = site, fit(site, site.local_problem(), 0)
+            first, terms = alone[lane.fold]
             site.adopt(first.model, first.answers)
             shared[number] = site.share(0, zeros=zeros)
             states[number] = LaneState.of(site, terms)
