@@ -147,7 +147,7 @@ def against_loop(
 
 def measure(nodes: int, progress: Progress = lambda step: None) -> dict[str, Any]:
     """Return the comparison for full trees, trees of depth 5, and forests of 100 trees."""
-    from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+    from sklearn.ensemble import RandomForestRegressor
     from sklearn.tree import DecisionTreeRegressor
 
     few: dict[str, Any] = {"rounds": 2, "repeats": 3, "progress": progress}
@@ -158,7 +158,6 @@ def measure(nodes: int, progress: Progress = lambda step: None) -> dict[str, Any
             DecisionTreeRegressor(max_depth=5), nodes, progress=progress
         ),
         "random_forests": against_loop(RandomForestRegressor(FOREST_TREES), few_nodes, **few),
-        "extra_trees": against_loop(ExtraTreesRegressor(FOREST_TREES), few_nodes, **few),
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -57,7 +57,7 @@ def network_of(models: list[Any], classes: int = 0, outputs: int = 1, seed: int 
         ([TREE] * 5, {}, {"alpha": 0.2, "objective": "gtvmin"}),
         ([TREE] * 5, {}, {"alpha": 0.4, "first_exchange": "zeros"}),
         ([TREE] * 5, {}, {"alpha": 0.0}),
-        ([ExtraTreesRegressor(3)] * 5, {}, {"alpha": 0.4, "patience": 2}),
+        ([FOREST] * 5, {}, {"alpha": 0.4, "patience": 2}),
         ([TREE] * 9, {}, {"alpha": 0.4, "wiring": Rewire(), "rounds": 12}),
         ([TREE] * 9, {}, {"alpha": 0.4, "wiring": Discover(candidates=4), "rounds": 12}),
         ([CLASSES] * 5, {"classes": 3}, {"alpha": 0.0}),

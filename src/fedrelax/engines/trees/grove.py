@@ -96,7 +96,8 @@ class Group:
         own_ends: IntArray,
         held_ends: IntArray,
     ) -> None:
-        from fedrelax.models.trees.batch import Problem, Sorted, pack
+        from fedrelax.models.trees.batch import Sorted, pack
+        from fedrelax.models.trees.estimators import Problem
 
         silent, unheard = np.zeros((len(public), task.n_outputs)), np.zeros(len(public))
         problems = []

@@ -11,26 +11,19 @@ from typing import NamedTuple
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.trees.estimators import GrownTree, bootstraps, first_state, tree_seeds
+from fedrelax.models.trees.estimators import (
+    GrownTree,
+    Problem,
+    bootstraps,
+    first_state,
+    tree_seeds,
+)
 from fedrelax.models.trees.kernel import grow_all
 from fedrelax.models.trees.rules import SQUARED_ERROR, Rules
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 PART = 64
 """Forests of so many nodes are grown by one thread at a time; their bootstraps are in memory together."""
-
-
-class Problem(NamedTuple):
-    """One node's part: sets of rows with targets and weights, a seed, and rows to predict.
-
-    Targets are numbers, or class probabilities, of shape (rows, outputs).
-    """
-
-    X: Sequence[AnyArray]
-    target: Sequence[FloatArray]
-    weight: Sequence[FloatArray]
-    seed: int
-    asked: Sequence[AnyArray] = ()
 
 
 class Blocks(NamedTuple):
@@ -168,11 +161,11 @@ def grown(rules: Rules, problem: Problem) -> list[GrownTree]:
     packed = pack(rules, [problem], Sorted())
     store = _store(rules.trees, len(packed.weight), packed.target.shape[1])
     _run(rules, packed, 0, 1, np.empty_like(packed.target), *store)
-    link, number, missing, value, shape = store
+    link, number, value, shape = store
     trees, end = [], 0
     for size, depth in shape.tolist():
         own = slice(end, end + size)
-        trees.append(GrownTree(link[own], number[own], missing[own], value[own], depth))
+        trees.append(GrownTree(link[own], number[own], value[own], depth))
         end += size
     return trees
 
@@ -183,7 +176,6 @@ def _store(trees: int, rows: int, outputs: int) -> tuple[AnyArray, ...]:
     return (
         np.empty((nodes, 4), np.int64),
         np.empty((nodes, 3)),
-        np.empty(nodes, np.uint8),
         np.empty((nodes, outputs)),
         np.empty((trees, 2), np.int64),
     )

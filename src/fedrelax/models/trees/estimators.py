@@ -16,6 +16,19 @@ from fedrelax.models.trees.rules import NO_LIMIT, Rules
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 
+class Problem(NamedTuple):
+    """One node's part: sets of rows with targets and weights, a seed, and rows to predict.
+
+    Targets are numbers, or class probabilities, of shape (rows, outputs).
+    """
+
+    X: Sequence[AnyArray]
+    target: Sequence[FloatArray]
+    weight: Sequence[FloatArray]
+    seed: int
+    asked: Sequence[AnyArray] = ()
+
+
 class GrownTree(NamedTuple):
     """The nodes of one tree, as scikit-learn keeps them."""
 
@@ -23,7 +36,6 @@ class GrownTree(NamedTuple):
     """left child, right child, feature, number of rows"""
     number: FloatArray
     """threshold, impurity, weight"""
-    missing: AnyArray
     value: FloatArray
     depth: int
 
@@ -130,7 +142,6 @@ def _fill_tree(
         nodes[name] = grown.link[:, place]
     for place, name in enumerate(("threshold", "impurity", "weighted_n_node_samples")):
         nodes[name] = grown.number[:, place]
-    nodes["missing_go_to_left"] = grown.missing
     estimator.tree_ = inside.Tree(features, widths, len(widths))
     values = grown.value.reshape(len(nodes), len(widths), widths[0])
     estimator.tree_.__setstate__(

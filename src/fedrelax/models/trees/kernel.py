@@ -42,15 +42,6 @@ def kept(function: F) -> F:
     return cast(F, njit(nogil=True, error_model="numpy", cache=True)(function))
 
 
-class Limits(NamedTuple):
-    """The rules that depend on the number and weight of a tree's rows."""
-
-    min_split: int
-    min_leaf: int
-    min_weight: float
-    weight: float
-
-
 class Work(NamedTuple):
     """The rows and nodes of the tree that a thread is growing, and its scratch memory."""
 
@@ -85,7 +76,6 @@ class Work(NamedTuple):
     """Of each node: left child, right child, feature, number of rows."""
     number: FloatArray
     """Threshold, impurity, weight."""
-    missing: AnyArray
     value: FloatArray
     span: AnyArray
     """Start, place of the split, end, depth, constant features."""
@@ -120,7 +110,6 @@ def new_work(features: int, rows: int, outputs: int) -> Work:
         gains=np.empty(rows),
         link=np.empty((nodes, 4), np.int64),
         number=np.empty((nodes, 3)),
-        missing=np.empty(nodes, np.uint8),
         value=np.empty((nodes, outputs)),
         span=np.empty((nodes, 5), np.int64),
         below=np.empty((nodes, 2)),
@@ -219,12 +208,10 @@ def impurity_of(criterion: int, sums: FloatArray, square: float) -> float:
 
 
 @compiled
-def gain_of(criterion: int, limits: Limits, w: Work) -> float:
+def gain_of(criterion: int, w: Work) -> float:
     """Return what rises with the decrease of impurity, without the terms that all splits share."""
     left, right, on_left, on_right = w.left, w.right, 0.0, 0.0
     weight_left, weight_right = float(left[-1]), float(right[-1])
-    if weight_left < limits.min_weight or weight_right < limits.min_weight:
-        return -np.inf
     if criterion == SQUARED_ERROR:
         for k in range(left.size - 1):
             on_left += float(left[k] * left[k])
@@ -260,8 +247,8 @@ def sort_few(x: AnyArray, samples: AnyArray) -> None:
 
 
 @compiled
-def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float, spare: AnyArray) -> int:
-    """Move the rows at or below the threshold to the front; return how many there are.
+def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float, spare: AnyArray) -> None:
+    """Move the rows at or below the threshold to the front.
 
     The order is that of scikit-learn's swaps: a row above the threshold changes places with the last
     row not yet looked at, which is looked at next. So the holes at the front are filled with rows from
@@ -269,30 +256,31 @@ def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float, spare: A
     threshold, then all rows moved by one place, with each that went to the front replaced by the next
     row above the threshold. There is no branch on a row's side, which could not be predicted.
     """
+    if samples.size == 2:
+        if x[samples[0]] > threshold:
+            samples[0], samples[1] = samples[1], samples[0]
+        return
     above, holes, below = spare[0], spare[1], spare[2]
-    size, high, came = np.uint64(samples.size), np.uint64(0), np.uint64(0)
-    for p in range(size):
+    high, came, place = np.uint64(0), np.uint64(0), np.uint64(samples.size - 1)
+    for p in range(np.uint64(samples.size)):
         i = samples[p]
         above[high] = i
         holes[high] = p
         high += np.uint64(x[i] > threshold)
-    if high > 0:
-        place = size - np.uint64(1)
-        here = samples[place]
-        samples[place] = above[0]
-        for _ in range(high - np.uint64(1)):
-            goes = np.uint64(x[here] <= threshold)
-            below[came] = here
-            came += goes
-            place -= np.uint64(1)
-            following = samples[place]
-            samples[place] = above[came] if goes else here
-            here = following
+    here = samples[place]
+    samples[place] = above[0]
+    for _ in range(high - np.uint64(1)):
+        goes = np.uint64(x[here] <= threshold)
         below[came] = here
-        came += np.uint64(x[here] <= threshold)
-        for k in range(came):
-            samples[holes[k]] = below[k]
-    return int(np.int64(size - high))
+        came += goes
+        place -= np.uint64(1)
+        following = samples[place]
+        samples[place] = above[came] if goes else here
+        here = following
+    below[came] = here
+    came += np.uint64(x[here] <= threshold)
+    for k in range(came):
+        samples[holes[k]] = below[k]
 
 
 @compiled
@@ -319,16 +307,10 @@ def part_order(w: Work, order: AnyArray, keep_left: bool, keep_right: bool) -> N
 
 @compiled
 def best_place(
-    criterion: int,
-    limits: Limits,
-    w: Work,
-    x: AnyArray,
-    order: AnyArray,
-    count: int,
-    best: float,
+    rules: Rules, w: Work, x: AnyArray, order: AnyArray, count: int, best: float
 ) -> tuple[float, int]:
     """Return gain and place of the best split of sorted rows; ``best`` and 0 if none gains more."""
-    place, places, count_left = 0, order.size - 1, 0
+    place, places, count_left, least = 0, order.size - 1, 0, rules.min_samples_leaf
     if w.total.size == 2:
         # Squared error of one target: the gains of all splits, several at a time since none is skipped.
         total, weight = w.total[0], w.total[1]
@@ -342,10 +324,8 @@ def best_place(
         for p in range(places):
             left, weight_left = w.sums[p], w.weights[p]
             right, weight_right = total - left, weight - weight_left
-            gain = left * left / weight_left + right * right / weight_right
-            enough = weight_left >= limits.min_weight and weight_right >= limits.min_weight
-            w.gains[p] = gain if enough else -np.inf
-        for p in range(limits.min_leaf - 1, places - limits.min_leaf + 1):
+            w.gains[p] = left * left / weight_left + right * right / weight_right
+        for p in range(least - 1, places - least + 1):
             if w.gains[p] > best:
                 best, place = w.gains[p], p + 1
         return best, place
@@ -355,54 +335,29 @@ def best_place(
         for k in range(w.left.size):
             w.left[k] += w.part[i, k]
         count_left += w.copies[i]
-        if x[order[p + 1]] <= x[i] + SAME or count_left < limits.min_leaf:
+        if x[order[p + 1]] <= x[i] + SAME or count_left < least:
             continue
-        if count - count_left < limits.min_leaf:
+        if count - count_left < least:
             break
         subtract(w)
-        gain = gain_of(criterion, limits, w)
+        gain = gain_of(rules.criterion, w)
         if gain > best:
             best, place = gain, p + 1
     return best, place
 
 
 @compiled
-def random_place(
-    criterion: int, limits: Limits, w: Work, x: AnyArray, samples: AnyArray, count: int
-) -> tuple[float, int, float]:
-    """Draw a threshold and part the rows by it; return gain, place and threshold.
-
-    The threshold is infinite if the feature is constant.
-    """
-    low = high = x[samples[0]]
-    for i in samples:
-        low, high = min(low, x[i]), max(high, x[i])
-    if high <= low + SAME:
-        return -np.inf, 0, np.inf
-    lowest, highest = np.float64(low), np.float64(high)
-    threshold = (highest - lowest) * draw(w.state) / MAX_DRAW + lowest
-    if threshold == highest:
-        threshold = lowest
-    place = part_by_threshold(x, samples, threshold, w.spare)
-    count_left = count_of(w, samples[:place])
-    if count_left < limits.min_leaf or count - count_left < limits.min_leaf:
-        return -np.inf, place, threshold
-    sum_sides(w, samples, place)
-    return gain_of(criterion, limits, w), place, threshold
-
-
-@compiled
 def find_split(
-    rules: Rules, limits: Limits, w: Work, start: int, end: int, count: int, known: int
+    rules: Rules, w: Work, start: int, end: int, count: int, known: int
 ) -> tuple[int, int, float, int]:
     """Part the samples by the best split; return feature (or -1), place, threshold, constant features.
 
     Features are drawn, and constant ones set aside, in the same order as in scikit-learn. Among splits
     of equal gain the first feature drawn wins, and then the lowest threshold.
     """
-    features, samples, random = w.features, w.samples[start:end], rules.random_splits
+    features, samples = w.features, w.samples[start:end]
     unseen, visited, found_constant, drawn_constant, constant = features.size, 0, 0, 0, known
-    best, best_feature, best_at, best_threshold, last = -np.inf, -1, 0, 0.0, -1
+    best, best_feature, best_at, best_threshold = -np.inf, -1, 0, 0.0
     order = samples
     while unseen > constant and (
         visited < rules.max_features or visited <= found_constant + drawn_constant
@@ -415,19 +370,12 @@ def find_split(
             continue
         j += found_constant
         feature = features[j]
-        last = int(np.int64(feature))
         x = w.x[feature]
-        gain, place, threshold = -np.inf, 0, 0.0
-        if random:
-            gain, place, threshold = random_place(rules.criterion, limits, w, x, samples, count)
-            is_constant = threshold == np.inf
+        if samples.size > FEW:
+            order = w.orders[feature][start:end]
         else:
-            if samples.size > FEW:
-                order = w.orders[feature][start:end]
-            else:
-                sort_few(x, samples)
-            is_constant = x[order[-1]] <= x[order[0]] + SAME
-        if is_constant:
+            sort_few(x, samples)
+        if x[order[-1]] <= x[order[0]] + SAME:
             features[j] = features[constant]
             features[constant] = feature
             found_constant += 1
@@ -436,20 +384,18 @@ def find_split(
         unseen -= 1
         features[j] = features[unseen]
         features[unseen] = feature
-        if not random:
-            gain, place = best_place(rules.criterion, limits, w, x, order, count, best)
-            threshold = x[order[place - 1]] / 2.0 + x[order[place]] / 2.0
+        gain, place = best_place(rules, w, x, order, count, best)
         if gain > best:
-            best, best_feature, best_at, best_threshold = gain, last, place, threshold
+            best, best_feature, best_at = gain, int(np.int64(feature)), place
+            best_threshold = x[order[place - 1]] / 2.0 + x[order[place]] / 2.0
     for j in range(known):
         features[j] = w.constants[j]
     for j in range(known, constant):
         w.constants[j] = features[j]
     if best_feature >= 0:
-        if not random and samples.size > FEW:
+        if samples.size > FEW:
             samples[:] = order
-        if not random or last != best_feature:
-            part_by_threshold(w.x[best_feature], samples, best_threshold, w.spare)
+        part_by_threshold(w.x[best_feature], samples, best_threshold, w.spare)
     return best_feature, best_at, best_threshold, constant
 
 
@@ -457,18 +403,7 @@ def find_split(
 
 
 @compiled
-def limits_of(rules: Rules, copies: int, weight: float) -> Limits:
-    """Return the limits that the rules give for a number of rows and their total weight."""
-    leaf, split = rules.min_samples_leaf, rules.min_samples_split
-    if rules.min_leaf_share > 0:
-        leaf = math.ceil(rules.min_leaf_share * copies)
-    if rules.min_split_share > 0:
-        split = max(2, math.ceil(rules.min_split_share * copies))
-    return Limits(max(split, 2 * leaf), leaf, rules.min_weight_share * weight, weight)
-
-
-@compiled
-def grow(rules: Rules, limits: Limits, w: Work, size: int) -> tuple[int, int]:
+def grow(rules: Rules, w: Work, size: int) -> tuple[int, int]:
     """Grow a tree on the first ``size`` samples, depth first; return the number of nodes and the depth."""
     for feature in range(w.features.size):
         w.features[feature] = feature
@@ -476,7 +411,7 @@ def grow(rules: Rules, limits: Limits, w: Work, size: int) -> tuple[int, int]:
     w.stack[0] = -1
     while top > 0:
         top -= 1
-        if not add_node(rules, limits, w, size, count, w.stack[top]):
+        if not add_node(rules, w, size, count, w.stack[top]):
             w.stack[top], w.stack[top + 1] = 2 * count + 1, 2 * count
             top += 2
         deepest = max(deepest, w.span[count, 3])
@@ -495,7 +430,7 @@ def close(w: Work, node: int) -> bool:
 
 
 @compiled
-def add_node(rules: Rules, limits: Limits, w: Work, size: int, node: int, place: int) -> bool:
+def add_node(rules: Rules, w: Work, size: int, node: int, place: int) -> bool:
     """Write a node and look for its split; return whether it is a leaf.
 
     ``place`` is twice the parent's number, plus one for its right child; -1 for the root.
@@ -521,17 +456,10 @@ def add_node(rules: Rules, limits: Limits, w: Work, size: int, node: int, place:
         w.value[node, k] = total[k] / weight
     w.link[node, 3] = count
     w.number[node, 1], w.number[node, 2] = impurity, weight
-    w.missing[node] = 0
     w.span[node, 0], w.span[node, 2], w.span[node, 3] = start, end, depth
-    if (
-        depth >= rules.max_depth
-        or count < limits.min_split
-        or count < 2 * limits.min_leaf
-        or weight < 2 * limits.min_weight
-        or impurity <= PURE
-    ):
+    if depth >= rules.max_depth or count < rules.min_samples_split or impurity <= PURE:
         return close(w, node)
-    feature, at, threshold, constant = find_split(rules, limits, w, start, end, count, known)
+    feature, at, threshold, constant = find_split(rules, w, start, end, count, known)
     if feature < 0:
         return close(w, node)
     count_left = count_of(w, samples[:at])
@@ -542,21 +470,22 @@ def add_node(rules: Rules, limits: Limits, w: Work, size: int, node: int, place:
             square_left += w.square[i]
     on_left = impurity_of(rules.criterion, w.left, square_left)
     on_right = impurity_of(rules.criterion, w.right, square - square_left)
-    improvement = (weight / limits.weight) * (
+    improvement = (weight / w.number[0, 2]) * (
         impurity - (w.right[-1] / weight * on_right) - (w.left[-1] / weight * on_left)
     )
-    if improvement + PURE < rules.min_impurity_decrease:
+    if improvement + PURE < 0.0:
         return close(w, node)
     w.link[node, 2] = feature
     w.number[node, 0] = threshold
-    w.missing[node] = 1 if count_left > count - count_left else 0
     w.span[node, 1], w.span[node, 4] = start + at, constant
     w.below[node, 0], w.below[node, 1] = on_left, on_right
-    if rules.random_splits or depth + 1 >= rules.max_depth:
+    if depth + 1 >= rules.max_depth:
         return False
-    keep_left = at > FEW and count_left >= limits.min_split and on_left > PURE
+    keep_left = at > FEW and count_left >= rules.min_samples_split and on_left > PURE
     keep_right = (
-        samples.size - at > FEW and count - count_left >= limits.min_split and on_right > PURE
+        samples.size - at > FEW
+        and count - count_left >= rules.min_samples_split
+        and on_right > PURE
     )
     for i in samples[:at]:
         w.goes_left[i] = 1
@@ -616,8 +545,8 @@ def merge(w: Work, orders: AnyArray, starts: AnyArray, sizes: AnyArray, blocks: 
 
 
 @compiled
-def weigh(w: Work, criterion: int, i: int, target: FloatArray, weight: AnyArray) -> float:
-    """Write what the criterion needs of row ``i`` and return its weight.
+def weigh(w: Work, criterion: int, i: int, target: FloatArray, weight: AnyArray) -> None:
+    """Write what the criterion needs of row ``i``.
 
     ``weight`` has one entry in regression, and one for each class in classification.
     """
@@ -633,11 +562,10 @@ def weigh(w: Work, criterion: int, i: int, target: FloatArray, weight: AnyArray)
             w.part[i, k] = weight[k]
     w.part[i, target.size] = total
     w.square[i], w.copies[i] = square, copies
-    return total
 
 
 @compiled
-def start_tree(rules: Rules, w: Work, rows: int, size: int) -> int:
+def start_tree(w: Work, rows: int, size: int) -> int:
     """Set samples and orders to the rows of positive weight in this tree; return how many."""
     kept = 0
     for i in range(rows):
@@ -645,8 +573,6 @@ def start_tree(rules: Rules, w: Work, rows: int, size: int) -> int:
         if w.copies[i] > 0:
             w.samples[kept] = i
             kept += 1
-    if rules.random_splits:
-        return kept
     for feature in range(w.base.shape[0]):
         order, place = w.orders[feature], 0
         for i in w.base[feature][:size]:
@@ -686,14 +612,13 @@ def grow_all(
     answers: FloatArray,
     link: AnyArray,
     number: FloatArray,
-    missing: AnyArray,
     value: FloatArray,
     shape: AnyArray,
 ) -> int:
     """Grow the trees of all problems and write their answers.
 
     ``batch.Packed`` explains the arguments. ``drawn`` has how often each row, or each of its copies, is
-    drawn for each tree; the last five take the trees themselves, if ``shape`` is not empty.
+    drawn for each tree; the last four take the trees themselves, if ``shape`` is not empty.
     """
     outputs, most, stored, place = target.shape[1], 0, 0, 0
     for job in range(len(row_ends) - 1):
@@ -704,28 +629,22 @@ def grow_all(
         mine = blocks[block_ends[job] : block_ends[job + 1]]
         begin, rows = row_ends[job], row_ends[job + 1] - row_ends[job]
         gather(w, columns, starts, sizes, mine)
-        copies, size, total = 0, 0, 0.0
         for i in range(rows):
-            total += weigh(w, rules.criterion, i, target[begin + i], weight[begin + i])
-            copies += w.copies[i]
-        if not rules.random_splits:
-            size = merge(w, orders, starts, sizes, mine)
+            weigh(w, rules.criterion, i, target[begin + i], weight[begin + i])
+        size = merge(w, orders, starts, sizes, mine)
         out = answers[begin : begin + rows]
         out[:] = 0.0
         for tree in range(rules.trees):
             w.state[0] = states[job, tree]
             if rules.bootstrap:
-                total = 0.0
                 for i in range(rows):
-                    total += weigh(w, rules.criterion, i, target[begin + i], drawn[place])
+                    weigh(w, rules.criterion, i, target[begin + i], drawn[place])
                     place += 1
-            limits = limits_of(rules, copies, total)
-            count, depth = grow(rules, limits, w, start_tree(rules, w, rows, size))
+            count, depth = grow(rules, w, start_tree(w, rows, size))
             answer(w, out)
             if shape.size > 0:
                 link[stored : stored + count] = w.link[:count]
                 number[stored : stored + count] = w.number[:count]
-                missing[stored : stored + count] = w.missing[:count]
                 value[stored : stored + count] = w.value[:count]
                 shape[tree, 0], shape[tree, 1] = count, depth
                 stored += count

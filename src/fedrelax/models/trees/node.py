@@ -6,22 +6,15 @@ import copy
 from collections.abc import Hashable, Sequence
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from fedrelax.models.base import BatchedModel, Rows, Task, stack
-from fedrelax.models.scikit import ScikitModel, fresh
-from fedrelax.models.trees.estimators import built, grown_forest
+from fedrelax.models.base import BatchedModel, Rows, Task
+from fedrelax.models.scikit import ScikitModel, constant_classifier, fresh
+from fedrelax.models.trees.estimators import Problem, built, grown_forest
 from fedrelax.models.trees.rules import Rules, known_rules
-from fedrelax.typing import AnyArray, FloatArray
-
-
-class Grown(NamedTuple):
-    """What a tree is grown on in a batch: enough to grow exactly the same one again."""
-
-    terms: Sequence[Rows]
-    seed: int
+from fedrelax.typing import AnyArray, FloatArray, Model
 
 
 @cache
@@ -37,22 +30,17 @@ class TreeNode(ScikitModel, BatchedModel):
     is first asked for.
     """
 
-    def __init__(self, estimator: Any, task: Task) -> None:
+    def __init__(self, estimator: Model, task: Task) -> None:
         super().__init__(estimator, task)
-        self._grown: Grown | None = None
+        self._grown: Problem | None = None
 
     @property
-    def estimator(self) -> Any:
+    def estimator(self) -> Model:
         """The fitted estimator, or the template before the first fit."""
         if self._grown is not None:
             self._fitted = self._built(self._grown)
             self._grown = None
         return super().estimator
-
-    def __copy__(self) -> TreeNode:
-        new = object.__new__(TreeNode)
-        new.__dict__.update(self.__dict__)
-        return new
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_fitted": self.estimator, "_grown": None}
@@ -66,7 +54,7 @@ class TreeNode(ScikitModel, BatchedModel):
 
     def _fit_estimator(
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
-    ) -> Any:
+    ) -> Model:
         """Fit a forest tree by tree, with the draws of a forest that is grown at once."""
         rules = known_rules(self._template, X.shape[1])
         if rules is not None and rules.forest and isinstance(X, np.ndarray):
@@ -100,7 +88,10 @@ class TreeNode(ScikitModel, BatchedModel):
     def grown_on(self, terms: Sequence[Rows], seed: int) -> TreeNode:
         """Return a model of the trees grown on these rows; they are built when asked for."""
         new = copy.copy(self)
-        new._fitted, new._grown = None, Grown(terms, self.seed_from(seed))
+        X, target, weight = zip(
+            *((term.X, term.target, term.weight) for term in terms), strict=True
+        )
+        new._fitted, new._grown = None, Problem(X, target, weight, self.seed_from(seed))
         return new
 
     @classmethod
@@ -130,37 +121,25 @@ class TreeNode(ScikitModel, BatchedModel):
         from fedrelax.models.trees.batch import Sorted, answers
 
         problems = [
-            _problem(model._grown, asked) for model, asked in zip(models, inputs, strict=True)
+            model._grown._replace(asked=asked)
+            for model, asked in zip(models, inputs, strict=True)
+            if model._grown is not None
         ]
         rules = models[0].rules(problems[0].X[0].shape[1])
         return answers(rules, problems, memory.setdefault("sorted", Sorted()))
 
-    def _built(self, grown: Grown) -> Any:
+    def _built(self, problem: Problem) -> Model:
         """Grow the trees of a batch again and return them as a fitted estimator."""
-        from fedrelax.models.trees.batch import grown as grow
+        from fedrelax.models.trees.batch import grown
 
-        classes, rows = self.task.classes, stack(grown.terms)
-        seen = (rows.target * rows.weight[:, None]).any(axis=0)
-        if classes is not None and seen.sum() == 1:
-            return self.fit(grown.terms, seed=grown.seed).estimator
-        features = rows.X.shape[1]
+        classes, features = self.task.classes, problem.X[0].shape[1]
         rules = self.rules(features)
-        trees = grow(rules, _problem(grown, ()))
+        trees = grown(rules, problem)
         if classes is not None:
+            parts = zip(problem.target, problem.weight, strict=True)
+            seen = np.any([weight @ target > 0 for target, weight in parts], axis=0)
             classes = classes[seen]
+            if len(classes) == 1:
+                return constant_classifier(problem.X[0][:1], classes)
             trees = [tree._replace(value=tree.value[:, seen]) for tree in trees]
-        return built(fresh(self._template, grown.seed), rules, trees, features, classes)
-
-
-def _problem(grown: Grown | None, asked: Sequence[AnyArray]) -> Any:
-    from fedrelax.models.trees.batch import Problem
-
-    assert grown is not None
-    terms = grown.terms
-    return Problem(
-        [term.X for term in terms],
-        [term.target for term in terms],
-        [term.weight for term in terms],
-        grown.seed,
-        asked,
-    )
+        return built(fresh(self._template, problem.seed), rules, trees, features, classes)

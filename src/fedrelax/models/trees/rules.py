@@ -19,8 +19,11 @@ NO_LIMIT = 2**31 - 1
 MODULES = ("sklearn.tree._classes", "sklearn.ensemble._forest")
 KEPT = 1000
 LEFT_OUT = {
+    "splitter": "best",
     "max_leaf_nodes": None,
     "ccp_alpha": 0.0,
+    "min_impurity_decrease": 0.0,
+    "min_weight_fraction_leaf": 0.0,
     "monotonic_cst": None,
     "class_weight": None,
     "oob_score": False,
@@ -33,16 +36,11 @@ class Rules(NamedTuple):
     """How trees are grown, the same for all nodes of a batch."""
 
     criterion: int
-    random_splits: bool
     max_features: int
     max_depth: int
     min_samples_split: int
-    min_split_share: float
-    """Replaces ``min_samples_split`` where positive; ``min_leaf_share`` does so for the leaf."""
+    """At least twice ``min_samples_leaf``."""
     min_samples_leaf: int
-    min_leaf_share: float
-    min_weight_share: float
-    min_impurity_decrease: float
     forest: bool
     trees: int
     bootstrap: bool
@@ -76,8 +74,8 @@ def why_not(estimator: Any) -> str | None:
     if not is_tree(estimator):
         return f"{kind} is not a tree or forest of scikit-learn"
     settings = estimator.get_params(deep=False)
-    if "criterion" not in settings or kind == "RandomTreesEmbedding":
-        return f"{kind} does not predict"
+    if kind.startswith("ExtraTree") or kind == "RandomTreesEmbedding":
+        return f"{kind} draws its thresholds"
     try:
         estimator._validate_params()
     except ValueError as error:
@@ -88,6 +86,9 @@ def why_not(estimator: Any) -> str | None:
         given = settings.get(name, value)
         if given is not value and given != value:
             return f"{name}={given!r}"
+    for name in ("min_samples_split", "min_samples_leaf"):
+        if not isinstance(settings[name], Integral):
+            return f"{name}={settings[name]!r}, a share of the rows"
     seed = settings["random_state"]
     if seed is not None and not isinstance(seed, Integral):
         return "random_state is a generator, which every fit advances"
@@ -118,21 +119,15 @@ def _rules(estimator: Any, features: int) -> Rules | None:
     if why_not(estimator) is not None:
         return None
     settings = estimator.get_params(deep=False)
-    split, leaf = settings["min_samples_split"], settings["min_samples_leaf"]
+    leaf = int(settings["min_samples_leaf"])
     samples, depth = settings.get("max_samples"), settings["max_depth"]
     whole = isinstance(samples, Integral)
-    extra = type(estimator).__name__.startswith("ExtraTrees")
     return Rules(
         criterion=CRITERIA[settings["criterion"]],
-        random_splits=extra or settings.get("splitter") == "random",
         max_features=_number_of_features(settings["max_features"], features),
         max_depth=NO_LIMIT if depth is None else int(depth),
-        min_samples_split=int(split) if isinstance(split, Integral) else 2,
-        min_split_share=0.0 if isinstance(split, Integral) else float(split),
-        min_samples_leaf=int(leaf) if isinstance(leaf, Integral) else 1,
-        min_leaf_share=0.0 if isinstance(leaf, Integral) else float(leaf),
-        min_weight_share=float(settings["min_weight_fraction_leaf"]),
-        min_impurity_decrease=float(settings["min_impurity_decrease"]),
+        min_samples_split=max(int(settings["min_samples_split"]), 2 * leaf),
+        min_samples_leaf=leaf,
         forest=is_forest(estimator),
         trees=int(settings.get("n_estimators", 1)),
         bootstrap=bool(settings.get("bootstrap", False)),
