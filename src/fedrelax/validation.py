@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -38,3 +41,25 @@ def check_sizes(values: AnyArray, name: str | Callable[[int], str], vanishing: b
             f"{name_of(column)} holds nothing larger than {most[column]:g}; squares of numbers below "
             f"{SMALLEST:g} vanish: use another unit"
         )
+
+
+def check_number(name: str, value: Any, least: float, below: float = math.inf) -> None:
+    """Refuse what is not a finite number in [least, below)."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, least, below):
+        upper = "" if below == math.inf else f" and less than {below:g}"
+        raise FedRelaxError(
+            f"{name}={value!r} must be a finite number of at least {least:g}{upper}"
+        )
+
+
+def _within(value: Real, least: float, below: float) -> bool:
+    try:
+        return least <= float(value) < below
+    except OverflowError:
+        return False
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Refuse what is not a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise FedRelaxError(f"{name}={value!r} must be a whole number of at least {least}")

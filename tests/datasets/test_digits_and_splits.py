@@ -89,7 +89,7 @@ def test_a_node_too_small_to_split_is_named():
     ("arguments", "words"),
     [
         ({"nodes": [], "per_node": 1}, "nodes has shape"),
-        ({"nodes": ["a", "a"], "per_node": 0}, "per_node is 0"),
+        ({"nodes": ["a", "a"], "per_node": 0}, "per_node=0 must be"),
         ({"nodes": ["a", "a"], "per_node": 1, "stratify": [1]}, "stratify has 1 entries"),
     ],
 )

@@ -17,9 +17,9 @@ from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegress
 from fedrelax.evaluation import Measure, errors_of, get_measure
 from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.selection import FOLDS, fold_rows
-from fedrelax.solvers.checks import check_count, check_number
 from fedrelax.splits import TEST_STREAM, RowGroups, group_rows, training_mask
 from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.validation import check_count, check_number
 
 FEWEST_SPLITS = 2
 """An interval needs two values."""

@@ -15,6 +15,7 @@ from fedrelax.datasets.synthetic import largest_remainder
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.kinds import find_column, where
 from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.validation import check_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -207,8 +208,7 @@ def labelled_split(
     >>> labelled_split(["a"] * 3 + ["b"] * 4, per_node=2).sum()
     np.int64(4)
     """
-    if not isinstance(per_node, (int, np.integer)) or per_node < 1:
-        raise FedRelaxError(f"per_node is {per_node!r}; give a whole number, 1 or more")
+    check_count("per_node", per_node, least=1)
     labels, node = np.unique(_column("nodes", nodes), return_inverse=True)
     group = np.zeros(len(node), dtype=np.int64)
     if stratify is not None:

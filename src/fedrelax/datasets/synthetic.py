@@ -8,17 +8,15 @@ draws both with replacement from one pool, so there the two may share rows.)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import index
-from typing import Any
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.typing import FloatArray, IntArray
+from fedrelax.validation import check_count, check_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,16 +72,10 @@ def clustered(
     >>> network.X.shape, network.clusters.tolist()
     ((10, 10, 3), [0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
     """
-    counts = [_whole(f"sizes[{k}]", size, 1) for k, size in enumerate(sizes)]
-    if not counts:
-        raise FedRelaxError("sizes is empty; give the number of nodes of at least one cluster")
     _check(m=m, d=d, sigma=sigma, m_val=m_val, m_pub=m_pub)
-    _probability("p_in", p_in)
-    _probability("p_out", p_out)
     weights_rng, graph_rng, rows_rng, val_rng, public_rng = _streams(random_state, 5)
-    clusters = np.repeat(np.arange(len(counts)), counts)
-    weights = weights_rng.standard_normal((len(counts), d))
-    graph, _ = Graph.stochastic_block(counts, p_in, p_out, random_state=graph_rng)
+    graph, clusters = Graph.stochastic_block(sizes, p_in, p_out, random_state=graph_rng)
+    weights = weights_rng.standard_normal((len(sizes), d))
     X, y, noise = _rows(weights, np.tile(clusters[:, None], m), sigma, rows_rng)
     X_val, y_val, _ = _rows(weights, np.tile(clusters[:, None], m_val), sigma, val_rng)
     return SyntheticNetwork(
@@ -112,7 +104,7 @@ def single_cluster(
     random_state: int | np.random.Generator | None = None,
 ) -> SyntheticNetwork:
     """Draw one cluster of ``n`` nodes: the setting of the paper's bound on the variation."""
-    _whole("n", n, 1)
+    check_count("n", n, least=1)
     return clustered(
         (n,), m=m, d=d, sigma=sigma, p_in=p_in, m_val=m_val, m_pub=m_pub, random_state=random_state
     )
@@ -139,8 +131,8 @@ def mixture(
     >>> network.shares.sum(axis=1).round(9).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    _whole("n", n, 1)
-    _whole("K", K, 1)
+    check_count("n", n, least=1)
+    check_count("K", K, least=1)
     _check(m=m, d=d, sigma=sigma, m_val=m_val, m_pub=m_pub)
     weights_rng, shares_rng, rows_rng, val_rng, public_rng = _streams(random_state, 5)
     weights = weights_rng.standard_normal((K, d))
@@ -194,31 +186,9 @@ def _streams(
 
 
 def _check(*, m: int, d: int, sigma: float, m_val: int, m_pub: int) -> None:
-    _whole("m", m, 1)
-    _whole("d", d, 1)
-    _whole("m_val", m_val, 0)
-    _whole("m_pub", m_pub, 1)
-    if not (_is_number(sigma) and 0 <= sigma < math.inf):
-        raise FedRelaxError(f"sigma is {sigma!r}; give a standard deviation, 0 or more")
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    try:
-        number = index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise FedRelaxError(f"{name} is {value!r}; give a whole number, {least} or more")
-    return number
-
-
-def _probability(name: str, value: Any) -> None:
-    if not (_is_number(value) and 0 <= value <= 1):
-        raise FedRelaxError(f"{name} is {value!r}; give a probability between 0 and 1")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating))
+    for name, value, least in (("m", m, 1), ("d", d, 1), ("m_val", m_val, 0), ("m_pub", m_pub, 1)):
+        check_count(name, value, least)
+    check_number("sigma", sigma, least=0.0)
 
 
 def largest_remainder(

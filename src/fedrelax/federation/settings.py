@@ -22,7 +22,7 @@ from fedrelax.selection import FOLDS
 from fedrelax.selection.candidates import Alphas
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.base import USUAL_TOL
-from fedrelax.solvers.checks import check_count
+from fedrelax.validation import check_count
 from fedrelax.wiring import as_wiring
 
 NAME = re.compile(r"[\w][\w .@+-]{0,99}")

@@ -19,10 +19,10 @@ from fedrelax.graph.matrices import from_pairs
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, Rows, Task, adapt
 from fedrelax.network import Network
-from fedrelax.solvers.checks import check_count
 from fedrelax.splits import deal
 from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.validation import check_count
 
 MOST = 300
 """The most nodes without ``candidates``: about 45,000 pairs."""

@@ -25,8 +25,8 @@ from fedrelax.errors import FedRelaxError, NodeFitError
 from fedrelax.graph import Graph
 from fedrelax.graph.matrices import from_pairs
 from fedrelax.graph.nearest import neighbour_pairs
-from fedrelax.solvers.checks import check_count
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model
+from fedrelax.validation import check_count
 
 CANDIDATES = 3
 """Candidate neighbours of a node, as a multiple of the wanted mean number of neighbours."""

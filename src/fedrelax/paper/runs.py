@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.files import RESULT, read_file
+from fedrelax.files import RESULT, read_file, write_whole
 from fedrelax.paper.catalog import Figure, Line
 from fedrelax.paper.curves import AUTO, Cell, linear_curve, tree_curve
 from fedrelax.typing import DataFrame, FloatArray
@@ -59,13 +57,11 @@ class Store:
 
     def save(self, cell: Cell, seed: int, found: Finished) -> None:
         """Write a finished run."""
-        path = self.path(cell, seed)
+        path, buffer = self.path(cell, seed), BytesIO()
+        np.savez(buffer, curve=found.curve, seconds=found.seconds)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-            with draft.open("wb") as file:
-                np.savez(file, curve=found.curve, seconds=found.seconds)
-            os.replace(draft, path)
+            write_whole(path, buffer.getvalue())
         except OSError as error:
             raise FedRelaxError(f"{path} cannot be written ({error.strerror or error})") from error
 
@@ -109,25 +105,6 @@ def _computed(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Finished
         return
     parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     yield from parallel(joblib.delayed(compute)(task) for task in tasks)
-
-
-COLUMNS = (
-    "figure",
-    "method",
-    "d",
-    "alpha",
-    "sigma",
-    "p_in",
-    "metric",
-    "iteration",
-    "mean",
-    "sem",
-    "runs",
-    "normalised_by_local",
-    "bound",
-    "normalised_by_oracle",
-    "first_exchange",
-)
 
 
 @dataclass(frozen=True)
@@ -201,8 +178,7 @@ def to_frame(lines: Iterable[Measured]) -> DataFrame:
     known: dict[tuple[str, Cell], Any] = {}
     for one in lines:
         known.setdefault((one.line.sheet, one.line.cell), _rows(one))
-    frame = pd.concat(list(known.values()), ignore_index=True)
-    return frame[list(COLUMNS)]
+    return pd.concat(list(known.values()), ignore_index=True)
 
 
 def _rows(one: Measured) -> Any:

@@ -17,7 +17,6 @@ are upper bounds on the exact value, for comparison with other accountants.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +24,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.validation import check_count
 
 LOG_ROOT = 0.5 * math.log(2 * math.pi)
 TIGHT = {"xtol": 1e-13, "rtol": 1e-13}
@@ -48,9 +48,7 @@ class GaussianMechanism:
     def __post_init__(self) -> None:
         _positive("sigma", self.sigma)
         _positive("sensitivity", self.sensitivity)
-        if isinstance(self.releases, bool) or int(self.releases) != self.releases:
-            raise FedRelaxError(f"releases={self.releases!r} must be a whole number")
-        _positive("releases", self.releases)
+        check_count("releases", self.releases, least=1)
 
     @classmethod
     def for_budget(
@@ -80,12 +78,10 @@ class GaussianMechanism:
     def epsilon(self, delta: float) -> float:
         """Return the exact epsilon for a delta."""
         _share("delta", delta)
-        wanted = math.log(delta)
-        if _log_delta(0.0, self.mu) <= wanted:
+        most = self.epsilon_zcdp_simple(delta)
+        if _log_delta(0.0, self.mu) <= math.log(delta):
             return 0.0
-        return _root(
-            lambda epsilon: _log_delta(epsilon, self.mu) - wanted, start=self.rho + self.mu
-        )
+        return float(brentq(lambda epsilon: _excess(epsilon, self.mu, delta), 0.0, most, **TIGHT))
 
     def epsilon_zcdp(self, delta: float) -> float:
         """Return the best epsilon that follows from rho alone."""
@@ -127,27 +123,25 @@ def _mills(t: float) -> float:
     return math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2)))
 
 
+def _excess(epsilon: float, mu: float, delta: float) -> float:
+    """Return log delta(epsilon) - log delta, finite everywhere."""
+    return max(_log_delta(epsilon, mu), -1e300) - math.log(delta)
+
+
 def _mu_of(epsilon: float, delta: float) -> float:
     """Return the largest mu that keeps within (epsilon, delta)."""
-    wanted = math.log(delta)
     low = high = max(epsilon, 1e-3)
-    while _log_delta(epsilon, low) > wanted:
+    while _excess(epsilon, low, delta) > 0:
         low /= 2
-    while _log_delta(epsilon, high) < wanted:
+    while _excess(epsilon, high, delta) < 0:
         high *= 2
-
-    def gap(log_mu: float) -> float:
-        return max(_log_delta(epsilon, math.exp(log_mu)), -1e300) - wanted
-
-    return math.exp(float(brentq(gap, math.log(low), math.log(high), **TIGHT)))
-
-
-def _root(falling: Callable[[float], float], start: float) -> float:
-    """Return the positive root of a falling function."""
-    high = start
-    while falling(high) > 0:
-        high *= 2
-    return float(brentq(lambda x: max(falling(x), -1e300), 0.0, high, **TIGHT))
+    found = brentq(
+        lambda log_mu: _excess(epsilon, math.exp(log_mu), delta),
+        math.log(low),
+        math.log(high),
+        **TIGHT,
+    )
+    return math.exp(float(found))
 
 
 def _positive(name: str, value: float) -> None:

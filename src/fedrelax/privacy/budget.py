@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, Self
@@ -26,10 +27,26 @@ class Budget(Layer):
 
     protects: ClassVar[str]
 
+    range: tuple[float, float] | None = None
+    """The smallest and the largest number that a node may use. It must not be taken from the rows."""
     delta: float = 1e-5
     random_state: int | None = 0
     """The seed of the noise. Anyone who knows it can remove the noise: use None outside experiments."""
     spent: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
+            raise FedRelaxError(f"range={self.range!r} must be two finite numbers, low < high")
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The range, which numbers need and classes do not."""
+        if self.range is None:
+            raise FedRelaxError(
+                "range=None: numbers need the smallest and the largest value, such as range=(-30, 30); "
+                "take it from what is known beforehand, not from the rows"
+            )
+        return self.range
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self
@@ -53,6 +70,8 @@ class Budget(Layer):
     def check(self, network: Network, settings: Settings) -> None:
         """Refuse a second run, and settings that take decisions by the rows without noise."""
         name = type(self).__name__
+        if not network.task.is_classification:
+            _ = self.limits
         if self.spent:
             raise FedRelaxError(
                 f"exchange: the budget of this {name} has been spent in an earlier run; make a new one, "

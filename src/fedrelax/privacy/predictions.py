@@ -18,6 +18,7 @@ from fedrelax.privacy.budget import Budget
 from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Message, Wrapped
 from fedrelax.typing import FloatArray, Label
+from fedrelax.validation import check_count
 
 
 @dataclass(kw_only=True, eq=False)
@@ -46,17 +47,12 @@ class PrivatePredictions(Budget):
     rounds: int
     epsilon: float | None = None
     sigma: float | None = None
-    range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.sigma is None):
             raise FedRelaxError("PrivatePredictions needs epsilon= or sigma=, and not both")
-        if not isinstance(self.rounds, int) or isinstance(self.rounds, bool) or self.rounds < 0:
-            raise FedRelaxError(f"rounds={self.rounds!r} must be a whole number of at least 0")
-        if self.range is not None:
-            low, high = self.range
-            if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise FedRelaxError(f"range={self.range!r} must be two finite numbers, low < high")
+        check_count("rounds", self.rounds, least=0)
+        super().__post_init__()
         self.mechanism_for(1.0)  # refuses an invalid epsilon, sigma or delta
 
     def mechanism_for(self, sensitivity: float) -> GaussianMechanism:
@@ -71,17 +67,12 @@ class PrivatePredictions(Budget):
         """Return the Euclidean diameter of the set of possible answers on so many public rows."""
         if task.is_classification:
             return math.sqrt(2 * rows)
-        if self.range is None:
-            raise FedRelaxError(
-                "range=None: numbers need the smallest and the largest prediction that may be sent, "
-                "such as range=(-30, 30); take it from what is known beforehand, not from the rows"
-            )
-        return (self.range[1] - self.range[0]) * math.sqrt(rows * task.n_outputs)
+        low, high = self.limits
+        return (high - low) * math.sqrt(rows * task.n_outputs)
 
     def check(self, network: Network, settings: Settings) -> None:
         """Refuse more rounds than planned, and settings under which nodes send more often."""
         super().check(network, settings)
-        self.sensitivity(1, network.task)
         if settings.rounds is None or settings.rounds > self.rounds:
             raise FedRelaxError(
                 f"rounds={settings.rounds!r}: the budget is planned for {self.rounds} rounds; give "
@@ -166,8 +157,7 @@ class _Noisy(Wrapped):
         """Return the nearest admissible answers; after the noise this costs no privacy."""
         if self._task.is_classification:
             return on_simplex(answers)
-        assert self._layer.range is not None
-        return np.asarray(np.clip(answers, *self._layer.range))
+        return np.asarray(np.clip(answers, *self._layer.limits))
 
 
 def on_simplex(values: FloatArray) -> FloatArray:

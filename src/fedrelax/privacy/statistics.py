@@ -18,6 +18,7 @@ from fedrelax.privacy.predictions import on_simplex
 from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Message, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.validation import check_count
 
 REACH = 0.9
 """The share of the public rows short enough not to be clipped."""
@@ -46,34 +47,25 @@ class PrivateStatistics(Budget):
     protects = "one row of a node, replaced by another"
 
     epsilon: float
-    range: tuple[float, float] | None = None
     components: int | None = None
 
     def __post_init__(self) -> None:
         self.mechanism(True)  # refuses an invalid epsilon or delta
-        if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
-            raise FedRelaxError(f"range={self.range!r} must be two finite numbers, low < high")
-        if self.components is not None and not (
-            isinstance(self.components, int) and self.components >= 1
-        ):
-            raise FedRelaxError(f"components={self.components!r} must be a whole number above 0")
+        super().__post_init__()
+        if self.components is not None:
+            check_count("components", self.components, least=1)
 
     def mechanism(self, classes: bool) -> GaussianMechanism:
         """Return the noise on the single release."""
         return GaussianMechanism.for_budget(self.epsilon, self.delta, _sensitivity(classes))
 
     def check(self, network: Network, settings: Settings) -> None:
-        """Refuse several sets of public rows, and numeric targets without a range."""
+        """Refuse several sets of public rows."""
         super().check(network, settings)
         if network.public.common is None:
             raise FedRelaxError(
                 "PrivateStatistics needs one common set of public rows, by which all nodes scale "
                 "their rows, and here every node has its own; pass one array as public"
-            )
-        if not network.task.is_classification and self.range is None:
-            raise FedRelaxError(
-                "range=None: numbers need the smallest and the largest target, such as range=(-30, 30); "
-                "take it from what is known beforehand, not from the rows"
             )
 
     def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
@@ -139,8 +131,7 @@ class PrivateStatistics(Budget):
 
     @property
     def _middle(self) -> tuple[float, float]:
-        assert self.range is not None
-        low, high = self.range
+        low, high = self.limits
         return (low + high) / 2, (high - low) / 2
 
 

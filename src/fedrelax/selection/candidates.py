@@ -12,7 +12,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.network import Network
 from fedrelax.solvers import FedRelax
-from fedrelax.solvers.checks import check_number
+from fedrelax.validation import check_number
 from fedrelax.wiring import Discover, Rewire, Wiring, as_wiring
 
 STRENGTHS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)

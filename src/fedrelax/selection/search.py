@@ -17,9 +17,9 @@ from fedrelax.selection.choice import Choice
 from fedrelax.selection.losses import Losses, Place, Recorded
 from fedrelax.selection.trials import Tell, Trials, remembering
 from fedrelax.solvers import FedRelax
-from fedrelax.solvers.checks import check_count
 from fedrelax.splits import Part, deal
 from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.validation import check_count
 
 FOLDS, TRIES = 5, 3
 """Folds into which a node's rows are split, and how many of them are held out in turn."""

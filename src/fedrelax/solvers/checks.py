@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,32 +12,11 @@ from fedrelax.losses import Weighted
 from fedrelax.network import Network
 from fedrelax.runtime import Distillation
 from fedrelax.runtime.workers import check_jobs
+from fedrelax.validation import check_count, check_number
 from fedrelax.wiring import Wiring
 
 HOOKS = ("begin", "wired", "after_round", "end")
 """What a callback is asked."""
-
-
-def check_number(name: str, value: Any, least: float, below: float = math.inf) -> None:
-    """Refuse what is not a finite number in [least, below)."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, least, below):
-        upper = "" if below == math.inf else f" and less than {below:g}"
-        raise FedRelaxError(
-            f"{name}={value!r} must be a finite number of at least {least:g}{upper}"
-        )
-
-
-def _within(value: Real, least: float, below: float) -> bool:
-    try:
-        return least <= float(value) < below
-    except OverflowError:
-        return False
-
-
-def check_count(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise FedRelaxError(f"{name}={value!r} must be a whole number of at least {least}")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

@@ -17,13 +17,12 @@ from fedrelax.runtime.exchange import Promise, as_layers
 from fedrelax.solvers.base import Solver
 from fedrelax.solvers.checks import (
     check_choice,
-    check_count,
     check_flag,
-    check_number,
     check_rounds,
     check_running,
     check_weights,
 )
+from fedrelax.validation import check_count, check_number
 from fedrelax.wiring import Wiring
 
 

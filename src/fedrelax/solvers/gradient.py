@@ -9,7 +9,8 @@ from fedrelax.engines.linear.gradient import GradientEngine
 from fedrelax.losses import Loss, Squared
 from fedrelax.network import Network
 from fedrelax.solvers.base import Solver
-from fedrelax.solvers.checks import check_choice, check_number, check_rounds
+from fedrelax.solvers.checks import check_choice, check_rounds
+from fedrelax.validation import check_number
 from fedrelax.wiring import Wiring
 
 

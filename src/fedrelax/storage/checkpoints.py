@@ -15,10 +15,10 @@ from fedrelax.files import Refused, write_whole
 from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.runtime import Keeper
 from fedrelax.runtime.callbacks import ROUNDS, Identity
-from fedrelax.solvers.checks import check_count
 from fedrelax.storage.places import advice_for
 from fedrelax.storage.saving import versions
 from fedrelax.storage.states import read_state, write_state
+from fedrelax.validation import check_count
 
 ENDING = ".state"
 OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?")
