@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from fedrelax.baselines.mixed import fit_intercept, fit_slopes
+from fedrelax.linear.arrays import with_constant
 
 PENALTIES = np.logspace(-4, 3, 15)
 """Ridge penalties that cross-validation chooses from, for a sum (not a mean) of losses over rows."""
@@ -48,12 +49,12 @@ def pooled_groups(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
 
 def mixed_intercept(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
     """Linear mixed model with a random intercept."""
-    return fit_intercept(X, y, g).predict(T, h)
+    return (with_constant(T) * fit_intercept(X, y, g)[h]).sum(axis=1)
 
 
 def mixed_slopes(X: Any, y: Any, g: Any, T: Any, h: Any) -> Any:
     """Linear mixed model with random intercept and slopes of all columns that vary within groups."""
-    return fit_slopes(X, y, g).predict(T, h)
+    return (with_constant(T) * fit_slopes(X, y, g)[h]).sum(axis=1)
 
 
 def _trees(X: Any, g: Any) -> tuple[Any, dict[str, Any]]:

@@ -26,7 +26,7 @@ def with_columns(network):
 def test_it_is_one_ridge_with_a_column_per_node(factor):
     network = small_network(Ridge(2.0))
     X, y = with_columns(network)
-    run = PooledNode(factor).run(network)
+    run = PooledNode(factor=factor).run(network)
     expected = Ridge(2.0 * factor).fit(X, y).predict(X)
     np.testing.assert_allclose(predictions(run, network)[:, 0], expected)
     same = np.zeros((1, 3))

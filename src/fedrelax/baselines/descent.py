@@ -1,21 +1,28 @@
-"""What the parametric baselines share: rounds of gradient steps on all nodes' models at once."""
+"""Methods that exchange parameters: rounds of gradient steps on all nodes' linear models at once."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from fedrelax.baselines.base import Baseline, Run
-from fedrelax.baselines.objectives import LocalObjectives, objectives_of, reason_not_linear
+from fedrelax.baselines.net_average import average_nets, has_nets, net_of, reason_not_one_net
+from fedrelax.baselines.objectives import (
+    LocalObjectives,
+    group_means,
+    objectives_of,
+    reason_not_linear,
+)
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
-from fedrelax.typing import FloatArray, IntArray
+from fedrelax.typing import FloatArray
+
+PATIENCE = 10
 
 
 @dataclass(frozen=True)
@@ -65,16 +72,151 @@ class Descent(Baseline):
         return Run(linear.models(W), np.array(curve))
 
 
-def group_means(
-    values: FloatArray, member: IntArray, weights: FloatArray, groups: int
-) -> FloatArray:
-    """Return the weighted mean of ``values`` (n, ...) over each group; zero for an empty one.
+def averaged(
+    F: LocalObjectives, rng: np.random.Generator, rate: float, steps: int, mu: float = 0.0
+) -> Iterator[FloatArray]:
+    """Yield the common model at every node: the average of local steps, held near it by ``mu``."""
+    w = F.random_models(rng, 1)
+    while True:
+        W = np.repeat(w, F.n, axis=0)
+        yield W
+        for _ in range(steps):
+            W = F.step(W, rate, mu * (W - w))
+        w = np.average(W, axis=0, weights=F.counts)[None]
 
-    >>> group_means(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), np.array([1.0, 1.0, 2.0]), 3)
-    array([2., 5., 0.])
+
+@dataclass(frozen=True)
+class FedAvg(Descent):
+    """w_i <- w; ``local_steps`` times: w_i <- w_i - rate grad L_i(w_i); w <- sum_i m_i/m w_i.
+
+    McMahan, Moore, Ramage, Hampson and Aguera y Arcas, "Communication-efficient learning of deep
+    networks from decentralized data", AISTATS 2017. With one local step this is gradient descent on
+    the loss over all rows, as in the paper's benchmark.
+
+    It averages linear models, and nets of PyTorch if all nodes have the same one. A net trains with
+    its own optimiser, which every node restarts in each round.
+
+    rate : None also takes a net's own ``lr``; then some others are candidates, too.
+    local_steps : None is one step for linear models, and what the net says otherwise.
+    patience : for nets: a run with validation rows ends after this many rounds without a better one.
     """
-    place = np.arange(len(member))
-    matrix = sparse.csr_array((weights, (member, place)), shape=(groups, len(member)))
-    total = (matrix @ values.reshape(len(values), -1)).reshape((groups, *values.shape[1:]))
-    size = matrix.sum(axis=1).reshape((groups,) + (1,) * (values.ndim - 1))
-    return np.asarray(np.divide(total, size, out=np.zeros_like(total), where=size > 0))
+
+    name = "FedAvg"
+
+    local_steps: int | None = None
+    patience: int | None = None
+
+    @classmethod
+    def usual(cls, rounds: int) -> FedAvg:
+        """Stop nets early: no number of rounds is safe for them, and each round takes long."""
+        return cls(patience=PATIENCE)
+
+    def refusal(self, network: Network) -> str | None:
+        """Return why the nodes' models are neither one linear model nor one net."""
+        return reason_not_one_net(network) if has_nets(network) else super().refusal(network)
+
+    def candidates(self, network: Network) -> Sequence[FedAvg]:
+        """Return several rates for nets; linear models have a safe one."""
+        if self.rate is not None or not has_nets(network):
+            return [self]
+        lr = net_of(network).lr
+        return [replace(self, rate=factor * lr) for factor in (1.0, 0.3, 3.0)]
+
+    def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
+        """Run the rounds."""
+        if not has_nets(network):
+            return super().run(network, seed=seed, n_jobs=n_jobs)
+        self.check(network)
+        return average_nets(network, self.rounds, self.rate, self.local_steps, self.patience, seed)
+
+    def iterate(
+        self, objectives: LocalObjectives, rng: np.random.Generator
+    ) -> Iterator[FloatArray]:
+        """Yield the common model at every node."""
+        rate = self.step_size(objectives)
+        return averaged(objectives.shared(), rng, rate, self.local_steps or 1)
+
+
+@dataclass(frozen=True)
+class FedProx(Descent):
+    """``local_steps`` gradient steps on L_i(w_i) + mu/2 |w_i - w|^2, then w <- sum_i m_i/m w_i.
+
+    Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated optimization in heterogeneous networks",
+    MLSys 2020.
+    """
+
+    name = "FedProx"
+
+    mu: float = 0.1
+    local_steps: int = 10
+
+    def candidates(self, network: Network) -> Sequence[FedProx]:
+        """Return several strengths of the coupling term."""
+        return [replace(self, mu=mu) for mu in (0.01, 0.1, 1.0)]
+
+    def iterate(
+        self, objectives: LocalObjectives, rng: np.random.Generator
+    ) -> Iterator[FloatArray]:
+        """Yield the common model at every node."""
+        rate = self.step_size(objectives)
+        rate = rate / (1 + rate * self.mu)  # mu adds to the curvature
+        return averaged(objectives.shared(), rng, rate, self.local_steps, self.mu)
+
+
+@dataclass(frozen=True)
+class Ditto(Descent):
+    """w <- FedAvg step;  v_i <- v_i - rate [grad L_i(v_i) + pull (v_i - w)]. Node i uses v_i.
+
+    Li, Hu, Beirami and Smith, "Ditto: fair and robust federated learning through personalization",
+    ICML 2021.
+    """
+
+    name = "Ditto"
+
+    pull: float = 0.1
+
+    def candidates(self, network: Network) -> Sequence[Ditto]:
+        """Return several strengths of the pull."""
+        return [replace(self, pull=pull) for pull in (0.01, 0.1, 1.0, 10.0)]
+
+    def iterate(
+        self, objectives: LocalObjectives, rng: np.random.Generator
+    ) -> Iterator[FloatArray]:
+        """Yield the personal models."""
+        rate = self.step_size(objectives)
+        common = averaged(objectives.shared(), rng, rate, 1)
+        V = next(common)
+        yield V
+        for W in common:
+            V = objectives.step(V, rate / (1 + rate * self.pull), self.pull * (V - W))
+            yield V
+
+
+@dataclass(frozen=True)
+class IFCA(Descent):
+    """k_i <- argmin_k L_i(w_k);  w_k <- w_k - rate * mean over the rows of k's nodes of grad L.
+
+    Ghosh, Chung, Yin and Ramchandran, "An efficient framework for clustered federated learning",
+    NeurIPS 2020.
+    """
+
+    name = "IFCA"
+
+    clusters: int = 2
+
+    def candidates(self, network: Network) -> Sequence[IFCA]:
+        """Return several numbers of clusters, fewer than there are nodes."""
+        return [replace(self, clusters=k) for k in (2, 3, 5, 8) if k < len(network) or k == 2]
+
+    def iterate(
+        self, objectives: LocalObjectives, rng: np.random.Generator
+    ) -> Iterator[FloatArray]:
+        """Yield the model that every node has chosen."""
+        F, rate = objectives.shared(), self.step_size(objectives)
+        w = F.random_models(rng, self.clusters)
+        while True:
+            losses = [F.value(np.repeat(one[None], F.n, axis=0)) for one in w]
+            choice = np.argmin(losses, axis=0)
+            yield w[choice]
+            moved = group_means(F.step(w[choice], rate), choice, F.counts, self.clusters)
+            w = np.where(np.isin(np.arange(self.clusters), choice)[:, None, None], moved, w)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,16 +13,16 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from fedrelax.baselines.base import Baseline, Run
+from fedrelax.baselines.objectives import LocalObjectives, group_means
+from fedrelax.engines.linear.gradient import RMSprop
+from fedrelax.errors import FedRelaxError, named
 from fedrelax.losses import usual_loss
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, adapt
 from fedrelax.models.criteria import last_step
 from fedrelax.models.viewed import Seen
 from fedrelax.network import Network
 from fedrelax.threads import one_thread
-from fedrelax.typing import Label, Model
-
-FACTORS = (1.0, 0.001, 0.1, 10.0)
-"""Factors of a penalty, where several are tried."""
+from fedrelax.typing import FloatArray, Label, Model
 
 
 @dataclass(frozen=True)
@@ -63,24 +63,92 @@ class Grouped(Baseline):
             members.setdefault(groups[label], []).append(label)
         fitted: dict[tuple[Hashable, str], LocalModel] = {}
         models: dict[Label, LocalModel] = {}
-        known: dict[int, str] = {}
-        changed: dict[int, Any] = {}
+        distinct = network.distinct_models.values()
+        changed = {id(model): with_penalty(model, self.factor) for model in distinct}
+        kinds = {key: kind_of(model) for key, model in changed.items()}
         with one_thread():  # As in the rounds: more threads only slow small fits down.
             for group, labels in members.items():
                 X = np.concatenate([network.nodes[label].X for label in labels])
                 target = np.concatenate([task.encode(network.nodes[label].y) for label in labels])
                 rows = Rows(X, target, np.ones(len(X)), usual_loss(task.kind))
                 for label in labels:
-                    model = changed.setdefault(
-                        id(network.nodes[label].model),
-                        with_penalty(network.nodes[label].model, self.factor),
-                    )
-                    kind = known.setdefault(id(model), kind_of(model))
-                    if (group, kind) not in fitted:
+                    key = id(network.nodes[label].model)
+                    kind, model = (group, kinds[key]), changed[key]
+                    if kind not in fitted:
                         own = rows if not network.has_gaps else _seen_rows(rows, model, network)
-                        fitted[group, kind] = adapt(model, task).fit([own], seed=seed)
-                    models[label] = fitted[group, kind]
+                        fitted[kind] = adapt(model, task).fit([own], seed=seed)
+                    models[label] = fitted[kind]
         return Run(models)
+
+
+@dataclass(frozen=True)
+class Alone(Grouped):
+    """h_i = argmin L_i(h), every node by itself: FedRelax at alpha = 0, which it has to beat."""
+
+    name = "alone"
+
+    def groups(self, network: Network) -> Mapping[Label, Hashable]:
+        """Return every node as a group of its own."""
+        return {label: label for label in network.nodes}
+
+
+@dataclass(frozen=True)
+class Pooled(Grouped):
+    """h = argmin over all rows of all nodes; a network of one kind of model trains a single one.
+
+    What nodes that may not share rows give up.
+    """
+
+    name = "pooled"
+
+    def groups(self, network: Network) -> Mapping[Label, Hashable]:
+        """Return all nodes as one group."""
+        return dict.fromkeys(network.nodes, 0)
+
+
+@dataclass(frozen=True)
+class Oracle(Grouped):
+    """h_i = argmin over the rows of all nodes in i's true cluster; ``clusters`` maps node to cluster.
+
+    No method that has to find out which nodes belong together can expect to beat it. ``iterate`` is the
+    same for linear models as the paper's benchmark trains them: RMSprop steps along the mean over the
+    cluster's rows of grad L(w_c).
+    """
+
+    name = "oracle"
+
+    clusters: Mapping[Label, Hashable] = field(default_factory=dict)
+    rate: float = 0.01
+
+    @classmethod
+    def usual(cls, rounds: int) -> None:
+        """Leave it out: it needs to know the clusters."""
+        return None
+
+    def refusal(self, network: Network) -> str | None:
+        """Return which nodes have no known cluster."""
+        missing = [label for label in network.nodes if label not in self.clusters]
+        return f"the cluster of {named('node', missing)} is not known" if missing else None
+
+    def groups(self, network: Network) -> Mapping[Label, Hashable]:
+        """Return the true clusters."""
+        reason = self.refusal(network)
+        if reason is not None:
+            raise FedRelaxError(f"oracle: {reason}; name it in clusters=")
+        return self.clusters
+
+    def iterate(
+        self, objectives: LocalObjectives, rng: np.random.Generator
+    ) -> Iterator[FloatArray]:
+        """Yield all nodes' models before every step; here ``clusters`` is keyed by position."""
+        names = [self.clusters[place] for place in range(objectives.n)]
+        member = np.unique(np.array(names), return_inverse=True)[1]
+        F = objectives.shared()
+        w = F.random_models(rng, int(member.max()) + 1)
+        step = RMSprop(w, self.rate)
+        while True:
+            yield w[member]
+            step(w, 0.5 * group_means(F.gradient(w[member]), member, F.counts, len(w)))
 
 
 def _seen_rows(rows: Rows, model: Model, network: Network) -> Rows:

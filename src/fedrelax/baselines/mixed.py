@@ -14,7 +14,7 @@ from fedrelax.baselines.base import Baseline, Run
 from fedrelax.engines.whole.found import plain_ridge
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.linear.arrays import centre_and_spread
+from fedrelax.linear.arrays import centre_and_spread, with_constant
 from fedrelax.models import adapt
 from fedrelax.network import Network
 from fedrelax.threads import one_thread
@@ -72,62 +72,33 @@ class MixedModel(Baseline):
         with one_thread():
             found = fit_slopes(Z[:, kept], y, node)
         weights = np.zeros((len(network), X.shape[1] + 1))
-        weights[:, [*kept, -1]] = found.weights
+        weights[:, [*kept, -1]] = found
         models = (adapt(plain_ridge(w, centre, spread), task) for w in weights)
         return Run(dict(zip(network.labels, models, strict=True)))
 
 
-@dataclass(frozen=True)
-class MixedFit:
-    """A fitted model of y = level + scale (a'fixed + a[varies]'deviations_g), a = (1, x)."""
-
-    level: float
-    scale: float
-    fixed: FloatArray
-    varies: list[int]
-    deviations: FloatArray
-    """The BLUPs, (groups, columns that vary)."""
-
-    def predict(self, X: FloatArray, g: AnyArray) -> FloatArray:
-        """Return predictions for rows of the groups ``g``."""
-        A = np.column_stack([np.ones(len(X)), X])
-        common = A @ self.fixed
-        return np.asarray(
-            self.level
-            + self.scale * (common + (A[:, self.varies] * self.deviations[g]).sum(axis=1))
-        )
-
-    @property
-    def weights(self) -> FloatArray:
-        """Every group's linear model: coefficients, the intercept last."""
-        found = np.tile(self.fixed, (len(self.deviations), 1))
-        found[:, self.varies] += self.deviations
-        found *= self.scale
-        found[:, 0] += self.level
-        return np.roll(found, -1, axis=1)
-
-
-def fit_slopes(X: FloatArray, y: FloatArray, g: AnyArray) -> MixedFit:
+def fit_slopes(X: FloatArray, y: FloatArray, g: AnyArray) -> FloatArray:
     """Fit a random intercept and random slopes of all columns that vary within most groups.
 
-    Where the covariance cannot be estimated (statsmodels meets a singular matrix), a statistician
-    falls back on the random intercept, and so does this function. ``g`` numbers the groups from 0.
+    Returns every group's linear model: coefficients, the intercept last. Where the covariance cannot be
+    estimated (statsmodels meets a singular matrix), a statistician falls back on the random intercept,
+    and so does this function. ``g`` numbers the groups from 0.
     """
     within = np.array([np.ptp(X[g == i], axis=0) for i in np.unique(g)])
-    varies = [0, *(c + 1 for c in range(X.shape[1]) if (within[:, c] > 0).mean() > 0.5)]
+    varies = [*(c for c in range(X.shape[1]) if (within[:, c] > 0).mean() > 0.5), X.shape[1]]
     try:
         return _fit(X, y, g, varies)
     except (np.linalg.LinAlgError, ValueError):
         return fit_intercept(X, y, g)
 
 
-def fit_intercept(X: FloatArray, y: FloatArray, g: AnyArray) -> MixedFit:
-    """Fit a random intercept, or plain least squares where groups do not differ."""
+def fit_intercept(X: FloatArray, y: FloatArray, g: AnyArray) -> FloatArray:
+    """Fit a random intercept, or plain least squares where groups do not differ; see ``fit_slopes``."""
     try:
-        return _fit(X, y, g, [0])
+        return _fit(X, y, g, [X.shape[1]])
     except (np.linalg.LinAlgError, ValueError):
-        fixed = np.linalg.lstsq(np.column_stack([np.ones(len(X)), X]), y, rcond=None)[0]
-        return MixedFit(0.0, 1.0, fixed.astype(float), [0], np.zeros((int(g.max()) + 1, 1)))
+        fixed = np.linalg.lstsq(with_constant(X), y, rcond=None)[0]
+        return np.tile(fixed, (int(g.max()) + 1, 1)).astype(float)
 
 
 def independent(X: FloatArray) -> AnyArray:
@@ -141,12 +112,12 @@ def independent(X: FloatArray) -> AnyArray:
     return np.flatnonzero(np.abs(np.diag(R))[1:] > 1e-8 * np.sqrt(len(X)))
 
 
-def _fit(X: FloatArray, y: FloatArray, g: AnyArray, varies: list[int]) -> MixedFit:
-    """Fit a linear mixed model by REML."""
+def _fit(X: FloatArray, y: FloatArray, g: AnyArray, varies: list[int]) -> FloatArray:
+    """Fit a linear mixed model by REML and add the BLUPs of the columns that vary to the fixed effects."""
     from statsmodels.regression.mixed_linear_model import MixedLM, MixedLMParams
 
     level, scale = y.mean(), y.std() or 1.0
-    A, z = np.column_stack([np.ones(len(X)), X]), (y - level) / scale
+    A, z = with_constant(X), (y - level) / scale
     fixed, relative = _start(A, z, g, varies)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -154,13 +125,14 @@ def _fit(X: FloatArray, y: FloatArray, g: AnyArray, varies: list[int]) -> MixedF
         start = MixedLMParams.from_components(fe_params=fixed, cov_re=relative)
         fit = model.fit(start_params=start, reml=True, method=["lbfgs"], maxiter=50)
         effects = fit.random_effects
-    deviations = np.zeros((int(g.max()) + 1, len(varies)))
+    weights = np.tile(np.asarray(fit.fe_params, dtype=float), (int(g.max()) + 1, 1))
     for i, effect in effects.items():
-        deviations[int(i)] = np.asarray(effect, dtype=float)
-    found = MixedFit(level, scale, np.asarray(fit.fe_params), varies, deviations)
-    if not np.isfinite(found.weights).all():
+        weights[int(i), varies] += np.asarray(effect, dtype=float)
+    weights *= scale
+    weights[:, -1] += level
+    if not np.isfinite(weights).all():
         raise np.linalg.LinAlgError("the mixed model's weights are not finite")
-    return found
+    return weights
 
 
 def _start(

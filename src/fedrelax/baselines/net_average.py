@@ -10,10 +10,9 @@ from sklearn.base import clone
 from fedrelax.baselines.base import Run, validation_loss
 from fedrelax.baselines.grouped import kind_of
 from fedrelax.losses import usual_loss
-from fedrelax.models import LocalModel, Rows
+from fedrelax.models import Rows
 from fedrelax.models.registry import is_net
 from fedrelax.network import Network
-from fedrelax.typing import Label
 
 if TYPE_CHECKING:
     from fedrelax.models.torch import TorchModel
@@ -56,7 +55,7 @@ def average_nets(
     ``local_steps`` default to what the model says. With ``patience``, a run with validation rows ends
     after that many rounds without a better loss on them.
     """
-    from fedrelax.models.torch.node import Averaging
+    from fedrelax.models.torch.node import averaged, untrained
 
     changes: dict[str, Any] = {} if rate is None else {"lr": rate}
     if local_steps is not None:
@@ -64,15 +63,15 @@ def average_nets(
     model = clone(net_of(network)).set_params(**changes)
     task, loss = network.task, usual_loss(network.kind)
     rows = [Rows(node.X, task.encode(node.y), np.ones(len(node.y)), loss) for node in network]
-    nets = Averaging(model, task, rows, np.array([len(part) for part in rows]), seed)
-    measured = any(node.validation is not None for node in network)
-    curve = []
+    nets, curve = untrained(model, task, rows, seed), []
+    memory: dict[str, Any] = {}
     for number in range(rounds + 1):
         if number:
-            nets.step()
-        models: dict[Label, LocalModel] = dict(zip(network.nodes, nets.models(), strict=True))
-        if measured:
-            curve.append(validation_loss(network, models))
+            nets = averaged(nets, rows, seed, memory)
+        models = dict(zip(network.nodes, nets, strict=True))
+        loss_now = validation_loss(network, models)
+        if not np.isnan(loss_now):
+            curve.append(loss_now)
             if patience is not None and number - int(np.argmin(curve)) >= patience:
                 break
     return Run(models, np.array(curve))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,7 +22,7 @@ from fedrelax.linear.arrays import centre_and_spread, softmax
 from fedrelax.linear.gram import Blocks, NodeRows
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
-from fedrelax.typing import FloatArray, Label, Model
+from fedrelax.typing import FloatArray, IntArray, Label, Model
 
 POWER_STEPS = 20
 MOST_IN_A_GROUP = 4096
@@ -34,21 +36,33 @@ class LocalObjectives(ABC):
     so that a model common to all nodes minimises what one pooled fit would.
     """
 
-    n: int
-    d: int
-    q: int
-    counts: FloatArray
     target_size: float = 1.0
     """The spread of the targets: what a change of a prediction is measured against."""
 
-    def __init__(self, counts: FloatArray, ridge: FloatArray) -> None:
-        self.counts, self._ridge = counts, ridge
-        self._penalty = (ridge / np.maximum(counts, 1)[:, None])[:, :, None]
+    def __init__(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        offsets: npt.ArrayLike | None = None,
+        *,
+        intercept: bool = False,
+        ridge: FloatArray | None = None,
+    ) -> None:
+        rows = NodeRows(X, offsets)
+        targets = np.asarray(y, dtype=float).reshape(len(rows.flat), -1)
+        self.n, self.d, self.q = rows.n, rows.d + intercept, targets.shape[1]
+        self.counts = rows.counts.astype(float)
+        self._ridge = np.zeros((self.n, self.d)) if ridge is None else ridge
+        self._penalty = (self._ridge / np.maximum(self.counts, 1)[:, None])[:, :, None]
+        self._keep(rows, targets, intercept)
+
+    @abstractmethod
+    def _keep(self, rows: NodeRows, targets: FloatArray, intercept: bool) -> None:
+        """Keep of the rows what losses and slopes need."""
 
     def shared(self) -> Self:
         """Return the same objectives with the penalty of one model on all rows."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other: Self = copy.copy(self)
         mean = self._ridge.mean(axis=0) / max(self.counts.sum(), 1.0)
         other._penalty = np.broadcast_to(mean, self._ridge.shape)[:, :, None]
         return other
@@ -67,7 +81,7 @@ class LocalObjectives(ABC):
 
     def gradient(self, W: FloatArray) -> FloatArray:
         """Return the gradient of F_i at every node's own model W_i, (n, d, q)."""
-        return self._slopes(W) + 2.0 * self._penalty * W
+        return np.asarray(self._slopes(W) + 2.0 * self._penalty * W)
 
     def mean_loss(self, W: FloatArray) -> float:
         """Return the mean loss over all rows, without penalties."""
@@ -94,30 +108,11 @@ class LocalObjectives(ABC):
 class SquaredObjectives(LocalObjectives):
     """L_i(w) = |X_i w - y_i|^2 / m_i, kept as products of the rows."""
 
-    def __init__(
-        self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike,
-        offsets: npt.ArrayLike | None = None,
-        *,
-        intercept: bool = False,
-        ridge: FloatArray | None = None,
-    ) -> None:
-        rows = NodeRows(X, offsets)
-        targets = np.asarray(y, dtype=float).reshape(len(rows.flat), -1)
-        self.n, self.d, self.q = rows.n, rows.d + intercept, targets.shape[1]
-        if ridge is None:
-            ridge = np.zeros((self.n, self.d))
-        super().__init__(rows.counts.astype(float), ridge)
+    def _keep(self, rows: NodeRows, targets: FloatArray, intercept: bool) -> None:
         self._rows, self._moment, self._power = Blocks.of(
             rows, intercept=intercept, targets=targets
         )
         self.target_size = float(targets.std()) or 1.0
-
-    @classmethod
-    def of(cls, stack: StackedRows, intercept: bool, ridge: FloatArray) -> SquaredObjectives:
-        """Return the objectives of stacked rows."""
-        return cls(stack.X, stack.y, stack.offsets, intercept=intercept, ridge=ridge)
 
     def losses(self, W: FloatArray) -> FloatArray:
         """Return the mean squared errors; never below zero by rounding."""
@@ -143,19 +138,10 @@ class SquaredObjectives(LocalObjectives):
 
 
 class SoftmaxObjectives(LocalObjectives):
-    """L_i(w) = mean cross-entropy of softmax(X_i w)."""
+    """L_i(w) = mean cross-entropy of softmax(X_i w), y one-hot."""
 
-    def __init__(self, stack: StackedRows, intercept: bool, ridge: FloatArray) -> None:
-        self.n = len(stack.counts)
-        self.d, self.q = stack.X.shape[1] + intercept, stack.y.shape[1]
-        super().__init__(stack.counts.astype(float), ridge)
-        rows = NodeRows(stack.X, stack.offsets)
-        self._groups = list(rows.groups(stack.y, intercept, MOST_IN_A_GROUP))
-
-    @classmethod
-    def of(cls, stack: StackedRows, intercept: bool, ridge: FloatArray) -> SoftmaxObjectives:
-        """Return the objectives of stacked rows with one-hot labels."""
-        return cls(stack, intercept, ridge)
+    def _keep(self, rows: NodeRows, targets: FloatArray, intercept: bool) -> None:
+        self._groups = list(rows.groups(targets, intercept, MOST_IN_A_GROUP))
 
     def losses(self, W: FloatArray) -> FloatArray:
         """Return the mean log losses."""
@@ -182,6 +168,21 @@ class SoftmaxObjectives(LocalObjectives):
         return 0.5 * most or 1.0
 
 
+def group_means(
+    values: FloatArray, member: IntArray, weights: FloatArray, groups: int
+) -> FloatArray:
+    """Return the weighted mean of ``values`` (n, ...) over each group; zero for an empty one.
+
+    >>> group_means(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), np.array([1.0, 1.0, 2.0]), 3)
+    array([2., 5., 0.])
+    """
+    place = np.arange(len(member))
+    matrix = sparse.csr_array((weights, (member, place)), shape=(groups, len(member)))
+    total = (matrix @ values.reshape(len(values), -1)).reshape((groups, *values.shape[1:]))
+    size = matrix.sum(axis=1).reshape((groups,) + (1,) * (values.ndim - 1))
+    return np.asarray(np.divide(total, size, out=np.zeros_like(total), where=size > 0))
+
+
 @dataclass(frozen=True)
 class LinearTask:
     """A network of linear models: the objectives, those of held-out rows, and how to make plain models."""
@@ -198,7 +199,10 @@ class LinearTask:
 
 def objectives_of(network: Network) -> LinearTask:
     """Return the objectives of a network that ``reason_not_linear`` has not refused."""
-    linear = LinearNetwork.of(_with_plain_models(network))
+    if network.kind == "classification":
+        plain = {id(m): _as_softmax(m, network) for m in network.distinct_models.values()}
+        network = network.with_models({node.label: plain[id(node.model)] for node in network})
+    linear = LinearNetwork.of(network)
     intercept, ridge = linear.intercept, linear.ridge
     coordinates = Coordinates.standard(linear.own.X, intercept)
     penalty = np.zeros((len(linear.labels), linear.n_weights))
@@ -206,7 +210,8 @@ def objectives_of(network: Network) -> LinearTask:
     kind = SoftmaxObjectives if linear.task.is_classification else SquaredObjectives
 
     def objectives(rows: StackedRows, penalty: FloatArray) -> LocalObjectives:
-        return kind.of(replace(rows, X=coordinates.rows(rows.X)), intercept, penalty)
+        X = coordinates.rows(rows.X)
+        return kind(X, rows.y, rows.offsets, intercept=intercept, ridge=penalty)
 
     own, held = objectives(linear.own, penalty), None
     if linear.validation is not None:
@@ -230,33 +235,15 @@ def reason_not_linear(network: Network) -> str | None:
     return None
 
 
-def _plain(model: Model) -> Any:
+def _plain(model: Model) -> Model:
     """Return the model behind a scaler: the objectives are standardised anyway."""
     if isinstance(model, Pipeline) and len(model) == 2 and isinstance(model[0], StandardScaler):
         return model[-1]
     return model
 
 
-def _with_plain_models(network: Network) -> Network:
-    """Return the network with softmax models in place of other logistic ones."""
-    if network.kind == "regression":
-        return network
-    public = network.public
-    plain = Network(network.graph, network.kind, public.common)
-    features = next(iter(network)).X.shape[1]
-    for node in network:
-        plain.add(
-            node.label,
-            node.X,
-            node.y,
-            _as_softmax(node.model, network, features),
-            public=None if public.common is not None else public.of(node.label),
-            validation=node.validation,
-        )
-    return plain
-
-
-def _as_softmax(model: Model, network: Network, features: int) -> Any:
+def _as_softmax(model: Model, network: Network) -> Model:
+    """Return the softmax model that minimises what a logistic one does."""
     inner = _plain(model)
     if isinstance(inner, SoftmaxModel):
         return inner
@@ -264,7 +251,5 @@ def _as_softmax(model: Model, network: Network, features: int) -> Any:
         return SoftmaxModel(ridge=0.0)
     # With two classes LogisticRegression has one weight vector, where softmax has w/2 and -w/2.
     ridge = (1.0 if network.task.n_outputs == 2 else 0.5) / inner.C
-    scale = None
-    if inner is not model:
-        scale = centre_and_spread(np.concatenate([node.X for node in network]))[1].tolist()
+    scale = None if inner is model else centre_and_spread(network.own_rows.X)[1].tolist()
     return SoftmaxModel(ridge=ridge, scale=scale)
