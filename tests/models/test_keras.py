@@ -15,7 +15,7 @@ from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegres
 from fedrelax.losses import Log, Squared
 from fedrelax.models import Rows, Task, adapt
 from fedrelax.models.keras import KerasModel
-from fedrelax.models.keras.backend import load_keras
+from fedrelax.models.keras.estimator import load_keras
 from fedrelax.models.names import model_by_name
 from tests.conftest import classification_network, regression_network
 
@@ -229,7 +229,7 @@ def test_outputs_that_are_no_probabilities_are_refused():
 
 @pytest.mark.slow
 def test_without_a_word_from_the_user_keras_gets_torch():
-    code = "from fedrelax.models.keras.backend import load_keras; print(load_keras().backend.backend())"
+    code = "from fedrelax.models.keras.estimator import load_keras; print(load_keras().backend.backend())"
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
     told = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

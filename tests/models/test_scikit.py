@@ -30,7 +30,7 @@ from sklearn.tree import DecisionTreeClassifier
 from fedrelax import FedRelax, FedRelaxWarning
 from fedrelax.losses import Log, Squared
 from fedrelax.models import Rows, Task, adapt
-from fedrelax.models.weights import resample, weight_argument
+from fedrelax.models.criteria import resample, weight_argument
 from tests.conftest import classification_network, regression_network
 
 NUMBERS = Task("regression", 1)

@@ -29,7 +29,7 @@ from fedrelax import (
 from fedrelax.losses import Absolute, Huber, Log, Loss, Squared
 from fedrelax.models import Rows, Task, adapt
 from fedrelax.models.torch import MLP, TorchNode, linear, mlp
-from fedrelax.models.torch.objective import per_row
+from fedrelax.models.torch.training import per_row
 from tests.conftest import classification_network, regression_network
 
 NUMBERS = Task("regression", 1)

@@ -105,3 +105,18 @@ def test_mutated_files_are_refused_or_predict(tmp_path, name):
         else:
             assert np.isfinite(from_bytes(data, ()).predict(X)).all()
     assert 0 < answers.count("") < len(mutated)
+
+
+def test_a_form_of_an_earlier_version_is_refused(tmp_path):
+    file, *_ = fitted_file("xgboost", tmp_path)
+    members = {}
+    with zipfile.ZipFile(file) as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    about = {**json.loads(members["about.json"]), "form": "soft"}
+    with zipfile.ZipFile(file, "w") as new:
+        new.writestr("about.json", json.dumps(about))
+        new.writestr("model", members["model"])
+    with pytest.raises(
+        FedRelaxError, match=r"by an earlier version of fedrelax.*run the fit again"
+    ):
+        from_bytes(file.read_bytes(), ())

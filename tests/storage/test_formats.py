@@ -164,7 +164,7 @@ def test_a_layer_of_ones_own_needs_trust_by_name(tmp_path, monkeypatch):
         "        return 2 * x\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    from fedrelax.models.keras.backend import load_keras
+    from fedrelax.models.keras.estimator import load_keras
 
     keras = load_keras()
     import my_layers

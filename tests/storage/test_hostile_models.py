@@ -92,7 +92,7 @@ def of(**content):
 def test_a_keras_model_inside_a_skops_file_runs_nothing(tmp_path):
     """A Lambda layer whose code writes a file; it used to run on loading, without any trust."""
     skip_without_packages("keras-mlp")
-    from fedrelax.models.keras.backend import load_keras
+    from fedrelax.models.keras.estimator import load_keras
 
     keras = load_keras()
     evidence = tmp_path / "evidence"
@@ -124,7 +124,7 @@ def test_a_keras_model_inside_a_skops_file_runs_nothing(tmp_path):
 NAMED = [
     ("fedrelax.models.torch.model", "TorchModel", "ObjectNode"),
     ("fedrelax.models.incremental.node", "IncrementalModel", "ObjectNode"),
-    ("fedrelax.models.boost.classifier", "BoostedClassifier", "ObjectNode"),
+    ("fedrelax.models.boost.model", "CodedClassifier", "ObjectNode"),
     ("fedrelax.models.names", "model_by_name", "FunctionNode"),
     ("fedrelax.models.keras.estimator", "Backend", "ConstructorFromReduceNode"),
     ("sklearn.utils._joblib", "Memory", "ObjectNode"),

@@ -18,7 +18,7 @@ from fedrelax.estimators.rows import one_of
 from fedrelax.graph import Graph
 from fedrelax.living.network import Origin
 from fedrelax.models.registry import is_net
-from fedrelax.models.viewed import Viewed
+from fedrelax.models.viewed import Viewed, form_in
 from fedrelax.network import Network
 from fedrelax.public import draw_public, filled
 from fedrelax.runtime import Callback, Keeper
@@ -35,12 +35,12 @@ from fedrelax.solvers.checks import (
     check_callbacks,
     check_choice,
     check_flag,
-    check_number,
     check_running,
 )
 from fedrelax.solvers.whole import check_default
 from fedrelax.splits import RowGroups, as_seed
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
+from fedrelax.validation import check_number
 from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Wiring
 from fedrelax.wiring.discover import SMALL
@@ -392,7 +392,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             return models
         local = self.result_.local_models
         forms = {
-            label: model.view.form for label, model in local.items() if isinstance(model, Viewed)
+            label: form_in(model) for label, model in local.items() if isinstance(model, Viewed)
         }
         return TableModels(models, ready, forms)
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedrelax.losses import Loss
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, Model
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,27 @@ class LocalModel(ABC):
     """A node's model. ``fit`` returns a new, fitted one and leaves this one as it is.
 
     That makes a model safe to hand to another thread or process, to keep for later and to go back
-    to. A subclass says what it can do through the properties; a solver asks once, before the
-    first round.
+    to. A subclass, or an instance, says what it can do through the attributes; a solver asks once,
+    before the first round.
     """
 
     task: Task
+    fits: frozenset[str] | None = None
+    """The losses that ``fit`` minimises over weighted rows, or None where it cannot be told."""
+    gradients: bool = False
+    """Whether ``fit`` can minimise terms with different losses."""
+    weights: str = "exact"
+    """How weights reach the model: "exact" or "resampled"."""
+    settles: bool = False
+    """Whether rounds lead to the same model from wherever they start, as convex ones do."""
+    releases_gil: bool = False
+    """Whether several of these train faster in threads than in processes."""
+    recalls: bool = False
+    """Whether ``memory`` and ``remembering`` are there for a model that does not forget."""
 
     @property
     @abstractmethod
-    def estimator(self) -> Any:
+    def estimator(self) -> Model:
         """The plain object that the user gets in the end."""
 
     @property
@@ -114,45 +126,15 @@ class LocalModel(ABC):
         return type(self.estimator).__name__
 
     @property
-    def fits(self) -> frozenset[str] | None:
-        """The losses that ``fit`` minimises over weighted rows, or None where it cannot be told."""
-        return None
-
-    @property
-    def gradients(self) -> bool:
-        """Whether ``fit`` can minimise terms with different losses."""
-        return False
-
-    @property
-    def weights(self) -> str:
-        """How weights reach the model: "exact" or "resampled"."""
-        return "exact"
-
-    @property
-    def settles(self) -> bool:
-        """Whether rounds lead to the same model from wherever they start, as convex ones do."""
-        return False
-
-    @property
     def drifts(self) -> bool:
         """Whether refits to refitted models lose detail, so that the first answers teach most."""
         return not self.settles
-
-    @property
-    def releases_gil(self) -> bool:
-        """Whether several of these train faster in threads than in processes."""
-        return False
 
     def forgets(self, continued: bool) -> bool:
         """Whether a fit depends on its terms and seed alone, and not on the fits before it.
 
         Such a model need not be kept to go on with a stopped run: it is fitted again.
         """
-        return False
-
-    @property
-    def recalls(self) -> bool:
-        """Whether ``memory`` and ``remembering`` are there for a model that does not forget."""
         return False
 
     def memory(self) -> Any:
@@ -177,6 +159,17 @@ class LocalModel(ABC):
     @abstractmethod
     def predict(self, X: AnyArray) -> FloatArray:
         """Return predictions of shape (rows, outputs): numbers, or class probabilities."""
+
+    def __copy__(self) -> Self:
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        return new
+
+    def _like(self, inner: LocalModel) -> None:
+        """Take over what another model can do: this one only wraps it."""
+        self.task = inner.task
+        for name in ("fits", "gradients", "weights", "settles", "releases_gil", "recalls"):
+            setattr(self, name, getattr(inner, name))
 
 
 class BatchedModel(LocalModel):

@@ -32,7 +32,9 @@ class Curves:
     orthogonal but not scaled: many of these under one penalty make a smooth line.
     """
 
-    terms: tuple[tuple[int, float | None], ...]
+    columns: IntArray
+    knots: FloatArray
+    """NaN for x^2 itself."""
     low: FloatArray
     high: FloatArray
     line: FloatArray
@@ -42,29 +44,30 @@ class Curves:
     @classmethod
     def of(cls, X: FloatArray, knots: int = KNOTS, power: int = 2) -> Curves:
         """Make the basis for rows X (N, p)."""
-        terms: list[tuple[int, float | None]] = []
+        terms: list[tuple[int, float]] = []
         for k, x in enumerate(X.T):
             values = np.unique(x)
             if len(values) >= DISTINCT:
                 among = x if power == 2 else values
                 places = np.unique(np.quantile(among, np.arange(1, knots + 1) / (knots + 1)))
-                terms += [(k, None)] * (power == 2) + [(k, float(place)) for place in places]
+                terms += [(k, np.nan)] * (power == 2) + [(k, place) for place in places.tolist()]
+        columns = np.array([k for k, _ in terms], dtype=np.int64)
+        at = np.array([knot for _, knot in terms], dtype=float)
         low, high = X.min(axis=0), X.max(axis=0)
-        raw = _powers(X, tuple(terms), low, high, power)
+        raw = _powers(X, columns, at, power)
         line: FloatArray = np.linalg.lstsq(_affine(X), raw, rcond=None)[0].astype(np.float64)
         scale = (raw - _affine(X) @ line).std(axis=0)
         bends = scale > 1e-6 * (raw.std(axis=0) + 1e-300)
-        kept = tuple(term for term, bend in zip(terms, bends, strict=True) if bend)
         size = scale[bends] if power == 2 else np.ones(int(bends.sum()))
-        return cls(kept, low, high, line[:, bends], size, power)
+        return cls(columns[bends], at[bends], low, high, line[:, bends], size, power)
 
     def __len__(self) -> int:
-        return len(self.terms)
+        return len(self.columns)
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """Return the curves' columns (N, len) of rows X."""
         inside = np.clip(X, self.low, self.high)
-        raw = _powers(inside, self.terms, self.low, self.high, self.power)
+        raw = _powers(inside, self.columns, self.knots, self.power)
         return np.asarray((raw - _affine(inside) @ self.line) / self.scale)
 
 
@@ -72,18 +75,9 @@ def _affine(X: FloatArray) -> FloatArray:
     return np.column_stack([np.ones(len(X)), X])
 
 
-def _powers(
-    X: FloatArray,
-    terms: tuple[tuple[int, float | None], ...],
-    low: FloatArray,
-    high: FloatArray,
-    power: int,
-) -> FloatArray:
-    out = np.empty((len(X), len(terms)))
-    for column, (k, knot) in enumerate(terms):
-        x = np.clip(X[:, k], low[k], high[k])
-        out[:, column] = (x if knot is None else np.maximum(x - knot, 0.0)) ** power
-    return out
+def _powers(X: FloatArray, columns: IntArray, knots: FloatArray, power: int) -> FloatArray:
+    x = X[:, columns]
+    return np.asarray(np.where(np.isnan(knots), x, np.maximum(x - knots, 0.0)) ** power)
 
 
 @dataclass(frozen=True)
@@ -167,18 +161,19 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ends = curves or lines
         p = len(centre)
         low, high = (ends.low, ends.high) if ends else (np.zeros(p), np.zeros(p))
-        none = Curves((), low, high, np.zeros((p + 1, 0)), np.zeros(0))
+        nothing = np.zeros(0, dtype=np.int64)
+        none = Curves(nothing, np.zeros(0), low, high, np.zeros((p + 1, 0)), np.zeros(0))
         curves, lines = curves or none, lines or none
         self.centre_, self.spread_ = centre, spread
-        self.columns_ = np.array([k for k, _ in curves.terms], dtype=np.int64)
-        knots = [np.nan if knot is None else knot for _, knot in curves.terms]
-        self.knots_ = np.array(knots, dtype=float)
+        self.columns_, self.knots_ = curves.columns, curves.knots
         self.low_, self.high_ = curves.low, curves.high
         self.line_, self.scale_ = curves.line, curves.scale
-        self.line_columns_ = np.array([k for k, _ in lines.terms], dtype=np.int64)
-        self.line_knots_ = np.array([knot for _, knot in lines.terms], dtype=float)
-        self.line_line_ = lines.line
-        self.value_columns_ = np.zeros(0, dtype=np.int64) if values is None else values.columns
+        self.line_columns_, self.line_knots_, self.line_line_ = (
+            lines.columns,
+            lines.knots,
+            lines.line,
+        )
+        self.value_columns_ = nothing if values is None else values.columns
         self.values_ = np.zeros(0) if values is None else values.values
         return self
 
@@ -186,12 +181,9 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return standardised columns, curves, smooth lines and 0/1 columns, side by side."""
         check_is_fitted(self, "columns_")
         X = validate_data(self, X, dtype=float, reset=False)
-        knots = [None if np.isnan(knot) else float(knot) for knot in self.knots_]
-        terms = tuple(zip(self.columns_.tolist(), knots, strict=True))
-        curves = Curves(terms, self.low_, self.high_, self.line_, self.scale_)
+        ends, ones = (self.low_, self.high_), np.ones(len(self.line_columns_))
+        curves = Curves(self.columns_, self.knots_, *ends, self.line_, self.scale_)
+        lines = Curves(self.line_columns_, self.line_knots_, *ends, self.line_line_, ones, power=1)
         Z = (X - self.centre_) / self.spread_
-        places = tuple(zip(self.line_columns_.tolist(), self.line_knots_.tolist(), strict=True))
-        ones = np.ones(len(places))
-        lines = Curves(places, self.low_, self.high_, self.line_line_, ones, power=1)
         values = Values(self.value_columns_, self.values_)
         return np.column_stack([Z, curves(Z), lines(Z), values(X)])

@@ -136,7 +136,8 @@ class DifferenceModel(LocalModel):
     """Any regressor as a local model that learns its difference from what its neighbours say."""
 
     def __init__(self, model: LocalModel, fitted: dict[bytes, LocalModel] | None = None) -> None:
-        self.task = model.task
+        self._like(model)
+        self.recalls = False
         self._model = model
         self._known = {} if fitted is None else fitted
         self.parts: tuple[LocalModel, ...] = ()
@@ -161,34 +162,9 @@ class DifferenceModel(LocalModel):
         return self._model.name
 
     @property
-    def fits(self) -> frozenset[str] | None:
-        """The losses that ``fit`` minimises."""
-        return self._model.fits
-
-    @property
-    def gradients(self) -> bool:
-        """Whether it takes terms with different losses."""
-        return self._model.gradients
-
-    @property
-    def weights(self) -> str:
-        """How weights reach the model."""
-        return self._model.weights
-
-    @property
-    def settles(self) -> bool:
-        """Whether rounds lead to one point: where both parts are linear."""
-        return self._model.settles
-
-    @property
     def drifts(self) -> bool:
         """No: own rows are fitted afresh in every round."""
         return False
-
-    @property
-    def releases_gil(self) -> bool:
-        """Whether several train faster in threads than in processes."""
-        return self._model.releases_gil
 
     def forgets(self, continued: bool) -> bool:
         """Both parts start afresh in every round."""

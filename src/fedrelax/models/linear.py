@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import linprog, minimize
+from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -202,6 +202,8 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
 class LinearNode(LocalModel):
     """``LinearModel`` or ``SoftmaxModel`` at a node: exact updates, any pair of losses."""
 
+    gradients = settles = recalls = True
+
     def __init__(self, estimator: LinearModel | SoftmaxModel, task: Task) -> None:
         self.task = task
         self._estimator = estimator
@@ -211,24 +213,9 @@ class LinearNode(LocalModel):
         """The estimator, fitted after the first fit."""
         return self._estimator
 
-    @property
-    def gradients(self) -> bool:
-        """Terms with different losses are fine."""
-        return True
-
-    @property
-    def settles(self) -> bool:
-        """The losses are convex."""
-        return True
-
     def forgets(self, continued: bool) -> bool:
         """Regression starts from least squares, classification from its last weights."""
         return isinstance(self._estimator, LinearModel)
-
-    @property
-    def recalls(self) -> bool:
-        """The weights are all there is."""
-        return True
 
     def memory(self) -> dict[str, AnyArray]:
         """Return the weights."""
@@ -285,32 +272,30 @@ def _least_squares(
 
 
 def _least_absolute(terms: Sequence[Rows], design: list[FloatArray]) -> FloatArray:
-    """Minimise sum_r weight_r |y_r - x_r w| with residual = u - v, u, v >= 0."""
+    """Minimise sum_r weight_r |y_r - x_r w|, a linear programme."""
+    from sklearn.linear_model import QuantileRegressor
+
     X = np.vstack(design)
     y = np.vstack([term.target for term in terms])
     weight = np.concatenate([term.weight for term in terms])
-    rows, d = X.shape
-    equality = np.hstack([X, np.eye(rows), -np.eye(rows)])
-    cost = np.concatenate([np.zeros(d), weight, weight])
-    bounds = [(None, None)] * d + [(0, None)] * (2 * rows)
     columns = [
-        linprog(cost, A_eq=equality, b_eq=y[:, q], bounds=bounds, method="highs").x[:d]
-        for q in range(y.shape[1])
+        QuantileRegressor(alpha=0.0, fit_intercept=False).fit(X, column, weight).coef_
+        for column in y.T
     ]
     return np.stack(columns, axis=1)
 
 
-def objective_of(
+def _descend(
     terms: Sequence[Rows],
-    design: Sequence[FloatArray],
+    design: list[FloatArray],
     penalty: FloatArray,
-    shape: tuple[int, int],
+    start: FloatArray,
     link: bool,
-) -> Callable[[FloatArray], tuple[float, FloatArray]]:
-    """Return value and gradient of sum of terms + penalty; with ``link``, predictions are softmax(X W)."""
+) -> FloatArray:
+    """Minimise sum of terms + penalty by L-BFGS; with ``link``, predictions are softmax(X W)."""
 
     def objective(flat: FloatArray) -> tuple[float, FloatArray]:
-        W = flat.reshape(shape)
+        W = flat.reshape(start.shape)
         value = float((penalty[:, None] * W * W).sum())
         slope = 2.0 * penalty[:, None] * W
         for term, X in zip(terms, design, strict=True):
@@ -328,18 +313,6 @@ def objective_of(
             slope += X.T @ (weight * pull)
         return value, slope.ravel()
 
-    return objective
-
-
-def _descend(
-    terms: Sequence[Rows],
-    design: list[FloatArray],
-    penalty: FloatArray,
-    start: FloatArray,
-    link: bool,
-) -> FloatArray:
-    """Minimise sum of terms + penalty by L-BFGS."""
-    objective = objective_of(terms, design, penalty, start.shape, link)
     large = start.size > MOST_WEIGHTS  # There the last digits cost minutes.
     options = {"maxiter": 2000, "maxfun": 5000, "ftol": 0.0, "gtol": 1e-10}
     if large:

@@ -8,12 +8,13 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.extras import need
+from fedrelax.typing import Model
 
-DEFAULTS = {"regression": "ridge", "classification": "logistic"}
-"""The model of a node for which none is named."""
+Makes = Callable[[bool], Model]
+"""Makes a model for classes (True) or numbers (False)."""
 
 
-def _scaled(model: Any) -> Any:
+def _scaled(model: Model) -> Model:
     """Put a scaler before a model that depends on the units of its inputs; row weights reach the model."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -21,7 +22,7 @@ def _scaled(model: Any) -> Any:
     return make_pipeline(StandardScaler(), model)
 
 
-def _scaled_target(model: Any) -> Any:
+def _scaled_target(model: Model) -> Model:
     """Scale the target too, for models whose settings are in its units."""
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.preprocessing import StandardScaler
@@ -29,7 +30,7 @@ def _scaled_target(model: Any) -> Any:
     return TransformedTargetRegressor(_scaled(model), transformer=StandardScaler())
 
 
-def _ridge(classify: bool) -> Any:
+def _ridge(classify: bool) -> Model:
     from sklearn.linear_model import RidgeClassifier
 
     from fedrelax.models.linear import LinearModel
@@ -37,50 +38,35 @@ def _ridge(classify: bool) -> Any:
     return _scaled(RidgeClassifier()) if classify else LinearModel(ridge=1.0)
 
 
-def _linear(classify: bool) -> Any:
+def _linear(classify: bool) -> Model:
     from fedrelax.models.linear import LinearModel, SoftmaxModel
 
     return SoftmaxModel() if classify else LinearModel()
 
 
-def _logistic(classify: bool) -> Any:
+def _logistic(classify: bool) -> Model:
     from sklearn.linear_model import LogisticRegression
 
     return _scaled(LogisticRegression(max_iter=1000))
 
 
-def _tree(classify: bool) -> Any:
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+def _pair(module: str, stem: str, **settings: Any) -> Makes:
+    """Return a function that makes a module's ``{stem}Classifier`` or ``{stem}Regressor``."""
 
-    kind = DecisionTreeClassifier if classify else DecisionTreeRegressor
-    return kind(max_depth=8, min_samples_leaf=2)
+    def make(classify: bool) -> Model:
+        kind = f"{stem}{'Classifier' if classify else 'Regressor'}"
+        return getattr(importlib.import_module(module), kind)(**settings)
 
-
-def _forest(classify: bool) -> Any:
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
-    return (RandomForestClassifier if classify else RandomForestRegressor)(n_estimators=30)
+    return make
 
 
-def _boosting(classify: bool) -> Any:
-    """Few shallow trees with small leaves: scikit-learn's defaults find no split in 20 rows."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    kind = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
-    return kind(
-        max_iter=40, max_leaf_nodes=8, min_samples_leaf=3, learning_rate=0.15, early_stopping=False
-    )
-
-
-def _mlp(classify: bool) -> Any:
-    from sklearn.neural_network import MLPClassifier, MLPRegressor
-
-    kind = MLPClassifier if classify else MLPRegressor
-    model = kind(hidden_layer_sizes=(32,), solver="lbfgs", alpha=0.1, max_iter=200)
+def _mlp(classify: bool) -> Model:
+    settings = {"hidden_layer_sizes": (32,), "solver": "lbfgs", "alpha": 0.1, "max_iter": 200}
+    model = _pair("sklearn.neural_network", "MLP", **settings)(classify)
     return _scaled(model) if classify else _scaled_target(model)
 
 
-def _svm(classify: bool) -> Any:
+def _svm(classify: bool) -> Model:
     from sklearn.svm import SVR
 
     from fedrelax.models.few_rows import SupportVectorClassifier
@@ -88,16 +74,10 @@ def _svm(classify: bool) -> Any:
     return _scaled(SupportVectorClassifier()) if classify else _scaled_target(SVR())
 
 
-def _knn(classify: bool) -> Any:
-    from fedrelax.models.few_rows import NearestClassifier, NearestRegressor
-
-    return _scaled(NearestClassifier() if classify else NearestRegressor())
-
-
-def _framework(module: str, factory: str) -> Callable[[bool], Any]:
+def _framework(module: str, factory: str) -> Makes:
     """Return a function that makes a model of another framework, or says which extra is missing."""
 
-    def make(classify: bool) -> Any:
+    def make(classify: bool) -> Model:
         if module == "torch":
             need("torch", "torch")  # the other packages check for themselves
         return getattr(importlib.import_module(f"fedrelax.models.{module}"), factory)(classify)
@@ -105,22 +85,27 @@ def _framework(module: str, factory: str) -> Callable[[bool], Any]:
     return make
 
 
-def _auto(classify: bool) -> Any:
-    """Start from the default model; where all nodes say auto, the kind is chosen from the rows later."""
-    return NAMES[DEFAULTS["classification" if classify else "regression"]](classify)
-
-
-NAMES: dict[str, Callable[[bool], Any]] = {
-    "auto": _auto,
+NAMES: dict[str, Makes] = {
+    # Where all nodes say auto, the kind is chosen from the rows later.
+    "auto": lambda classify: _logistic(True) if classify else _ridge(False),
     "ridge": _ridge,
     "linear": _linear,
     "logistic": _logistic,
-    "tree": _tree,
-    "forest": _forest,
-    "boosting": _boosting,
+    "tree": _pair("sklearn.tree", "DecisionTree", max_depth=8, min_samples_leaf=2),
+    "forest": _pair("sklearn.ensemble", "RandomForest", n_estimators=30),
+    # Few shallow trees with small leaves: scikit-learn's defaults find no split in 20 rows.
+    "boosting": _pair(
+        "sklearn.ensemble",
+        "HistGradientBoosting",
+        max_iter=40,
+        max_leaf_nodes=8,
+        min_samples_leaf=3,
+        learning_rate=0.15,
+        early_stopping=False,
+    ),
     "mlp": _mlp,
     "svm": _svm,
-    "knn": _knn,
+    "knn": lambda classify: _scaled(_pair("fedrelax.models.few_rows", "Nearest")(classify)),
     "torch-mlp": _framework("torch", "mlp"),
     "torch-linear": _framework("torch", "linear"),
     "keras-mlp": _framework("keras", "mlp"),
@@ -134,7 +119,7 @@ TORCH_MODULE = "torch.nn.modules.module"
 """Where the base class of all PyTorch modules is defined."""
 
 
-def model_by_name(name: str, task: str) -> Any:
+def model_by_name(name: str, task: str) -> Model:
     """Return the unfitted model that a name stands for.
 
     ``package.module:name`` is a class, or a function that returns a model; both are called without
@@ -160,7 +145,7 @@ def model_by_name(name: str, task: str) -> Any:
     return NAMES[name](task == "classification")
 
 
-def _imported(name: str, task: str) -> Any:
+def _imported(name: str, task: str) -> Model:
     """Import ``package.module:name``, a class or a function, and make a model with it."""
     from sklearn.base import is_classifier, is_regressor
 
@@ -186,7 +171,7 @@ def _imported(name: str, task: str) -> Any:
     return model
 
 
-def _made(name: str, maker: Any) -> Any:
+def _made(name: str, maker: Any) -> Model:
     """Return the model that a class or a function makes, if a node can use it."""
     from fedrelax.models.registry import is_model
 
@@ -235,7 +220,7 @@ KINDS = {
 """What tables call the models that "auto" finds."""
 
 
-def kind_name(model: Any) -> str:
+def kind_name(model: Model) -> str:
     """Return what tables call a fitted estimator that "auto" has found.
 
     >>> from sklearn.linear_model import Ridge

@@ -6,22 +6,21 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Task
 from fedrelax.models.boost import BoostModel, is_boosted
 from fedrelax.models.elsewhere import ElsewhereModel, is_elsewhere
-from fedrelax.models.gaussian_process import GaussianProcessModel
 from fedrelax.models.incremental import IncrementalNode, is_incremental
 from fedrelax.models.keras import KerasNode, is_keras
 from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
-from fedrelax.models.scikit import ScikitModel
+from fedrelax.models.scikit import GaussianProcessModel, ScikitModel
 from fedrelax.models.trees import TreeNode, is_tree
-from fedrelax.models.viewed import Viewed, is_seen
+from fedrelax.models.viewed import Seen, Viewed
+from fedrelax.typing import Model
 
-Matches = Callable[[Any], bool]
-Builds = Callable[[Any, Task], LocalModel]
+Matches = Callable[[Model], bool]
+Builds = Callable[[Model, Task], LocalModel]
 
 ENTRY_POINTS = "fedrelax.models"
 _adapters: list[tuple[Matches, Builds]] = []
@@ -41,15 +40,7 @@ def _installed_adapters() -> tuple[tuple[Matches, Builds], ...]:
     return tuple(point.load() for point in entry_points(group=ENTRY_POINTS))
 
 
-def _is_gaussian_process(estimator: Any) -> bool:
-    return type(estimator).__name__ == "GaussianProcessRegressor"
-
-
-def _is_our_linear(estimator: Any) -> bool:
-    return isinstance(estimator, LinearModel | SoftmaxModel)
-
-
-def is_net(estimator: Any) -> bool:
+def is_net(estimator: Model) -> bool:
     """Tell whether this is a ``TorchModel`` or a PyTorch module, without importing PyTorch."""
     if sys.modules.get("torch") is None:
         return False
@@ -60,22 +51,22 @@ def is_net(estimator: Any) -> bool:
     return isinstance(estimator, TorchModel | Module)
 
 
-def _net(estimator: Any, task: Task) -> LocalModel:
+def _net(estimator: Model, task: Task) -> LocalModel:
     from fedrelax.models.torch import TorchModel, TorchNode
 
     given = isinstance(estimator, TorchModel)
     return TorchNode(estimator if given else TorchModel(estimator), task)
 
 
-def _seen(estimator: Any, task: Task) -> LocalModel:
+def _seen(estimator: Model, task: Task) -> LocalModel:
     return Viewed(adapt(estimator.estimator, task), estimator.view)
 
 
 OURS: tuple[tuple[Matches, Builds], ...] = (
-    (is_seen, _seen),
-    (_is_our_linear, LinearNode),
+    (lambda given: isinstance(given, Seen), _seen),
+    (lambda given: isinstance(given, LinearModel | SoftmaxModel), LinearNode),
     (is_elsewhere, ElsewhereModel),
-    (_is_gaussian_process, GaussianProcessModel),
+    (lambda given: type(given).__name__ == "GaussianProcessRegressor", GaussianProcessModel),
     (is_keras, KerasNode),
     (is_boosted, BoostModel),
     (is_incremental, IncrementalNode),
@@ -89,14 +80,14 @@ def _known_adapters() -> tuple[tuple[Matches, Builds], ...]:
     return (*reversed(_adapters), *_installed_adapters(), *OURS)
 
 
-def is_model(given: Any) -> bool:
+def is_model(given: Model) -> bool:
     """Tell whether an object, or an instance of a given class, can be a node's model."""
     if hasattr(given, "fit") and hasattr(given, "predict"):
         return True
     return any(matches(given) for matches, _ in _known_adapters())
 
 
-def adapt(estimator: Any, task: Task) -> LocalModel:
+def adapt(estimator: Model, task: Task) -> LocalModel:
     """Return the local model for an estimator or another object of the user's."""
     if isinstance(estimator, LocalModel):
         return estimator

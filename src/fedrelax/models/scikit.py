@@ -12,10 +12,9 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Rows, Task, some, stack
-from fedrelax.models.criteria import criterion_of, last_step
+from fedrelax.models.criteria import criterion_of, last_step, resample, weight_argument
 from fedrelax.models.many_classes import fit_soft, is_served
-from fedrelax.models.weights import resample, weight_argument
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, Model
 
 # For estimators with these attributes, warm_start means "start the optimiser at the last solution";
 # for ensembles it means "keep the members fitted to the last data and add more", which no round wants.
@@ -41,32 +40,22 @@ class ScikitModel(LocalModel):
     ``LogisticRegression`` with many classes is fitted without copies, with the same result.
     """
 
-    def __init__(self, estimator: Any, task: Task) -> None:
+    def __init__(self, estimator: Model, task: Task) -> None:
         self.task = task
         self._template = estimator
-        self._fitted: Any = None
+        self._fitted: Model = None
         self._weight_argument = weight_argument(estimator)
-        self._unfitted: tuple[int, Any] | None = None
+        home = type(last_step(estimator)).__module__
+        self.fits = criterion_of(estimator)
+        self.weights = "resampled" if self._weight_argument is None else "exact"
+        self.settles = home.startswith("sklearn.linear_model")
+        self.releases_gil = home.startswith(RELEASING_MODULES)
+        self._unfitted: tuple[int, Model] | None = None
 
     @property
-    def estimator(self) -> Any:
+    def estimator(self) -> Model:
         """The fitted estimator, or the template before the first fit."""
         return self._template if self._fitted is None else self._fitted
-
-    @property
-    def fits(self) -> frozenset[str] | None:
-        """The loss that the estimator's own settings say it minimises."""
-        return criterion_of(self._template)
-
-    @property
-    def weights(self) -> str:
-        """Exact where ``fit`` takes row weights, resampled where it does not."""
-        return "resampled" if self._weight_argument is None else "exact"
-
-    @property
-    def settles(self) -> bool:
-        """Whether the estimator is a linear model of scikit-learn."""
-        return type(last_step(self._template)).__module__.startswith("sklearn.linear_model")
 
     @property
     def takes_soft_labels(self) -> bool:
@@ -84,11 +73,6 @@ class ScikitModel(LocalModel):
     def name(self) -> str:
         """The class of the template; a pipeline is named after its last step."""
         return type(last_step(self._template)).__name__
-
-    @property
-    def releases_gil(self) -> bool:
-        """Whether it is a tree or ensemble of scikit-learn, which trains without the interpreter's lock."""
-        return type(last_step(self._template)).__module__.startswith(RELEASING_MODULES)
 
     def forgets(self, continued: bool) -> bool:
         """Whether every fit starts from a new copy: always, unless training is ``continued``."""
@@ -116,12 +100,12 @@ class ScikitModel(LocalModel):
         fitted = copy.copy(self)
         incremental = continued and learns_on(self._template)
         if self.task.classes is not None and not incremental and len(np.unique(y)) == 1:
-            fitted._fitted = _constant_classifier(X[:1], y[:1])
+            fitted._fitted = constant_classifier(X[:1], y[:1])
         else:
             fitted._fitted = fitted._fit_estimator(X, y, weight, seed, continued)
         return fitted
 
-    def _fresh(self, seed: int) -> Any:
+    def _fresh(self, seed: int) -> Model:
         """Return what ``fresh`` does, but inspect the parameters only once: every round has the same."""
         if self._unfitted is None or self._unfitted[0] != seed:
             self._unfitted = seed, fresh(self._template, seed)
@@ -134,7 +118,7 @@ class ScikitModel(LocalModel):
 
     def _fit_estimator(
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
-    ) -> Any:
+    ) -> Model:
         # Weights are passed by name, even if an outer search has turned metadata routing on.
         with unrouted():
             if continued and learns_on(self._template):
@@ -147,14 +131,14 @@ class ScikitModel(LocalModel):
             return self._fit_weighted(estimator, X, y, weight, seed)
 
     def _fit_weighted(
-        self, estimator: Any, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int
-    ) -> Any:
+        self, estimator: Model, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int
+    ) -> Model:
         if self._weight_argument is not None:
             return estimator.fit(X, y, **{self._weight_argument: weight})
         rows = resample(weight, len(weight), np.random.default_rng(seed))
         return estimator.fit(some(X, rows), y[rows])
 
-    def _restart(self, y: AnyArray) -> Any | None:
+    def _restart(self, y: AnyArray) -> Model | None:
         """Return a copy of the fitted estimator that goes on from its solution, or None if it cannot."""
         fitted = self._fitted
         if fitted is None or not any(hasattr(fitted, state) for state in OPTIMISER_STATE):
@@ -165,7 +149,7 @@ class ScikitModel(LocalModel):
             return None
         return copy.deepcopy(fitted).set_params(warm_start=True)
 
-    def _learn_on(self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int) -> Any:
+    def _learn_on(self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int) -> Model:
         """Return a copy of the fitted estimator after one ``partial_fit``."""
         if self._fitted is None:
             estimator = fresh(self._template, seed)
@@ -199,7 +183,34 @@ class ScikitModel(LocalModel):
         return probability
 
 
-def learns_on(estimator: Any) -> bool:
+class GaussianProcessModel(ScikitModel):
+    """A ``GaussianProcessRegressor`` whose noise ``alpha`` is divided by the row weights.
+
+    Rows at the same point are merged into their weighted mean first (the same posterior), since
+    a kernel matrix with equal rows is singular.
+    """
+
+    def __init__(self, estimator: Model, task: Task) -> None:
+        super().__init__(estimator, task)
+        self.weights = (
+            "exact"  # the likelihood of a row with noise alpha / w is that of w such rows
+        )
+
+    def _fit_weighted(
+        self, estimator: Model, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int
+    ) -> Model:
+        points, group = np.unique(X, axis=0, return_inverse=True)
+        total = np.bincount(group, weights=weight)
+        outputs = y.reshape(len(y), -1)
+        mean = np.stack(
+            [np.bincount(group, weights=weight * column) / total for column in outputs.T], axis=1
+        )
+        noise = np.broadcast_to(estimator.alpha, len(points)) / total
+        estimator.set_params(alpha=noise)
+        return estimator.fit(points, mean[:, 0] if y.ndim == 1 else mean)
+
+
+def learns_on(estimator: Model) -> bool:
     """Whether to continue by ``partial_fit``; an estimator with ``warm_start`` continues by that."""
     if not (hasattr(estimator, "partial_fit") and hasattr(estimator, "get_params")):
         return False
@@ -233,7 +244,7 @@ def unrouted() -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def fresh(template: Any, seed: int) -> Any:
+def fresh(template: Model, seed: int) -> Model:
     """Return an unfitted copy; every ``random_state`` left at None gets the node's seed."""
     from sklearn.base import clone
 
@@ -250,7 +261,7 @@ def fresh(template: Any, seed: int) -> Any:
     return estimator
 
 
-def _constant_classifier(X: AnyArray, y: AnyArray) -> Any:
+def constant_classifier(X: AnyArray, y: AnyArray) -> Model:
     """Return a classifier that always predicts the only class that the node has."""
     from sklearn.dummy import DummyClassifier
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sklearn.base import clone
 
 from fedrelax.models.base import LocalModel, Rows
-from fedrelax.models.boost.libraries import package_of
+from fedrelax.models.criteria import package_of
 from fedrelax.schema.preparation import CODED, ENCODED, FRAME, View
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, FloatArray, Model
 
 NATIVE = ("HistGradientBoosting",)
 """How the names of scikit-learn's models begin that take gaps and categories as they are."""
@@ -72,14 +72,14 @@ def seen(estimator: Any, view: View) -> Seen:
 
 
 class Viewed(LocalModel):
-    """A local model that gets coded rows through its node's view."""
+    """A local model that gets rows through its node's view, or another function of them."""
 
-    def __init__(self, inner: LocalModel, view: View) -> None:
-        self.task = inner.task
+    def __init__(self, inner: LocalModel, view: Callable[[AnyArray], Any]) -> None:
+        self._like(inner)
         self.inner, self.view = inner, view
 
     @property
-    def estimator(self) -> Any:
+    def estimator(self) -> Model:
         """The inner estimator, which takes rows in the form of the view."""
         return self.inner.estimator
 
@@ -89,43 +89,13 @@ class Viewed(LocalModel):
         return self.inner.name
 
     @property
-    def fits(self) -> frozenset[str] | None:
-        """The losses that ``fit`` minimises."""
-        return self.inner.fits
-
-    @property
-    def gradients(self) -> bool:
-        """Whether it takes terms with different losses."""
-        return self.inner.gradients
-
-    @property
-    def weights(self) -> str:
-        """How row weights reach the model: "exact" or "resampled"."""
-        return self.inner.weights
-
-    @property
-    def settles(self) -> bool:
-        """Whether rounds lead to the same model from any start."""
-        return self.inner.settles
-
-    @property
     def drifts(self) -> bool:
         """Whether refits to refitted models lose detail."""
         return self.inner.drifts
 
-    @property
-    def releases_gil(self) -> bool:
-        """Whether several of these train faster in threads than in processes."""
-        return self.inner.releases_gil
-
     def forgets(self, continued: bool) -> bool:
         """Whether a fit is independent of the fits before it."""
         return self.inner.forgets(continued)
-
-    @property
-    def recalls(self) -> bool:
-        """Whether the inner model has ``memory`` and ``remembering``."""
-        return self.inner.recalls
 
     def memory(self) -> Any:
         """Return what predictions and later fits depend on."""
@@ -153,9 +123,6 @@ class Viewed(LocalModel):
 
 def form_in(model: LocalModel) -> str:
     """Return the form in which a node's model sees rows."""
-    return model.view.form if isinstance(model, Viewed) else ENCODED
-
-
-def is_seen(estimator: Any) -> bool:
-    """Whether this is a model with a view."""
-    return isinstance(estimator, Seen)
+    return (
+        model.view.form if isinstance(model, Viewed) and isinstance(model.view, View) else ENCODED
+    )

@@ -91,7 +91,7 @@ def test_curves_are_orthogonal_to_lines_and_flat_outside() -> None:
     X = np.column_stack([rng.normal(size=200), rng.integers(0, 2, 200)])
     curves = Curves.of(X)
     B = curves(X)
-    assert {k for k, _ in curves.terms} == {0}
+    assert set(curves.columns) == {0}
     assert np.abs(np.column_stack([np.ones(200), X]).T @ B).max() < 1e-8
     assert np.allclose(B.std(axis=0), 1.0)
     far, farther = X[:1].copy(), X[:1].copy()

@@ -177,6 +177,9 @@ class LinearNetwork:
 class FittedLinear(LocalModel):
     """A least-squares estimator with its weights set; predictions use these directly."""
 
+    fits = frozenset({"squared"})
+    settles = True
+
     def __init__(self, estimator: Model, task: Task) -> None:
         self.task = task
         self._estimator = estimator
@@ -185,16 +188,6 @@ class FittedLinear(LocalModel):
     def estimator(self) -> Model:
         """The plain estimator."""
         return self._estimator
-
-    @property
-    def fits(self) -> frozenset[str] | None:
-        """Squared error."""
-        return frozenset({"squared"})
-
-    @property
-    def settles(self) -> bool:
-        """Least squares is convex, so rounds settle."""
-        return True
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
         """Fit with the general adapter."""

@@ -24,8 +24,9 @@ from fedrelax.models.archive import (
     member,
     opened,
 )
-from fedrelax.models.boost.classifier import BoostedClassifier, CodedClassifier
-from fedrelax.models.boost.libraries import package_of
+from fedrelax.models.boost.model import CodedClassifier
+from fedrelax.models.criteria import package_of
+from fedrelax.typing import AnyArray, Model
 
 KNOWN = {
     "xgboost": ("XGBRegressor", "XGBClassifier", "XGBRFRegressor", "XGBRFClassifier"),
@@ -35,7 +36,7 @@ KNOWN = {
 ABOUT, MODEL = "about.json", "model"
 
 
-def library_of(model: Any) -> str | None:
+def library_of(model: Model) -> str | None:
     """Return the library in whose format a model is saved, or None if it belongs to none."""
     inner = _inside(model)
     package = package_of(inner)
@@ -51,65 +52,59 @@ def library_in(data: bytes) -> str | None:
     return named if isinstance(named, str) and named in KNOWN else None
 
 
-def check_savable(model: Any) -> None:
+def check_savable(model: Model) -> None:
     """Refuse settings that JSON cannot hold, such as a function, before the model is trained."""
     _settings(_inside(model))
 
 
-def to_bytes(model: Any) -> bytes:
+def to_bytes(model: Model) -> bytes:
     """Return a fitted model of a boosting library as a zip file."""
     inner = _inside(model)
-    package = package_of(inner)
-    name = type(inner).__name__
+    package, name = package_of(inner), type(inner).__name__
     classes = getattr(model, "classes_", None) if "Classifier" in name else None
-    about: dict[str, Any] = {
+    about = {
         "class": name,
         "library": package,
-        "form": "plain",
+        "form": "coded" if inner is not model else "plain",
         "settings": _settings(inner),
         **described_classes(None if classes is None else np.asarray(classes)),
     }
-    if isinstance(model, BoostedClassifier):
-        about |= {"form": "soft", "start": model.start_.tolist(), "features": model.n_features_in_}
-    elif isinstance(model, CodedClassifier):
-        about["form"] = "coded"
-    content = _write(package, model if isinstance(model, BoostedClassifier) else inner)
-    return closed({ABOUT: json.dumps(about).encode(), MODEL: content}, zipfile.ZIP_DEFLATED)
+    members = {ABOUT: json.dumps(about).encode(), MODEL: _write(package, inner)}
+    return closed(members, zipfile.ZIP_DEFLATED)
 
 
-def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
+def from_bytes(data: bytes, trust: Sequence[str]) -> Model:
     """Return the model in a zip file."""
     members = opened(data)
     about, content = json_member(members, ABOUT), member(members, MODEL)
     package, name = about["library"], about["class"]
     if name not in KNOWN.get(package, ()):
         raise FedRelaxError(f"its file names {package}.{name}, which is not a boosted model")
+    if about["form"] not in ("plain", "coded"):
+        raise FedRelaxError(
+            f"its {name} was saved by an earlier version of fedrelax, in a form that is no longer read; "
+            "run the fit again"
+        )
+    classes = classes_in(about)
     inner = getattr(need(package, "boost"), name)(**about["settings"])
-    classes: Any = classes_in(about)
-    if about["form"] == "soft":
-        made = BoostedClassifier(inner)
-        made.classes_, made.n_features_in_ = classes, about["features"]
-        made.start_ = np.asarray(about["start"], dtype=float)
-        made.booster_ = _read_booster(package, content)
-        return made
     inner = _read(package, inner, content, classes)
-    if about["form"] == "coded":
-        coded = CodedClassifier(inner)
-        coded.estimator_, coded.classes_ = inner, classes
-        return coded
-    return inner
+    if about["form"] == "plain":
+        return inner
+    coded = CodedClassifier(inner)
+    coded.estimator_, coded.classes_ = inner, np.asarray(classes)
+    return coded
 
 
-def _inside(model: Any) -> Any:
+def _inside(model: Model) -> Model:
     """Return the library's own estimator."""
-    if isinstance(model, BoostedClassifier):
-        return model.template
-    if isinstance(model, CodedClassifier):
-        return getattr(model, "estimator_", model.estimator)
-    return model
+    return (
+        getattr(model, "estimator_", model.estimator)
+        if isinstance(model, CodedClassifier)
+        else model
+    )
 
 
-def _settings(estimator: Any) -> dict[str, Any]:
+def _settings(estimator: Model) -> dict[str, Any]:
     found = {}
     for name, value in estimator.get_params().items():
         value = value.item() if isinstance(value, np.generic) else value
@@ -124,40 +119,19 @@ def _settings(estimator: Any) -> dict[str, Any]:
     return found
 
 
-def _write(package: str, estimator: Any) -> bytes:
-    """Return a model as the bytes of its library's own format; none for a model without trees."""
-    if package == "catboost":
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.cbm"
-            estimator.save_model(str(file), format="cbm")
-            return file.read_bytes()
-    booster = booster_of(estimator)
-    if booster is None:
-        return b""
+def _write(package: str, estimator: Model) -> bytes:
+    """Return a model as the bytes of its library's own format."""
     if package == "xgboost":
-        return bytes(booster.save_raw("ubj"))
-    return str(booster.model_to_string(num_iteration=-1)).encode()
+        return bytes(estimator.get_booster().save_raw("ubj"))
+    if package == "lightgbm":
+        return str(estimator.booster_.model_to_string(num_iteration=-1)).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.cbm"
+        estimator.save_model(str(file), format="cbm")
+        return file.read_bytes()
 
 
-def booster_of(estimator: Any) -> Any:
-    """Return the trees in the library's own form, or None."""
-    if isinstance(estimator, CodedClassifier):
-        estimator = estimator.estimator_
-    if hasattr(estimator, "get_booster"):
-        return estimator.get_booster()
-    return getattr(estimator, "booster_", None)
-
-
-def _read_booster(package: str, content: bytes) -> Any:
-    if not content:
-        return None
-    library = need(package, "boost")
-    if package == "xgboost":
-        return library.Booster(model_file=bytearray(content))
-    return library.Booster(model_str=content.decode())
-
-
-def _read(package: str, estimator: Any, content: bytes, classes: Any) -> Any:
+def _read(package: str, estimator: Model, content: bytes, classes: AnyArray | None) -> Model:
     """Return the estimator with the trees of a file."""
     if package == "xgboost":
         estimator.load_model(bytearray(content))
@@ -166,7 +140,7 @@ def _read(package: str, estimator: Any, content: bytes, classes: Any) -> Any:
     else:  # LightGBM's scikit-learn classes have no method for that.
         from sklearn.preprocessing import LabelEncoder
 
-        estimator._Booster = _read_booster(package, content)
+        estimator._Booster = need(package, "boost").Booster(model_str=content.decode())
         estimator._n_features = estimator._n_features_in = estimator._Booster.num_feature()
         estimator.fitted_ = True
         if classes is not None:
@@ -186,11 +160,11 @@ def try_file(data: bytes, features: int, rows: int) -> None:
     is bad.
     """
     model = from_bytes(data, ())
-    booster = booster_of(model)
-    if type(booster).__module__.startswith("xgboost"):
-        _check_xgboost(booster, features)
-    elif type(booster).__module__.startswith("lightgbm"):
-        _check_lightgbm(booster, features)
+    inner = _inside(model)
+    if package_of(inner) == "xgboost":
+        _check_xgboost(inner.get_booster(), features)
+    elif package_of(inner) == "lightgbm":
+        _check_lightgbm(inner.booster_, features)
     # A row of zeros, and rows of many orders of magnitude.
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, features)) * 10.0 ** rng.integers(-3, 6, size=(rows, 1))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
+from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.models.base import Rows, Task, some, stack
-from fedrelax.models.boost.classifier import BoostedClassifier, CodedClassifier
-from fedrelax.models.boost.libraries import LIBRARIES, package_of, takes_soft_labels
-from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED, last_step
-from fedrelax.models.scikit import ScikitModel, fresh
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.models.base import Task, some
+from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED, last_step, package_of
+from fedrelax.models.scikit import ScikitModel, fresh, unrouted
+from fedrelax.typing import AnyArray, FloatArray, Model
 
 CRITERIA = {
     "reg:squarederror": SQUARED,
@@ -25,79 +25,88 @@ CRITERIA = {
     "regression_l1": ABSOLUTE,
     "MAE": ABSOLUTE,
 }
+LIBRARIES = {
+    "xgboost": ("n_jobs", "xgb_model"),
+    "lightgbm": ("n_jobs", "init_model"),
+    "catboost": ("thread_count", "init_model"),
+}
+"""The setting for the number of threads, and the argument of ``fit`` for a model that gets more trees."""
 
 
-def is_boosted(estimator: Any) -> bool:
+def is_boosted(estimator: Model) -> bool:
     """Whether an estimator, or the last step of a pipeline, comes from a boosting library."""
     return package_of(last_step(estimator)) in LIBRARIES
+
+
+@dataclass(eq=False, repr=False)
+class CodedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Any labels for a classifier that accepts only 0 to k - 1, as that of XGBoost does.
+
+    estimator : the classifier that gets the codes; after ``fit`` it is ``estimator_``.
+    """
+
+    estimator: Model
+    classes_: AnyArray = field(init=False)
+
+    def fit(self, X: AnyArray, y: AnyArray, **given: Any) -> Self:
+        """Fit the estimator to codes; ``given`` is passed to its ``fit``."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.estimator_ = self.estimator.fit(X, codes, **given)
+        return self
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict_proba(X))
+
+    def predict(self, X: AnyArray) -> AnyArray:
+        """Return the most likely class."""
+        check_is_fitted(self)
+        return np.asarray(self.classes_[np.asarray(self.estimator_.predict(X), dtype=np.int64)])
 
 
 class BoostModel(ScikitModel):
     """A model of XGBoost, LightGBM or CatBoost.
 
     Every fit uses one thread. With ``continued``, a round adds trees to those of the rounds before;
-    otherwise it starts afresh. XGBoost and LightGBM classifiers are trained on soft labels directly and
-    become a ``BoostedClassifier``; where that is impossible (CatBoost, a pipeline, a custom objective)
-    they get K weighted copies of every row.
+    otherwise it starts afresh. XGBoost's classifiers become a ``CodedClassifier``.
     """
 
-    def __init__(self, estimator: Any, task: Task) -> None:
+    def __init__(self, estimator: Model, task: Task) -> None:
         super().__init__(estimator, task)
-        self._library = LIBRARIES[package_of(last_step(estimator))]
+        step = last_step(estimator)
+        self._threads, self._grown = LIBRARIES[package_of(step)]
+        if task.is_classification:
+            self.fits = LOG
+        else:
+            settings = step.get_params()
+            asked = settings.get("objective", settings.get("loss_function")) or "regression"
+            self.fits = CRITERIA.get(asked) if isinstance(asked, str) else None
         if task.n_outputs > 1 and not task.is_classification and "LGBM" in self.name:
             raise FedRelaxError(
                 f"{self.name} predicts one number per row and the target has {task.n_outputs}; wrap "
                 "it in sklearn.multioutput.MultiOutputRegressor"
             )
 
-    @property
-    def fits(self) -> frozenset[str] | None:
-        """The loss that the objective means, if it is a known one."""
-        if self.task.is_classification:
-            return LOG
-        settings = last_step(self._template).get_params()
-        asked = settings.get("objective", settings.get("loss_function"))
-        return SQUARED if asked is None else CRITERIA.get(asked) if isinstance(asked, str) else None
-
-    @property
-    def takes_soft_labels(self) -> bool:
-        """Always true: boosting learns probabilities, from soft labels or from weighted copies."""
-        return True
-
-    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> ScikitModel:
-        """Return a model fitted to the stacked rows."""
-        direct = self.task.is_classification and self._template is last_step(self._template)
-        if not direct or not takes_soft_labels(self._template):
-            return super().fit(terms, seed=seed, continued=continued)
-        rows = stack(terms)
-        if (rows.weight @ rows.target > 0).sum() < 2:
-            return super().fit(terms, seed=seed)
-        before = self._fitted if continued and isinstance(self._fitted, BoostedClassifier) else None
-        fitted = copy.copy(self)
-        made = BoostedClassifier(fresh(self._template, seed))
-        classes: Any = self.task.classes
-        fitted._fitted = made.fit_soft(rows.X, rows.target, rows.weight, classes, before)
-        return fitted
-
     def _fit_estimator(
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
-    ) -> Any:
-        import sklearn
-
+    ) -> Model:
+        classify = self.task.is_classification
+        if classify and isinstance(X, np.ndarray) and (X[0] == X).all():  # nothing to split
+            return DummyClassifier(strategy="prior").fit(X, y, weight)
         if len(X) == 1:  # LightGBM refuses a single row; two copies of half its weight are the same
             X, y, weight = some(X, np.array([0, 0])), y[[0, 0]], weight[[0, 0]] / 2
         estimator = fresh(self._template, seed)
         inner = last_step(estimator)
-        inner.set_params(**{self._library.threads: 1})
-        codes = self.task.is_classification and type(inner).__name__.startswith("XGB")
+        inner.set_params(**{self._threads: 1})
+        codes = classify and type(inner).__name__.startswith("XGB")
         learner = CodedClassifier(estimator) if codes else estimator
         given: dict[str, Any] = {}
         if self._weight_argument is not None:
             given[self._weight_argument] = weight
         if continued and estimator is inner and self._grows(y):
-            given[self._library.grows] = getattr(self._fitted, "estimator_", self._fitted)
-        # Weights are passed by name, even if an outer search has turned metadata routing on.
-        with sklearn.config_context(enable_metadata_routing=False):
+            given[self._grown] = getattr(self._fitted, "estimator_", self._fitted)
+        with unrouted():
             return learner.fit(X, y, **given)
 
     def _grows(self, y: AnyArray) -> bool:
@@ -105,15 +114,13 @@ class BoostModel(ScikitModel):
         if self._fitted is None or not self.task.is_classification:
             return self._fitted is not None
         inner = getattr(self._fitted, "estimator_", self._fitted)
-        return package_of(inner) in LIBRARIES and np.array_equal(
-            self._fitted.classes_, np.unique(y)
-        )
+        return is_boosted(inner) and np.array_equal(self._fitted.classes_, np.unique(y))
 
 
 # The models of the command line
 
 
-def xgboost(classify: bool) -> Any:
+def xgboost(classify: bool) -> Model:
     """Return few shallow trees with small leaves, since nodes have few rows."""
     library = need("xgboost", "boost")
     kind = library.XGBClassifier if classify else library.XGBRegressor
@@ -121,7 +128,7 @@ def xgboost(classify: bool) -> Any:
     return kind(n_estimators=40, max_depth=3, learning_rate=0.15, min_child_weight=least)
 
 
-def lightgbm(classify: bool) -> Any:
+def lightgbm(classify: bool) -> Model:
     """Return few shallow trees with small leaves: LightGBM's defaults find no split in 20 rows."""
     library = need("lightgbm", "boost")
     kind = library.LGBMClassifier if classify else library.LGBMRegressor

@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.models.base import LocalModel, Rows, Task, stack
-from fedrelax.models.criteria import LOG, SQUARED
+from fedrelax.models.criteria import LOG, SQUARED, resample
 from fedrelax.models.scikit import hardened, shaped
-from fedrelax.models.weights import resample
 from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.validation import check_count
 
 
 @dataclass(eq=False, repr=False)
@@ -62,8 +62,7 @@ class IncrementalNode(LocalModel):
                 f"IncrementalModel got {given.model!r}, which has no learn_one and predict_one; pass "
                 "a model of river"
             )
-        if isinstance(given.passes, bool) or not isinstance(given.passes, int) or given.passes < 1:
-            raise FedRelaxError(f"passes={given.passes!r} must be a whole number of at least 1")
+        check_count("passes", given.passes, least=1)
         classifies = hasattr(given.model, "predict_proba_one")
         if classifies != task.is_classification:
             kinds = ("classes", "numbers") if classifies else ("numbers", "classes")
@@ -77,23 +76,16 @@ class IncrementalNode(LocalModel):
             )
         self._settings, self._model, self._learned = given, given.model, False
         self._weighs = "w" in inspect.signature(given.model.learn_one).parameters
+        self.weights = "exact" if self._weighs else "resampled"
+        if self.name.startswith("Hoeffding"):
+            self.fits = (
+                LOG if task.is_classification else SQUARED
+            )  # they split by entropy or variance
 
     @property
     def estimator(self) -> Any:
         """The plain river model."""
         return self._model
-
-    @property
-    def fits(self) -> frozenset[str] | None:
-        """Hoeffding trees split by variance or by entropy; for other models it is not known."""
-        if not self.name.startswith("Hoeffding"):
-            return None
-        return LOG if self.task.is_classification else SQUARED
-
-    @property
-    def weights(self) -> str:
-        """Exact where ``learn_one`` takes ``w``, resampled where it does not."""
-        return "exact" if self._weighs else "resampled"
 
     def forgets(self, continued: bool) -> bool:
         """Whether every fit starts from the model as it was passed in."""

@@ -29,8 +29,7 @@ from fedrelax.models.archive import (
     json_member,
     opened,
 )
-from fedrelax.models.keras.backend import load_keras, steady
-from fedrelax.models.keras.estimator import SCALES, KerasModel
+from fedrelax.models.keras.estimator import SCALES, KerasModel, load_keras, steady
 
 ABOUT, CONFIG = "fedrelax.json", "config.json"
 WEIGHTS = "fedrelax-weights/{:05d}.npy"

@@ -13,8 +13,14 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import nonzero
 from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED
-from fedrelax.models.keras.backend import load_keras, steady
-from fedrelax.models.keras.estimator import SCALES, KerasModel, check_model, loss_name
+from fedrelax.models.keras.estimator import (
+    SCALES,
+    KerasModel,
+    check_model,
+    load_keras,
+    loss_name,
+    steady,
+)
 from fedrelax.models.scikit import shaped
 from fedrelax.typing import AnyArray, FloatArray
 
@@ -44,8 +50,10 @@ class KerasNode(LocalModel):
         self._estimator = estimator if isinstance(estimator, KerasModel) else KerasModel(estimator)
         template = self._estimator.model
         check_model(template)
-        self._is_network = isinstance(template, load_keras().Model)
-        if self._is_network and template.built:
+        if not isinstance(template, load_keras().Model):
+            return
+        self.fits = CRITERIA.get(loss_name(template.loss))
+        if template.built:
             width = int(template.output_shape[-1])
             check_outputs(width, template.loss, task.n_outputs, task.is_classification)
 
@@ -53,11 +61,6 @@ class KerasNode(LocalModel):
     def estimator(self) -> KerasModel:
         """The fitted ``KerasModel``, or before the first fit the one that was passed in."""
         return self._estimator
-
-    @property
-    def fits(self) -> frozenset[str] | None:
-        """The compiled loss, if it is a known one; None for a function that makes the model."""
-        return CRITERIA.get(loss_name(self._estimator.model.loss)) if self._is_network else None
 
     def forgets(self, continued: bool) -> bool:
         """Whether every fit starts from the initial weights: always, unless training is ``continued``."""

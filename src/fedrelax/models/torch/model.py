@@ -6,17 +6,19 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import torch
 from sklearn.base import BaseEstimator
+from torch import nn
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.models.base import Task
-from fedrelax.models.torch.modules import MLP, Linear, built
+from fedrelax.models.torch.modules import MLP, Factory, Linear, built
 from fedrelax.models.torch.trained import Trained
 from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.validation import check_count
 
 OPTIMIZERS: dict[str, Any] = {
     "adam": torch.optim.Adam,
@@ -57,7 +59,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
     patience : end a fit after so many passes without a new minimum of the training loss.
     clip : the largest norm of a step's gradient.
     scale : standardise inputs, and numbers to predict, by the node's own rows (in its first fit).
-    temperature : of soft labels under the log loss; see ``objective.per_row``.
+    temperature : of soft labels under the log loss; see ``training.per_row``.
     warm_start : every round continues from the weights and the optimiser's state of the last one, as
         nets usually do. With False each round starts afresh, unless the solver's ``continued``
         says otherwise. The first fit of a run always starts afresh.
@@ -76,7 +78,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
                optimizer='sgd')
     """
 
-    module: Any
+    module: Factory
     optimizer: str | Callable[..., Any] = "adam"
     lr: float = 0.01
     options: Mapping[str, Any] | None = None
@@ -101,12 +103,8 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
     def check(self) -> None:
         """Refuse settings that cannot work."""
         for name, least in COUNTS.items():
-            value = getattr(self, name)
-            wrong = isinstance(value, bool) or not isinstance(value, Integral)
-            if value is not None and (wrong or value < least):
-                raise FedRelaxError(
-                    f"TorchModel({name}={value!r}): {name} must be a whole number of at least {least}"
-                )
+            if getattr(self, name) is not None:
+                check_count(f"TorchModel.{name}", getattr(self, name), least)
         for name in ("lr", "clip", "temperature"):
             value = getattr(self, name)
             wrong = isinstance(value, bool) or not isinstance(value, Real)
@@ -128,7 +126,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
             )
         self.find_device()
 
-    def find_device(self) -> Any:
+    def find_device(self) -> torch.device:
         """Return the device to train on."""
         name = self.device
         if name == "auto":
@@ -142,7 +140,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
             ) from error
 
     @property
-    def torch_dtype(self) -> Any:
+    def torch_dtype(self) -> torch.dtype:
         """The floating-point type."""
         return DTYPES[self.dtype]
 
@@ -152,7 +150,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
             return self.first
         return self.steps or self.epochs or STEPS
 
-    def make_module(self, input_shape: tuple[int, ...], n_outputs: int) -> Any:
+    def make_module(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
         """Return a new module with its initial weights."""
         return built(self.module, input_shape, n_outputs).to(self.find_device(), self.torch_dtype)
 
@@ -180,7 +178,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         return model
 
     @property
-    def module_(self) -> Any:
+    def module_(self) -> nn.Module:
         """The trained module."""
         return self.trained().module
 

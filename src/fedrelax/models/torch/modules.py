@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.models.base import Task
 
-Tensor = Any
+Factory = Any
+"""A module, or a function or class that returns one."""
 ARGUMENTS = ("input_shape", "n_outputs")
 
 
@@ -24,10 +25,10 @@ class MLP:
 
     hidden: tuple[int, ...] = (32,)
 
-    def __call__(self, input_shape: tuple[int, ...], n_outputs: int) -> Any:
+    def __call__(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
         """Return the module."""
         sizes = (math.prod(input_shape), *self.hidden)
-        layers: list[Any] = [nn.Flatten()]
+        layers: list[nn.Module] = [nn.Flatten()]
         for before, after in zip(sizes[:-1], sizes[1:], strict=True):
             layers += [nn.Linear(before, after), nn.ReLU()]
         return nn.Sequential(*layers, nn.Linear(sizes[-1], n_outputs))
@@ -39,20 +40,20 @@ class Linear:
 
     bias: bool = True
 
-    def __call__(self, input_shape: tuple[int, ...], n_outputs: int) -> Any:
+    def __call__(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
         """Return the module."""
         layer = nn.Linear(math.prod(input_shape), n_outputs, bias=self.bias)
         return nn.Sequential(nn.Flatten(), layer)
 
 
-def name_of(module: Any) -> str:
+def name_of(module: Factory) -> str:
     """Return what messages call a module, or a factory of modules."""
     if isinstance(module, nn.Module):
         return type(module).__name__
     return str(getattr(module, "__name__", type(module).__name__))
 
 
-def built(module: Any, input_shape: tuple[int, ...], n_outputs: int) -> Any:
+def built(module: Factory, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
     """Return a copy of a module, or the module that a function or class returns."""
     if isinstance(module, nn.Module):
         return copy.deepcopy(module)
@@ -74,7 +75,7 @@ def built(module: Any, input_shape: tuple[int, ...], n_outputs: int) -> Any:
     return made
 
 
-def _takes_shapes(factory: Any) -> bool:
+def _takes_shapes(factory: Factory) -> bool:
     """Tell whether a factory takes (input_shape, n_outputs), or nothing."""
     given = [
         parameter
@@ -93,7 +94,7 @@ def _takes_shapes(factory: Any) -> bool:
     return False
 
 
-def shaped_output(module: Any, output: Tensor, rows: int, task: Task) -> Tensor:
+def shaped_output(module: nn.Module, output: Tensor, rows: int, task: Task) -> Tensor:
     """Return the output as (rows, outputs); raise an error if it has another shape."""
     wanted = (rows, task.n_outputs)
     shape = tuple(getattr(output, "shape", ()))
@@ -114,7 +115,7 @@ def shaped_output(module: Any, output: Tensor, rows: int, task: Task) -> Tensor:
     )
 
 
-def tried(module: Any, row: Tensor, task: Task) -> None:
+def tried(module: nn.Module, row: Tensor, task: Task) -> None:
     """Pass one row through the module, in evaluation mode, and check the shape of the output."""
     module.eval()
     with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,9 +24,12 @@ from fedrelax.typing import AnyArray, FloatArray
 class TorchNode(BatchedModel):
     """A ``TorchModel`` at a node. After a batched fit its weights are part of a stack of many nodes'."""
 
+    gradients = True
+
     def __init__(self, model: TorchModel, task: Task, net: Trained | None = None) -> None:
         model.check()
         self.task = task
+        self.recalls = model.schedule is None  # a schedule's state may be of any type
         self._model = model
         self._own = net
         self._stacked: tuple[Stack, int] | None = None
@@ -47,8 +51,7 @@ class TorchNode(BatchedModel):
         return self._own
 
     def _with(self, own: Trained | None, stacked: tuple[Stack, int] | None = None) -> TorchNode:
-        node = object.__new__(TorchNode)
-        node.task, node._model, node._key = self.task, self._model, self._key
+        node = copy.copy(self)
         node._own, node._stacked = own, stacked
         return node
 
@@ -61,19 +64,9 @@ class TorchNode(BatchedModel):
         """The module's class, or the name of its factory."""
         return name_of(self._model.module)
 
-    @property
-    def gradients(self) -> bool:
-        """Always true: terms may have different losses."""
-        return True
-
     def forgets(self, continued: bool) -> bool:
         """Whether every fit starts from the initial weights."""
         return not (self._model.warm_start or continued)
-
-    @property
-    def recalls(self) -> bool:
-        """Whether weights and the optimiser's state are all; a schedule's state may be of any type."""
-        return self._model.schedule is None
 
     def memory(self) -> dict[str, Any]:
         """Return the weights and the optimiser's state."""
@@ -162,56 +155,35 @@ def _common_stack(models: Sequence[TorchNode]) -> Stack | None:
     return Stack.of(nets, models[0].task)
 
 
-class Averaging:
-    """The nets of all nodes, whose weights are averaged after every round: FedAvg.
+def untrained(
+    model: TorchModel, task: Task, problems: Sequence[Rows], seed: int
+) -> list[TorchNode]:
+    """Return nets that start from the same weights, each scaled by its own node's rows."""
+    with one_torch_thread():
+        nets = [replace(started(model, task, rows, seed), fits=1) for rows in problems]
+    return [TorchNode(model, task, net) for net in nets]
 
-    All start from the same weights. If the model scales, every node keeps the scaling of its own rows.
-    """
 
-    def __init__(
-        self, model: TorchModel, task: Task, problems: Sequence[Rows], shares: FloatArray, seed: int
-    ) -> None:
-        self._model = model
-        self._task = task
-        self._problems = [[rows] for rows in problems]
-        self._shares = torch.as_tensor(
-            shares / shares.sum(), dtype=model.torch_dtype, device=model.find_device()
-        )
-        self._seed = seed
-        self._fits = 0
-        with one_torch_thread():
-            self.nets = [started(model, task, rows, seed) for rows in problems]
-        self._at_once = batch_key(model, problems[0].X, task) is not None and len(problems) > 1
-        self._memory: dict[str, Any] = {}
-
-    def models(self) -> list[TorchNode]:
-        """Return the nets as the models of the nodes."""
-        return [TorchNode(self._model, self._task, net) for net in self.nets]
-
-    def step(self) -> None:
-        """Train every net on its node's rows, with a new optimiser, and average them all."""
-        self._fits += 1
-        nets = [replace(net, fits=self._fits) for net in self.nets]
-        with one_torch_thread():
-            if self._at_once:
-                stack = Stack.of(nets, self._task)
-                stack = train_stack(self._model, stack, self._problems, self._memory)
-                nets = [stack.trained(place) for place in range(len(nets))]
-            else:
-                nets = [
-                    train(self._model, self._task, rows, net, self._seed + place)
-                    for place, (net, rows) in enumerate(zip(nets, self._problems, strict=True))
-                ]
-        mean = {
-            name: self._mean([net.module.state_dict()[name] for net in nets])
-            for name in nets[0].module.state_dict()
-        }
-        for net in nets:
-            net.module.load_state_dict(mean)
-        self.nets = [net.without_optimizer() for net in nets]
-
-    def _mean(self, values: Sequence[Any]) -> Any:
-        """Return the weighted mean of floating-point values; of integers (counts), the first's."""
-        if not values[0].is_floating_point():
-            return values[0]
-        return torch.tensordot(self._shares, torch.stack(list(values)), 1)
+def averaged(
+    nodes: Sequence[TorchNode], problems: Sequence[Rows], seed: int, memory: dict[str, Any]
+) -> list[TorchNode]:
+    """Train every net on its node's rows, with a new optimiser, and average all weights: FedAvg."""
+    terms, seeds = [[rows] for rows in problems], [seed + place for place in range(len(nodes))]
+    if len(nodes) > 1 and nodes[0].batch_key(terms[0]) is not None:
+        fitted = TorchNode.fit_many(nodes, terms, seeds=seeds, continued=True, memory=memory)
+    else:
+        fitted = [
+            node.fit(own, seed=own_seed, continued=True)
+            for node, own, own_seed in zip(nodes, terms, seeds, strict=True)
+        ]
+    nets = [net for net in (node._net() for node in fitted) if net is not None]
+    shares = torch.tensor([len(rows) for rows in problems]).to(next(nets[0].module.parameters()))
+    mean = {}
+    for name, value in nets[0].module.state_dict().items():
+        mean[name] = value  # of integers, which are counts, the first node's
+        if value.is_floating_point():
+            values = torch.stack([net.module.state_dict()[name] for net in nets])
+            mean[name] = torch.tensordot(shares / shares.sum(), values, 1)
+    for net in nets:
+        net.module.load_state_dict(mean)
+    return [node._with(net.without_optimizer()) for node, net in zip(fitted, nets, strict=True)]

@@ -11,19 +11,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from fedrelax.losses import Loss
 from fedrelax.models.base import Rows, Task
 from fedrelax.models.torch.model import TorchModel
 from fedrelax.models.torch.modules import shaped_output
-from fedrelax.models.torch.objective import weighted
 from fedrelax.models.torch.trained import Scaling, Trained, finished
-from fedrelax.models.torch.training import Objective, descend
+from fedrelax.models.torch.training import Objective, descend, weighted
 from fedrelax.typing import AnyArray, FloatArray
 
-Tensor = Any
 Parameters = dict[str, Tensor]
 
 ACTIVATIONS = (
@@ -51,7 +49,7 @@ class Stack:
     so one optimiser over these takes the steps of n optimisers.
     """
 
-    module: Any
+    module: nn.Module
     task: Task
     parameters: Parameters
     scaling: Scaling | None
@@ -188,13 +186,13 @@ def keep_freed_memory() -> None:
 # The forward pass
 
 
-def forward(module: Any, task: Task, parameters: Parameters, X: Tensor) -> Tensor:
+def forward(module: nn.Module, task: Task, parameters: Parameters, X: Tensor) -> Tensor:
     """Return (n, rows, outputs) for the parameters of n nets and rows (n, rows, ...).
 
     ``torch.vmap`` handles any module; a chain of linear layers takes a faster way to the same numbers.
     """
     if _is_dense(module, X):
-        before: Any = None
+        before: nn.Module | None = None
         for name, layer in module.named_children():
             if type(layer) is nn.Linear:
                 weight, bias = parameters[f"{name}.weight"].mT, parameters.get(f"{name}.bias")
@@ -212,7 +210,7 @@ def forward(module: Any, task: Task, parameters: Parameters, X: Tensor) -> Tenso
     return vmap(one)(parameters, X)
 
 
-def _is_dense(module: Any, X: Tensor) -> bool:
+def _is_dense(module: nn.Module, X: Tensor) -> bool:
     """Tell whether a module is a chain of linear layers and activations, on rows of numbers."""
     if type(module) is not nn.Sequential:
         return False

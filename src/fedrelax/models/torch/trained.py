@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import nonzero
@@ -19,7 +20,6 @@ from fedrelax.models.torch.modules import shaped_output
 from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray, FloatArray
 
-Tensor = Any
 ROWS_AT_ONCE = 4096
 
 
@@ -80,7 +80,7 @@ class Scaling:
 class Trained:
     """What one fit passes to the next; ``fits`` counts the fits so far."""
 
-    module: Any
+    module: nn.Module
     scaling: Scaling | None
     input_shape: tuple[int, ...]
     """Of a row."""
