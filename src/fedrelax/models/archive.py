@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.files import from_npy
 from fedrelax.typing import AnyArray
 
@@ -46,7 +46,7 @@ def opened(data: bytes) -> dict[str, bytes]:
     except FedRelaxError:
         raise
     except Exception as error:  # zlib, struct and zipfile have errors of their own
-        text = " ".join(str(error).split())
+        text = in_one_line(error, kind=False)
         raise FedRelaxError(f"its file is not an intact zip file ({text})") from error
 
 

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
+from fedrelax.errors import in_one_line
 from fedrelax.models.base import Task
 from fedrelax.models.torch.model import TorchModel
 from fedrelax.models.torch.modules import shaped_output
@@ -87,7 +88,7 @@ def _reason(model: TorchModel, net: Any, X: AnyArray, task: Task) -> str | None:
         found = forward(net, task, both, torch.stack([row, row]))
         found.sum().backward()
     except Exception as error:  # PyTorch refuses what it cannot batch in many ways.
-        text = " ".join(str(error).split())
+        text = in_one_line(error, kind=False)
         return f"PyTorch cannot run the module for many nodes at once ({text})"
     alone = shaped_output(net, net(row), len(row), task)
     if not torch.allclose(found[1], alone, rtol=1e-3, atol=1e-5):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.extras import need
 from fedrelax.models.base import Task
 from fedrelax.models.torch.model import TorchModel
@@ -103,7 +103,7 @@ def _check_shapes(about: dict[str, Any], maker: Any, state: dict[str, Any]) -> N
             module = built(maker, tuple(about["input_shape"]), about["task"]["n_outputs"])
         found = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     except Exception as error:  # A module's own code may raise anything.
-        raise _not_again(f" ({type(error).__name__}: {' '.join(str(error).split())})") from error
+        raise _not_again(f" ({in_one_line(error)})") from error
     if found != {name: tuple(value.shape) for name, value in state.items()}:
         raise _not_again("")
 
@@ -167,7 +167,6 @@ def _safetensors() -> Any:
 
 
 def _unreadable(error: Exception) -> FedRelaxError:
-    text = " ".join(str(error).split())
     return FedRelaxError(
-        f"the saved net cannot be read ({type(error).__name__}: {text}); check that the file is complete"
+        f"the saved net cannot be read ({in_one_line(error)}); check that the file is complete"
     )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, in_one_line, listing
 from fedrelax.models.base import Task
 
 Factory = Any
@@ -122,9 +122,8 @@ def tried(module: nn.Module, row: Tensor, task: Task) -> None:
         try:
             output = module(row)
         except Exception as error:  # A module may raise anything.
-            text = " ".join(str(error).split())
             raise FedRelaxError(
                 f"the module {name_of(module)} cannot take rows of shape {tuple(row.shape[1:])} "
-                f"({type(error).__name__}: {text})"
+                f"({in_one_line(error)})"
             ) from error
     shaped_output(module, output, len(row), task)
