@@ -182,10 +182,10 @@ def classification_network(
 
 def refused(engine: str, network: Network, settings) -> str | None:
     """Return why an engine does not serve the network, found cheaply or on the way, or None."""
-    from fedrelax.engines import Unsuited, prepare
+    from fedrelax.engines import UnsupportedNetworkError, prepare
 
     try:
         prepare(engine, network, settings)
-    except Unsuited as unsuited:
+    except UnsupportedNetworkError as unsuited:
         return unsuited.reason
     return None

@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.speed.rounds import SimultaneousRounds
 from fedrelax.linear import ExactUpdate
+from fedrelax.typing import SparseMatrix
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,26 @@ def round_bytes(update: ExactUpdate) -> int:
     The nodes' matrices, the graph, b and the last round's vectors are read once, the new vectors are
     written once. Intermediate vectors are not counted.
     """
-    problem = update.problem
+    problem, exchange = update.problem, update.coupling.exchange
     matrices = update.inverse.nbytes if update.fused is None else update.fused.nbytes
     if update.coupling.symmetric and problem.public is not None:
-        matrices += problem.public.nbytes
-    return int(matrices + update.coupling.exchange.nbytes + 3 * problem.moment.nbytes)
+        matrices += problem.public.array.nbytes
+    graph = _graph_bytes(exchange.graph) if exchange.dense is None else exchange.dense.nbytes
+    return int(matrices + graph + 3 * problem.moment.nbytes)
+
+
+def stored_bytes(update: ExactUpdate) -> int:
+    """Return the size of a problem and its update in bytes."""
+    problem = update.problem
+    blocks = [part.array for part in (problem.own, problem.public) if part is not None]
+    arrays = (update.inverse, update.fused, problem.common, problem.ridge, problem.degree, *blocks)
+    vectors = problem.power.nbytes + 3 * problem.moment.nbytes
+    sizes = sum(array.nbytes for array in arrays if array is not None)
+    return int(sizes + vectors + _graph_bytes(problem.adjacency))
+
+
+def _graph_bytes(graph: SparseMatrix) -> int:
+    return int(graph.data.nbytes + graph.indices.nbytes + graph.indptr.nbytes)
 
 
 def median_seconds(action: Callable[[], object], repeats: int) -> float:

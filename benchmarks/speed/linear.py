@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.floor import measure_floor
+from benchmarks.speed.floor import measure_floor, stored_bytes
 from benchmarks.speed.problems import (
     BenchProblem,
     exponent,
@@ -121,7 +121,7 @@ def _solve(data: BenchProblem, progress: Progress) -> tuple[dict[str, Any], AnyA
         "solve_seconds": solved - factored,
         "rounds": solution.rounds,
         "converged": solution.converged,
-        "stored_bytes": problem.nbytes + update.nbytes,
+        "stored_bytes": stored_bytes(update),
         "round_seconds": floor.round_seconds,
         "bytes_per_round": floor.bytes_moved,
         "memcpy_seconds": floor.copy_seconds,

@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.engines.linear import SequentialRounds
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear import ExactUpdate, Solution
 from fedrelax.linear.arrays import norm
@@ -15,6 +14,21 @@ from fedrelax.typing import AnyArray
 
 DIVERGED = 1e6
 """Growth of the residual since the first round at which a run counts as diverged."""
+
+
+class SequentialRounds:
+    """Gauss-Seidel order: one node after the other, each responding to the newest models."""
+
+    def __init__(self, update: ExactUpdate, *, damping: float = 0.0) -> None:
+        self.update, self.damping = update, damping
+        self.models = self._messages = update.problem.start(None)
+
+    def measured_step(self) -> float:
+        """Run one pass; return how far its models are from what their neighbours' models ask for."""
+        update, moment = self.update, self.update.problem.moment
+        self.models, self._messages = update.in_turn(self._messages, self.damping)
+        change = update.coupling(self.models, np.empty_like(self.models), moment)
+        return float(norm(change - update.sources(self.models)) / (norm(moment) or 1.0))
 
 
 class SimultaneousRounds:
@@ -87,17 +101,7 @@ def solve_rounds(
     rounds = kind(update, damping=damping)
     residuals: list[float] = []
     while len(residuals) < max_rounds and not (residuals and residuals[-1] <= tol):
-        residuals.append(_measured_step(rounds))
+        residuals.append(rounds.measured_step())
         if not residuals[-1] < DIVERGED * max(1.0, residuals[0]):
             raise FedRelaxError(f"the rounds diverged in round {len(residuals)}")
     return Solution(rounds.models, len(residuals), residuals[-1] <= tol)
-
-
-def _measured_step(rounds: SimultaneousRounds | SequentialRounds) -> float:
-    """Run one round; return the relative residual ``|b - K w| / |b|`` (see the classes' steps)."""
-    if isinstance(rounds, SimultaneousRounds):
-        return rounds.measured_step()
-    rounds.step()
-    moment = rounds.update.problem.moment
-    change = rounds.update.coupling(rounds.W, np.empty_like(rounds.W), moment)
-    return float(norm(np.subtract(change, rounds.s, out=change)) / (norm(moment) or 1.0))

@@ -44,7 +44,7 @@ def test_a_model_that_needs_the_general_path_is_named_with_its_node(model, reaso
     assert found is not None and found.startswith("node 3") and reason in found
     with pytest.raises(FedRelaxError, match="node 3.*use engine='auto'"):
         FedRelax(engine="linear").solve(network)
-    assert LinearEngine.refusal(network, FedRelax()) == found
+    assert LinearEngine.unsupported_reason(network, FedRelax()) == found
     assert not FedRelax().settles(network)
     assert reason_not_linear(network) == found
     with pytest.raises(FedRelaxError, match="node 3"):

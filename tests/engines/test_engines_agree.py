@@ -14,7 +14,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
 from fedrelax import FedRelax, Graph, LinearModel, Network
-from fedrelax.engines import Unsuited
+from fedrelax.engines import UnsupportedNetworkError
 
 KINDS = ("plain", "duplicate", "combination", "nearly", "constant")
 FOUND = (101, 115, 196, 302, 347, 365, 419, 561, 2586, 2783, 3076)
@@ -86,7 +86,7 @@ def difference(seed: int) -> float | None:
     network, settings = wild(seed)
     try:
         linear = replace(settings, engine="linear").solve(network)
-    except Unsuited:
+    except UnsupportedNetworkError:
         return None
     general = replace(settings, engine="sites").solve(network)
     worst = 0.0

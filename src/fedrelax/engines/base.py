@@ -1,4 +1,4 @@
-"""The interface of an engine: a way to compute the rounds, for the networks it supports."""
+"""Engines: ways to compute the rounds of Algorithm 1, each for the networks it supports."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from fedrelax.combining import Mean, as_combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss, get_loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
+from fedrelax.runtime import Coupling, Steps
 from fedrelax.runtime import Settings as Settings
-from fedrelax.runtime import Steps
-from fedrelax.typing import FloatArray, Label, SparseMatrix
+from fedrelax.runtime.exchange import as_layers
+from fedrelax.typing import FloatArray, Label
 
 
-class Unsuited(FedRelaxError):  # noqa: N818 - a reason, not a fault
+class UnsupportedNetworkError(FedRelaxError):
     """An engine does not support this network, or not as exactly as the models themselves would."""
 
     def __init__(self, engine: str, reason: str) -> None:
@@ -32,13 +34,22 @@ class Unsuited(FedRelaxError):  # noqa: N818 - a reason, not a fault
 class Engine(Steps):
     """Holds the nodes of a network while the loop runs its rounds. All engines give the same result.
 
-    ``refusal`` is called first and is cheap. ``of`` refuses, with ``Unsuited``, what shows only once the
-    arrays are built.
+    What an engine supports is declared: ``task``, ``losses``, ``needs`` and ``common``; what depends on
+    models and rows, ``reason_in_network`` says. Both are cheap. ``of`` refuses, with
+    ``UnsupportedNetworkError``, what shows only once the arrays are built.
     """
 
     name: ClassVar[str]
     rank: ClassVar[int]
     """Engines are tried in this order: from the most specialised to the one for any models."""
+    task: ClassVar[str | None] = None
+    """The only task, if there is one."""
+    losses: ClassVar[tuple[type[Loss], ...]] = (Loss,)
+    """The losses that models may minimise, on own rows and across edges."""
+    needs: ClassVar[Mapping[str, Any]] = {}
+    """Settings that must have these values."""
+    common: ClassVar[bool] = False
+    """Whether all nodes must have one common set of public rows."""
     usual_rounds = 20
     """The maximum number of rounds if none is given."""
     few_rounds: ClassVar[int] = 4
@@ -51,14 +62,36 @@ class Engine(Steps):
     may_rest = True
 
     @classmethod
-    @abstractmethod
-    def refusal(cls, network: Network, settings: Settings) -> str | None:
+    def unsupported_reason(cls, network: Network, settings: Settings) -> str | None:
         """Return why this engine does not support the network, naming the node, or None."""
+        reason = None if cls.sends else _reason_without_messages(settings)
+        if reason is not None:
+            return reason
+        if cls.task not in (None, network.kind):
+            return f"the task is {network.kind}"
+        for name, loss in zip(
+            ("loss", "discrepancy"), losses_of(settings, network.kind), strict=True
+        ):
+            if not isinstance(loss, cls.losses):
+                return (
+                    f"{name}={loss.name!r} is not {' or '.join(kind.name for kind in cls.losses)}"
+                )
+        for name, value in cls.needs.items():
+            if getattr(settings, name) != value:
+                return f"it needs {name}={value!r}, not {getattr(settings, name)!r}"
+        if cls.common and network.public.common is None:
+            return "it needs one common set of public rows"
+        return cls.reason_in_network(network, settings)
+
+    @classmethod
+    @abstractmethod
+    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+        """Return which node's model or rows are not supported, or None."""
 
     @classmethod
     @abstractmethod
     def of(cls, network: Network, settings: Settings) -> Engine:
-        """Return an engine ready to run on a network that ``refusal`` has accepted."""
+        """Return an engine ready to run on a network that ``unsupported_reason`` has accepted."""
 
     def working(self) -> AbstractContextManager[None]:
         """Return a context in which rounds can run."""
@@ -78,30 +111,30 @@ class Engine(Steps):
     def resume(self, state: Any, round: int) -> None:
         """Restore the state of a round, after ``start``."""
 
+    @abstractmethod
+    def packed_models(self, models: Any) -> Any:
+        """Return the models of a snapshot as plain values."""
+
+    @abstractmethod
+    def models_from(self, values: Any, round: int) -> Any:
+        """Return the models that ``packed_models`` has stored."""
+
     def packed(self, snapshot: Any) -> Any:
-        """Return a snapshot as plain values."""
-        edges, *rest = snapshot
-        return (self.as_given(edges), *rest)
+        """Return a snapshot, a graph and models, as plain values; the given graph need not be stored."""
+        edges, models = snapshot
+        return None if edges is self.given else edges, self.packed_models(models)
 
     def unpacked(self, values: Any, round: int) -> Any:
         """Return the snapshot that ``packed`` has stored."""
-        edges, *rest = values
-        return (self.edges_from(edges), *rest)
-
-    def as_given(self, edges: SparseMatrix) -> Any:
-        """Return a graph, or None for the given one, which need not be stored."""
-        return None if edges is self.given else edges
-
-    def edges_from(self, kept: Any) -> SparseMatrix:
-        """Return the graph that ``as_given`` has stored."""
-        if kept is None:
-            return self.given
+        edges, models = values
+        if edges is None:
+            return self.given, self.models_from(models, round)
         n = len(self.labels)
-        if getattr(kept, "shape", None) != (n, n) or not sparse.issparse(kept):
+        if getattr(edges, "shape", None) != (n, n) or not sparse.issparse(edges):
             raise FedRelaxError("its graph has different nodes")
-        if not (np.isfinite(kept.data).all() and (kept.data >= 0).all()):
+        if not (np.isfinite(edges.data).all() and (edges.data >= 0).all()):
             raise FedRelaxError("its graph has a weight that is negative, infinite or NaN")
-        return kept
+        return edges, self.models_from(models, round)
 
     @property
     @abstractmethod
@@ -114,6 +147,19 @@ class Engine(Steps):
         """Every node's model trained on its own rows only."""
 
 
+def _reason_without_messages(settings: Settings) -> str | None:
+    """Return which setting needs nodes that send messages one by one, or None."""
+    if as_layers(settings.exchange):
+        return "it sends no messages for exchange= to act on"
+    if not isinstance(as_combine(settings.combine), Mean):
+        return f"it always takes the neighbours' mean, but combine={settings.combine!r} is given"
+    if settings.update != "refit":
+        return f"it fits one model at each node, and update={settings.update!r} fits two"
+    if settings.order == "asynchronous":
+        return "it computes all nodes at once, but order='asynchronous' updates them one by one"
+    return None
+
+
 def losses_of(settings: Settings, kind: str) -> tuple[Loss, Loss]:
     """Return the loss on own rows and the loss across edges."""
     loss = get_loss(settings.loss, kind)
@@ -122,16 +168,23 @@ def losses_of(settings: Settings, kind: str) -> tuple[Loss, Loss]:
     return loss, get_loss(settings.discrepancy, kind, "discrepancy")
 
 
-def reason_in_settings(settings: Settings, kind: str, served: str, loss: type[Loss]) -> str | None:
-    """Return why an engine for one task and one loss does not support these settings, or None."""
-    if kind != served:
-        return f"the task is {kind}"
-    for name, found in zip(("loss", "discrepancy"), losses_of(settings, kind), strict=True):
-        if not isinstance(found, loss):
-            return f"{name}={found.name!r} is not {loss.name}"
-    if settings.distillation is not None:
-        return "distillation draws new rows in every round"
-    return None
+def coupling_of(settings: Settings, kind: str) -> Coupling:
+    """Return the part of the settings that a node needs."""
+    loss, discrepancy = losses_of(settings, kind)
+    return Coupling(
+        alpha=float(settings.alpha),
+        update=settings.update,
+        loss=loss,
+        discrepancy=discrepancy,
+        symmetric=settings.objective == "gtvmin",
+        weighting=settings.weighting,
+        level=float(settings.level),
+        collapse=settings.collapse,
+        distillation=settings.distillation,
+        continued=settings.continued,
+        damping=float(settings.damping),
+        combine=as_combine(settings.combine),
+    )
 
 
 def of_shape(values: Any, shape: tuple[int, ...], what: str, finite: bool = True) -> FloatArray:
@@ -141,8 +194,3 @@ def of_shape(values: Any, shape: tuple[int, ...], what: str, finite: bool = True
     if finite and not np.isfinite(values).all():
         raise FedRelaxError(f"its {what} have a NaN or infinite value")
     return values
-
-
-def coupling_factor(settings: Settings) -> float:
-    """Return the factor of GTV in the objective: alpha, or alpha / 2 for the paper's objective."""
-    return float(settings.alpha) * (1.0 if settings.objective == "gtvmin" else 0.5)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.sites.checks import coupling_of
+from fedrelax.engines.base import coupling_of
 from fedrelax.engines.sites.keeping import packed_term, term_from
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError

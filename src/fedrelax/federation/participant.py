@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.engines.answers import AnswerExtrapolator
 from fedrelax.engines.sites.checks import reason_in_models
-from fedrelax.engines.sites.guessing import Guessing
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.boxes import Mailbox, Predictions
@@ -191,7 +191,7 @@ class Participant:
         sealed_for = again(round) if asked.anew else round
         heard, refused = post.open_predictions(letter, sealed_for, sites.public)
         shared, before, after, reports = {}, {}, {}, []
-        guessing = Guessing(sites.public)
+        guessing = AnswerExtrapolator(sites.public)
         for number in [number for number in asked.lanes if number in states]:
             site, state = sites.of(number), states[number]
             state.restore(site)

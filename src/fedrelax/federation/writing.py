@@ -26,8 +26,7 @@ from fedrelax.models.elsewhere import Elsewhere, ElsewhereModel
 from fedrelax.models.names import short_name
 from fedrelax.report.page import write_report
 from fedrelax.runtime import History, Record
-from fedrelax.solvers import Result
-from fedrelax.solvers.edges import EdgeValues
+from fedrelax.solvers.base import EdgeValues, Result
 from fedrelax.storage import save_result
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import norm, times_common
 from fedrelax.linear.gram import BUFFER_NUMBERS
 from fedrelax.linear.problem import LinearProblem, NeighbourSums, local_order
@@ -19,8 +18,6 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 System = Literal["paper", "symmetric"]
 MinimumNorm = Literal["coefficients", "all"] | FloatArray
-SAFE = 1e6
-"""Matrices with smaller condition numbers stay safe if some neighbours are dropped."""
 
 
 class NeighbourTerms:
@@ -31,10 +28,6 @@ class NeighbourTerms:
     """
 
     def __init__(self, problem: LinearProblem, alpha: float, system: System) -> None:
-        if not (np.isfinite(alpha) and alpha >= 0):
-            raise FedRelaxError(f"alpha: expected a number >= 0, found {alpha}")
-        if system not in ("paper", "symmetric"):
-            raise FedRelaxError(f"system: expected 'paper' or 'symmetric', found {system!r}")
         self.problem = problem
         self.alpha = float(alpha)
         self.system = system
@@ -69,21 +62,21 @@ class NeighbourTerms:
         exchange(self._u, out, start)
         return np.add(out, self._v, out=out)
 
-    def node_matrices(self) -> AnyArray:
-        """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (symmetric: ``Q_i + Q_j``), (n, d, d)."""
-        problem, public = self.problem, self.problem.public
-        M = problem.own.dense() if problem.own.low_rank else problem.own.dense().copy()
+    def node_matrices(self, nodes: slice | AnyArray = slice(None)) -> AnyArray:
+        """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (symmetric: ``Q_i + Q_j``), (c, d, d)."""
+        problem, public, degree = self.problem, self.problem.public, self.problem.degree[nodes]
+        M = np.array(problem.own.dense(nodes), copy=not problem.own.low_rank)
         for a in range(problem.d if self.alpha else 0):
             if public is None:
                 assert self.common is not None
-                M[:, a, :] += problem.degree[:, None] * self.common[a]
+                M[:, a, :] += degree[:, None] * self.common[a]
                 continue
             row = public.row(a)
-            M[:, a, :] += self.exchange.graph @ row
+            M[:, a, :] += (self.exchange.graph @ row)[nodes]
             if self.symmetric:
-                M[:, a, :] += (self.alpha * problem.degree[:, None]) * row
+                M[:, a, :] += (self.alpha * degree[:, None]) * row[nodes]
         steps = np.arange(problem.d)
-        M[:, steps, steps] += problem.ridge
+        M[:, steps, steps] += problem.ridge[nodes]
         return M
 
 
@@ -117,23 +110,26 @@ class ExactUpdate:
             self._least = minimum_norm
         elif problem.intercept and minimum_norm == "coefficients":
             self._least = np.eye(problem.d)[:-1]
-        self._own: AnyArray | None = None
         self.inverse = self.coupling.node_matrices()
         self.fused: AnyArray | None = None
         if fused and system == "paper" and problem.public is not None:
             self.fused = np.empty_like(self.inverse)
         self.condition = np.empty(problem.n)
         self.rank = np.empty(problem.n, dtype=np.int64)
-        group = max(1, BUFFER_NUMBERS // problem.d**2)
-        for lo in range(0, problem.n, group):
-            part = slice(lo, min(lo + group, problem.n))
+        self._w = np.empty((problem.n, problem.d, problem.q))
+        self._invert(np.arange(problem.n))
+
+    def _invert(self, nodes: IntArray) -> None:
+        """Invert the matrices of some nodes in place, a few at a time."""
+        group = max(1, BUFFER_NUMBERS // self.problem.d**2)
+        for lo in range(0, len(nodes), group):
+            part = nodes[lo : lo + group]
             found = invert(self.inverse[part], self._least)
             self.inverse[part] = found.matrices
             self.condition[part], self.rank[part] = found.condition, found.rank
             if self.fused is not None:
-                assert problem.public is not None
-                np.matmul(problem.public.dense(part), found.matrices, out=self.fused[part])
-        self._w = np.empty((problem.n, problem.d, problem.q))
+                assert self.problem.public is not None
+                self.fused[part] = np.matmul(self.problem.public.dense(part), found.matrices)
 
     def on(self, edges: SparseMatrix) -> ExactUpdate:
         """Return the update on another graph, with the same settings.
@@ -146,27 +142,13 @@ class ExactUpdate:
             least: MinimumNorm = "all" if self._least is None else self._least
             fused = self.fused is not None
             return ExactUpdate(problem, alpha, system=system, minimum_norm=least, fused=fused)
-        other, steps = copy.copy(self), np.arange(problem.d)
-        other.problem = problem
-        other.coupling = NeighbourTerms(problem, alpha, system)
-        other.inverse = self.inverse.copy()
-        other._w = np.empty_like(self._w)
-        if self._own is None:
-            self._own = other._own = problem.own.dense().copy()
-            self._own[:, steps, steps] += problem.ridge
+        other = copy.copy(self)
+        other.problem, other.coupling = problem, NeighbourTerms(problem, alpha, system)
+        other.inverse, other.condition = self.inverse.copy(), self.condition.copy()
+        other.rank, other._w = self.rank.copy(), np.empty_like(self._w)
         changed = np.flatnonzero(problem.degree != self.problem.degree)
-        group = max(1, BUFFER_NUMBERS // problem.d**2)
-        common = other.coupling.common
-        assert common is not None
-        for lo in range(0, len(changed), group):
-            part = changed[lo : lo + group]
-            M = problem.degree[part, None, None] * common
-            M += self._own[part]
-            full = (self.rank[part] == problem.d).all() and (problem.degree[part] > 0).all()
-            if full and self.condition[part].max() < SAFE:
-                other.inverse[part] = np.linalg.inv(M)
-            else:
-                other.inverse[part] = invert(M, self._least).matrices
+        other.inverse[changed] = other.coupling.node_matrices(changed)
+        other._invert(changed)
         return other
 
     def in_local_order(self) -> tuple[ExactUpdate, IntArray | None]:
@@ -188,12 +170,6 @@ class ExactUpdate:
         other._w = np.empty_like(self._w)
         return other, order
 
-    @property
-    def nbytes(self) -> int:
-        """The size of the update's own arrays in bytes."""
-        fused = 0 if self.fused is None else self.fused.nbytes
-        return int(self.inverse.nbytes + fused + 2 * self._w.nbytes)
-
     def models(self, s: AnyArray, out: AnyArray | None = None) -> AnyArray:
         """Return ``w = M^-1 s``."""
         return np.matmul(self.inverse, s, out=np.empty_like(s) if out is None else out)
@@ -214,6 +190,35 @@ class ExactUpdate:
         if self.fused is None:
             return self.coupling(self.models(s, self._w), out, start)
         return self.coupling.exchange(np.matmul(self.fused, s, out=self._w), out, start)
+
+    def in_turn(self, messages: AnyArray, damping: float = 0.0) -> tuple[AnyArray, AnyArray]:
+        """Return models and messages after one pass in which nodes 0, 1, 2, ... hear the newest messages.
+
+        A node sends its new model, or with ``damping``, ``(1 - damping) argmin + damping last message``.
+        Nodes that do not depend on each other are updated together; the result is the same as one by one.
+        On the symmetric objective, an undamped pass never increases the objective.
+        """
+        coupling, public = self.coupling, self.problem.public
+        W, V = np.empty_like(messages), messages.copy()
+        sent = coupling.on_public(V, np.empty_like(V))
+
+        def on_public(nodes: AnyArray, values: AnyArray) -> AnyArray:
+            return (coupling.common if public is None else public.dense(nodes)) @ values
+
+        for nodes, graph in coupling.exchange.turns:
+            s = self.problem.moment[nodes] + _near(graph, sent)
+            if coupling.symmetric:
+                s += on_public(nodes, _near(graph, V))
+            W[nodes] = new = self.inverse[nodes] @ s
+            V[nodes] = new = (1 - damping) * new + damping * V[nodes] if damping else new
+            sent[nodes] = on_public(nodes, new)
+        return W, V
+
+
+def _near(graph: SparseMatrix, values: AnyArray) -> AnyArray:
+    """Return the neighbour sums of the nodes whose rows of the adjacency are given."""
+    flat = graph @ values.reshape(len(values), -1)
+    return np.asarray(flat).reshape(graph.shape[0], *values.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -240,10 +245,6 @@ def solve_fixed_point(
     (block-Jacobi from the right, so that residuals are those of the system itself), by IDR(s).
     One round is one exchange; starting from given models costs one more.
     """
-    if not tol > 0 or max_rounds < 1:
-        raise FedRelaxError(
-            f"tol and max_rounds: expected positive numbers, found {tol} and {max_rounds}"
-        )
     b = update.problem.moment
     least = tol * (norm(b) or 1.0)
     symmetric = update.problem.public is None or update.coupling.symmetric

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 BUFFER_NUMBERS = 1 << 20
@@ -31,35 +30,15 @@ class Group:
 class NodeRows:
     """Rows of n nodes: stacked ``(n, m, d)``, or ``(N, d)`` with row offsets of length n + 1."""
 
-    def __init__(
-        self, values: npt.ArrayLike, offsets: npt.ArrayLike | None = None, name: str = "X"
-    ) -> None:
+    def __init__(self, values: npt.ArrayLike, offsets: npt.ArrayLike | None = None) -> None:
         array = np.asarray(values)
-        self.name = name
         if offsets is None:
-            if array.ndim != 3:
-                raise FedRelaxError(
-                    f"{name}: expected stacked rows of shape (nodes, rows, features), found shape "
-                    f"{array.shape}; pass (rows, features) together with offsets for unequal nodes"
-                )
-            n, m, _ = array.shape
-            offsets = np.arange(n + 1) * m
-            array = array.reshape(n * m, array.shape[2])
+            n, m, d = array.shape
+            array, offsets = array.reshape(n * m, d), np.arange(n + 1) * m
         self.flat = array
         self.offsets: IntArray = np.asarray(offsets, dtype=np.int64)
-        if array.ndim != 2 or self.offsets.ndim != 1 or self.offsets.size < 1:
-            raise FedRelaxError(
-                f"{name}: offsets go with rows of shape (rows, features), found {array.shape}"
-            )
-        if self.offsets[0] != 0 or self.offsets[-1] != len(array):
-            raise FedRelaxError(
-                f"{name}: offsets must run from 0 to the number of rows {len(array)}, found "
-                f"{self.offsets[0]} to {self.offsets[-1]}"
-            )
         self.n, self.d = self.offsets.size - 1, array.shape[1]
         self.counts: IntArray = np.diff(self.offsets)
-        if (self.counts < 0).any():
-            raise FedRelaxError(f"{name}: offsets must not decrease")
         self.most = int(self.counts.max(initial=0))
 
     def groups(
@@ -124,12 +103,6 @@ class Blocks:
         moment, power = np.zeros((rows.n, d, q)), np.zeros((rows.n, q))
         for group in rows.groups(targets, intercept):
             nodes, X, y = group.nodes, group.rows, group.targets
-            sound = np.isfinite(X).all(axis=(1, 2)) & np.isfinite(y).all(axis=(1, 2))
-            if not sound.all():
-                raise FedRelaxError(
-                    f"{rows.name}: node {int(nodes[~sound][0])} (counting from 0) has a value that is "
-                    "not a finite number; clean or impute its rows"
-                )
             if mean:
                 root = np.sqrt(rows.counts[nodes])[:, None, None]
                 X /= root
@@ -141,11 +114,6 @@ class Blocks:
                 stored[nodes] = flipped @ X
             moment[nodes], power[nodes] = flipped @ y, np.square(y).sum(axis=1)
         return cls(stored, low_rank=low_rank), moment, power
-
-    @property
-    def nbytes(self) -> int:
-        """The size in bytes."""
-        return int(self.array.nbytes)
 
     def apply(self, x: AnyArray, out: AnyArray) -> AnyArray:
         """Write ``G_i x_i`` for all nodes; x and out are (n, d, q)."""

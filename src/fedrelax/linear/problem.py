@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import rows_times, with_constant
 from fedrelax.linear.gram import Blocks, NodeRows
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
@@ -59,15 +59,16 @@ class LinearProblem:
         scaling: Literal["mean", "rows"] = "mean",
         level: float = 1.0,
     ) -> None:
-        if scaling not in ("mean", "rows"):
-            raise FedRelaxError(f"scaling: expected 'mean' or 'rows', found {scaling!r}")
         rows = NodeRows(X, offsets)
-        targets = _targets(y, np.shape(X)[:-1])
+        targets = np.asarray(y).reshape(len(rows.flat), -1)
         mean = scaling == "mean"
         self.n, self.d, self.q = rows.n, rows.d + bool(intercept), targets.shape[1]
         self.intercept, self.level = bool(intercept), float(level)
-        self.join(check_adjacency(adjacency, self.n))
-        self.ridge = self._ridge(ridge)
+        self.join(sparse.csr_array(adjacency, dtype=np.float64))
+        self.ridge: FloatArray = np.zeros((self.n, self.d))
+        """The diagonals of all ``R_i``."""
+        penalty = np.asarray(ridge, dtype=np.float64)
+        self.ridge[:, : rows.d] = penalty if penalty.ndim == 0 else penalty.reshape(self.n, -1)
         self.own, self.moment, self.power = Blocks.of(
             rows, intercept=self.intercept, targets=targets, mean=mean
         )
@@ -76,23 +77,13 @@ class LinearProblem:
         """Q itself; ``common`` differs from it if ``level`` is below 1."""
         self.public: Blocks | None = None
         if np.ndim(public) == 2 and public_offsets is None:
-            P = with_constant(_checked_public(np.asarray(public), rows.d), self.intercept)
-            if not np.isfinite(P).all():
-                raise FedRelaxError(
-                    "public: the common set has a value that is not a finite number"
-                )
+            P = with_constant(np.asarray(public), self.intercept)
             self.whole = self.common = P.T @ P / (len(P) if mean else 1)
             if level < 1.0:
                 x = P.mean(axis=0) * (1.0 if mean else np.sqrt(len(P)))
                 self.common = self.whole - (1.0 - level) * np.outer(x, x)
             return
-        sets = NodeRows(public, public_offsets, "public")
-        _checked_public(sets.flat, rows.d)
-        if sets.n != self.n:
-            raise FedRelaxError(f"public: {sets.n} sets for {self.n} nodes; give one each")
-        if (sets.counts == 0).any():
-            node = int(np.flatnonzero(sets.counts == 0)[0])
-            raise FedRelaxError(f"public: node {node} (counting from 0) has no public rows")
+        sets = NodeRows(public, public_offsets)
         self.public = Blocks.of(sets, intercept=self.intercept, mean=mean)[0]
 
     def join(self, graph: Any) -> None:
@@ -122,37 +113,10 @@ class LinearProblem:
         del other.own, other.power, other.ridge
         return other
 
-    def _ridge(self, ridge: npt.ArrayLike) -> FloatArray:
-        """Return the diagonals of all ``R_i`` (n, d)."""
-        value = np.asarray(ridge, dtype=np.float64)
-        features = self.d - self.intercept
-        if value.shape not in ((), (self.n,), (self.n, features)) or not (value >= 0).all():
-            raise FedRelaxError(
-                f"ridge: expected a number >= 0 or one for each of {self.n} nodes (and each of "
-                f"{features} features), found shape {value.shape} with smallest value "
-                f"{value.min(initial=np.inf):g}"
-            )
-        diagonal: FloatArray = np.zeros((self.n, self.d))
-        diagonal[:, :features] = value if value.ndim == 0 else value.reshape(self.n, -1)
-        return diagonal
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the stored problem in bytes."""
-        A = self.adjacency
-        arrays = (A.data, A.indices, A.indptr, self.moment, self.power, self.ridge, self.degree)
-        parts = (self.own, self.public, self.common)
-        return sum(part.nbytes for part in (*arrays, *parts) if part is not None)
-
     def start(self, W: npt.ArrayLike | None) -> FloatArray:
         """Return a copy of the models (n, d, q) or (n, d) to start from; zeros for None."""
         shape = (self.n, self.d, self.q)
-        given = np.zeros(shape) if W is None else np.array(W, dtype=np.float64)
-        if given.ndim == 2:
-            given = given[:, :, None]
-        if given.shape != shape:
-            raise FedRelaxError(f"initial models: expected shape {shape}, found {given.shape}")
-        return given
+        return np.zeros(shape) if W is None else np.array(W, dtype=np.float64).reshape(shape)
 
 
 def local_order(adjacency: SparseMatrix, row_bytes: int) -> IntArray | None:
@@ -179,27 +143,24 @@ class NeighbourSums:
     def __init__(self, adjacency: SparseMatrix, width: int, scale: float = 1.0) -> None:
         n = adjacency.shape[0]
         self.graph = adjacency if scale == 1.0 else adjacency * scale
-        self._dense: AnyArray | None = None
+        self.dense: AnyArray | None = None
         if n * n <= DENSE_MOST and adjacency.nnz >= DENSE_SHARE * n * n:
-            self._dense = self.graph.toarray()
+            self.dense = self.graph.toarray()
             return
         few = max(1, PART_BYTES // (width * 8))
         self._parts = [_rows(self.graph, lo, min(lo + few, n)) for lo in range(0, n, few)]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the graph that one exchange reads."""
-        A = self.graph
-        return int((A.data if self._dense is None else self._dense).nbytes) + (
-            A.indices.nbytes + A.indptr.nbytes if self._dense is None else 0
-        )
+    @cached_property
+    def turns(self) -> list[tuple[IntArray, SparseMatrix]]:
+        """Groups of nodes to update one after the other, with their rows of the graph."""
+        return [(nodes, self.graph[nodes]) for nodes in _levels(self.graph)]
 
     def __call__(self, u: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:
         """Write the neighbour sums of ``u``, plus ``start``, into ``out``."""
         n = len(u)
         sent, sums = u.reshape(n, -1), out.reshape(n, -1)
-        if self._dense is not None:
-            rows_times(self._dense, sent, sums)
+        if self.dense is not None:
+            rows_times(self.dense, sent, sums)
             return out if start is None else np.add(out, start, out=out)
         first: AnyArray | None = None if start is None else start.reshape(n, -1)
         lo = 0
@@ -219,40 +180,23 @@ def _rows(graph: Any, lo: int, hi: int) -> Any:
     return sparse.csr_array(entries, shape=(hi - lo, graph.shape[1]))
 
 
-def check_adjacency(adjacency: SparseMatrix, n: int) -> Any:
-    """Return the graph as CSR after checking shape, weights, diagonal and symmetry."""
-    graph = sparse.csr_array(adjacency, dtype=np.float64)
-    if graph.shape != (n, n):
-        raise FedRelaxError(
-            f"adjacency: {n} nodes have rows, but the graph has shape {graph.shape}"
+def _levels(adjacency: SparseMatrix) -> list[IntArray]:
+    """Group nodes so that each comes after its lower-numbered neighbours; no edge is within a group."""
+    n = adjacency.shape[0]
+    rows = np.repeat(np.arange(n), np.diff(adjacency.indptr))
+    later = adjacency.indices > rows
+    starts = np.concatenate([[0], np.cumsum(later)])[adjacency.indptr]
+    targets = adjacency.indices[later]
+    waiting = np.diff(adjacency.indptr) - np.diff(starts)
+    groups = []
+    front = np.flatnonzero(waiting == 0)
+    while front.size:
+        groups.append(front)
+        sizes = starts[front + 1] - starts[front]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        released, times = np.unique(
+            targets[np.repeat(starts[front], sizes) + within], return_counts=True
         )
-    if not (np.isfinite(graph.data).all() and (graph.data >= 0).all()):
-        raise FedRelaxError("adjacency: weights must be finite and >= 0")
-    if graph.diagonal().any():
-        node = int(np.flatnonzero(graph.diagonal())[0])
-        raise FedRelaxError(
-            f"adjacency: node {node} is its own neighbour; set the diagonal to zero"
-        )
-    probe = np.random.default_rng(0).random(n)
-    gap = np.abs(graph @ probe - graph.T @ probe).max(initial=0.0)
-    if gap > 1e-9 * np.abs(graph.data).max(initial=1.0) * max(n, 1):
-        raise FedRelaxError("adjacency: A_ij and A_ji differ; the graph must be undirected")
-    return graph
-
-
-def _targets(y: npt.ArrayLike, rows: tuple[int, ...]) -> AnyArray:
-    """Return targets as (N, q), one row per row of X; ``rows`` is the shape of X without features."""
-    array = np.asarray(y)
-    if array.shape[: len(rows)] != rows or array.ndim > len(rows) + 1:
-        raise FedRelaxError(
-            f"y: expected one target row for each of {int(np.prod(rows))} rows, found {array.shape}"
-        )
-    return array.reshape(int(np.prod(rows)), *array.shape[len(rows) :] or (1,))
-
-
-def _checked_public(flat: AnyArray, features: int) -> AnyArray:
-    if flat.ndim != 2 or flat.shape[1] != features or not len(flat):
-        raise FedRelaxError(
-            f"public: expected at least one row of {features} features, found shape {flat.shape}"
-        )
-    return flat
+        waiting[released] -= times
+        front = released[waiting[released] == 0]
+    return groups

@@ -162,16 +162,6 @@ def _generalised(
         for k in np.unique(free[free > 0]):
             nodes = np.flatnonzero(free == k)
             N = vectors[nodes][:, :, :k]
-            P = np.eye(M.shape[-1]) - N @ _left_inverse(least @ N) @ least
+            P = np.eye(M.shape[-1]) - N @ np.linalg.pinv(least @ N) @ least
             inverse[nodes] = P @ inverse[nodes] @ P.transpose(0, 2, 1)
     return inverse, condition, rank
-
-
-def _left_inverse(B: FloatArray) -> FloatArray:
-    """Return ``B^+`` of (c, p, k) matrices, through QR where the columns are independent."""
-    if B.shape[1] >= B.shape[2]:
-        Q, R = np.linalg.qr(B)
-        pivots = np.abs(np.diagonal(R, axis1=1, axis2=2))
-        if (pivots.min(axis=1) > 1e-12 * pivots.max(axis=1)).all():
-            return np.asarray(np.linalg.solve(R, Q.transpose(0, 2, 1)))
-    return np.asarray(np.linalg.pinv(B))

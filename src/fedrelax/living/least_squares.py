@@ -22,7 +22,7 @@ from scipy import sparse
 
 from fedrelax.combining import Mean
 from fedrelax.engines.linear.checks import reason_in_models, ridge_of
-from fedrelax.engines.linear.network import FittedModels
+from fedrelax.engines.linear.network import fitted_models
 from fedrelax.linear.arrays import centre_and_spread, norm, with_constant
 from fedrelax.linear.solving import conjugate_gradients
 from fedrelax.losses import Squared
@@ -130,7 +130,7 @@ class LeastSquares:
             codes[k] = place.setdefault(kind, len(place))
             if codes[k] == len(kinds):
                 kinds.append(estimator)
-        made = FittedModels(labels, kinds, codes, network.task, weights)
+        made = fitted_models(labels, kinds, codes, network.task, weights)
         for label in labels:
             network.models[label] = made[label]
         self._solved.clear()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.combining import Mean
-from fedrelax.engines.sites.checks import coupling_of
+from fedrelax.engines.base import coupling_of
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.graph import Graph

@@ -14,8 +14,7 @@ from fedrelax.graph import Graph
 from fedrelax.living.network import LivingNetwork
 from fedrelax.living.overlay import GONE, Near, assembled
 from fedrelax.runtime import History, Record
-from fedrelax.solvers import Result
-from fedrelax.solvers.edges import EdgeValues
+from fedrelax.solvers.base import EdgeValues, Result
 from fedrelax.typing import FloatArray, Label
 
 

@@ -48,6 +48,11 @@ class Coupling:
     damping: float = 0.0
     combine: Combine = field(default_factory=Mean)
 
+    @property
+    def factor(self) -> float:
+        """The factor of GTV in the objective: alpha, or alpha / 2 for the paper's objective."""
+        return self.alpha * (1.0 if self.symmetric else 0.5)
+
 
 @dataclass(frozen=True)
 class SiteMeasure:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines import Unsuited
+from fedrelax.engines import UnsupportedNetworkError
 from fedrelax.engines.whole.found import ONE_MODEL, Found, find, linear_model, rows_of
 from fedrelax.engines.whole.ridge_rows import Fold
 from fedrelax.engines.whole.softmax import MANY_CLASSES
@@ -279,7 +279,7 @@ def _wired(
             return whole
         for candidate, first in zip(tried, firsts, strict=True):
             losses.append([first, *(run(candidate, copy) for copy in copies[1:])])
-    except Unsuited:
+    except UnsupportedNetworkError:
         return whole
     means, last = losses.means, (0, rounds)
     place = (1 + int(np.argmin(means[1:, rounds])), rounds)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from fedrelax.engines import Engine
 from fedrelax.errors import FedRelaxError
@@ -17,9 +19,8 @@ from fedrelax.runtime import Callback, History, Stopping, run
 from fedrelax.runtime.callbacks import keeper_in
 from fedrelax.runtime.exchange import Promise
 from fedrelax.solvers.checks import check_callbacks
-from fedrelax.solvers.edges import EdgeValues
 from fedrelax.solvers.identity import identity_of
-from fedrelax.typing import DataFrame, Label, SparseMatrix
+from fedrelax.typing import DataFrame, FloatArray, Label, SparseMatrix
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
 
@@ -46,6 +47,37 @@ class Estimators(Mapping[Label, Any]):
 
     def __repr__(self) -> str:
         return f"<the models of {len(self):,} nodes>" if len(self) > MANY else repr(dict(self))
+
+
+class EdgeValues(Mapping[tuple[Label, Label], float]):
+    """One number per directed edge, in the order of the graph's matrix."""
+
+    def __init__(self, graph: Graph, values: FloatArray | Callable[[], FloatArray]) -> None:
+        """Take the values, or what computes them when the first is asked for."""
+        self._graph, self._values = graph, values
+        self._found: dict[tuple[Label, Label], float] | None = None
+
+    @property
+    def _all(self) -> dict[tuple[Label, Label], float]:
+        if self._found is None:
+            A, labels = self._graph.adjacency, self._graph.labels
+            values = self._values() if callable(self._values) else self._values
+            learners = np.repeat(np.arange(len(labels)), np.diff(A.indptr)).tolist()
+            ends = zip(learners, A.indices.tolist(), values.tolist(), strict=True)
+            self._found = {(labels[i], labels[j]): value for i, j, value in ends}
+        return self._found
+
+    def __getitem__(self, edge: tuple[Label, Label]) -> float:
+        return self._all[edge]
+
+    def __iter__(self) -> Iterator[tuple[Label, Label]]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return 2 * self._graph.n_edges
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self._all,)
 
 
 @dataclass(frozen=True)

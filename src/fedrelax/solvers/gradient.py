@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedrelax.engines import Unsuited
+from fedrelax.engines import UnsupportedNetworkError
 from fedrelax.engines.linear.gradient import GradientEngine
 from fedrelax.losses import Loss, Squared
 from fedrelax.network import Network
@@ -53,9 +53,9 @@ class GradientFedRelax(Solver):
 
     def prepare(self, network: Network) -> GradientEngine:
         """Return an engine ready to run."""
-        reason = GradientEngine.refusal(network, self)
+        reason = GradientEngine.unsupported_reason(network, self)
         if reason is not None:
-            raise Unsuited(GradientEngine.name, reason)
+            raise UnsupportedNetworkError(GradientEngine.name, reason)
         return GradientEngine.of(network, self)
 
     def losses(self, network: Network) -> tuple[Loss, Loss]:

@@ -29,25 +29,19 @@ def identity_of(network: Network, solver: Any) -> dict[str, str]:
     sets = [common] if common is not None else [public.of(label) for label in network.labels]
     discrepancy = getattr(solver, "discrepancy", None)
     weights = [discrepancy.weights(X) for X in sets] if isinstance(discrepancy, Weighted) else []
-    return {
-        "rows": _digest(part for node in network for part in _rows(node)),
-        "graphs": _digest([repr(network.labels), graph.data, graph.indices, graph.indptr]),
-        "public rows": _digest(sets),
-        "models": _digest(models[id(node.model)] for node in network),
-        "settings": _digest([type(solver).__name__, *_settings(solver), *weights]),
-    }
-
-
-def _rows(node: Any) -> list[Any]:
-    return [node.X, node.y, *(node.validation or ())]
-
-
-def _settings(solver: Any) -> list[str]:
-    return [
+    settings = [
         f"{field.name}={plain_text(getattr(solver, field.name))}"
         for field in fields(solver)
         if field.name not in NO_MATTER
     ]
+    rows = (part for node in network for part in (node.X, node.y, *(node.validation or ())))
+    return {
+        "rows": _digest(rows),
+        "graphs": _digest([repr(network.labels), graph.data, graph.indices, graph.indptr]),
+        "public rows": _digest(sets),
+        "models": _digest(models[id(node.model)] for node in network),
+        "settings": _digest([type(solver).__name__, *settings, *weights]),
+    }
 
 
 def described(model: Model) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedrelax.engines import Unsuited
+from fedrelax.engines import UnsupportedNetworkError
 from fedrelax.engines.whole.engine import WholeEngine
 from fedrelax.engines.whole.found import Found, find, sample_size
 from fedrelax.engines.whole.graphs import NODES, OPERATIONS, operations
@@ -96,7 +96,7 @@ class WholeNetwork(Solver):
         """Refuse networks that it does not serve."""
         reason = self.refusal(network)
         if reason is not None:
-            raise Unsuited("whole", reason)
+            raise UnsupportedNetworkError("whole", reason)
 
     def prepare(self, network: Network) -> WholeEngine:
         """Find the settings, unless that has been done, and return the engine."""

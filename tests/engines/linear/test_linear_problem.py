@@ -5,8 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LinearRegression, Ridge
 
-from benchmarks.speed.floor import measure_floor, round_bytes
-from fedrelax.engines.linear import GradientRounds, SequentialRounds
+from benchmarks.speed.floor import measure_floor, round_bytes, stored_bytes
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
 from fedrelax.linear.memory import available_bytes, estimate_bytes, require_memory
@@ -111,7 +110,7 @@ def test_the_estimate_covers_what_is_stored():
         update = ExactUpdate(problem, 1.0)
         most = None if public.ndim == 2 else 9
         estimate = estimate_bytes(1600, 6, 1, A.nnz // 2, m=8, m_pub=most)
-        stored = problem.nbytes + update.nbytes
+        stored = stored_bytes(update)
         assert stored <= estimate <= 1.2 * stored + (64 << 20)
 
 
@@ -134,50 +133,3 @@ def test_the_floor_counts_matrices_graph_and_vectors():
     assert round_bytes(update) == 30 * 9 * 8 + graph + 3 * 30 * 3 * 8
     floor = measure_floor(update, repeats=2)
     assert floor.ratio == floor.round_seconds / floor.copy_seconds > 0
-
-
-X, Y, P = np.ones((3, 4, 2)), np.ones((3, 4)), np.ones((5, 2))
-LINE = sparse.csr_array(np.eye(3, k=1) + np.eye(3, k=-1))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        ((X[0], Y, LINE, P), {}, "stacked rows"),
-        ((X, Y, LINE[:2][:, :2], P), {}, "3 nodes have rows"),
-        ((X, Y, sparse.csr_array(np.eye(3)), P), {}, "own neighbour"),
-        ((X, Y, sparse.csr_array(np.eye(3, k=1)), P), {}, "undirected"),
-        ((X, Y, -LINE, P), {}, ">= 0"),
-        ((X, Y, LINE, P[:, :1]), {}, "2 features"),
-        ((X, Y, LINE, np.ones((2, 5, 2))), {}, "2 sets for 3 nodes"),
-        ((X, Y, LINE, P), {"ridge": [1.0, 2.0]}, "ridge"),
-        ((X, Y, LINE, P), {"ridge": -1.0}, "ridge"),
-        ((np.where(np.arange(3)[:, None, None] == 1, np.nan, X), Y, LINE, P), {}, "node 1 "),
-        ((X, Y, LINE, np.full((5, 2), np.inf)), {}, "common set"),
-        ((X.reshape(12, 2), Y.ravel(), LINE, P), {"offsets": [0, 4, 8, 11]}, "from 0 to"),
-        ((X.reshape(12, 2), Y.ravel(), LINE, P), {"offsets": [0, 8, 4, 12]}, "decrease"),
-        ((X, Y, LINE, P), {"public_offsets": [0, 5, 5, 5]}, "no public rows"),
-        ((X, Y[:2], LINE, P), {}, "y: "),
-    ],
-)
-def test_bad_input_is_named(arguments, options, message):
-    with pytest.raises(FedRelaxError, match=message):
-        LinearProblem(*arguments, **options)
-
-
-def test_bad_settings_are_named():
-    problem = LinearProblem(X, Y, LINE, P)
-    with pytest.raises(FedRelaxError, match="alpha"):
-        ExactUpdate(problem, -1.0)
-    with pytest.raises(FedRelaxError, match="system"):
-        ExactUpdate(problem, 1.0, system="other")
-    with pytest.raises(FedRelaxError, match="damping"):
-        SequentialRounds(ExactUpdate(problem, 1.0), damping=1.0)
-    with pytest.raises(FedRelaxError, match="rule"):
-        GradientRounds(problem, 1.0, rule="adam")
-    with pytest.raises(FedRelaxError, match="first_exchange"):
-        GradientRounds(problem, 1.0, first_exchange="none")
-    with pytest.raises(FedRelaxError, match="initial models"):
-        GradientRounds(problem, 1.0, np.zeros((3, 5)))
-    with pytest.raises(FedRelaxError, match="tol"):
-        solve_fixed_point(ExactUpdate(problem, 1.0), tol=0)

@@ -6,7 +6,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed.rounds import SimultaneousRounds, solve_rounds
-from fedrelax.engines.linear import SequentialRounds
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear import ExactUpdate, solve_fixed_point
 
@@ -110,7 +109,7 @@ def test_the_symmetric_solution_minimises_the_objective(common):
 def test_sequential_rounds_visit_nodes_in_order_and_never_increase_the_objective():
     net = random_net(8, n=9, q=1)
     problem = net.problem()
-    rounds = SequentialRounds(ExactUpdate(problem, 0.5, system="symmetric"))
+    update, models = ExactUpdate(problem, 0.5, system="symmetric"), problem.start(None)
     K, b = dense_system(net, 0.5, "symmetric")
     d = problem.d
     w, last = np.zeros(len(K)), np.inf
@@ -119,9 +118,9 @@ def test_sequential_rounds_visit_nodes_in_order_and_never_increase_the_objective
             own = slice(i * d, (i + 1) * d)
             rest = b[own, 0] - K[own] @ w + K[own, own] @ w[own]
             w[own] = np.linalg.lstsq(K[own, own], rest, rcond=1e-12)[0]
-        rounds.step()
-        np.testing.assert_allclose(rounds.models.ravel(), w, rtol=1e-8, atol=1e-9)
-        now = objective(problem, rounds.models, 0.5)
+        models, _ = update.in_turn(models)
+        np.testing.assert_allclose(models.ravel(), w, rtol=1e-8, atol=1e-9)
+        now = objective(problem, models, 0.5)
         assert now <= last * (1 + 1e-12)
         last = now
 

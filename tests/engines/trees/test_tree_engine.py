@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from fedrelax import FedRelax, FedRelaxRegressor, Graph, Network
-from fedrelax.engines import Unsuited
+from fedrelax.engines import UnsupportedNetworkError
 from fedrelax.wiring import Discover, Rewire
 from tests.conftest import random_graph
 
@@ -112,7 +112,7 @@ def test_soft_labels_give_answers_that_are_as_good() -> None:
 @pytest.mark.parametrize(
     ("models", "settings", "reason"),
     [
-        ([TREE, Ridge(), TREE], {}, "node 1: Ridge is not a scikit-learn tree"),
+        ([TREE, Ridge(), TREE], {}, "node 1: Ridge is not a tree or forest of scikit-learn"),
         ([DecisionTreeRegressor(ccp_alpha=0.1)] * 3, {}, "node 0: ccp_alpha=0.1"),
         ([TREE] * 3, {"order": "sequential"}, "order='simultaneous'"),
         ([TREE] * 3, {"collapse": False}, "collapse"),
@@ -122,7 +122,7 @@ def test_what_it_does_not_serve_is_said_and_left_to_the_sites(
     models: list[Any], settings: dict[str, Any], reason: str
 ) -> None:
     network = network_of(models)
-    with pytest.raises(Unsuited, match=reason):
+    with pytest.raises(UnsupportedNetworkError, match=reason):
         FedRelax(engine="trees", rounds=1, **settings).solve(network)
     assert FedRelax(rounds=1, **settings).solve(network).engine == "sites"
 

@@ -2,6 +2,5 @@
 
 from fedrelax.engines.linear.engine import LinearEngine
 from fedrelax.engines.linear.gradient import GradientRounds
-from fedrelax.engines.linear.sequential import SequentialRounds
 
-__all__ = ["GradientRounds", "LinearEngine", "SequentialRounds"]
+__all__ = ["GradientRounds", "LinearEngine"]

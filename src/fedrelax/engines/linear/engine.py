@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.base import Engine, Settings, coupling_factor, of_shape
-from fedrelax.engines.linear.checks import reason_in_rows, refusal_of
-from fedrelax.engines.linear.preparation import Prepared
-from fedrelax.engines.linear.safety import check_safe
-from fedrelax.engines.linear.sequential import SequentialRounds
-from fedrelax.linear.fixed_point import ExactUpdate, solve_fixed_point
+from fedrelax.engines.base import Settings, UnsupportedNetworkError, coupling_of
+from fedrelax.engines.batch import BatchEngine
+from fedrelax.engines.linear.checks import check_safe, reason_in_models, reason_in_rows
+from fedrelax.engines.linear.measures import Prepared
+from fedrelax.engines.linear.network import Coordinates, LinearNetwork
+from fedrelax.errors import FedRelaxError
+from fedrelax.linear.fixed_point import ExactUpdate, System, solve_fixed_point
+from fedrelax.linear.memory import Method, estimate_bytes, require_memory
+from fedrelax.losses import Squared
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
-from fedrelax.runtime import NodeMeasures
+from fedrelax.runtime import Coupling
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 RESIDUAL = 1e-8
@@ -24,128 +27,89 @@ MOST_ROUNDS = 2000
 """The most accelerated rounds before a run gives up."""
 
 
-class ArrayEngine(Engine):
-    """Models W and messages V, (n, d, q): what all engines for linear models share.
+class ArrayEngine(BatchEngine):
+    """Models W (n, d, q): what all engines for linear models share.
 
-    A node's message is its model, ``v <- (1 - damping) w + damping v``, because predictions on public
-    rows are linear in it. ``factor`` is alpha, or alpha / 2 for the paper's objective.
+    A node's message is its model, because predictions on public rows are linear in it; what is measured
+    on public rows is measured by their Gram matrices.
     """
 
+    task, losses, needs = "regression", (Squared,), {"distillation": None}
+    models: FloatArray
+    alone: FloatArray
+
     def __init__(
-        self,
-        prepared: Prepared,
-        start: FloatArray,
-        factor: float,
-        *,
-        damping: float = 0.0,
-        zeros_first: bool = False,
+        self, prepared: Prepared, start: FloatArray, coupling: Coupling, first_exchange: str
     ) -> None:
-        self.labels = prepared.network.labels
-        self.given = self.edges = prepared.measures.edges
-        self.W = start
-        self.V: FloatArray | None = None
-        self._prepared, self._factor = prepared, factor
-        self._damping, self._zeros_first = damping, zeros_first
-        self._measures = self._on_given = prepared.measures
-        self._change: FloatArray | None = None
+        network = prepared.network
+        self._prepared = self._on_given = prepared
+        self.models, self.alone = start, prepared.alone
+        self.validation_rows = prepared.validation_rows
+        edges, counts = prepared.problem.adjacency, network.own.counts
+        super().__init__(network.labels, edges, network.task, counts, coupling, first_exchange)
 
-    def start(self) -> None:
-        """Begin with the given models."""
+    @classmethod
+    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+        """Support models that minimise squared error exactly, on rows of features."""
+        return reason_in_models(network.distinct_models) or reason_in_rows(network)
 
-    def share(self, round: int) -> None:
-        """Let every node send its predictions, represented by its model."""
-        old, new = self.V, self.W
-        if round == 0 and self._zeros_first:
-            new = np.zeros_like(new)
-        if old is not None and self._damping:
-            new = (1 - self._damping) * new + self._damping * old
-        self._change = None if old is None else new - old
-        self.V = new
+    @classmethod
+    def prepared(
+        cls, network: Network, settings: Any, *, level: float = 1.0, straight: bool = False
+    ) -> Prepared:
+        """Return the network in standardised coordinates, if it fits into memory."""
+        stacked = LinearNetwork.of(network)
+        _check_memory(stacked, system_of(settings), straight)
+        coordinates = Coordinates.standard(stacked.own.X, stacked.intercept)
+        return Prepared(stacked, coordinates, settings.weighting, level)
 
-    def measure(self) -> NodeMeasures:
-        """Return the measures of the current models."""
-        assert self.V is not None
-        return self._measures(self.W, self.V, self._factor, self._change)
+    def answers_of(self, models: FloatArray) -> FloatArray:
+        """Return the models themselves."""
+        return models
 
-    def snapshot(self) -> tuple[Any, FloatArray]:
-        """Return the graph and the models."""
-        return self.edges, self.W
+    def mean_squares(self, values: FloatArray) -> FloatArray:
+        """Return the mean squared predictions on every node's public rows."""
+        squares: FloatArray = self._prepared.variation.own(values) / values.shape[2]
+        return squares
 
-    def restore(self, state: tuple[Any, FloatArray]) -> None:
-        """Return to earlier models and their graph, and share their predictions."""
-        edges, self.W = state
-        if edges is not self.edges:
-            self.rewire(edges)
-        self.V = None
-        self.share(-1)
+    def mean_losses(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean squared errors on own rows and on validation rows."""
+        measures = self._prepared
+        return measures.local_losses(self.models), measures.validation_losses(self.models)
 
-    def state(self) -> dict[str, Any]:
-        """Return models, messages and the graph."""
-        return {
-            "edges": self.as_given(self.edges),
-            "models": self.W,
-            "messages": self.V,
-            "change": self._change,
-            "at_rest": bool(self.at_rest),
-        }
+    def variations(self) -> tuple[FloatArray, FloatArray]:
+        """Return each node's part of GTV, and the coupling term of its objective without alpha."""
+        return self._prepared.variations(self.models, self.sent)
 
-    def resume(self, state: Any, round: int) -> None:
-        """Restore models, messages and the graph."""
-        edges, shape = self.edges_from(state["edges"]), self.W.shape
-        if edges is not self.edges:
-            self.rewire(edges)
-        self.W = of_shape(state["models"], shape, "models")
-        self.V = of_shape(state["messages"], shape, "messages")
-        change = state["change"]
-        self._change = None if change is None else of_shape(change, shape, "changes")
-        self.at_rest = bool(state["at_rest"])
-
-    def unpacked(self, values: Any, round: int) -> tuple[Any, FloatArray]:
-        """Return the graph and the models."""
-        edges, models = super().unpacked(values, round)
-        return edges, of_shape(models, self.W.shape, "best models")
-
-    def settle(self, round: int) -> None:
-        """Do nothing: these models converge from any start."""
-
-    def rewire(self, edges: SparseMatrix) -> None:
-        """Continue on another graph."""
+    def join(self, edges: SparseMatrix) -> None:
+        """Take another graph."""
         self.edges = edges
-        self._measures = self._measures.on(edges)
+        self._prepared = self._on_given if edges is self.given else self._prepared.on(edges)
 
     def embedding(self) -> FloatArray:
         """Return every node's message as a row whose squared distances are mean squared differences."""
-        assert self.V is not None
-        return self._measures.variation.embedding(self.V)
+        return self._prepared.variation.embedding(self.sent)
 
     def own_losses(self, edges: SparseMatrix) -> FloatArray:
         """Return node i's loss on its own rows under neighbour j's model.
 
         Answers on public rows determine a linear model, so i can tell what j would predict on its rows.
         """
-        assert self.V is not None
-        return self._measures.losses_of_others(edges, self.V)
+        return self._prepared.losses_of_others(edges, self.sent)
 
     def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
-        assert self.V is not None
-        measures = self._on_given if edges is self.given else self._measures.on(edges)
-        return measures.variation.edges(self.W, self.V)
+        measures = self._on_given if edges is self.given else self._prepared.on(edges)
+        return measures.variation.edges(self.models, self.sent)
 
     @property
     def weights(self) -> FloatArray:
         """The current models (n, d, q) in the user's features, the intercept last."""
-        return self._prepared.coordinates.back(self.W)
+        return self._prepared.coordinates.back(self.models)
 
-    @property
-    def local_models(self) -> Mapping[Label, LocalModel]:
-        """The current models, made on demand."""
-        return self._prepared.network.fitted(self.weights)
-
-    @property
-    def alone_models(self) -> Mapping[Label, LocalModel]:
-        """Every node's model trained on its own rows, made on demand."""
-        return self._prepared.network.fitted(self._prepared.coordinates.back(self._prepared.alone))
+    def plain_models(self, models: FloatArray) -> Mapping[Label, LocalModel]:
+        """Return models in the user's features, made on demand."""
+        return self._prepared.network.fitted(self._prepared.coordinates.back(models))
 
 
 class LinearEngine(ArrayEngine):
@@ -155,85 +119,41 @@ class LinearEngine(ArrayEngine):
     usual_rounds, settles = 200, True
 
     def __init__(self, prepared: Prepared, exact: ExactUpdate, settings: Settings) -> None:
-        super().__init__(
-            prepared,
-            prepared.alone,
-            coupling_factor(settings),
-            damping=float(settings.damping),
-            zeros_first=settings.first_exchange == "zeros",
-        )
-        self._exact = exact
-        self._sequential = settings.order == "sequential"
-        self._passes: SequentialRounds | None = None
+        self._exact, self._settings = exact, settings
+        coupling = coupling_of(settings, "regression")
+        super().__init__(prepared, prepared.alone, coupling, settings.first_exchange)
 
     @classmethod
-    def refusal(cls, network: Network, settings: Settings) -> str | None:
-        """Support squared error, models that minimise it exactly, and rows of features."""
-        reason = refusal_of(network.kind, network.distinct_models, settings)
-        if reason is None and settings.level < 1 and network.public.common is None:
-            reason = f"level={settings.level!r} needs one common set of public rows"
-        return reason or reason_in_rows(network)
+    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+        """Support a level only on one common set of public rows."""
+        if settings.level < 1 and network.public.common is None:
+            return f"level={settings.level!r} needs one common set of public rows"
+        return super().reason_in_network(network, settings)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> LinearEngine:
         """Form and invert the nodes' matrices; refuse what would lose digits or not fit into memory."""
         straight = goes_straight(settings)
-        prepared = Prepared.of(
-            network,
-            settings.weighting,
-            system_of(settings),
-            level=float(settings.level),
-            straight=straight,
-        )
+        level = float(settings.level)
+        prepared = cls.prepared(network, settings, level=level, straight=straight)
         exact = prepared.exact(float(settings.alpha), system_of(settings), fused=straight)
-        check_safe(
-            prepared.network,
-            prepared.coordinates,
-            prepared.apart,
-            exact,
-            prepared.weighting,
-        )
-        kind = FixedPointEngine if straight else LinearEngine
-        return kind(prepared, exact, settings)
+        check_safe(prepared, exact)
+        return (FixedPointEngine if straight else LinearEngine)(prepared, exact, settings)
 
-    def rewire(self, edges: SparseMatrix) -> None:
-        """Continue on another graph, with new inverses where they change."""
-        super().rewire(edges)
-        self._exact = self._exact.on(edges)
-        self._passes = None
+    def join(self, edges: SparseMatrix) -> None:
+        """Take another graph, with new inverses where they change."""
+        super().join(edges)
+        if edges is not self._exact.problem.adjacency:
+            self._exact = self._exact.on(edges)
 
-    def state(self) -> dict[str, Any]:
-        """Return the state, with sequential passes, and inverses if they depend on earlier graphs."""
-        inverse = None if self.edges is self.given else self._exact.inverse
-        passes = None if self._passes is None else self._passes.state()
-        return {**super().state(), "inverse": inverse, "passes": passes}
-
-    def resume(self, state: Any, round: int) -> None:
-        """Restore that state."""
-        super().resume(state, round)
-        if self.edges is not self.given:
-            shape = self._exact.inverse.shape
-            self._exact.inverse = of_shape(state["inverse"], shape, "inverses")
-        if state["passes"] is not None:
-            assert self.V is not None
-            self._passes = SequentialRounds(self._exact, self.V, damping=self._damping)
-            self._passes.resume(state["passes"])
-
-    def update(self, round: int) -> int:
-        """Take the argmin at every node, all at once or one after the other; W is replaced."""
-        exact = self._exact
-        if exact.coupling.alpha == 0:
-            return 1
-        assert self.V is not None
-        if not self._sequential:
-            s = exact.coupling(self.V, np.empty_like(self.V), exact.problem.moment)
-            self.W = exact.models(s)
-            return 1
-        if self._passes is None:
-            self._passes = SequentialRounds(exact, self.V, damping=self._damping)
-        self._passes.step()
-        self.W = self._passes.models
-        return 1
+    def refit(self) -> FloatArray:
+        """Return the argmin at every node, all at once or one after the other."""
+        exact, sent = self._exact, self.sent
+        if self.coupling.alpha == 0:
+            return self.alone
+        if self._settings.order == "sequential":
+            return exact.in_turn(sent, self.coupling.damping)[0]
+        return exact.models(exact.coupling(sent, np.empty_like(sent), exact.problem.moment))
 
 
 class FixedPointEngine(LinearEngine):
@@ -241,22 +161,18 @@ class FixedPointEngine(LinearEngine):
 
     usual_rounds = MOST_ROUNDS
 
-    def __init__(self, prepared: Prepared, exact: ExactUpdate, settings: Settings) -> None:
-        super().__init__(prepared, exact, settings)
-        self._tol = RESIDUAL if settings.tol is None else float(settings.tol)
-
     def update(self, round: int) -> int:
         """Solve to a relative residual of ``tol``, starting from the messages of round 0.
 
         Where the rows of all nodes together leave weights undetermined, the fixed point depends on the
         start; these methods keep the same part of the start as plain rounds do.
         """
-        exact = self._exact
-        if exact.coupling.alpha == 0:
+        if self.coupling.alpha == 0:
             self.at_rest = True
             return 1
-        found = solve_fixed_point(exact, self.V, tol=self._tol, max_rounds=MOST_ROUNDS)
-        self.W, self.at_rest = found.models, found.converged
+        tol = RESIDUAL if self._settings.tol is None else float(self._settings.tol)
+        found = solve_fixed_point(self._exact, self.sent, tol=tol, max_rounds=MOST_ROUNDS)
+        self.models, self.at_rest = found.models, found.converged
         return found.rounds
 
 
@@ -272,6 +188,29 @@ def goes_straight(settings: Settings) -> bool:
     )
 
 
-def system_of(settings: Any) -> Literal["paper", "symmetric"]:
+def system_of(settings: Any) -> System:
     """Return the system whose solution is the fixed point."""
     return "symmetric" if settings.objective == "gtvmin" else "paper"
+
+
+def _check_memory(network: LinearNetwork, system: System, straight: bool) -> None:
+    """Refuse a problem that does not fit into memory before any of it is built."""
+    n, d, q = len(network.labels), network.n_weights, network.task.n_outputs
+    common = network.public_offsets is None
+    method: Method = "rounds"
+    if straight:
+        method = "conjugate" if common or system == "symmetric" else "accelerated"
+    needed = estimate_bytes(
+        n,
+        d,
+        q,
+        network.graph.n_edges,
+        m=int(network.own.counts.max()),
+        m_pub=None if common else int(network.public_counts.max()),
+        method=method,
+    )
+    needed += 8 * n * d * d * (1 if common else 2) + network.own.X.nbytes + network.public.nbytes
+    try:
+        require_memory(needed, n=n, d=d, common=common)
+    except FedRelaxError as error:
+        raise UnsupportedNetworkError("linear", str(error)) from None

@@ -7,14 +7,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.engines.base import coupling_factor
-from fedrelax.engines.linear.checks import reason_in_models, reason_in_rows
+from fedrelax.engines.base import of_shape
 from fedrelax.engines.linear.engine import ArrayEngine, system_of
-from fedrelax.engines.linear.preparation import Prepared
-from fedrelax.errors import FedRelaxError
+from fedrelax.engines.linear.measures import Prepared
 from fedrelax.linear.fixed_point import NeighbourTerms, System
 from fedrelax.linear.problem import LinearProblem
+from fedrelax.losses import Squared
 from fedrelax.network import Network
+from fedrelax.runtime import Coupling
 from fedrelax.typing import AnyArray, SparseMatrix
 
 
@@ -28,16 +28,11 @@ class RMSprop:
         root = (1 - smoothing) ** 0.5
         self._rate, self._epsilon = rate / root, epsilon / (2 * root)
         # v is stored as u = v / (4 (1 - c)), which saves one pass over all numbers.
-        self._u, self._work = np.zeros_like(like), np.empty_like(like)
-
-    @property
-    def memory(self) -> AnyArray:
-        """What the next step depends on besides models and gradients."""
-        return self._u
+        self.memory, self._work = np.zeros_like(like), np.empty_like(like)
 
     def __call__(self, W: AnyArray, half: AnyArray) -> None:
         """Move the models by one step; ``half`` is g / 2 and is overwritten."""
-        u, work = self._u, self._work
+        u, work = self.memory, self._work
         np.multiply(half, half, out=work)
         u *= self.smoothing
         u += work
@@ -76,21 +71,14 @@ class GradientRounds:
         first_exchange: Literal["models", "zeros"] = "models",
         system: System = "paper",
     ) -> None:
-        if rule not in ("rmsprop", "plain"):
-            raise FedRelaxError(f"rule: expected 'rmsprop' or 'plain', found {rule!r}")
-        if first_exchange not in ("models", "zeros"):
-            raise FedRelaxError(
-                f"first_exchange: expected 'models' or 'zeros', found {first_exchange!r}"
-            )
         self.problem = problem
         self.rate = rate
-        self.rounds = 0
-        self._silent = first_exchange == "zeros"
+        self.silent = first_exchange == "zeros"
         self.W = problem.start(initial)
         self._half, self._work = np.empty_like(self.W), np.empty_like(self.W)
-        self._rmsprop = None
+        self.rmsprop = None
         if rule == "rmsprop":
-            self._rmsprop = RMSprop(self.W, rate, smoothing, epsilon)
+            self.rmsprop = RMSprop(self.W, rate, smoothing, epsilon)
         self._join(NeighbourTerms(problem, alpha, system))
         self._has_ridge = bool(problem.ridge.any())
         self._ridge = problem.ridge[:, :, None]
@@ -106,22 +94,10 @@ class GradientRounds:
         old = self.coupling
         self._join(NeighbourTerms(self.problem.on(edges), old.alpha, old.system))
 
-    def state(self) -> dict[str, Any]:
-        """Return models, the step rule's memory, and whether the first exchange is still to come."""
-        memory = None if self._rmsprop is None else self._rmsprop.memory
-        return {"models": self.W, "memory": memory, "silent": self._silent}
-
-    def resume(self, state: dict[str, Any]) -> None:
-        """Restore that state."""
-        np.copyto(self.W, state["models"])
-        if self._rmsprop is not None:
-            np.copyto(self._rmsprop.memory, state["memory"])
-        self._silent = bool(state["silent"])
-
     def _half_gradient(self) -> AnyArray:
         """Return ``g / 2``."""
         problem, W, out, work = self.problem, self.W, self._half, self._work
-        silent, self._silent = self._silent, False
+        silent, self.silent = self.silent, False
         if self._matrix is not None:
             if silent:
                 np.copyto(out, problem.moment)
@@ -142,12 +118,11 @@ class GradientRounds:
     def step(self) -> None:
         """Run one round."""
         half = self._half_gradient()
-        if self._rmsprop is not None:
-            self._rmsprop(self.W, half)
+        if self.rmsprop is not None:
+            self.rmsprop(self.W, half)
         else:
             half *= 2 * self.rate
             self.W -= half
-        self.rounds += 1
 
     def gradient(self) -> AnyArray:
         """Return the gradient at the current models."""
@@ -164,58 +139,62 @@ class GradientEngine(ArrayEngine):
 
     name = "gradient"
 
-    def __init__(
-        self, prepared: Prepared, rounds: GradientRounds, factor: float, zeros_first: bool
-    ) -> None:
-        super().__init__(prepared, rounds.models, factor, zeros_first=zeros_first)
+    def __init__(self, prepared: Prepared, rounds: GradientRounds, settings: Any) -> None:
         self._rounds = rounds
+        symmetric, weighting = settings.objective == "gtvmin", settings.weighting
+        coupling = Coupling(
+            settings.alpha, Squared(), Squared(), symmetric=symmetric, weighting=weighting
+        )
+        super().__init__(prepared, rounds.models, coupling, settings.first_exchange)
 
     @classmethod
-    def refusal(cls, network: Network, settings: Any) -> str | None:
+    def unsupported_reason(cls, network: Network, settings: Any) -> str | None:
         """Support models that minimise squared error exactly, on rows of features."""
-        if network.kind != "regression":
+        if network.kind != cls.task:
             return f"the task is {network.kind}"
-        return reason_in_models(network.distinct_models) or reason_in_rows(network)
+        return cls.reason_in_network(network, settings)
 
     @classmethod
     def of(cls, network: Network, settings: Any) -> GradientEngine:
         """Return the engine with the settings of ``solvers.GradientFedRelax``."""
-        prepared = Prepared.of(network, settings.weighting, system_of(settings)).raw()
+        prepared = cls.prepared(network, settings).raw()
         start = prepared.alone
         if settings.initial == "uniform":
             bound = len(prepared.coordinates.scale) ** -0.5
             rng = np.random.default_rng(settings.random_state)
             start = rng.uniform(-bound, bound, start.shape)
-        zeros_first = settings.first_exchange == "zeros"
         rounds = GradientRounds(
             prepared.problem,
             float(settings.alpha),
             start,
-            rule="plain" if settings.step == "plain" else "rmsprop",
+            rule=settings.step,
             rate=settings.rate,
             smoothing=settings.smoothing,
             epsilon=settings.epsilon,
-            first_exchange="zeros" if zeros_first else "models",
+            first_exchange=settings.first_exchange,
             system=system_of(settings),
         )
-        return cls(prepared, rounds, coupling_factor(settings), zeros_first)
+        return cls(prepared, rounds, settings)
 
-    def rewire(self, edges: SparseMatrix) -> None:
-        """Continue on another graph; the step rule keeps its memory."""
-        super().rewire(edges)
+    def join(self, edges: SparseMatrix) -> None:
+        """Take another graph; the step rule keeps its memory."""
+        super().join(edges)
         self._rounds.rewire(edges)
 
     def state(self) -> dict[str, Any]:
         """Return the state, with the memory of the step rule."""
-        return {**super().state(), "steps": self._rounds.state()}
+        rule = self._rounds.rmsprop
+        return {**super().state(), "memory": None if rule is None else rule.memory}
 
     def resume(self, state: Any, round: int) -> None:
         """Restore the models and the step rule's memory."""
         super().resume(state, round)
-        self._rounds.resume(state["steps"])
+        rounds = self._rounds
+        rounds.W, rounds.silent = self.models.copy(), self._zeros_first and round == 0
+        if rounds.rmsprop is not None:
+            rounds.rmsprop.memory = of_shape(state["memory"], self.models.shape, "memory").copy()
 
-    def update(self, round: int) -> int:
-        """Take one step."""
+    def refit(self) -> AnyArray:
+        """Return the models after one step."""
         self._rounds.step()
-        self.W = self._rounds.models
-        return 1
+        return self._rounds.models

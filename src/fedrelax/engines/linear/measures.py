@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from fedrelax.engines.answers import learners_of
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.linear.arrays import times_common
-from fedrelax.linear.fixed_point import ExactUpdate
+from fedrelax.linear.fixed_point import ExactUpdate, System
 from fedrelax.linear.gram import BUFFER_NUMBERS, RowResiduals
 from fedrelax.linear.problem import LinearProblem, NeighbourSums
-from fedrelax.runtime import NodeMeasures
 from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 REFINEMENTS = 2
@@ -21,32 +20,10 @@ CANCELLED = 1e-5
 """A sum this small relative to its terms has lost digits, and is recomputed edge by edge."""
 
 
-def train_alone(
-    network: LinearNetwork,
-    coordinates: Coordinates,
-    problem: LinearProblem,
-    residuals: RowResiduals,
-    weighting: str,
-) -> tuple[FloatArray, ExactUpdate]:
-    """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.
+class Prepared:
+    """A network in given coordinates: its problem, every node's model alone, and measures of other models.
 
-    The refinement ``u <- u - (H + R)^-1 [X'(X u - y)/m + R u]`` recovers the digits lost in forming H.
-    Returns the models and the update that holds the inverses.
-    """
-    norm = coordinates.least(network.minimum_norm)
-    exact = ExactUpdate(problem, 0.0, minimum_norm=norm, fused=False)
-    share = network.own.counts[:, None, None] if weighting == "mean" else 1.0
-    U = exact.models(problem.moment)
-    for _ in range(REFINEMENTS):
-        slope = residuals.slopes(U) / share + problem.ridge[:, :, None] * U
-        U -= exact.models(slope)
-    return U, exact
-
-
-class Measures:
-    """The measures of every node for models W and messages V, both (n, d, q).
-
-    Own losses are computed relative to a reference w0, whose loss is known from the rows:
+    Own losses are computed relative to the models alone, w0, whose loss is known from the rows:
     ``L(w) = L(w0) + 2 (w - w0)' g0 + (w - w0)' H (w - w0)``, where the gradient at w0 is 2 g0. No large
     terms cancel, as they would in ``|y|^2 - 2 b'w + w'H w``.
     """
@@ -55,97 +32,97 @@ class Measures:
         self,
         network: LinearNetwork,
         coordinates: Coordinates,
-        problem: LinearProblem,
-        residuals: RowResiduals,
-        reference: FloatArray,
         weighting: str,
+        level: float = 1.0,
+        alone: FloatArray | None = None,
     ) -> None:
-        self._problem, self._reference = problem, reference
-        self._counts = network.own.counts
-        self._by_rows = weighting == "rows"
-        self._share = self._counts if self._by_rows else np.ones(len(self._counts))
-        self._losses = residuals.losses(reference)
-        self._slopes = residuals.slopes(reference) / self._counts[:, None, None]
-        self._variation_rows = network.public_counts if self._by_rows else np.array(1.0)
-        self._public_rows = network.public_counts
-        self.variation = Variation(problem, self._variation_rows)
+        self.network, self.coordinates, self.weighting = network, coordinates, weighting
+        self.problem, residuals = network.problem(coordinates, weighting, level)
+        by_rows, self._counts = weighting == "rows", network.own.counts
+        self._share = self._counts if by_rows else np.ones(len(self._counts))
+        self._public_rows = network.public_counts if by_rows else np.array(1.0)
+        if alone is None:
+            alone = self._trained_alone(residuals)
+        self.alone = alone
+        """Every node's model trained on its own rows, (n, d, q) in these coordinates."""
+        self._losses = residuals.losses(alone)
+        self._slopes = residuals.slopes(alone) / self._counts[:, None, None]
+        self.variation = Variation(self.problem, self._public_rows)
         held = network.validation
-        self._held_rows = np.zeros(len(network.labels)) if held is None else held.counts
+        self.validation_rows = np.zeros(len(network.labels)) if held is None else held.counts
         self._held = None
         if held is not None:
             rows = coordinates.rows(held.X)
             self._held = RowResiduals(rows, held.y, held.offsets, intercept=network.intercept)
 
-    @property
-    def edges(self) -> Any:
-        """The graph, a CSR matrix."""
-        return self._problem.adjacency
+    def _trained_alone(self, residuals: RowResiduals) -> FloatArray:
+        """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.
 
-    def on(self, edges: SparseMatrix) -> Measures:
+        The refinement ``u <- u - (H + R)^-1 [X'(X u - y)/m + R u]`` recovers the digits lost in forming H.
+        """
+        problem = self.problem
+        self.apart = self.exact(0.0, "paper", fused=False)
+        share = (self._counts / self._share)[:, None, None]
+        U = self.apart.models(problem.moment)
+        for _ in range(REFINEMENTS):
+            slope = residuals.slopes(U) / share + problem.ridge[:, :, None] * U
+            U -= self.apart.models(slope)
+        return U
+
+    def raw(self) -> Prepared:
+        """Return the same in the user's features, in which gradient steps are defined."""
+        features = len(self.coordinates.scale)
+        coordinates = Coordinates(np.zeros(features), np.ones(features), self.coordinates.intercept)
+        alone = self.coordinates.back(self.alone)
+        return Prepared(self.network, coordinates, self.weighting, alone=alone)
+
+    def exact(self, alpha: float, system: System, *, fused: bool) -> ExactUpdate:
+        """Return the exact update of all nodes."""
+        norm = self.coordinates.least(self.network.minimum_norm)
+        return ExactUpdate(self.problem, alpha, system=system, minimum_norm=norm, fused=fused)
+
+    def on(self, edges: SparseMatrix) -> Prepared:
         """Return the measures on another graph."""
         other = copy.copy(self)
-        other._problem = self._problem.on(edges)
-        other.variation = Variation(other._problem, self._variation_rows)
+        other.problem = self.problem.on(edges)
+        other.variation = Variation(other.problem, self._public_rows)
         return other
 
     def local_losses(self, W: FloatArray) -> FloatArray:
         """Return ``|X_i w_i - y_i|^2 / m_i`` per node."""
-        D = W - self._reference
-        curve = self._problem.own.apply(D, np.empty_like(D)) / self._share[:, None, None]
+        D = W - self.alone
+        curve = self.problem.own.apply(D, np.empty_like(D)) / self._share[:, None, None]
         gain: FloatArray = np.einsum("ndq,ndq->n", D, curve + 2 * self._slopes)
         return np.maximum(self._losses + gain, 0.0)
 
     def losses_of_others(self, edges: SparseMatrix, V: FloatArray) -> FloatArray:
         """Return ``|X_i v_j - y_i|^2 / m_i`` for every stored entry (i, j)."""
-        learner = np.repeat(np.arange(len(V)), np.diff(edges.indptr))
-        values = np.empty(edges.nnz)
-        group = max(1, BUFFER_NUMBERS // self._problem.own.array[0].size)
+        learner, values = learners_of(edges), np.empty(edges.nnz)
+        group = max(1, BUFFER_NUMBERS // self.problem.own.array[0].size)
         for lo in range(0, len(values), group):
             i, j = learner[lo : lo + group], edges.indices[lo : lo + group]
-            D = V[j] - self._reference[i]
-            curve = self._problem.own.squares(D, i) / self._share[i]
+            D = V[j] - self.alone[i]
+            curve = self.problem.own.squares(D, i) / self._share[i]
             slope = 2 * np.einsum("edq,edq->e", D, self._slopes[i])
             values[lo : lo + group] = np.maximum(self._losses[i] + curve + slope, 0.0)
         return values
 
     def validation_losses(self, W: FloatArray) -> FloatArray:
         """Return the mean squared error on each node's validation rows; NaN for a node without any."""
-        if self._held is None:
-            return np.full(len(self._counts), np.nan)
-        return self._held.losses(W)
+        return np.full(len(W), np.nan) if self._held is None else self._held.losses(W)
 
     def variations(self, W: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return each node's part of GTV, and the coupling term of its objective without alpha."""
-        if not self._by_rows:
+        if self.weighting == "mean" or self.problem.common is not None:
             gtv = self.variation.nodes(W, V)
-            return gtv, gtv
-        if self._problem.common is not None:
-            gtv = self.variation.nodes(W, V)
-            return gtv, gtv * self._public_rows / self._counts
-        A = self._problem.adjacency
-        learner = np.repeat(np.arange(self._problem.n), np.diff(A.indptr))
+            return gtv, gtv if self.weighting == "mean" else gtv * self._public_rows / self._counts
+        A = self.problem.adjacency
+        learner = learners_of(A)
         values = A.data * self.variation.edges(W, V)
-        pulls = values * self._public_rows[A.indices] / self._counts[learner]
-        sums = (np.bincount(learner, parts, self._problem.n) for parts in (values, pulls))
-        gtv, pull = (np.asarray(part, dtype=np.float64) for part in sums)
-        return gtv, pull
-
-    def __call__(
-        self, W: FloatArray, V: FloatArray, factor: float, change: FloatArray | None
-    ) -> NodeMeasures:
-        """Return the measures; ``change`` is the last change of the messages, None in the first round."""
-        q = W.shape[2]
-        gtv, pull = self.variations(W, V)
-        moved = np.full(len(W), np.inf) if change is None else self.variation.own(change) / q
-        return NodeMeasures(
-            local_loss=self.local_losses(W),
-            gtv=gtv,
-            pull=factor * pull,
-            validation_loss=self.validation_losses(W),
-            validation_rows=self._held_rows,
-            change=moved,
-            size=self.variation.own(V) / q,
-        )
+        terms = values * self._public_rows[A.indices] / self._counts[learner]
+        sums = (np.bincount(learner, parts, self.problem.n) for parts in (values, terms))
+        gtv, term = (np.asarray(part, dtype=np.float64) for part in sums)
+        return gtv, term
 
 
 class Variation:
@@ -158,7 +135,7 @@ class Variation:
     def __init__(self, problem: LinearProblem, counts: float | FloatArray = 1.0) -> None:
         self.problem = problem
         self._graph = problem.adjacency
-        self._learner = np.repeat(np.arange(problem.n), np.diff(self._graph.indptr))
+        self._learner = learners_of(self._graph)
         self._counts = np.broadcast_to(np.asarray(counts, dtype=np.float64), problem.n)
         self._root: FloatArray | None = None
         self._whole: FloatArray | None = None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import Ridge
 
+from fedrelax.engines.batch import OnDemand
 from fedrelax.engines.linear.checks import minimum_norm_of, ridge_of
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import nonzero
@@ -147,9 +148,14 @@ class LinearNetwork:
             return np.array(float(len(self.public)))
         return np.diff(self.public_offsets).astype(float)
 
-    def fitted(self, weights: FloatArray) -> FittedModels:
+    def public_of(self, j: int) -> FloatArray:
+        """Return the public rows of node number j."""
+        ends = self.public_offsets
+        return self.public if ends is None else self.public[ends[j] : ends[j + 1]]
+
+    def fitted(self, weights: FloatArray) -> Mapping[Label, LocalModel]:
         """Return models with these weights (n, d, q), made on demand."""
-        return FittedModels(self.labels, self.kinds, self.codes, self.task, weights)
+        return fitted_models(self.labels, self.kinds, self.codes, self.task, weights)
 
     def problem(
         self, coordinates: Coordinates, weighting: str, level: float = 1.0
@@ -200,44 +206,31 @@ class FittedLinear(LocalModel):
         return np.asarray(answer).reshape(len(X), self.task.n_outputs)
 
 
-class FittedModels(Mapping[Label, LocalModel]):
-    """The models of all nodes from their weights (n, d, q), the intercept last if there is one.
+def fitted_models(
+    labels: tuple[Label, ...],
+    kinds: Sequence[Any],
+    codes: IntArray,
+    task: Task,
+    weights: FloatArray,
+) -> Mapping[Label, LocalModel]:
+    """Return the models of all nodes from their weights (n, d, q), the intercept last if there is one.
 
     Node i's model is of the kind ``kinds[codes[i]]``.
     """
-
-    def __init__(
-        self,
-        labels: tuple[Label, ...],
-        kinds: Sequence[Any],
-        codes: IntArray,
-        task: Task,
-        weights: FloatArray,
-    ) -> None:
-        self._labels, self._codes = labels, codes
-        self._place: dict[Label, int] | None = None
-        self._settings = [(type(kind), kind.get_params(deep=False)) for kind in kinds]
-        self._task, self._weights = task, weights
-        self._made: dict[Label, LocalModel] = {}
-
-    def __getitem__(self, label: Label) -> LocalModel:
-        if label not in self._made:
-            if self._place is None:
-                self._place = {name: place for place, name in enumerate(self._labels)}
-            place = self._place[label]
-            kind, parameters = self._settings[self._codes[place]]
-            self._made[label] = _fitted(kind(**parameters), self._weights[place], self._task)
-        return self._made[label]
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self._labels)
-
-    def __len__(self) -> int:
-        return len(self._labels)
+    settings = [(type(kind), kind.get_params(deep=False)) for kind in kinds]
+    return OnDemand(labels, partial(_fitted, settings, codes, task, weights))
 
 
-def _fitted(estimator: Model, weights: FloatArray, task: Task) -> LocalModel:
-    """Set weights (d, q) on an estimator, in the shapes that its own ``fit`` would give them."""
+def _fitted(
+    settings: Sequence[tuple[Any, dict[str, Any]]],
+    codes: IntArray,
+    task: Task,
+    all_weights: FloatArray,
+    place: int,
+) -> LocalModel:
+    """Set weights (d, q) on a new estimator, in the shapes that its own ``fit`` would give them."""
+    kind, parameters = settings[codes[place]]
+    estimator, weights = kind(**parameters), all_weights[place]
     q = weights.shape[1]
     features = len(weights) - bool(estimator.fit_intercept)
     coef = np.ascontiguousarray(weights[:features].T)

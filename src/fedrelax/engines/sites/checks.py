@@ -18,25 +18,6 @@ STEADY = 0.999
 """Damping for models that do not settle where messages may be lost: they keep sending first answers."""
 
 
-def coupling_of(settings: Settings, kind: str) -> Coupling:
-    """Return the part of the settings that a node needs."""
-    loss, discrepancy = losses_of(settings, kind)
-    return Coupling(
-        alpha=float(settings.alpha),
-        update=settings.update,
-        loss=loss,
-        discrepancy=discrepancy,
-        symmetric=settings.objective == "gtvmin",
-        weighting=settings.weighting,
-        level=float(settings.level),
-        collapse=settings.collapse,
-        distillation=settings.distillation,
-        continued=settings.continued,
-        damping=float(settings.damping),
-        combine=as_combine(settings.combine),
-    )
-
-
 def steadied(coupling: Coupling, model: LocalModel) -> Coupling:
     """Return a node's coupling for exchanges in which messages may be lost or late.
 

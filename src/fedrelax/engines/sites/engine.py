@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fedrelax.engines.base import Engine, Settings
+from fedrelax.engines.answers import AnswerExtrapolator
+from fedrelax.engines.base import Engine, Settings, coupling_of
 from fedrelax.engines.sites.checks import (
-    coupling_of,
     reason_in_models,
     steadied,
     warn_of_resampling,
 )
-from fedrelax.engines.sites.guessing import Guessing
 from fedrelax.engines.sites.keeping import (
     Kept,
     made_again,
@@ -75,7 +74,7 @@ class SiteEngine(Engine):
         self._memory: dict[Hashable, Any] = {}
 
     @classmethod
-    def refusal(cls, network: Network, settings: Settings) -> str | None:
+    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
         """Support any models that can minimise their node's objective."""
         return reason_in_models(network, settings)
 
@@ -193,8 +192,7 @@ class SiteEngine(Engine):
 
     def measure(self) -> NodeMeasures:
         """Gather the measures that the sites report."""
-        coupling = self.sites[0].coupling
-        factor = coupling.alpha * (1.0 if coupling.symmetric else 0.5)
+        factor = self.sites[0].coupling.factor
         return gathered([site.measure() for site in self.sites], factor)
 
     @property
@@ -226,7 +224,7 @@ class SiteEngine(Engine):
 
         Neighbours answer on public rows only, so a smoother carries their answers over to these rows.
         """
-        guessing = Guessing(self.sites[0].public)
+        guessing = AnswerExtrapolator(self.sites[0].public)
         found: list[float] = []
         for i, site in enumerate(self.sites):
             others = [self.labels[j] for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]]
@@ -312,19 +310,14 @@ class SiteEngine(Engine):
         take_words(self.sites, state["words"])
         resume_exchange(self._exchange, state["exchange"])
 
-    def packed(self, snapshot: tuple[Any, list[Kept]]) -> tuple[Any, list[dict[str, Any]]]:
-        """Return the graph, and what the models were fitted to or remember."""
-        edges, models = snapshot
-        return self.as_given(edges), [
-            packed_model(site, *kept) for site, kept in zip(self.sites, models, strict=True)
-        ]
+    def packed_models(self, models: list[Kept]) -> list[dict[str, Any]]:
+        """Return what the models were fitted to or remember."""
+        return [packed_model(site, *kept) for site, kept in zip(self.sites, models, strict=True)]
 
-    def unpacked(self, values: Any, round: int) -> tuple[Any, list[Kept]]:
-        """Return the graph and the models, refitted as they were in the round before."""
-        edges, packed = values
+    def models_from(self, values: Any, round: int) -> list[Kept]:
+        """Return the models, refitted as they were in the round before."""
         together = self._order == "simultaneous" or round == 0
-        models = made_again(self.sites, packed, round, self._fitted, together)
-        return self.edges_from(edges), models
+        return made_again(self.sites, values, round, self._fitted, together)
 
 
 def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:

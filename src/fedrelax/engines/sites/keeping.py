@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.engines.base import of_shape
 from fedrelax.engines.sites.refits import Answers
 from fedrelax.errors import FedRelaxError
 from fedrelax.models import LocalModel, Rows
@@ -60,25 +61,17 @@ def made_again(
         if "terms" in kept:
             problems.append((site, [term_from(site, *term) for term in kept["terms"]]))
         else:
-            model = site.model.remembering(kept["memory"])
-            found[site.label] = model, _answers_from(site, kept["answers"], round), []
+            model, asked = site.model.remembering(kept["memory"]), site.inputs(round).items()
+            answers = {
+                key: _answer(site, rows, answer)
+                for (key, rows), answer in zip(asked, kept["answers"], strict=True)
+            }
+            found[site.label] = model, answers, []
     for batch in [problems] if together else [[problem] for problem in problems]:
         own, theirs = [site for site, _ in batch], [terms for _, terms in batch]
         for site, terms, made in zip(own, theirs, fitted(own, theirs, round), strict=True):
             found[site.label] = (*made, terms)
     return [found[site.label] for site in sites]
-
-
-def _answers_from(site: Site, answers: Sequence[Any], round: int) -> Answers:
-    found: Answers = {}
-    for (key, rows), answer in zip(site.inputs(round).items(), answers, strict=True):
-        whole = answer.dtype == float and np.isfinite(answer).all()
-        if not whole or answer.shape != (len(rows), site.task.n_outputs):
-            raise FedRelaxError(
-                f"an answer of node {site.label!r} has the wrong shape or a NaN or infinite value"
-            )
-        found[key] = answer
-    return found
 
 
 def packed_term(site: Site, term: Rows) -> tuple[Any, Any, Any, bool]:
@@ -102,12 +95,9 @@ def term_from(site: Site, rows: Any, target: Any, weight: Any, own_loss: bool) -
     X = _rows_from(site, rows)
     y: FloatArray = site.target if target is None else target
     w: FloatArray = np.full(len(X), weight) if isinstance(weight, float) else weight
-    if y.shape != (len(X), site.task.n_outputs) or w.shape != (len(X),):
-        raise FedRelaxError(f"rows, targets and weights of node {site.label!r} differ in number")
-    if not (np.isfinite(y).all() and np.isfinite(w).all() and (w >= 0).all()):
-        raise FedRelaxError(
-            f"node {site.label!r} has a NaN or infinite target, or an invalid weight"
-        )
+    of_shape(y, (len(X), site.task.n_outputs), f"targets of node {site.label!r}")
+    if (of_shape(w, (len(X),), f"weights of node {site.label!r}") < 0).any():
+        raise FedRelaxError(f"node {site.label!r} has a negative weight")
     return Rows(X, y, w, site.coupling.loss if own_loss else site.coupling.discrepancy.plain)
 
 
@@ -143,20 +133,14 @@ def take_words(sites: Sequence[Site], words: Sequence[Any]) -> None:
     """Restore what every site has sent and heard."""
     labels = {number: site.label for number, site in enumerate(sites)}
     for site, (shared, received, change) in zip(sites, words, strict=True):
-        site.shared = {labels[j]: _answer(site, labels[j], answer) for j, answer in shared.items()}
+        of = site.public.of
+        site.shared = {labels[j]: _answer(site, of(labels[j]), a) for j, a in shared.items()}
         site.received = {
-            (labels[j], labels[k]): _answer(site, labels[k], answer)
+            (labels[j], labels[k]): _answer(site, of(labels[k]), answer)
             for (j, k), answer in received.items()
         }
         site.change = float(change)
 
 
-def _answer(site: Site, owner: Label, answer: Any) -> FloatArray:
-    if answer.dtype != float or answer.shape != (len(site.public.of(owner)), site.task.n_outputs):
-        raise FedRelaxError(f"an answer on the public rows of node {owner!r} has the wrong shape")
-    if not np.isfinite(answer).all():
-        raise FedRelaxError(
-            f"an answer on the public rows of node {owner!r} has a NaN or infinite value"
-        )
-    found: FloatArray = answer
-    return found
+def _answer(site: Site, rows: AnyArray, answer: Any) -> FloatArray:
+    return of_shape(answer, (len(rows), site.task.n_outputs), f"answers of node {site.label!r}")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from fedrelax.models import LocalModel, Rows, Task
+from fedrelax.models import Rows, Task
 from fedrelax.models.trees import TreeNode
 from fedrelax.models.trees.rules import Rules
 from fedrelax.network import Network, Node
 from fedrelax.runtime import Coupling
-from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
+from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 
 class Grove(NamedTuple):
@@ -146,39 +146,19 @@ def _joined(parts: Sequence[slice]) -> IntArray:
     return np.concatenate([np.arange(part.start, part.stop) for part in parts])
 
 
-class GrownModels(Mapping[Label, LocalModel]):
-    """The local models of a grove, each made on demand and then cached."""
-
-    def __init__(
-        self,
-        labels: tuple[Label, ...],
-        ready: Ready,
-        grove: Grove,
-        public: AnyArray,
-        coupling: Coupling,
-    ) -> None:
-        self._places = {label: place for place, label in enumerate(labels)}
-        self._models, self._nodes, self._seeds = ready.models, ready.nodes, ready.seeds
-        self._target, self._ends = ready.target, ready.own_ends
-        self._grove, self._public, self._coupling = grove, public, coupling
-        self._made: dict[Label, TreeNode] = {}
-
-    def __getitem__(self, label: Label) -> TreeNode:
-        if label not in self._made:
-            self._made[label] = self._grown(self._places[label])
-        return self._made[label]
-
-    def _grown(self, i: int) -> TreeNode:
-        taught, coupling = self._grove.taught, self._coupling
-        target = self._target[self._ends[i] : self._ends[i + 1]]
-        terms = [Rows(self._nodes[i].X, target, np.ones(len(target)), coupling.loss)]
-        if taught is not None and self._grove.strength[i] > 0:
-            weight = np.full(len(self._public), self._grove.strength[i])
-            terms.append(Rows(self._public, taught[i], weight, coupling.discrepancy))
-        return self._models[i].grown_on(terms, int(self._seeds[i]))
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+def grown(
+    models: Sequence[TreeNode],
+    nodes: Sequence[Node],
+    seeds: IntArray,
+    grove: Grove,
+    public: AnyArray,
+    coupling: Coupling,
+    i: int,
+) -> TreeNode:
+    """Return node i's trees of a grove as a local model."""
+    target = models[i].task.encode(nodes[i].y)
+    terms = [Rows(nodes[i].X, target, np.ones(len(target)), coupling.loss)]
+    if grove.taught is not None and grove.strength[i] > 0:
+        weight = np.full(len(public), grove.strength[i])
+        terms.append(Rows(public, grove.taught[i], weight, coupling.discrepancy))
+    return models[i].grown_on(terms, int(seeds[i]))

@@ -33,7 +33,7 @@ class WholeEngine(Engine):
         self._moved = np.full(len(self.labels), np.inf)
 
     @classmethod
-    def refusal(cls, network: Network, settings: Settings) -> str | None:
+    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
         """Refuse: only ``solvers.WholeNetwork`` makes this engine, from what it found."""
         return "only solvers.WholeNetwork can make it"
 
@@ -106,13 +106,13 @@ class WholeEngine(Engine):
         assert self._answers is not None
         return self._answers.reshape(len(self._answers), -1)
 
-    def snapshot(self) -> list[LocalModel]:
-        """Return the current models."""
-        return self._models
+    def snapshot(self) -> tuple[SparseMatrix, list[LocalModel]]:
+        """Return the graph and the current models."""
+        return self.edges, self._models
 
-    def restore(self, state: list[LocalModel]) -> None:
+    def restore(self, state: tuple[SparseMatrix, list[LocalModel]]) -> None:
         """Return to earlier models."""
-        self._models = state
+        _, self._models = state
         self.share(-1)
 
     def state(self) -> dict[str, Any]:
@@ -126,11 +126,11 @@ class WholeEngine(Engine):
         self.share(round)
         self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
 
-    def packed(self, snapshot: list[LocalModel]) -> bool:
+    def packed_models(self, models: list[LocalModel]) -> bool:
         """Return whether these are the models together."""
-        return snapshot is self._together
+        return models is self._together
 
-    def unpacked(self, values: Any, round: int) -> list[LocalModel]:
+    def models_from(self, values: Any, round: int) -> list[LocalModel]:
         """Return the models together or alone."""
         return self._together if values else self._alone
 

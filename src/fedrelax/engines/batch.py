@@ -1,0 +1,257 @@
+"""The round of all engines that compute all nodes at once, written once."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fedrelax.engines.answers import discrepancies, mean_square, variations
+from fedrelax.engines.base import Engine, of_shape
+from fedrelax.linear.arrays import nonzero
+from fedrelax.models import LocalModel, Task
+from fedrelax.runtime import Coupling, NodeMeasures
+from fedrelax.runtime.site import levelled
+from fedrelax.typing import AnyArray, FloatArray, Label, SparseMatrix
+
+
+class BatchEngine(Engine):
+    """The round over the models of all nodes at once; a subclass says only how these are computed.
+
+    ``models`` holds all models and is replaced, never modified in place; ``alone`` are those of round 0.
+    ``answers_of`` gives what models answer on the common public rows, (nodes, rows, outputs), and
+    ``messages`` is what the nodes have sent of that: ``v <- (1 - damping) answer + damping v``.
+    """
+
+    models: Any
+    alone: Any
+    validation_rows: AnyArray
+    """How many validation rows each node has."""
+
+    def __init__(
+        self,
+        labels: tuple[Label, ...],
+        edges: SparseMatrix,
+        task: Task,
+        counts: AnyArray,
+        coupling: Coupling,
+        first_exchange: str = "models",
+    ) -> None:
+        self.labels, self.given = labels, edges
+        self.coupling, self._task, self._counts = coupling, task, counts
+        self._zeros_first = first_exchange == "zeros"
+        self.messages: FloatArray | None = None
+        self._moved = np.full(len(labels), np.inf)
+        self._heard: FloatArray | None = None
+        self._answered: Any = None
+        self.join(edges)
+
+    # What a subclass computes
+
+    @abstractmethod
+    def answers_of(self, models: Any) -> FloatArray:
+        """Return the answers of models on the public rows."""
+
+    @abstractmethod
+    def refit(self) -> Any:
+        """Return the models of the next round."""
+
+    @abstractmethod
+    def mean_losses(self) -> tuple[FloatArray, FloatArray]:
+        """Return every node's loss on its own rows and on its validation rows, NaN where it has none."""
+
+    @abstractmethod
+    def plain_models(self, models: Any) -> Mapping[Label, LocalModel]:
+        """Return models as nodes take them home, made on demand."""
+
+    # The round
+
+    def start(self) -> None:
+        """Begin with the models made at construction."""
+
+    def share(self, round: int) -> None:
+        """Let every node send its answers on the public rows."""
+        old, new, damping = self.messages, self.answers, self.coupling.damping
+        if self._zeros_first and round == 0:
+            new = np.zeros_like(new)
+        if old is not None and damping:
+            new = (1 - damping) * new + damping * old
+        self._moved = np.full(len(new), np.inf) if old is None else self.mean_squares(new - old)
+        self.messages, self._heard = new, None
+
+    def measure(self) -> NodeMeasures:
+        """Return the measures of the current models."""
+        gtv, coupling_term = self.variations()
+        own, held = self.mean_losses()
+        return NodeMeasures(
+            local_loss=own,
+            gtv=gtv,
+            pull=self.coupling.factor * coupling_term,
+            validation_loss=held,
+            validation_rows=self.validation_rows,
+            change=self._moved,
+            size=self.mean_squares(self.sent),
+        )
+
+    def update(self, round: int) -> int:
+        """Refit all nodes."""
+        self.models = self.refit()
+        return 1
+
+    @property
+    def answers(self) -> FloatArray:
+        """The current models' answers on the public rows."""
+        if self._answered is not self.models:
+            self._answered, self._answers = self.models, self.answers_of(self.models)
+        return self._answers
+
+    @property
+    def sent(self) -> FloatArray:
+        """The messages of the last round."""
+        assert self.messages is not None
+        return self.messages
+
+    @property
+    def heard(self) -> FloatArray:
+        """``sum_j A_ij v_j`` of the messages."""
+        if self._heard is None:
+            flat = self.edges @ self.sent.reshape(len(self.sent), -1)
+            self._heard = np.asarray(flat).reshape(self.sent.shape)
+        return self._heard
+
+    def targets(self) -> tuple[FloatArray, FloatArray]:
+        """Return what a node's neighbours say on average of each public row, and the weight of such a row.
+
+        The weight is relative to own rows of weight 1. With one neighbour, the mean is exactly its answer.
+        """
+        coupling, rows = self.coupling, self.sent.shape[1]
+        mean = self.heard / nonzero(self._degree)[:, None, None]
+        single = np.flatnonzero(np.diff(self.edges.indptr) == 1)
+        mean[single] = self.sent[self.edges.indices[self.edges.indptr[single]]]
+        scale = self._counts / rows if coupling.weighting == "mean" else 1.0
+        weight = coupling.alpha * scale * ((2.0 if coupling.symmetric else 1.0) * self._degree)
+        return levelled(mean, self.answers, coupling.level, self._task.is_classification), weight
+
+    def mean_squares(self, values: FloatArray) -> FloatArray:
+        """Return every node's mean square of messages, or of differences of messages."""
+        return mean_square(values)
+
+    def variations(self) -> tuple[FloatArray, FloatArray]:
+        """Return each node's part of GTV, and the coupling term of its objective without alpha."""
+        coupling = self.coupling
+        gtv = variations(
+            self.edges,
+            self.answers,
+            self.sent,
+            self.heard,
+            coupling.discrepancy,
+            coupling.level,
+            self._task.is_classification,
+        )
+        by_rows = coupling.weighting == "rows"
+        return gtv, gtv * self.sent.shape[1] / self._counts if by_rows else gtv
+
+    # Wiring
+
+    def join(self, edges: SparseMatrix) -> None:
+        """Take another graph.
+
+        Degrees are summed as ``np.sum`` sums the weights of one node: trees have ties that the last digit
+        decides, and this way they are decided as at sites.
+        """
+        ends = edges.indptr.tolist()
+        degree = [np.sum(edges.data[first:last]) for first, last in pairwise(ends)]
+        self.edges, self._degree, self._heard = edges, np.array(degree, dtype=float), None
+
+    def rewire(self, edges: SparseMatrix) -> None:
+        """Continue on another graph."""
+        self.join(edges)
+
+    def settle(self, round: int) -> None:
+        """Do nothing: these models converge from any start."""
+
+    def embedding(self) -> FloatArray:
+        """Return every node's messages as a row."""
+        return self.sent.reshape(len(self.sent), -1)
+
+    def discrepancies(self, edges: SparseMatrix) -> FloatArray:
+        """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
+        coupling, classes = self.coupling, self._task.is_classification
+        return discrepancies(
+            edges, self.answers, self.sent, coupling.discrepancy, coupling.level, classes
+        )
+
+    # Snapshots, checkpoints and models
+
+    def snapshot(self) -> tuple[SparseMatrix, Any]:
+        """Return the graph and the models."""
+        return self.edges, self.models
+
+    def restore(self, state: tuple[SparseMatrix, Any]) -> None:
+        """Return to earlier models and their graph, and share their predictions."""
+        edges, self.models = state
+        if edges is not self.edges:
+            self.join(edges)
+        self.messages = None
+        self.share(-1)
+
+    def state(self) -> dict[str, Any]:
+        """Return models, messages and the graph."""
+        return {
+            "models": self.packed(self.snapshot()),
+            "messages": self.messages,
+            "moved": self._moved,
+            "at_rest": bool(self.at_rest),
+        }
+
+    def resume(self, state: Any, round: int) -> None:
+        """Restore models, messages and the graph."""
+        edges, self.models = self.unpacked(state["models"], round)
+        if edges is not self.edges:
+            self.join(edges)
+        self.messages = of_shape(state["messages"], self.answers.shape, "messages")
+        self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
+        self._heard, self.at_rest = None, bool(state["at_rest"])
+
+    def packed_models(self, models: Any) -> Any:
+        """Return the models, one array."""
+        return models
+
+    def models_from(self, values: Any, round: int) -> Any:
+        """Return the models, one array."""
+        return of_shape(values, self.models.shape, "models")
+
+    @property
+    def local_models(self) -> Mapping[Label, LocalModel]:
+        """The current models, made on demand."""
+        return self.plain_models(self.models)
+
+    @property
+    def alone_models(self) -> Mapping[Label, LocalModel]:
+        """The models of round 0, made on demand."""
+        return self.plain_models(self.alone)
+
+
+class OnDemand(Mapping[Label, LocalModel]):
+    """One model per node, made by ``make(place)`` when it is first asked for."""
+
+    def __init__(self, labels: tuple[Label, ...], make: Callable[[int], LocalModel]) -> None:
+        self._labels, self._make = labels, make
+        self._places: dict[Label, int] | None = None
+        self._made: dict[Label, LocalModel] = {}
+
+    def __getitem__(self, label: Label) -> LocalModel:
+        if label not in self._made:
+            if self._places is None:
+                self._places = {name: place for place, name in enumerate(self._labels)}
+            self._made[label] = self._make(self._places[label])
+        return self._made[label]
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
