@@ -65,8 +65,7 @@ class SiteEngine(Engine):
         self._workers = workers
         self._order = order
         self._waking = waking
-        self.alone: dict[Label, LocalModel] = {}
-        self._first: list[Answers] = []
+        self._alone: list[Kept] = []
         self._terms: dict[Label, list[Rows]] = {}
         self._place = {label: place for place, label in enumerate(self.labels)}
         self.given = self.edges = _edges_of(self.sites, self._place)
@@ -131,8 +130,7 @@ class SiteEngine(Engine):
         self._refit(new, [site.local_problem() for site in new])
         self._memory.update({site.label: (site.model, site.answers) for site in new})
         self._terms = {site.label: site.local_problem() for site in self.sites}
-        self.alone = {site.label: site.model for site in self.sites}
-        self._first = [site.answers for site in self.sites]
+        _, self._alone = self.snapshot()
 
     def share(self, round: int) -> None:
         """Post and collect the messages of this round."""
@@ -203,7 +201,7 @@ class SiteEngine(Engine):
     @property
     def alone_models(self) -> Mapping[Label, LocalModel]:
         """The models of round 0."""
-        return self.alone
+        return {label: model for label, (model, _, _) in zip(self.labels, self._alone, strict=True)}
 
     # Wiring
 
@@ -211,7 +209,7 @@ class SiteEngine(Engine):
         """Return d(i, j) for every stored entry, computed by site i from what it has heard."""
         found = []
         for i, site in enumerate(self.sites):
-            others = [self.labels[j] for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]]
+            others = list(self._neighbours(edges, i))
             strangers = [j for j in others if (j, j) not in site.received]
             if strangers:
                 site.receive(self._exchange.collect(site.label, strangers))
@@ -227,7 +225,7 @@ class SiteEngine(Engine):
         guessing = AnswerExtrapolator(self.sites[0].public)
         found: list[float] = []
         for i, site in enumerate(self.sites):
-            others = [self.labels[j] for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]]
+            others = list(self._neighbours(edges, i))
             found += guessing.losses(site, others).values()
         return np.array(found)
 
@@ -247,12 +245,15 @@ class SiteEngine(Engine):
 
     def _heed(self, edges: SparseMatrix) -> None:
         for i, site in enumerate(self.sites):
-            part = slice(edges.indptr[i], edges.indptr[i + 1])
-            names = (self.labels[j] for j in edges.indices[part])
-            kept = dict(zip(names, edges.data[part].tolist(), strict=True))
-            given = self.given.indices[self.given.indptr[i] : self.given.indptr[i + 1]]
-            site.neighbours = {**{self.labels[j]: 0.0 for j in given}, **kept}
+            heard = dict.fromkeys(self._neighbours(self.given, i), 0.0)
+            site.neighbours = {**heard, **self._neighbours(edges, i)}
         self.edges = edges
+
+    def _neighbours(self, edges: SparseMatrix, i: int) -> dict[Label, float]:
+        """Return the neighbours of node number i on a graph, with their weights."""
+        part = slice(edges.indptr[i], edges.indptr[i + 1])
+        names = (self.labels[j] for j in edges.indices[part])
+        return dict(zip(names, edges.data[part].tolist(), strict=True))
 
     def settle(self, round: int) -> None:
         """Restart from the models trained alone, if any model drifts.
@@ -262,10 +263,7 @@ class SiteEngine(Engine):
         """
         if not any(site.model.drifts for site in self.sites):
             return
-        for site, answers in zip(self.sites, self._first, strict=True):
-            site.adopt(self.alone[site.label], answers)
-            self._terms[site.label] = site.local_problem()
-            site.shared.clear()
+        self._adopt(self._alone)
         self.share(round)
 
     def snapshot(self) -> tuple[Any, list[Kept]]:
@@ -276,8 +274,6 @@ class SiteEngine(Engine):
         """Return to earlier models and their graph, and share their predictions."""
         edges, models = state
         self._adopt(models)
-        for site in self.sites:
-            site.shared.clear()
         if edges is not self.edges:
             self.rewire(edges)
         self.share(-1)
@@ -286,6 +282,7 @@ class SiteEngine(Engine):
         for site, (model, answers, terms) in zip(self.sites, models, strict=True):
             site.adopt(model, answers)
             self._terms[site.label] = terms
+            site.shared.clear()
 
     # Checkpoints
 
