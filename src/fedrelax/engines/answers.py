@@ -10,7 +10,7 @@ from scipy.special import xlogy
 from fedrelax.losses import Loss, Squared
 from fedrelax.losses.classification import SMALLEST
 from fedrelax.public import PublicRows, Smoother
-from fedrelax.runtime.site import Site, level_gap, levelled
+from fedrelax.runtime.site import Site, distances
 from fedrelax.typing import AnyArray, FloatArray, Label, SparseMatrix
 
 AT_ONCE = 1 << 20
@@ -38,13 +38,7 @@ def discrepancies(
     for low in range(0, len(values), most):
         part = slice(low, low + most)
         mine, theirs = own[learners[part]], told[edges.indices[part]]
-        closed = level < 1.0 and isinstance(loss, Squared) and not classes
-        if level < 1.0 and not closed:
-            theirs = levelled(theirs, mine, level, classes)
-        losses = loss.per_row(theirs, mine)
-        values[part] = losses.sum(axis=1) / losses.shape[1]
-        if closed:
-            values[part] = np.maximum(values[part] - level_gap(theirs, mine, level), 0.0)
+        values[part] = distances(mine, theirs, loss, level, classes)
     return values
 
 

@@ -293,31 +293,19 @@ class Site:
 
     def discrepancies(self, others: Iterable[Label]) -> dict[Label, float]:
         """Return d(i, j) for each j that the node has heard: on j's public rows, against j's answers."""
-        loss = self.coupling.discrepancy.plain
         heard = [j for j in others if (j, j) in self.received]
-        if self.coupling.level < 1.0:
-            return {j: self._shape_discrepancy(self.received[j, j], j) for j in heard}
-        if self.public.common is not None and heard:
-            theirs = np.array([self.received[j, j] for j in heard])
-            losses = loss.per_row(theirs, self.answer(self.label)[None])
-            losses = losses * self._relevance(self.label)
-            values = losses.sum(axis=1) / losses.shape[1]
-            return dict(zip(heard, values.tolist(), strict=True))
-        return {j: self._distance(self.received[j, j], j) for j in heard}
+        if self.public.common is None or not heard:
+            return {j: float(self._distances(j, [self.received[j, j]])[0]) for j in heard}
+        values = self._distances(self.label, [self.received[j, j] for j in heard])
+        return dict(zip(heard, values.tolist(), strict=True))
 
-    def _distance(self, answer: FloatArray, owner: Label) -> float:
-        """Return the mean of w(x) L(answer, own answer) over someone's public rows."""
-        losses = self.coupling.discrepancy.plain.per_row(answer, self.answer(owner))
-        losses = losses * self._relevance(owner)
-        return float(losses.sum() / losses.size)
-
-    def _shape_discrepancy(self, answer: FloatArray, owner: Label) -> float:
-        """Return d_l: of numbers under the squared loss ``l s^2 + v``, else the loss once levelled."""
-        loss, own = self.coupling.discrepancy, self.answer(owner)
-        if isinstance(loss, Squared) and not self.task.is_classification:
-            gap = float(level_gap(answer, own, self.coupling.level))
-            return max(loss.mean(answer, own) - gap, 0.0)
-        return loss.mean(self._levelled(answer, owner), own)
+    def _distances(self, owner: Label, answers: list[FloatArray]) -> FloatArray:
+        """Return the discrepancies to several answers on someone's public rows."""
+        coupling, own = self.coupling, self.answer(owner)[None]
+        classes, weights = self.task.is_classification, self._relevance(owner)
+        return distances(
+            own, np.array(answers), coupling.discrepancy.plain, coupling.level, classes, weights
+        )
 
 
 def seeds_of(random_state: int | None, nodes: int) -> IntArray:
@@ -369,7 +357,23 @@ def levelled(answer: FloatArray, own: FloatArray, level: float, classes: bool) -
     return np.asarray(moved / moved.sum(axis=-1, keepdims=True))
 
 
-def level_gap(answer: FloatArray, own: FloatArray, level: float) -> FloatArray:
-    """Return ``(1 - l) s^2``, by which d_l is below the squared discrepancy, summed over outputs."""
-    gap = own.mean(axis=-2) - answer.mean(axis=-2)
-    return np.asarray((1.0 - level) * np.square(gap).sum(axis=-1))
+def distances(
+    own: FloatArray,
+    answers: FloatArray,
+    loss: Loss,
+    level: float,
+    classes: bool,
+    weights: float | FloatArray = 1.0,
+) -> FloatArray:
+    """Return d_l of answers (edges, rows, outputs) to a node's own: the mean of w(x) L over public rows.
+
+    With a level share l below 1, numbers under the squared loss have ``l s^2 + v`` in closed form; for
+    others it is the loss once the answers are levelled.
+    """
+    closed = level < 1.0 and isinstance(loss, Squared) and not classes
+    losses = loss.per_row(answers if closed else levelled(answers, own, level, classes), own)
+    values = (losses * weights).sum(axis=1) / losses.shape[1]
+    if closed:
+        gap = own.mean(axis=-2) - answers.mean(axis=-2)
+        values = np.maximum(values - (1.0 - level) * np.square(gap).sum(axis=-1), 0.0)
+    return np.asarray(values)
