@@ -115,7 +115,12 @@ def stepwise(
         if not resumed:
             engine.share(at.round)
             yield
-            _look(engine, stopping, callbacks, wiring, at)
+            record = Record.of(at.round, engine.measure())
+            at.history.records.append(record)
+            if stopping.patience is not None and record.validation_loss < at.best[0]:
+                at.best = (record.validation_loss, at.round, engine.snapshot())
+            told = [callback.after_round(record) for callback in callbacks]
+            at.reason = _reason_to_stop(engine, stopping, told, wiring, at)
             if keeper is not None:
                 keeper.keep(ROUNDS, known, partial(at.state, engine), at.round, bool(at.reason))
         resumed = False
@@ -139,36 +144,6 @@ def stepwise(
     for callback in callbacks:
         callback.end(outcome)
     return outcome
-
-
-def _look(
-    engine: Steps,
-    stopping: Stopping,
-    callbacks: Sequence[Callback],
-    wiring: Wiring | None,
-    at: Position,
-) -> None:
-    """Measure a round, remember the best models so far, and decide whether it was the last."""
-    record = Record.of(at.round, engine.measure())
-    at.history.records.append(record)
-    if stopping.patience is not None and record.validation_loss < at.best[0]:
-        at.best = (record.validation_loss, at.round, engine.snapshot())
-    told = [callback.after_round(record) for callback in callbacks]
-    _decide(engine, stopping, told, wiring, at)
-
-
-def _decide(
-    engine: Steps,
-    stopping: Stopping,
-    told: Sequence[bool | str | None],
-    wiring: Wiring | None,
-    at: Position,
-) -> None:
-    """Decide whether another round follows; ``told`` is what callbacks have answered to the present one."""
-    resting = wiring is None or wiring.settled(at.round)
-    at.first = at.round if resting and at.first is None else at.first
-    since = None if at.first is None else at.round - max(at.best[1], at.first)
-    at.reason = _reason_to_stop(stopping, at.history.records[-1], told, engine, since)
 
 
 def _earlier(
@@ -200,7 +175,7 @@ def _earlier(
     told: list[bool | str | None] = []
     for record in at.history.records:
         told = [callback.after_round(record) for callback in callbacks]
-    _decide(engine, stopping, told, wiring, at)
+    at.reason = _reason_to_stop(engine, stopping, told, wiring, at)
     if engine.edges is not given:
         _tell_wired(engine, callbacks)
     return at
@@ -212,27 +187,26 @@ def _tell_wired(engine: Steps, callbacks: Sequence[Callback]) -> None:
 
 
 def _reason_to_stop(
-    stopping: Stopping,
-    record: Record,
-    told: Sequence[bool | str | None],
     engine: Steps,
-    since: int | None,
+    stopping: Stopping,
+    told: Sequence[bool | str | None],
+    wiring: Wiring | None,
+    at: Position,
 ) -> str:
-    """Return why to stop, or an empty string to go on.
-
-    ``since`` is the number of rounds since the best one on the final graph; None before there is one.
-    """
+    """Return why to stop, or an empty string to go on; ``told`` is what callbacks answered to the round."""
+    if at.first is None and (wiring is None or wiring.settled(at.round)):
+        at.first = at.round
     if engine.at_rest:
         return "predictions converged"
     for answer in told:
         if answer:
             return answer if isinstance(answer, str) else "stopped by a callback"
-    if record.round >= stopping.rounds:
+    if at.round >= stopping.rounds:
         return "all rounds done"
-    if since is None:
+    if at.first is None:
         return ""
-    if engine.may_rest and record.round > 0 and record.change <= stopping.tol:
+    if engine.may_rest and at.round > 0 and at.history.records[-1].change <= stopping.tol:
         return "predictions converged"
-    if stopping.patience is not None and since >= stopping.patience:
+    if stopping.patience is not None and at.round - max(at.best[1], at.first) >= stopping.patience:
         return "validation loss no longer improving"
     return ""
