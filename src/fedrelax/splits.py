@@ -240,24 +240,18 @@ def _sorted(group: IntArray, keys: Iterable[AnyArray]) -> IntArray:
     >>> _sorted(np.array([1, 0, 0]), [np.array([5.0, 2.0, 2.0]), np.array([0.0, 9.0, 8.0])]).tolist()
     [2, 1, 0]
     """
+    order = np.argsort(group, kind="stable")
     for key in keys:
-        counts = np.bincount(group)
-        tied = np.flatnonzero(counts[group] > 1)
-        if not len(tied):
+        order = _within(group, key)
+        ranked, values = group[order], key[order]
+        one, other = values[1:], values[:-1]
+        equal = (one == other) | ((one != one) & (other != other))  # NaN equals NaN here
+        new = np.concatenate([[True], (np.diff(ranked) != 0) | ~equal])
+        if new.all():
             break
-        order = _within(group[tied], key[tied])
-        ranked, values = group[tied][order], key[tied][order]
-        equal = (values[1:] == values[:-1]) | (
-            (values[1:] != values[1:]) & (values[:-1] != values[:-1])
-        )
-        new = np.concatenate([[True], (np.diff(ranked) != 0) | ~equal])  # NaN equals NaN here
-        # groups are numbered so that there is room for their parts: by the rows that come before them
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        group = starts[group]
-        places = np.arange(len(tied))
-        begun = np.maximum.accumulate(np.where(np.diff(ranked, prepend=-1) != 0, places, 0))
-        group[tied[order]] += np.maximum.accumulate(np.where(new, places, 0)) - begun
-    return np.argsort(group, kind="stable")
+        group = np.empty(len(order), dtype=np.int64)
+        group[order] = np.cumsum(new)
+    return order
 
 
 def _within(group: IntArray, key: AnyArray) -> IntArray:

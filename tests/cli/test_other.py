@@ -84,3 +84,10 @@ def test_the_demo_keeps_labelled_public_and_test_images_apart():
     rows = {row.tobytes() for row in np.round(inputs.X, 9)}
     shared = [row for row in np.round(inputs.public, 9) if row.tobytes() in rows]
     assert len(inputs.X) + len(inputs.public) == 1797 and len(shared) < 5
+
+
+def test_predictions_are_printed_without_a_file(run, table):
+    run(*FIT, *QUICK)
+    run("predict", "out", "towns.csv", "--out", "p.csv")
+    run("predict", "out", "towns.csv")
+    assert run.stdout == (run.home / "p.csv").read_text(encoding="utf-8")

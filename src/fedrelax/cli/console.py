@@ -86,7 +86,14 @@ class Talk:
         """Sum up the warnings so far, in one note for each kind and text."""
         while self.warned:
             (kind, text), times = self.warned.popitem()
-            self.note(_counted(kind, text, times))
+            many = "once" if times == 1 else f"{times} times"
+            if kind == "ConvergenceWarning":
+                self.note(
+                    f"{many}, a model stopped before it had converged (scikit-learn's "
+                    "ConvergenceWarning); its predictions are used as they are."
+                )
+            else:
+                self.note(f"{kind}, {many}: {text}")
 
     def _results(self) -> None:
         """Make room for results: they come after the notes."""
@@ -203,13 +210,3 @@ def _warnings_as_notes(talk: Talk) -> Iterator[None]:
             yield
         finally:
             talk.note_warnings()
-
-
-def _counted(kind: str, text: str, times: int) -> str:
-    many = "once" if times == 1 else f"{times} times"
-    if kind == "ConvergenceWarning":
-        return (
-            f"{many}, a model stopped before it had converged (scikit-learn's "
-            "ConvergenceWarning); its predictions are used as they are."
-        )
-    return f"{kind}, {many}: {text}"

@@ -127,16 +127,13 @@ def signature_of(*kinds: type) -> Signature:
             order.insert(order.index(flag.before), name)
     parameters = []
     for name in order:
-        kind = get_args(types[name])[0]
-        typed: Any = Annotated[_typed(kind) | None, declared[name].option()]
+        said = get_args(types[name])[0]
+        parts = set(get_args(said) or (said,)) - {NoneType}
+        kind: Any = parts.pop() if len(parts) == 1 else str
+        if get_origin(said) in (dict, list):
+            kind = list[str]
+        elif kind not in (Path, int, float, bool):  # what is checked later is read as text
+            kind = str
+        typed: Any = Annotated[kind | None, declared[name].option()]
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=typed))
     return Signature(parameters)
-
-
-def _typed(said: Any) -> Any:
-    """Return the type that the command line reads: a number, path or bool as it is, else text."""
-    if get_origin(said) in (dict, list):
-        return list[str]
-    kinds = set(get_args(said) or (said,)) - {NoneType}
-    kind = kinds.pop() if len(kinds) == 1 else str
-    return kind if kind in (Path, int, float, bool) else str

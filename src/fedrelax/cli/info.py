@@ -24,6 +24,7 @@ def info(
         from fedrelax.report import report_data
         from fedrelax.report.changelog import events_of
         from fedrelax.report.data.sharing import sharing_of
+        from fedrelax.report.page.sections import facts
         from fedrelax.report.terminal import evaluation_report, fact_table
         from fedrelax.storage import read_result
 
@@ -33,7 +34,13 @@ def info(
             return
         data = report_data(saved)
         shared = sharing_of(saved)
-        talk.say(fact_table(facts(saved, shared)))
+        lines = {
+            **facts(saved),
+            "left the nodes": _sent(saved, shared),
+            "public rows": f"{shared.how}; they reveal {shared.reveals}",
+            "needs --trust": ", ".join(saved.about["types_to_trust"]) or "nothing",
+        }
+        talk.say(fact_table(lines))
         if data.evaluation is not None:
             talk.say("", evaluation_report(data))
         events = events_of(saved)
@@ -49,39 +56,16 @@ def info(
 SUMS = "sums over each node's rows (products of features and target), from which all was found"
 
 
-def facts(saved: Any, shared: Any) -> dict[str, str]:
-    """Return what is known about the result, as text."""
-    from fedrelax.errors import counted, listing
-    from fedrelax.report.data.rounding import coupling_text
-
-    about, graph = saved.about, saved.graph
-    kinds = saved.nodes["model"].value_counts()
-    without = len(graph) - len(saved.models)
-    classes, rounds = about["classes"], counted(about["rounds"], "round")
-    sent = SUMS
-    if not shared.only_sums:
-        sent = (
-            f"to each neighbour {shared.per_neighbour:,} numbers per node: predictions on "
-            f"{shared.public_rows} public rows x {shared.outputs} outputs x {shared.exchanges} exchanges"
-        )
-        if saved.choice is not None:
-            sent += " (and more of the same in each trial while alpha was chosen)"
-    return {
-        "task": f"{about['task']} of {about['target_column'] or 'the target'}"
-        + (f", classes {listing(classes, most=10)}" if classes else ""),
-        "features": ", ".join(about["feature_names"]),
-        "nodes": f"{len(saved.models)} with a model"
-        + (f", {without} more in the graph" if without else ""),
-        "models": ", ".join(f"{count} x {kind}" for kind, count in kinds.items()),
-        "graph": f"{graph.n_edges} edges, mean degree {graph.degrees.mean():.3g}, "
-        f"{counted(len(graph.components()), 'component')}",
-        "coupling": f"{coupling_text(about['alpha'])}, {rounds} ({about['reason']})",
-        **({"found": str(about["choice"])} if about.get("choice") else {}),
-        "left the nodes": sent,
-        "public rows": f"{about['public']['how']}; they reveal {shared.reveals}",
-        "needs --trust": ", ".join(about["types_to_trust"]) or "nothing",
-        "made with": ", ".join(f"{name} {number}" for name, number in about["versions"].items()),
-    }
+def _sent(saved: Any, shared: Any) -> str:
+    """Say what left the nodes."""
+    if shared.only_sums:
+        return SUMS
+    more = " (and more of the same in each trial while alpha was chosen)"
+    return (
+        f"to each neighbour {shared.per_neighbour:,} numbers per node: predictions on "
+        f"{shared.public_rows} public rows x {shared.outputs} outputs x {shared.exchanges} exchanges"
+        f"{more * (saved.choice is not None)}"
+    )
 
 
 def to_dict(saved: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from fedrelax.cli.console import speaking
 from fedrelax.cli.flags import Debug, Replace, SavedDir, Trust
-from fedrelax.errors import named
+from fedrelax.errors import named, visible
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
 
@@ -29,8 +29,11 @@ def predict(
         typer.Argument(help="New rows, with the node column and the features used in training."),
     ],
     out: Annotated[
-        Path, typer.Option(help="File to write (.csv, .parquet): the rows and a column prediction.")
-    ],
+        Path | None,
+        typer.Option(
+            help="File to write (.csv, .parquet): the rows and a column prediction. Default: CSV, printed."
+        ),
+    ] = None,
     trust: Trust = None,
     unknown_nodes: UnknownNodes = "consensus",
     overwrite: Replace = False,
@@ -53,7 +56,8 @@ def predict(
         from fedrelax.storage.loading import coded_rows, load_result, read_result
         from fedrelax.storage.places import check_file
 
-        check_file(out, ENDINGS, overwrite)
+        if out is not None:
+            check_file(out, ENDINGS, overwrite)
         saved, refuse = read_result(directory), unknown_nodes == "refuse"
         frame = read_table(data, as_text=[str(saved.about["node_column"])])
         nodes = nodes_in(frame, saved, data, refuse)
@@ -74,11 +78,16 @@ def predict(
         frame["prediction"] = saved.task.decode(answer)
         for number, label in enumerate(classes):
             frame[f"p({label})"] = answer[:, number]
-        talk.activity.doing(f"Writing {out.name}")
-        _write(frame, out, overwrite)
-        formulas = formula_note(frame, out.name)
-        if formulas is not None and out.suffix.lower() in (".csv", ".tsv"):
-            talk.note(formulas)
+        if out is None:
+            talk.activity.pause()
+            text = frame.to_csv(index=False)
+            typer.echo(visible(text) if talk.out.is_terminal else text, nl=False)
+        else:
+            talk.activity.doing(f"Writing {out.name}")
+            _write(frame, out, overwrite)
+            formulas = formula_note(frame, out.name)
+            if formulas is not None and out.suffix.lower() in (".csv", ".tsv"):
+                talk.note(formulas)
         models, graph = fitted.models_, fitted.whole_graph_
         without = sorted(
             str(node)
@@ -89,8 +98,9 @@ def predict(
             talk.note(
                 f"No model, so predicted by the mean of the neighbours: {listing(without, most=3)}."
             )
-        written = f"{counted(len(frame), 'prediction')} for {counted(len(set(nodes)), 'node')}"
-        talk.plain(f"Wrote {written} to {out}")
+        if out is not None:
+            written = f"{counted(len(frame), 'prediction')} for {counted(len(set(nodes)), 'node')}"
+            talk.plain(f"Wrote {written} to {out}")
 
 
 def node_column(frame: Any, saved: Any, data: Path) -> Any:

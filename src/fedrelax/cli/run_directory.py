@@ -141,12 +141,18 @@ class RunDirectory:
                 f"{given} holds no run that was stopped; give the directory that fedrelax fit "
                 f"--checkpoint-every named, which ends in {ENDING}"
             )
-        with _damage_told(where), reading(SETTINGS):
-            about = json.loads(read_inside(where, SETTINGS, None, SETTINGS))
-            check_seal(about, SETTINGS)
-            if about["format"] != FORMAT:
-                raise FedRelaxError(f"it has the format {about['format']!r}, not {FORMAT}")
-            settings, files = dict(about["settings"]), dict(about["files"])
+        try:
+            with reading(SETTINGS):
+                about = json.loads(read_inside(where, SETTINGS, None, SETTINGS))
+                check_seal(about, SETTINGS)
+                if about["format"] != FORMAT:
+                    raise FedRelaxError(f"it has the format {about['format']!r}, not {FORMAT}")
+                settings, files = dict(about["settings"]), dict(about["files"])
+        except FedRelaxError as error:
+            text = str(error).removeprefix("this result is damaged: ").partition(";")[0]
+            raise FedRelaxError(
+                f"this checkpoint is damaged: {where}: {text}; run fedrelax fit again"
+            ) from error
         check_trusted(FitConfig, str(where / SETTINGS), settings, typed, trust)
         config = make_config(FitConfig, None, {**settings, **typed})
         for name, known in files.items():
@@ -185,14 +191,3 @@ def _checksum(path: Path) -> str:
         return hashlib.sha256(read_file(path, TABLE)).hexdigest()
     except OSError as error:
         raise FedRelaxError(f"{path} cannot be read ({why_unread(error)})") from error
-
-
-@contextmanager
-def _damage_told(where: Path) -> Iterator[None]:
-    try:
-        yield
-    except FedRelaxError as error:
-        text = str(error).removeprefix("this result is damaged: ").partition(";")[0]
-        raise FedRelaxError(
-            f"this checkpoint is damaged: {where}: {text}; run fedrelax fit again"
-        ) from error

@@ -264,12 +264,7 @@ def _sizes(measure: Measure, gap: Interval, base: float, sign: str) -> str:
     """Return a difference and its interval, each as a number and in percent of ``base``."""
     mean, ends = measure.gap(gap.mean, sign), measure.between(gap.low, gap.high, sign)
     if base > 0:
-        share, low, high = (
-            _percent(100 * value / base, sign) for value in (gap.mean, gap.low, gap.high)
-        )
+        shares = [100 * value / base for value in (gap.mean, gap.low, gap.high)]
+        share, low, high = (f"{v:{sign}.{0 if abs(v) >= 10 else 1}f}" for v in shares)
         mean, ends = f"{mean} or {share} %", f"{ends} or {low} to {high} %"
     return f"{mean}, 95 % interval {ends}"
-
-
-def _percent(value: float, sign: str) -> str:
-    return f"{value:{sign}.0f}" if abs(value) >= 10 else f"{value:{sign}.1f}"

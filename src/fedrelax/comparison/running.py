@@ -86,8 +86,10 @@ def compare_ways(
     table = replace(table, arranged=rows.arranged(content, y, kind))
     given = usual_ways(first) if ways is None else ways
     asked = with_the_needed(given, (simple_ways(first)[0], Together.of(first)))
+    apart = values is not None  # whether folds hold out the same days (patients, ...) at all nodes
     asked = [
-        way.kept_apart(values is not None) if isinstance(way, Together) else way for way in asked
+        replace(way, search=replace(way.open, apart=apart)) if isinstance(way, Together) else way
+        for way in asked
     ]
     there = {label: index for label, index in table.part(masks[0]).items() if len(index)}
     network = first.network_of(first_rows, table.y, there, {}, seed)

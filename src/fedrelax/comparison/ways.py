@@ -55,10 +55,6 @@ class Together(Baseline):
         """What is to be chosen."""
         return Search(self.alpha, self.wiring) if self.search is None else self.search
 
-    def kept_apart(self, apart: bool) -> Together:
-        """Return this way, told whether folds hold out the same days (patients, ...) at all nodes."""
-        return replace(self, search=replace(self.open, apart=apart))
-
     def choose(
         self, network: Network, folds: Sequence[Network], *, seed: int, n_jobs: int | None
     ) -> Together:

@@ -158,10 +158,11 @@ class Evaluation:
     @property
     def verdict(self) -> str:
         """One or two sentences about the errors over all test rows."""
-        if self.way == ALONE:
-            return self._alone()
         name, gain = self.measure.name, self.gain
         alone, pooled, ours = (self.measure.show(self.errors[way]) for way in WAYS)
+        if self.way == ALONE:
+            kinds = f" ({alone} without the other kinds of models)" * (alone != ours)
+            return f"{STAYED}: the {name} is {ours}{kinds}; one pooled model has {pooled}."
         who, now, rest = "Learning together", "together", f"one pooled model has {pooled}"
         if self.way == POOLED:
             who, now, rest = "One model for all", "with it", f"{NO_BETTER}{self._other_kinds()}"
@@ -181,11 +182,6 @@ class Evaluation:
         models = self.nodes["model"]
         others = int((models != models.mode()[0]).sum())
         return f"; {counted(others, 'node')} got another kind of model" if others else ""
-
-    def _alone(self) -> str:
-        alone, pooled, ours = (self.measure.show(self.errors[way]) for way in WAYS)
-        kinds = f" ({alone} without the other kinds of models)" * (alone != ours)
-        return f"{STAYED}: the {self.measure.name} is {ours}{kinds}; one pooled model has {pooled}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values, for JSON."""
@@ -265,10 +261,7 @@ def evaluate(
 
     X, y, nodes = train
     X_test, y_test, nodes_test = test
-    y, y_test = (
-        np.asarray(y),
-        np.asarray(y_test),
-    )  # rows go by position, not by the index of a Series
+    y, y_test = np.asarray(y), np.asarray(y_test)  # rows go by position, not by an index
     result = fitted.result_
     task, rows = result.task, group_rows(nodes, len(X))
     found = get_measure(measure, task.kind)
@@ -295,16 +288,12 @@ def evaluate(
     for way, (_, by_node) in measured.items():
         lines[way] = [by_node.get(label, np.nan) for label in rows]
     errors = {way: total for way, (total, _) in measured.items()}
-    return Evaluation.of(found, pd.DataFrame(lines), errors, _way(fitted))
-
-
-def _way(fitted: FedRelaxRegressor | FedRelaxClassifier) -> str:
-    """Return what the estimator's models are: each node's alone, one for all, or coupled ones."""
-    result, whole = fitted.result_, fitted.whole_
+    way, whole = TOGETHER, fitted.whole_
     if fitted.alpha_ == 0 or set(result.stayed) == set(result.local_models):
-        return ALONE
-    coupled = whole is None or not whole.found.is_one_model or fitted.alpha_ != whole.found.alpha
-    return TOGETHER if coupled else POOLED
+        way = ALONE
+    elif whole is not None and whole.found.is_one_model and fitted.alpha_ == whole.found.alpha:
+        way = POOLED
+    return Evaluation.of(found, pd.DataFrame(lines), errors, way)
 
 
 def _apart_and_pooled(

@@ -25,7 +25,7 @@ from fedrelax.report.data.report_data import places_of
 from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.report.palette import CATEGORIES, CURVES, DIVERGING, LIGHT, OTHER, SEQUENTIAL, mixed
 from fedrelax.solvers import Result
-from fedrelax.typing import FloatArray, IntArray, Label, Model
+from fedrelax.typing import FloatArray, IntArray, Label
 from fedrelax.wiring import wiring_name
 
 SHADES = {"gain": DIVERGING[1:-1], "number": SEQUENTIAL[1:-1]}
@@ -143,9 +143,15 @@ STYLE = (
 def result_html(result: Result, facts: Sequence[str] = (), more: str = "") -> str:
     """Return the summary of a result: what came out, the graph, the curves and the first nodes."""
     data = report_data(result)
+    stayed = ""
+    if result.stayed:
+        stayed = f", {counted(len(result.stayed), 'node')} kept the model trained alone"
+    rounds = (
+        f"{counted(result.n_rounds, 'round')} ({result.reason}){stayed}, {result.engine} engine"
+    )
     parts = [
-        f'<p class="lead">{_text(_verdict(data))}</p>',
-        f"<p>{_text('; '.join([_size(result), *facts, _rounds(result)]))}.</p>",
+        f'<p class="lead">{html.escape(_verdict(data))}</p>',
+        f"<p>{html.escape('; '.join([_size(result), *facts, rounds]))}.</p>",
         f'<div class="row">{_graph(data.graph, data)}{_curves(data)}</div>',
         _nodes(data, result.graph if result.kept is None else result.kept),
         more,
@@ -158,26 +164,29 @@ def estimator_html(fitted: Any) -> str:
     wiring = wiring_name(fitted.wiring_)
     chosen = "" if fitted.choice_ is None else " (chosen on training rows)"
     facts = [f"{coupling_text(fitted.alpha_)}, wiring {wiring}{chosen}"]
-    settings = f"<details><summary>Settings</summary><pre>{_text(repr(fitted))}</pre></details>"
+    settings = (
+        f"<details><summary>Settings</summary><pre>{html.escape(repr(fitted))}</pre></details>"
+    )
     return result_html(fitted.result_, facts, settings)
 
 
 def graph_html(graph: Graph) -> str:
     """Return a graph as one line of text and a picture."""
-    lead = f'<p class="lead">{_text(repr(graph))}</p>'
+    lead = f'<p class="lead">{html.escape(repr(graph))}</p>'
     return _fragment([lead, f'<div class="row">{_graph(graph)}</div>'])
 
 
 def network_html(network: Network) -> str:
     """Return a network as one line of text, a picture of its graph, and a table of its first nodes."""
-    parts = [f'<p class="lead">{_text(repr(network))}</p>']
+    parts = [f'<p class="lead">{html.escape(repr(network))}</p>']
     if len(network):
         graph = network.graph
         parts.append(f'<div class="row">{_graph(graph)}</div>')
         lines = []
         for node in list(network)[:MOST_LINES]:
             held = 0 if node.validation is None else len(node.validation[1])
-            lines.append([short(node.label), _kind(node.model), f"{len(node.y):,}", f"{held:,}"])
+            kind = short(type(node.model).__name__)
+            lines.append([short(node.label), kind, f"{len(node.y):,}", f"{held:,}"])
         parts.append(_table(("node", "model", "rows", "validation rows"), lines, len(network)))
     return _fragment(parts)
 
@@ -210,18 +219,6 @@ def _size(result: Result) -> str:
     return f"{edges}, in {counted(len(result.clusters), 'group')}"
 
 
-def _rounds(result: Result) -> str:
-    rounds = f"{counted(result.n_rounds, 'round')} ({result.reason})"
-    stayed = ""
-    if result.stayed:
-        stayed = f", {counted(len(result.stayed), 'node')} kept the model trained alone"
-    return f"{rounds}{stayed}, {result.engine} engine"
-
-
-def _kind(model: Model) -> str:
-    return short(type(model).__name__)
-
-
 # Pictures
 
 
@@ -229,21 +226,19 @@ def _graph(graph: Graph, data: ReportData | None = None) -> str:
     """Return a picture of a graph, coloured by a run if there is one."""
     if len(graph) > MOST_NODES:
         return f'<p class="quiet">Graphs of more than {MOST_NODES} nodes are not drawn here.</p>'
-    frame = _edges(graph) if data is None else data.edge_frame()
+    if data is None:
+        import pandas as pd
+
+        frame = pd.DataFrame(list(graph.edges()), columns=["source", "target", "weight"])
+        frame = frame.assign(used=frame["weight"], discrepancy=np.nan, discrepancy_back=np.nan)
+    else:
+        frame = data.edge_frame()
     edges = edges_of(frame, graph.labels, MOST_EDGES)
     stand = places_of(graph, edges)
     found = None if data is None else node_values(data, usual_colour(data))
     shades, words = colours(found, len(graph))
-    caption = f'<p class="quiet">{_text(words)}</p>' if words else ""
+    caption = f'<p class="quiet">{html.escape(words)}</p>' if words else ""
     return f"<div>{graph_svg(graph.labels, stand, edges, shades)}{caption}</div>"
-
-
-def _edges(graph: Graph) -> Any:
-    """Return the edges of a graph as ``Result.edges_to_frame`` has them."""
-    import pandas as pd
-
-    frame = pd.DataFrame(list(graph.edges()), columns=["source", "target", "weight"])
-    return frame.assign(used=frame["weight"], discrepancy=np.nan, discrepancy_back=np.nan)
 
 
 def _curves(data: ReportData) -> str:
@@ -253,7 +248,7 @@ def _curves(data: ReportData) -> str:
         if not np.isfinite(values).any():
             continue
         ends = f"{values[0]:.3g} → {values[-1]:.3g}"
-        parts.append(f"<p>{_text(f'{words}: {ends}')}</p>{curve_svg(values, colour, words)}")
+        parts.append(f"<p>{html.escape(f'{words}: {ends}')}</p>{curve_svg(values, colour, words)}")
     return f"<div>{''.join(parts)}</div>"
 
 
@@ -275,17 +270,13 @@ def _nodes(data: ReportData, used: Graph) -> str:
 
 
 def _table(heads: Iterable[str], lines: Sequence[Sequence[str]], total: int) -> str:
-    head = "".join(f"<th>{_text(name)}</th>" for name in heads)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in heads)
     body = "".join(
-        f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in line)}</tr>" for line in lines
+        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines
     )
     left = total - len(lines)
     rest = f'<p class="quiet">and {left:,} more</p>' if left else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
-
-
-def _text(text: str) -> str:
-    return html.escape(text)
 
 
 def _fragment(parts: Iterable[str]) -> str:

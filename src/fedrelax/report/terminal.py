@@ -113,16 +113,9 @@ def _written(kind: str, found: Evaluation) -> Callable[[Any], Text]:
         return lambda value: Text(short(value, LONGEST_NAME))
     if kind == "error":
         return lambda value: Text(found.measure.show(value))
-    return _gain if kind == "gain" else lambda value: Text(_count(value))
-
-
-def _count(value: Any) -> str:
-    """Return a whole number; a column with gaps has it as a float.
-
-    >>> _count(2.0), _count(None), _count(float("nan"))
-    ('2', '-', '-')
-    """
-    return "-" if value is None or value != value else f"{int(value):,}"
+    if kind == "gain":
+        return _gain  # a count, in a column with gaps, is a float
+    return lambda value: Text("-" if value is None or value != value else f"{int(value):,}")
 
 
 def _gain(gain: float) -> Text:

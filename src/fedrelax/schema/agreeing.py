@@ -116,7 +116,10 @@ def agreed(told: Mapping[str, Sequence[Told]], named: bool) -> tuple[Schema, lis
     notes: list[str] = []
     made, all_told = [], []
     for column in first:
-        said = {place: _find(column.name, lines) for place, lines in told.items()}
+        said = {
+            place: next(line for line in lines if line.name == column.name)
+            for place, lines in told.items()
+        }
         kind = _kind(column.name, said)
         reason = None if named else _useless(kind, said)
         if reason is not None:
@@ -139,10 +142,6 @@ def agreed(told: Mapping[str, Sequence[Told]], named: bool) -> tuple[Schema, lis
     return Schema(tuple(found)), notes
 
 
-def _find(name: str, lines: Sequence[Told]) -> Told:
-    return next(line for line in lines if line.name == name)
-
-
 def _kind(name: str, said: Mapping[str, Told]) -> str:
     """Return the kind as which all sites can read a column; refuse kinds that do not go together."""
     kinds = Counter(line.kind for line in said.values() if line.kind != NOTHING)
@@ -162,9 +161,13 @@ def _kind(name: str, said: Mapping[str, Told]) -> str:
                 f"{_plural(usual)}; write it the same way, or give the hub a schema"
             )
         if line.kind == "date" and line.order != whose[other].order:
+            here, there = (
+                "as year-month-day" if order == "iso" else f"with the {order}"
+                for order in (line.order, whose[other].order)
+            )
             raise FedRelaxError(
-                f"site {place!r}: dates in column {name!r} are read {_order(line.order)}, but at site "
-                f"{other!r} {_order(whose[other].order)}; write them as year-month-day"
+                f"site {place!r}: dates in column {name!r} are read {here}, but at site {other!r} "
+                f"{there}; write them as year-month-day"
             )
     return usual
 
@@ -184,10 +187,6 @@ def _decimal(name: str, said: Mapping[str, Told]) -> str:
 
 def _plural(kind: str) -> str:
     return {"flag": "true or false", "category": "categories"}.get(kind, f"{kind}s")
-
-
-def _order(order: str) -> str:
-    return "as year-month-day" if order == "iso" else f"with the {order}"
 
 
 def _useless(kind: str, said: Mapping[str, Told]) -> str | None:

@@ -190,7 +190,9 @@ class Schema:
                 new["cycles"] = cycles_of(coded[:, k])
             if column.kind == "category":
                 new["others"] = bool((coded[:, k] == len(column.categories)).any())
-                new["shares"] = _shares(coded[:, k], len(column.categories))
+                there = coded[:, k][np.isfinite(coded[:, k])].astype(np.int64)
+                counts = np.bincount(there, minlength=len(column.categories)) / max(len(there), 1)
+                new["shares"] = tuple(counts[: len(column.categories)].round(3).tolist())
             made.append(Column(**{**vars(column), **new}))
         schema = Schema(tuple(made))
         schema.__dict__["texts"] = self.texts
@@ -275,12 +277,6 @@ def rounded(middle: float, spread: float) -> tuple[float, float]:
     # The centre has six digits relative to the spread, so that a large offset leaves no remainder.
     digits = 6 + max(0, int(np.ceil(np.log10(max(abs(middle) / spread, 1.0)))))
     return float(f"{middle:.{min(digits, 17)}g}"), float(f"{spread:.6g}")
-
-
-def _shares(codes: AnyArray, categories: int) -> tuple[float, ...]:
-    known = codes[np.isfinite(codes)].astype(np.int64)
-    counts = np.bincount(known, minlength=categories)[:categories]
-    return tuple(round(float(count) / max(len(known), 1), 3) for count in counts)
 
 
 def is_extreme(centre: float, scale: float) -> bool:

@@ -158,10 +158,6 @@ def _gains(data: ReportData) -> list[Any] | None:
     return [-np.inf if worse else gain for gain, worse in zip(found, grown, strict=True)]
 
 
-def _groups(data: ReportData) -> list[Any] | None:
-    return [data.groups.get(label) for label in data.graph.labels] if data.groups else None
-
-
 def _sent(count: Callable[[Any, Any], Any]) -> Callable[[ReportData], list[Any] | None]:
     """Return a column of what left a node; nodes without a model sent nothing."""
 
@@ -174,21 +170,19 @@ def _sent(count: Callable[[Any, Any], Any]) -> Callable[[ReportData], list[Any] 
     return values
 
 
-def _aucs(data: ReportData) -> list[str | None]:
-    assert data.sharing is not None
-    found = (data.sharing.leaked.get(label) for label in data.graph.labels)
-    return [None if auc is None else f"{auc:.2f}" for auc in found]
-
-
-def _names(data: ReportData) -> list[str]:
-    return [str(label) for label in data.graph.labels]
+def _aucs(data: ReportData) -> list[str | None] | None:
+    leaked = None if data.sharing is None else data.sharing.leaked
+    if not leaked:
+        return None
+    return [f"{leaked[label]:.2f}" if label in leaked else None for label in data.graph.labels]
 
 
 NODES = (
-    Column("name", "node", "name", _names, "node"),
+    Column("name", "node", "name", lambda data: list(map(str, data.graph.labels)), "node"),
     Column("model", "model", "text", lambda data: [data.models.get(k) for k in data.graph.labels],
            "model"),
-    Column("cluster", "group", "count", _groups),
+    Column("cluster", "group", "count",
+           lambda data: [data.groups.get(k) for k in data.graph.labels] if data.groups else None),
     Column("rows", "rows", "count", _saved("rows"), "rows"),
     Column("test", "test rows", "count", _saved("test_rows"), "test"),
     *(Column(way, way, "error", _saved(way), way) for way in WAYS),
@@ -205,7 +199,6 @@ SENT = (
            _sent(lambda shared, label: shared.numbers(label))),
     Column("sent", "size", "size", _sent(lambda shared, label: BYTES * shared.numbers(label))),
     Column("noise", "noise", "text", _sent(lambda shared, label: shared.noise)),
-    Column("leaked", "attack's AUC", "text",
-           lambda data: _aucs(data) if data.sharing and data.sharing.leaked else None),
+    Column("leaked", "attack's AUC", "text", _aucs),
 )  # fmt: skip
 """What left each node."""

@@ -166,7 +166,9 @@ def spread(nodes: int, ends: IntArray, strength: FloatArray, seed: int = 0) -> F
     rng = np.random.default_rng(seed)
     points = _smooth_start(nodes, ends, strength, rng)
     gap = 1.0 / np.sqrt(nodes)
-    pull = _relative(nodes, ends, strength)
+    # relative to the edges at both ends, so that hubs do not collapse
+    total = np.bincount(ends.ravel(), np.repeat(strength, 2), minlength=nodes)
+    pull = strength / np.maximum(np.sqrt(total[ends[:, 0]] * total[ends[:, 1]]), 1e-12)
     for step in range(STEPS):
         force = _push(points, gap, rng) + _pull(points, ends, pull) - 4.0 * gap * points
         length = np.maximum(np.hypot(force[:, 0], force[:, 1]), 1e-12)
@@ -191,12 +193,6 @@ def _smooth_start(
         y = y - x * float((x * y).sum()) / max(float((x * x).sum()), 1e-12)
         points = np.stack([x / max(x.std(), 1e-12), y / max(y.std(), 1e-12)], axis=1)
     return np.asarray(0.3 * points + 0.02 * rng.normal(size=(nodes, 2)))
-
-
-def _relative(nodes: int, ends: IntArray, strength: FloatArray) -> FloatArray:
-    """Return strengths relative to those of all edges at both ends, so that hubs do not collapse."""
-    total = np.bincount(ends.ravel(), np.repeat(strength, 2), minlength=nodes)
-    return np.asarray(strength / np.maximum(np.sqrt(total[ends[:, 0]] * total[ends[:, 1]]), 1e-12))
 
 
 def _push(points: FloatArray, gap: float, rng: np.random.Generator) -> FloatArray:

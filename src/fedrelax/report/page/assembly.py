@@ -32,11 +32,11 @@ from fedrelax.report.page.sections import (
     again,
     choice_lead,
     command,
+    facts,
     grid_lead,
     helped_there,
     nodes_lead,
     rounds_lead,
-    settings,
     told_by_sites,
     where_there,
 )
@@ -84,10 +84,14 @@ def write_report(
 def report_html(source: ReportData | SavedResult) -> str:
     """Return the report of a saved result as the text of an HTML page."""
     data = report_data(source) if isinstance(source, SavedResult) else source
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise FedRelaxError(NO_PLOTLY) from None
     scripts = {
         "theme": part("theme.js"),
         "script": palette.script() + "\n".join(part(f"{name}.js") for name in OWN),
-        "plotly": _plotly(),
+        "plotly": str(get_plotlyjs()),
         "charts": part("charts.js"),
     }
     values = {"data": safe_json(script_data(data)), **_texts(data)}
@@ -140,14 +144,6 @@ def part(name: str) -> str:
     return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise FedRelaxError(NO_PLOTLY) from None
-    return str(get_plotlyjs())
-
-
 def _texts(data: ReportData) -> dict[str, str]:
     """Return every sentence of the page, escaped."""
     found, saved, shared = data.evaluation, data.saved, data.sharing
@@ -197,7 +193,7 @@ def _texts(data: ReportData) -> dict[str, str]:
         "tiles": _pairs(tiles, boxed=True),
         "sharing": _pairs(sharing_details(saved, shared)),
         "command": f"<pre>{html.escape(command(saved))}</pre>" if command(saved) else "",
-        "settings": _pairs(settings(saved)),
+        "settings": _pairs(facts(saved).items()),
         "story": story_section(saved),
         "story_link": '<a href="#story">Story</a>' if events_of(saved) else "",
     }

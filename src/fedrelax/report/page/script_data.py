@@ -36,6 +36,7 @@ def script_data(data: ReportData) -> dict[str, Any]:
         name: [[one.key, one.title, one.kind] for one in table if one.key in known]
         for name, table in (("nodes", columns.NODES), ("sent", columns.SENT))
     }
+    keep = thinned(len(data.history), MOST_ROUNDS)
     return {
         "measure": {
             "scale": measure.scale,
@@ -47,7 +48,7 @@ def script_data(data: ReportData) -> dict[str, Any]:
         "nodes": {**known, **place_columns(data.places(edges))},
         "edges": edges.to_dict(),
         "wired": data.rewired,
-        "rounds": _rounds(data),
+        "rounds": {name: numbers(data.history[name][keep]) for name in ("round", *CURVES)},
         "curves": _curves(data),
         "kept": data.n_rounds,
         "intervals": _intervals(data),
@@ -74,12 +75,6 @@ def _intervals(data: ReportData) -> list[dict[str, Any]]:
             mean, low, high = numbers([gap.mean, gap.low, gap.high])
             found.append({"name": f"against {NAMES[way]}", "mean": mean, "low": low, "high": high})
     return found
-
-
-def _rounds(data: ReportData) -> dict[str, Any]:
-    """Return the totals of every round, thinned where there are very many."""
-    keep = thinned(len(data.history), MOST_ROUNDS)
-    return {name: numbers(data.history[name][keep]) for name in ("round", *CURVES)}
 
 
 def _curves(data: ReportData) -> dict[str, Any]:

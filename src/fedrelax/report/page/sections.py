@@ -11,7 +11,7 @@ from fedrelax.errors import counted
 from fedrelax.evaluation import Evaluation
 from fedrelax.evaluation.measures import measure_named
 from fedrelax.report.data.layout import MOST_EDGES
-from fedrelax.report.data.rounding import alpha_text, coupling_text
+from fedrelax.report.data.rounding import coupling_text
 from fedrelax.storage import SavedResult
 
 
@@ -158,32 +158,27 @@ def _flag(name: str, value: Any) -> list[str]:
     return [f"--{name}", str(value)]
 
 
-def settings(saved: SavedResult) -> list[tuple[str, str]]:
-    """Return the run's settings, given and found, and the versions used."""
-    about = saved.about
-    kinds = saved.nodes["model"].value_counts(sort=False).to_dict()
-    seed = about.get("seed", saved.config.get("seed"))
-    classes, alpha = about["classes"], alpha_text(about["alpha"], digits=6)
-    found = {
-        "task": f"{about['task']} of {about.get('target_column') or 'the target'}",
-        "classes": "" if classes is None else _list(classes),
+def facts(saved: SavedResult) -> dict[str, str]:
+    """Return what a result is: what it predicts, its network, its settings and the versions used."""
+    about, graph = saved.about, saved.graph
+    classes, kinds = about["classes"], saved.nodes["model"].value_counts(sort=False)
+    without = len(graph) - len(saved.models)
+    return {
+        "task": f"{about['task']} of {about['target_column'] or 'the target'}"
+        + (f", classes {_list(classes)}" if classes else ""),
         "features": _list(about["feature_names"]),
+        "nodes": f"{len(saved.models)} with a model"
+        + (f", {without} more in the graph" if without else ""),
         "models": ", ".join(f"{count} x {kind}" for kind, count in kinds.items()),
-        "alpha, rounds, wiring": f"{alpha}, {about['rounds']}, {about['wiring']}",
+        "graph": f"{graph.n_edges} edges, mean degree {graph.degrees.mean():.3g}, "
+        f"{counted(len(graph.components()), 'component')}",
+        "coupling": f"{coupling_text(about['alpha'])}, {counted(about['rounds'], 'round')}, wiring "
+        f"{about['wiring']} ({about['reason']})",
+        **({"found": str(about["choice"])} if about.get("choice") else {}),
         "public rows": f"{about['public']['rows']} ({about['public']['how']})",
-        "seed": "not known" if seed is None else str(seed),
-        "versions": ", ".join(f"{name} {number}" for name, number in about["versions"].items()),
+        "seed": str(about.get("seed", saved.config.get("seed", "not known"))),
+        "made with": ", ".join(f"{name} {number}" for name, number in about["versions"].items()),
     }
-    told = {}
-    if "data" in saved.config:
-        told = {f"--{name}": _text(v) for name, v in saved.config.items() if name != "features"}
-    return [(name, text) for name, text in {**found, **told}.items() if text]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return _list([f"{k}={v}" for k, v in value.items()])
-    return _list(value) if isinstance(value, list) else str(value)
 
 
 def _list(values: list[Any], most: int = 30) -> str:

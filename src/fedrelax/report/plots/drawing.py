@@ -33,15 +33,6 @@ def new_axes(given: Any, size: tuple[float, float]) -> Any:
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
-def row_of_axes(count: int) -> list[Any]:
-    """Return axes side by side in a new figure."""
-    from matplotlib import pyplot
-
-    size = (min(3.1 * count, 12.4), 2.9)
-    found = pyplot.subplots(1, count, figsize=size, layout="constrained", squeeze=False)[1]
-    return list(found[0])
-
-
 @contextmanager
 def saved_figure(
     path: Path, size: tuple[float, float], layout: Any = "constrained"
@@ -85,11 +76,6 @@ def drawable(text: str) -> str:
     return "".join(c if ord(c) < 0x2600 else "□" for c in text).replace("$", r"\$")
 
 
-def known_curves(data: ReportData) -> list[str]:
-    """Return the names of the quantities that were measured."""
-    return [name for name in CURVES if np.isfinite(data.history[name]).any()]
-
-
 def draw_curve(ax: Any, data: ReportData, name: str) -> None:
     """Draw one quantity by round, and a dotted line at the round kept if it is not the last."""
     label, colour = CURVES[name]
@@ -122,8 +108,13 @@ def draw_path(ax: Any, candidates: Sequence[Candidate], label: str) -> None:
             words = "each node alone (alpha 0)"
             ax.axhline(one.losses[0], color=LIGHT["quiet"], linewidth=1, label=words, zorder=1)
     for one in candidates:
-        if one.chosen:
-            _ring(ax, one)
+        if one.chosen and one.alpha == 0:
+            ax.plot([], [], " ", label="chosen: each node alone")
+        elif one.chosen:
+            wiring = "" if one.wiring == "fixed" else f"{one.wiring}, "
+            words = f"chosen: {wiring}{coupling_text(one.alpha)}, {counted(one.rounds, 'round')}"
+            ax.plot(one.alpha, one.least, "o", markersize=13, markerfacecolor="none",
+                    markeredgecolor=LIGHT["ink"], markeredgewidth=1.6, label=words)  # fmt: skip
     alphas = sorted({one.alpha for one in coupled})
     if alphas:
         ax.set_xscale("log")
@@ -136,22 +127,7 @@ def draw_path(ax: Any, candidates: Sequence[Candidate], label: str) -> None:
     tidy(ax)
 
 
-def _ring(ax: Any, one: Candidate) -> None:
-    if one.alpha == 0:
-        ax.plot([], [], " ", label="chosen: each node alone")
-        return
-    wiring = "" if one.wiring == "fixed" else f"{one.wiring}, "
-    words = f"chosen: {wiring}{coupling_text(one.alpha)}, {counted(one.rounds, 'round')}"
-    ax.plot(one.alpha, one.least, "o", markersize=13, markerfacecolor="none",
-            markeredgecolor=LIGHT["ink"], markeredgewidth=1.6, label=words)  # fmt: skip
-
-
 MOST_BARS = 30
-
-
-def height_of(lines: Any) -> float:
-    """Return the height of the axes that ``draw_gains`` needs."""
-    return max(2.6, 0.24 * len(lines) + 1.3) if len(lines) <= MOST_BARS else 5.2
 
 
 def draw_gains(ax: Any, lines: Any, label: str, scale: float) -> None:

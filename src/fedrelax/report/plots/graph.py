@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from fedrelax.report.data.columns import NodeValues
 from fedrelax.report.data.layout import EdgeTable
 from fedrelax.report.palette import CATEGORIES, DIVERGING, LIGHT, OTHER, SEQUENTIAL, colormap
 from fedrelax.report.plots.drawing import MARKS, plain_name, tidy
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import FloatArray
 
 DROPPED = "dropped edges"
 FEW_NAMES = 25
@@ -31,8 +30,26 @@ def draw_graph(
     draw_edges(ax, points, edges, dropped)
     draw_nodes(ax, points, found)
     if names if names is not None else len(data.graph) <= FEW_NAMES:
-        write_names(ax, points, data.graph.labels)
-    name_places(ax, stand.kind)
+        from matplotlib.patheffects import withStroke
+
+        rim = [withStroke(linewidth=2, foreground=LIGHT["panel"], alpha=0.8)]  # against the edges
+        for point, label in zip(points, data.graph.labels, strict=True):
+            ax.annotate(
+                plain_name(label), point, xytext=(0, 7), textcoords="offset points", ha="center",
+                fontsize=7.5, color=LIGHT["ink"], zorder=4, path_effects=rim,
+            )  # fmt: skip
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.margins(0.08)
+    ax.autoscale_view()
+    if stand.kind == "layout":
+        ax.set_axis_off()
+        return
+    tidy(ax)
+    across, up = ("km east of the centre", "km north of the centre")
+    if stand.kind == "coordinates":
+        across, up = "first coordinate, from the centre", "second coordinate, from the centre"
+    ax.set_xlabel(across)
+    ax.set_ylabel(up)
 
 
 def draw_edges(ax: Any, points: FloatArray, edges: EdgeTable, dropped: bool) -> None:
@@ -100,31 +117,3 @@ def _legend(ax: Any, title: str | None = None) -> None:
         handles, names, title=title, ncols=min(len(names), max(1, 72 // (wide + 6))),
         frameon=False, fontsize=8, title_fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1),
     )  # fmt: skip
-
-
-def write_names(ax: Any, points: FloatArray, labels: Sequence[Label]) -> None:
-    """Write every node's name above it, with a light outline that sets it off from the edges."""
-    from matplotlib.patheffects import withStroke
-
-    rim = [withStroke(linewidth=2, foreground=LIGHT["panel"], alpha=0.8)]
-    for point, label in zip(points, labels, strict=True):
-        ax.annotate(
-            plain_name(label), point, xytext=(0, 7), textcoords="offset points", ha="center",
-            fontsize=7.5, color=LIGHT["ink"], zorder=4, path_effects=rim,
-        )  # fmt: skip
-
-
-def name_places(ax: Any, kind: str) -> None:
-    """Name the axes of a map or of coordinates; a layout has none."""
-    ax.set_aspect("equal", adjustable="datalim")
-    ax.margins(0.08)
-    ax.autoscale_view()
-    if kind == "layout":
-        ax.set_axis_off()
-        return
-    tidy(ax)
-    across, up = ("km east of the centre", "km north of the centre")
-    if kind == "coordinates":
-        across, up = "first coordinate, from the centre", "second coordinate, from the centre"
-    ax.set_xlabel(across)
-    ax.set_ylabel(up)

@@ -23,10 +23,7 @@ from fedrelax.report.plots.drawing import (
     draw_gains,
     draw_path,
     drawable,
-    height_of,
-    known_curves,
     new_axes,
-    row_of_axes,
     saved_figure,
     tidy,
 )
@@ -75,9 +72,15 @@ class Plots:
         ``name`` picks one: "local_loss", "gtv", "objective" or "validation_loss". ``ax`` is one
         axes for one quantity, or as many as there are quantities.
         """
-        known = known_curves(self._data)
+        known = [key for key in CURVES if np.isfinite(self._data.history[key]).any()]
+        if name is not None and name not in CURVES:
+            raise FedRelaxError(
+                f"curve {name!r} must be one of {', '.join(CURVES)}{did_you_mean(name, CURVES)}"
+            )
         if name is not None and name not in known:
-            self._refuse_curve(name)
+            raise FedRelaxError(
+                "there is no validation curve: no rows were held out; fit with validation_share=0.2"
+            )
         wanted = known if name is None else [name]
         given = None if ax is None else np.ravel(np.asarray(ax, dtype=object)).tolist()
         if given is not None and len(given) != len(wanted):
@@ -85,7 +88,14 @@ class Plots:
                 f"there are {len(wanted)} curves, each with a unit of its own, but ax has "
                 f"{len(given)} axes; pass {len(wanted)}, or name one: curves('gtv', ax=ax)"
             )
-        found = given or row_of_axes(len(wanted))
+        if given is None:
+            from matplotlib import pyplot
+
+            size = (min(3.1 * len(wanted), 12.4), 2.9)
+            given = pyplot.subplots(
+                1, len(wanted), figsize=size, layout="constrained", squeeze=False
+            )[1][0]
+        found = list(given)
         for axes, key in zip(found, wanted, strict=True):
             draw_curve(axes, self._data, key)
         return found[0] if name is not None else np.array(found, dtype=object)
@@ -102,7 +112,8 @@ class Plots:
                 f"gains needs errors, but no rows were held out in the rounds; pass {EVALUATE}, or "
                 "fit with validation_share=0.2"
             )
-        height = height_of(found[0])
+        bars = len(found[0])
+        height = max(2.6, 0.24 * bars + 1.3) if bars <= MOST_BARS else 5.2
         ax = new_axes(ax, (6.4, height))
         draw_gains(ax, *found)
         return ax
@@ -122,15 +133,6 @@ class Plots:
         ax = new_axes(ax, (5.6, 4.0))
         draw_path(ax, found, self._data.labels["validation"])
         return ax
-
-    def _refuse_curve(self, name: str) -> None:
-        if name == "validation_loss":
-            raise FedRelaxError(
-                "there is no validation curve: no rows were held out; fit with validation_share=0.2"
-            )
-        raise FedRelaxError(
-            f"curve {name!r} must be one of {', '.join(CURVES)}{did_you_mean(name, CURVES)}"
-        )
 
 
 MARKS = {"alone": "o", "together": "D", "pooled": "s"}
