@@ -12,17 +12,10 @@ import numpy as np
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
 from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Check, flag
-from fedrelax.cli.settings import Alpha, LearningConfig, Rounds
+from fedrelax.cli.settings import Alpha, LearningConfig, Rounds, parts_of
 
 FEW_TEST_ROWS = 30
 FILES = "comparison.csv, nodes.csv, comparison.json, config.toml"
-
-
-def names(value: Any) -> Any:
-    """Accept a,b,c as well as a list."""
-    if not isinstance(value, str):
-        return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +38,7 @@ class CompareConfig(LearningConfig):
         "model, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
         "models allow.",
         default=None,
-        check=Check(before=names),
+        check=Check(before=parts_of),
         before="graph",
     )
     test_share: float = flag(

@@ -66,7 +66,10 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
         check_trusted(kind, f"--config {file}", given, flags, trust)
     for name, value in flags.items():
         if name == "model_for" and value:
-            old, new = _checked_pairs(given.get(name, {})), _checked_pairs(value)
+            try:
+                old, new = pairs_of(given.get(name, {})), pairs_of(value)
+            except ValueError as error:
+                raise FedRelaxError(f"--model-for: {error}") from None
             given[name] = {**old, **new} if isinstance(old, dict) else old
         elif value is not None and value != []:
             given[name] = value
@@ -128,13 +131,6 @@ def only_typed(kind: type[LearningConfig], settings: Mapping[str, Any]) -> dict[
         for name, flag in flags_of(kind).items()
         if flag.only_typed and settings.get(name) not in (None, False)
     }
-
-
-def _checked_pairs(value: Any) -> Any:
-    try:
-        return pairs_of(value)
-    except ValueError as error:
-        raise FedRelaxError(f"--model-for: {error}") from None
 
 
 def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import typer
 from fedrelax.cli.console import Talk, speaking
 from fedrelax.cli.flags import AsJson, Debug
 from fedrelax.cli.progress import Activity
+from fedrelax.cli.settings import parts_of
 
 if TYPE_CHECKING:
     from fedrelax.federation.state import Status
@@ -47,8 +48,7 @@ def init(
     with speaking(debug) as talk:
         from fedrelax.federation.files import write_federation
 
-        names = [name.strip() for name in sites.split(",") if name.strip()]
-        models = [name.strip() for name in model.split(",")]
+        names, models = parts_of(sites), parts_of(model)
         write_federation(
             directory,
             names,
@@ -162,7 +162,7 @@ def try_(
         except ValueError:
             raise FedRelaxError(f"alpha={alpha!r} must be a number or 'auto'") from None
         hub = {"alpha": strength, "rounds": rounds, "wait": 120.0, "join": 180.0, "live": live}
-        models = [name.strip() for name in model.split(",")]
+        models = list(parts_of(model))
         prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
         talk.activity.doing("Starting the hub and the sites", step="sites")
         where = run_deployed(home, list(tables), talk.note, look=partial(_show, talk.activity))

@@ -14,7 +14,7 @@ import typer
 from fedrelax.cli.config import command_with, place_of
 from fedrelax.cli.console import Talk, speaking
 from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Check, Debug, flag, flags_of
-from fedrelax.cli.settings import LearningConfig, two_numbers
+from fedrelax.cli.settings import LearningConfig, parts_of
 from fedrelax.errors import FedRelaxError, counted, listing
 
 
@@ -81,7 +81,7 @@ class FitConfig(LearningConfig):
         "Smallest and largest possible target, for --epsilon: known beforehand, not taken "
         "from the rows. Not needed for classes.",
         default=None,
-        check=Check(before=two_numbers),
+        check=Check(before=parts_of),
         metavar="LOW,HIGH",
     )
     leakage: bool = flag(

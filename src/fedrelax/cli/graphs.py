@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.cli.settings import parts_of
 from fedrelax.datasets import Table, read_table
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
@@ -59,7 +60,7 @@ def parse_graph(text: str) -> GraphSpec:
     if kind == "features":
         return GraphSpec(kind, k=_neighbours(text, rest or "5"))
     columns, _, last = rest.rpartition(":") if ":" in rest else (rest, "", "5")
-    names = tuple(name.strip() for name in columns.split(",") if name.strip())
+    names = parts_of(columns)
     if not names:
         raise FedRelaxError(
             f"--graph {text!r} names no columns; say which hold the coordinates: knn:lat,lon:5"

@@ -9,6 +9,7 @@ import typer
 
 from fedrelax.cli.console import Talk, speaking
 from fedrelax.cli.flags import Debug, Trust
+from fedrelax.cli.settings import parts_of
 
 STEPS = {"loading": 1.0, "rows": 0.5, "fitting": 1.0, "saving": 1.0}
 """The steps of each command, with their usual seconds."""
@@ -72,8 +73,7 @@ def join(
         from fedrelax.cli.new_rows import Grown, positions_in, rows_in
 
         grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
-        known = [text.strip() for text in (neighbours or "").split(",") if text.strip()]
-        near = [grown.node(text) for text in known] or None
+        near = [grown.node(text) for text in parts_of(neighbours or "")] or None
         rows = rows_in(data, grown, talk, newcomer=label, joining=True)
         for name in dict.fromkeys(rows.nodes.tolist()):
             talk.activity.doing(f"Fitting {name} and those near it", step="fitting")

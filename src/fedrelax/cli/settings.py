@@ -37,9 +37,11 @@ def pairs_of(value: Any) -> Any:
     return found
 
 
-def two_numbers(value: Any) -> Any:
-    """Accept LOW,HIGH as text."""
-    return tuple(value.split(",")) if isinstance(value, str) else value
+def parts_of(value: Any) -> Any:
+    """Accept a,b,c as well as a list."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
 def known_wiring(value: str | None) -> str | None:

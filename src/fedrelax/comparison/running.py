@@ -96,8 +96,13 @@ def compare_ways(
     counted = get_measure(measure, network.kind)
     reasons = {way.name: way.too_large(network) or way.refusal(network) for way in asked}
     kept = [way for way in asked if reasons[way.name] is None]
-    if network.task.is_classification:
-        _check_classes(masks, table.y)
+    for number, mask in enumerate(masks, start=1):
+        classes = np.unique(table.y[mask]).tolist() if network.task.is_classification else []
+        if len(classes) == 1:
+            raise FedRelaxError(
+                f"all training rows of split {number} have one class, {classes[0]!r}: the "
+                "others are too rare to be split; lower test_share, or bring more rows"
+            )
     done: list[list[Measured]] = []
 
     def tell(finished: int, name: str) -> None:
@@ -211,14 +216,3 @@ def _draw_splits(
             "lower test_share, or bring more rows"
         )
     return masks
-
-
-def _check_classes(masks: Sequence[AnyArray], y: AnyArray) -> None:
-    """Refuse a table whose classes are so rare that a split has only one among its training rows."""
-    for number, mask in enumerate(masks, start=1):
-        classes = np.unique(y[mask])
-        if len(classes) < 2:
-            raise FedRelaxError(
-                f"all training rows of split {number} have one class, {classes.tolist()[0]!r}: the "
-                "others are too rare to be split; lower test_share, or bring more rows"
-            )

@@ -82,7 +82,12 @@ def story_section(saved: SavedResult) -> str:
     events = events_of(saved)
     if not events:
         return ""
-    lines = "".join(_line(event) for event in events)
+    lines = ""
+    for event in events:
+        error = "" if event.error is None else f"{event.error:.4g}"
+        when = html.escape(event.when[:16].replace("T", " "))
+        what = f'<td class="name">{html.escape(event.text)}</td>'
+        lines += f'<tr><td>{when}</td>{what}<td class="number">{error}</td></tr>'
     return (
         '<section id="story" aria-labelledby="story-title">'
         '<h2 id="story-title">Since it was trained</h2>'
@@ -90,13 +95,6 @@ def story_section(saved: SavedResult) -> str:
         '<div class="scroll" tabindex="0" role="region" aria-label="What happened">'
         f"<table>{HEAD}<tbody>{lines}</tbody></table></div></section>"
     )
-
-
-def _line(event: Event) -> str:
-    error = "" if event.error is None else f"{event.error:.4g}"
-    when = event.when[:16].replace("T", " ")
-    what = f'<td class="name">{html.escape(event.text)}</td>'
-    return f'<tr><td>{html.escape(when)}</td>{what}<td class="number">{error}</td></tr>'
 
 
 def _curve(points: list[tuple[int, float]]) -> str:

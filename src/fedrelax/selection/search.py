@@ -105,7 +105,7 @@ def choose(
         return candidate.settings(settings, most, PATIENCE if early else None)
 
     planned = _planned(fixed, wired, len(levels), early)
-    known: list[tuple[Candidate, Recorded]] = []
+    known: dict[Candidate, Recorded] = {}
     coupled, full = [one for one in fixed if one.alpha > 0], rounds
     more = planned - len(fixed)
     with remembering(folds):
@@ -113,7 +113,7 @@ def choose(
             telling = most_telling(coupled, unit(folds[0].graph))
             final = heavier if early and settings.rounds is None else None
             run, seconds, rounds = first_run(telling[0], folds[0], trial, budget, rounds, final)
-            known = [(telling[0], run)]
+            known = {telling[0]: run}
             if planned * len(folds) * seconds > budget.left:
                 fixed = [one for one in fixed if one.alpha == 0] + telling
             if rounds < full:  # too few for a wiring to end

@@ -5,7 +5,7 @@ A search that was stopped does not repeat the trials it has run: a checkpoint ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -70,11 +70,11 @@ class Trials:
         halving: bool,
         tell: Tell | None = None,
         keeper: Keeper | None = None,
-        known: Sequence[tuple[Candidate, Recorded]] = (),
+        known: Mapping[Candidate, Recorded] | None = None,
         overtime: Callable[[], Cut] | None = None,
     ) -> None:
         self._folds, self._losses, self._settings = folds, losses, settings
-        self._known, self._overtime = known, overtime
+        self._known, self._overtime = known or {}, overtime
         self._halving, self._tell, self._keeper = halving, tell, keeper
         self._done, self._total = 0, planned * len(folds)
         self.tried: list[Candidate] = []
@@ -107,14 +107,14 @@ class Trials:
     def _run(self, candidate: Candidate, number: int, fold: Network) -> Recorded | None:
         """Return a candidate's run on a fold, or None if it was cut off; the very first never is."""
         if self._is_known(candidate, number):
-            return next(run for one, run in self._known if one == candidate)
+            return self._known[candidate]
         cut = None if self._overtime is None or not self.tried else self._overtime()
         watching = () if cut is None else (cut,)
         run = tried(self._settings(candidate), fold, self._done, self._keeper, watching)
         return None if cut is not None and cut.cut else run
 
     def _is_known(self, candidate: Candidate, number: int) -> bool:
-        return number == 0 and any(one == candidate for one, _ in self._known)
+        return number == 0 and candidate in self._known
 
     def _ahead(self, lines: Sequence[int], folds: int) -> set[int]:
         """Return the positions of the candidates that go on; the very first, nodes alone, always does."""
