@@ -26,7 +26,7 @@ from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.federation.state import Folder, LaneState
 from fedrelax.files import from_npy, to_npy
 from fedrelax.schema import Schema, schema_of
-from fedrelax.schema.agreeing import Told
+from fedrelax.schema.agreeing import ColumnSummary
 from fedrelax.storage import read_result, save_result
 from fedrelax.storage.checking import fingerprint, sealed
 from fedrelax.storage.states import HEAD
@@ -171,8 +171,8 @@ HELLO = SiteManifest(
     model="ridge",
     form="encoded",
     columns=(
-        Told("wind", "number", known=8, mean=4.5, spread=2.0),
-        Told("type", "category", known=8, categories=("a", "b"), counts=(4, 3), others=1),
+        ColumnSummary("wind", "number", known=8, mean=4.5, spread=2.0),
+        ColumnSummary("type", "category", known=8, categories=("a", "b"), counts=(4, 3), others=1),
     ),
     named=False,
     public="given",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema import schema_of
-from fedrelax.schema.agreeing import Told, agreed, tell
+from fedrelax.schema.agreeing import ColumnSummary, agreed, tell
 from fedrelax.schema.schema import Schema
 
 
@@ -40,7 +40,9 @@ def parts(frame: pd.DataFrame, places: int = 3) -> dict[str, pd.DataFrame]:
 def agree(found: dict[str, pd.DataFrame], named: bool = False) -> tuple[Schema, list[str]]:
     # As letters carry it: through JSON.
     told = {
-        place: [Told.from_dict(json.loads(json.dumps(asdict(line)))) for line in tell(frame)[0]]
+        place: [
+            ColumnSummary.from_dict(json.loads(json.dumps(asdict(line)))) for line in tell(frame)[0]
+        ]
         for place, frame in found.items()
     }
     return agreed(told, named)
@@ -147,10 +149,10 @@ KEYS = st.sampled_from(
 @given(st.dictionaries(KEYS, ANYTHING | st.sampled_from(["number", "category", 3, ["a"], [1]])))
 def test_whatever_is_told_is_read_or_refused(said: dict[str, Any]) -> None:
     try:
-        told = Told.from_dict(said)
+        told = ColumnSummary.from_dict(said)
     except FedRelaxError:
         return
-    assert Told.from_dict(asdict(told)) == told
+    assert ColumnSummary.from_dict(asdict(told)) == told
     try:
         schema, _ = agreed({"one": [told]}, named=True)
     except FedRelaxError:

@@ -18,7 +18,7 @@ from fedrelax.graph import Graph
 from fedrelax.jsonfiles import Described
 from fedrelax.models import Task
 from fedrelax.schema import Preparation, Schema
-from fedrelax.schema.agreeing import Told, agreed
+from fedrelax.schema.agreeing import ColumnSummary, agreed
 from fedrelax.schema.preparation import ENCODED
 
 MOST_NAMES = 100_000
@@ -46,7 +46,7 @@ class SiteManifest(Described):
     nonce: str
     model: str
     form: Literal["encoded", "coded", "frame"]
-    columns: tuple[Told, ...]
+    columns: tuple[ColumnSummary, ...]
     named: bool
     public: str
     """How public rows are drawn; "given" for a file."""

@@ -25,7 +25,7 @@ NOTHING: Literal["nothing"] = "nothing"
 
 
 @dataclass(frozen=True)
-class Told:
+class ColumnSummary:
     """What a site tells about one of its columns: sums over rows, and categories that several rows have.
 
     known : rows with a value; gaps : whether some rows have none.
@@ -63,25 +63,25 @@ class Told:
             )
 
     @classmethod
-    def from_dict(cls, said: Any) -> Told:
+    def from_dict(cls, said: Any) -> ColumnSummary:
         """Return what ``dataclasses.asdict`` described, checked."""
         from fedrelax.jsonfiles import from_plain
 
-        found: Told = from_plain(cls, said)
+        found: ColumnSummary = from_plain(cls, said)
         return found
 
 
-def tell(frame: pd.DataFrame) -> tuple[list[Told], list[str]]:
+def tell(frame: pd.DataFrame) -> tuple[list[ColumnSummary], list[str]]:
     """Return what a site tells about a table's columns, and notes on doubts, one sentence each."""
     notes: list[str] = []
     return [_told(frame[name], notes) for name in frame.columns], notes
 
 
-def _told(given: pd.Series, notes: list[str]) -> Told:
+def _told(given: pd.Series, notes: list[str]) -> ColumnSummary:
     name, known = str(given.name), int(given.notna().sum())
     column = column_of(given, named=True, notes=notes) if known else None
     if column is None:
-        return Told(name, NOTHING)
+        return ColumnSummary(name, NOTHING)
     values = code_column(column, given, Texts())
     there = values[np.isfinite(values)]
     more: dict[str, Any] = {"known": len(there), "gaps": len(there) < len(values)}
@@ -103,10 +103,10 @@ def _told(given: pd.Series, notes: list[str]) -> Told:
             more["categories"] = tuple(common)
             more["counts"] = tuple(counts[text] for text in common)
             more["others"] = sum(counts.values()) - sum(more["counts"])
-    return Told(name, column.kind, **more)
+    return ColumnSummary(name, column.kind, **more)
 
 
-def agreed(told: Mapping[str, Sequence[Told]], named: bool) -> tuple[Schema, list[str]]:
+def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Schema, list[str]]:
     """Return the schema that fits what all sites tell, and notes on what was decided, one sentence each.
 
     All describe the same columns, in any order. Unless columns were ``named``, those with nothing to
@@ -142,7 +142,7 @@ def agreed(told: Mapping[str, Sequence[Told]], named: bool) -> tuple[Schema, lis
     return Schema(tuple(found)), notes
 
 
-def _kind(name: str, said: Mapping[str, Told]) -> str:
+def _kind(name: str, said: Mapping[str, ColumnSummary]) -> str:
     """Return the kind as which all sites can read a column; refuse kinds that do not go together."""
     kinds = Counter(line.kind for line in said.values() if line.kind != NOTHING)
     if not kinds:
@@ -172,7 +172,7 @@ def _kind(name: str, said: Mapping[str, Told]) -> str:
     return usual
 
 
-def _decimal(name: str, said: Mapping[str, Told]) -> str:
+def _decimal(name: str, said: Mapping[str, ColumnSummary]) -> str:
     """Return the decimal mark that sites have in common; one that is unsure follows the others."""
     lines = {place: line for place, line in said.items() if line.decimal}
     sure = {place: line for place, line in lines.items() if not line.unsure}
@@ -189,7 +189,7 @@ def _plural(kind: str) -> str:
     return {"flag": "true or false", "category": "categories"}.get(kind, f"{kind}s")
 
 
-def _useless(kind: str, said: Mapping[str, Told]) -> str | None:
+def _useless(kind: str, said: Mapping[str, ColumnSummary]) -> str | None:
     """Return why there is nothing to learn from a column, or None."""
     lines = [line for line in said.values() if line.kind != NOTHING]
     if kind == NOTHING:
@@ -207,7 +207,7 @@ def _useless(kind: str, said: Mapping[str, Told]) -> str | None:
     return None
 
 
-def _column(name: str, kind: str, lines: Sequence[Told]) -> Column:
+def _column(name: str, kind: str, lines: Sequence[ColumnSummary]) -> Column:
     """Return a column with everything but centre and scale; its limits are the widest of any site."""
     there = [line for line in lines if line.kind != NOTHING]
     more: dict[str, Any] = {"gaps": len(there) < len(lines) or any(line.gaps for line in there)}
@@ -230,7 +230,7 @@ def _column(name: str, kind: str, lines: Sequence[Told]) -> Column:
     return Column(name, kind, **more)  # type: ignore[arg-type]
 
 
-def _limits(lines: Sequence[Told]) -> tuple[float | None, float | None]:
+def _limits(lines: Sequence[ColumnSummary]) -> tuple[float | None, float | None]:
     ends = [(0.0, 1.0) for line in lines if line.kind == "flag"]
     ends += [
         (line.low, line.high) for line in lines if line.low is not None and line.high is not None
@@ -241,7 +241,7 @@ def _limits(lines: Sequence[Told]) -> tuple[float | None, float | None]:
     return min(low for low, _ in ends), max(high for _, high in ends)
 
 
-def _spread(lines: Sequence[Told]) -> tuple[float, float]:
+def _spread(lines: Sequence[ColumnSummary]) -> tuple[float, float]:
     """Return centre and scale of all sites' values together."""
     rows = np.array([line.known for line in lines if line.known], dtype=float)
     if not len(rows):

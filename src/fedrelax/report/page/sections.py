@@ -161,7 +161,7 @@ def _flag(name: str, value: Any) -> list[str]:
 def facts(saved: SavedResult) -> dict[str, str]:
     """Return what a result is: what it predicts, its network, its settings and the versions used."""
     about, graph = saved.about, saved.graph
-    classes, kinds = about["classes"], saved.nodes["model"].value_counts(sort=False)
+    classes, kinds = about["classes"], saved.nodes["model"].value_counts()
     without = len(graph) - len(saved.models)
     return {
         "task": f"{about['task']} of {about['target_column'] or 'the target'}"
