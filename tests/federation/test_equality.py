@@ -83,6 +83,16 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
+def test_classes_by_their_differences(tmp_path: Path) -> None:
+    names, models = ("ash", "birch", "cedar"), ("logistic", "tree", "boosting")
+    federation = make(tmp_path, names=names, models=models, task="classification")
+    settings = FedRelax(rounds=3, tol=0.0, update="difference")
+    found = Hub(hub_settings(federation, settings=settings), federation.transport()).run()
+    result = replace(settings, alpha=0.5).solve(networks(federation, settings)[0])
+    same_history(found.outcome.history, result.history)
+    same_models(federation, result)
+
+
 @pytest.mark.parametrize("given", SETTINGS, ids=str)
 def test_other_settings(tmp_path: Path, given: dict[str, Any]) -> None:
     federation = make(tmp_path, names=("ash", "birch", "cedar"))

@@ -7,16 +7,25 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import Ridge
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedrelax import Distillation, FedRelax, FedRelaxError, FedRelaxRegressor, Graph, Network
+from fedrelax import (
+    Distillation,
+    FedRelax,
+    FedRelaxClassifier,
+    FedRelaxError,
+    FedRelaxRegressor,
+    Graph,
+    Network,
+)
 from fedrelax.attacks import Constant
 from fedrelax.datasets import clustered
 from fedrelax.faults import Absent, Delayed, Lost
-from fedrelax.models import LinearModel
+from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.archive import closed, opened
+from fedrelax.models.class_difference import SumClassifier
 from fedrelax.models.difference import SumRegressor
 from fedrelax.models.names import model_by_name
 from fedrelax.privacy import PrivatePredictions
@@ -210,12 +219,110 @@ def test_nodes_cannot_join_later():
         fitted.plug_in("d", X[:5], y[:5])
 
 
-def test_classes_are_refused_in_a_sentence():
-    network = Network(complete(2), "classification", public=np.zeros((3, 1)))
-    for label in range(2):
-        network.add(label, np.arange(4.0)[:, None], [0, 1, 0, 1], DecisionTreeRegressor())
-    with pytest.raises(FedRelaxError, match="update='difference' serves regression only"):
-        FedRelax(0.1, update="difference").solve(network)
+# Classes
+
+
+def groups(graph, model, rows=12, seed=0, classes=3):
+    """Nodes whose classes follow similar, but not equal, softmax models."""
+    rng = np.random.default_rng(seed)
+    W = 2 * rng.normal(size=(D, classes))
+    names, network = np.array(list("xyz"))[:classes], None
+    network = Network(graph, "classification", rng.normal(size=(60, D)))
+    new = rng.normal(size=(200, D))
+    truth = {}
+    for label in graph.labels:
+        own = W + 0.5 * rng.normal(size=W.shape)
+        X = rng.normal(size=(rows, D))
+        draw = [
+            names[(Z @ own + rng.gumbel(size=(len(Z), classes))).argmax(axis=1)] for Z in (X, new)
+        ]
+        network.add(label, X, draw[0], model)
+        truth[label] = draw[1]
+    return network, new, truth
+
+
+def loss_of(result, new, truth):
+    loss = []
+    for label, model in result.local_models.items():
+        p, y = model.predict(new), result.task.encode(truth[label])
+        loss.append(-np.log(np.clip((p * y).sum(axis=1), 1e-3, None)).mean())
+    return np.mean(loss)
+
+
+@pytest.mark.parametrize(
+    "name", ["logistic", "tree", "forest", "knn", "svm", "boosting", "lightgbm", "xgboost"]
+)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classifiers_learn_from_their_neighbours(name, classes):
+    if name in EXTRAS:
+        pytest.importorskip(EXTRAS[name])
+    model = model_by_name(name, "classification")
+    network, new, truth = groups(complete(6), model, classes=classes)
+    alone = loss_of(FedRelax(0.0, rounds=1).solve(network), new, truth)
+    result = FedRelax(0.1, update="difference", rounds=3, tol=0).solve(network)
+    assert loss_of(result, new, truth) < alone
+    for label, model in result.models.items():
+        answer = model.predict_proba(new)
+        np.testing.assert_allclose(answer, result.local_models[label].predict(new))
+        assert (model.predict(new) == model.classes_[answer.argmax(axis=1)]).all()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_softmax_regressions_stay_one_and_solve_their_problem_with_an_offset(classes):
+    network, _, _ = groups(complete(4), SoftmaxModel(ridge=0.5), classes=classes)
+    result = FedRelax(0.2, update="difference", rounds=3, tol=0).solve(network)
+    node, own = network.nodes[0], result.local_models[0]
+    assert type(result.models[0]) is SoftmaxModel
+    consensus, difference = own.parts
+    p, offset = own.predict(node.X), np.log(consensus.predict(network.public.common))
+    far = own.predict(network.public.common)
+    weight = 0.2 * 3 * len(node.X) / len(far)
+    slope = node.X.T @ (p - network.task.encode(node.y))
+    slope += weight * network.public.common.T @ (far - np.exp(offset))
+    assert slope + difference.estimator.coef_.T == pytest.approx(0, abs=1e-6)
+
+
+def test_logistic_regression_and_softmax_regression_agree():
+    losses = []
+    for model in (LogisticRegression(C=1.0, tol=1e-10), SoftmaxModel(ridge=0.5)):
+        network, new, truth = groups(complete(3), model)
+        result = FedRelax(0.1, update="difference", rounds=2, tol=0).solve(network)
+        losses.append(loss_of(result, new, truth))
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+
+
+def test_a_node_of_one_class_and_one_row_learns_from_the_others():
+    for model in (SoftmaxModel(), DecisionTreeClassifier(random_state=0)):
+        network, new, _ = groups(complete(4), model)
+        lonely = Network(network.graph, "classification", network.public.common)
+        for node in network:
+            rows = slice(0, 1 if node.label == 0 else None)
+            lonely.add(node.label, node.X[rows], node.y[rows], model)
+        result = FedRelax(0.01, update="difference", rounds=2, tol=0).solve(lonely)
+        assert len(set(result.models[0].predict(new))) > 1
+
+
+@pytest.mark.parametrize("name", ["logistic", "tree", "svm", "lightgbm", "xgboost", "torch-mlp"])
+def test_a_sum_of_classifiers_is_saved_without_pickle(tmp_path, name):
+    if name in EXTRAS:
+        pytest.importorskip(EXTRAS[name])
+    rng = np.random.default_rng(0)
+    X, nodes = rng.normal(size=(60, 2)), np.repeat(list("abc"), 20)
+    y = np.array(["low", "high"])[(X @ [1.0, 2.0] > 0).astype(int)]
+    solver = FedRelax(update="difference")
+    model = model_by_name(name, "classification")
+    fitted = FedRelaxClassifier(model, alpha=0.1, rounds=2, solver=solver, public_rows=40)
+    fitted.fit(X, y, nodes=nodes)
+    save_result(tmp_path / "result", fitted)
+    loaded = load_result(tmp_path / "result")
+    wanted = fitted.predict_proba(X, nodes=nodes)
+    np.testing.assert_allclose(loaded.predict_proba(X, nodes=nodes), wanted, atol=1e-6)
+    assert fitted.score(X, y, nodes=nodes) > 0.8
+
+
+@parametrize_with_checks([SumClassifier(LogisticRegression(), DecisionTreeClassifier(max_depth=2))])
+def test_scikit_learn_accepts_the_sum_of_classifiers(estimator, check):
+    check(estimator)
 
 
 def test_trees_that_choose_their_neighbours_do_better_than_one_tree_per_cluster():

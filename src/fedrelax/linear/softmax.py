@@ -31,6 +31,7 @@ class SoftmaxNodes:
     rows (c, m, d), labels (c, m, K), weights (c, m), public (M, d), taught (c, M, K),
     strength (c,), ridge (c, d). Every row of labels sums to 1. ``squares`` (c, m, pairs of features)
     are the products of each row's features, kept from step to step where they fit the buffer.
+    ``offset`` (c, m, K) is added to the scores of ``rows``.
     """
 
     rows: FloatArray
@@ -41,16 +42,24 @@ class SoftmaxNodes:
     strength: FloatArray
     ridge: FloatArray
     squares: FloatArray | None = None
+    offset: FloatArray | None = None
 
     @classmethod
     def of_one(
-        cls, X: FloatArray, target: FloatArray, weight: FloatArray, penalty: FloatArray
+        cls,
+        X: FloatArray,
+        target: FloatArray,
+        weight: FloatArray,
+        penalty: FloatArray,
+        offset: FloatArray | None = None,
     ) -> SoftmaxNodes:
         """Return one node with weighted rows and no neighbours; rows of ``target`` may have any sum."""
         total = target.sum(axis=1)
         labels = target / nonzero(total)[:, None]
         nobody = np.empty((0, X.shape[1])), np.empty((1, 0, target.shape[1])), np.zeros(1)
-        return cls(X[None], labels[None], (weight * total)[None], *nobody, penalty[None])
+        moved = None if offset is None else offset[None]
+        weights = (weight * total)[None]
+        return cls(X[None], labels[None], weights, *nobody, penalty[None], offset=moved)
 
     def part(self, nodes: AnyArray) -> SoftmaxNodes:
         """Return some of the nodes."""
@@ -63,11 +72,17 @@ class SoftmaxNodes:
             self.strength[nodes],
             self.ridge[nodes],
             None if self.squares is None else self.squares[nodes],
+            None if self.offset is None else self.offset[nodes],
         )
+
+    def scores(self, W: FloatArray) -> FloatArray:
+        """Return the scores of the nodes' own rows (c, m, K)."""
+        found: FloatArray = self.rows @ W
+        return found if self.offset is None else found + self.offset
 
     def value(self, W: FloatArray) -> FloatArray:
         """Return the objectives (c,)."""
-        own = _cross_entropy(self.labels, self.rows @ W)
+        own = _cross_entropy(self.labels, self.scores(W))
         far = _cross_entropy(self.taught, self.public @ W)
         total: FloatArray = (self.weights * own).sum(axis=1) + self.strength * far.sum(axis=1)
         total += (self.ridge[:, :, None] * W**2).sum(axis=(1, 2))
@@ -177,7 +192,7 @@ def _direction(
 ) -> tuple[FloatArray, FloatArray]:
     """Return gradients and ``-(H + tiny I)^-1 g``, both (c, d, K)."""
     c, d, K = W.shape
-    own, far = softmax(data.rows @ W), softmax(data.public @ W)
+    own, far = softmax(data.scores(W)), softmax(data.public @ W)
     share = np.broadcast_to(data.strength[:, None], far.shape[:2])
     gradient = data.rows.transpose(0, 2, 1) @ (data.weights[:, :, None] * (own - data.labels))
     gradient += data.public.T @ (share[:, :, None] * (far - data.taught))

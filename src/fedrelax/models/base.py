@@ -51,13 +51,15 @@ class Task:
 class Rows:
     """Weighted rows and the loss that applies to them: one term of a node's objective.
 
-    The term is sum_r weight_r * loss(target_r, h(X_r)).
+    The term is sum_r weight_r * loss(target_r, h(X_r)). Where classes have an ``offset``, log-odds that the
+    model's own are added to, the probabilities are softmax(offset_r + scores of X_r).
     """
 
     X: AnyArray
     target: FloatArray
     weight: FloatArray
     loss: Loss
+    offset: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -71,11 +73,15 @@ def stack(terms: Sequence[Rows]) -> Rows:
     keep = [term.weight > 0 for term in terms]
     if len(terms) == 1 and keep[0].all():
         return terms[0]
+    offsets = [
+        term.offset[k] for term, k in zip(terms, keep, strict=True) if term.offset is not None
+    ]
     return Rows(
         joined([term.X[k] for term, k in zip(terms, keep, strict=True)]),
         np.concatenate([term.target[k] for term, k in zip(terms, keep, strict=True)]),
         np.concatenate([term.weight[k] for term, k in zip(terms, keep, strict=True)]),
         terms[0].loss,
+        np.concatenate(offsets) if offsets else None,
     )
 
 

@@ -190,10 +190,10 @@ class DifferenceModel(LocalModel):
             fitted.parts = (self._model.fit(terms, seed=seed),)
             return fitted
         parts = parts_of(self._model.estimator, len(own.target))
-        alike = _straight(self._model) or _changed(self._model, parts.consensus)
+        alike = _straight(self._model) or changed(self._model, parts.consensus)
         consensus, difference = (
             self._distilled(alike, answers),
-            _changed(self._model, parts.difference),
+            changed(self._model, parts.difference),
         )
         left = replace(own, target=own.target - consensus.predict(own.X))
         zeros = [replace(term, target=np.zeros_like(term.target)) for term in answers]
@@ -237,14 +237,16 @@ def local_model(
 
     ``fitted`` is shared by all nodes of a process: nodes that heard the same need one model of it.
     """
+    from fedrelax.models.class_difference import ClassDifferenceModel
     from fedrelax.models.registry import adapt
 
     model = adapt(given, task)
     if update == "refit":
         return model
+    kind = ClassDifferenceModel if task.is_classification else DifferenceModel
     if isinstance(model, Viewed):
-        return Viewed(DifferenceModel(model.inner, fitted), model.view)
-    return DifferenceModel(model, fitted)
+        return Viewed(kind(model.inner, fitted), model.view)
+    return kind(model, fitted)
 
 
 def _is_linear(estimator: Any) -> bool:
@@ -261,7 +263,7 @@ def _straight(model: LocalModel) -> LocalModel | None:
     return adapt(LinearModel(fit_intercept=estimator.fit_intercept), model.task)
 
 
-def _changed(model: LocalModel, settings: dict[str, Any]) -> LocalModel:
+def changed(model: LocalModel, settings: dict[str, Any]) -> LocalModel:
     """Return an unfitted model of the same kind with other settings."""
     from fedrelax.models.registry import adapt
 

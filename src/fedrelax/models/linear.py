@@ -195,7 +195,9 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
             return _descend(terms, design, penalty, start, link=True)
         target = np.concatenate([term.target for term in terms])
         weight = np.concatenate([term.weight for term in terms])
-        node = SoftmaxNodes.of_one(np.concatenate(design), target, weight, penalty)
+        offsets = [term.offset for term in terms if term.offset is not None]
+        offset = np.concatenate(offsets) if offsets else None
+        node = SoftmaxNodes.of_one(np.concatenate(design), target, weight, penalty, offset)
         return np.asarray(minimise_softmax(node, start[None])[0])
 
 
@@ -300,6 +302,8 @@ def _descend(
         slope = 2.0 * penalty[:, None] * W
         for term, X in zip(terms, design, strict=True):
             scores, target, weight = X @ W, term.target, term.weight[:, None]
+            if term.offset is not None:
+                scores = scores + term.offset
             if link and isinstance(term.loss, Log):
                 logs = log_softmax(scores, axis=1)
                 value -= float((weight * target * logs).sum())

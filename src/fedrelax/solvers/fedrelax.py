@@ -35,7 +35,8 @@ class FedRelax(Solver):
 
     update : "refit" (default, the paper) fits one model to own rows and neighbours' answers. "difference"
         fits a model to the neighbours' mean answers and a second, smaller one to what that leaves open on
-        own rows, which alpha pulls towards zero on public rows; the node's model is the sum. Numbers only.
+        own rows, which alpha pulls towards zero on public rows; the node's model is the sum. For classes,
+        see ``models.class_difference``.
     loss, discrepancy : the loss on own rows and the one between neighbours' predictions, by name or as an
         object of ``fedrelax.losses``; the same for both unless given. ``losses.Weighted`` makes the latter
         depend on x.
@@ -103,8 +104,6 @@ class FedRelax(Solver):
         """Check the settings."""
         check_choice("engine", self.engine, NAMES)
         check_choice("update", self.update, ("refit", "difference"))
-        if self.update == "difference" and network.kind != "regression":
-            raise FedRelaxError("update='difference' serves regression only; use update='refit'")
         if self.update == "difference" and (self.continued or self.distillation is not None):
             raise FedRelaxError(
                 "update='difference' fits both parts of a model afresh in every round; leave out continued "

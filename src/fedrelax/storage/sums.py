@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.archive import closed, json_member, member, opened
+from fedrelax.models.archive import (
+    classes_in,
+    closed,
+    described_classes,
+    json_member,
+    member,
+    opened,
+)
+from fedrelax.models.class_difference import SumClassifier
 from fedrelax.models.difference import SumRegressor
 from fedrelax.storage.checking import Untrusted
 
@@ -16,7 +24,7 @@ ABOUT, PARTS = "about.json", ("consensus", "difference")
 
 def is_sum(model: Any) -> bool:
     """Whether a model is a sum of two."""
-    return isinstance(model, SumRegressor)
+    return isinstance(model, SumRegressor | SumClassifier)
 
 
 def to_bytes(model: Any) -> bytes:
@@ -26,6 +34,8 @@ def to_bytes(model: Any) -> bytes:
     parts = [model.consensus_, model.difference_]
     formats = [format_of(part) for part in parts]
     about = {"share": float(model.share), "formats": [form.name for form in formats]}
+    if isinstance(model, SumClassifier):
+        about |= {"how": model.how, **described_classes(model.classes_)}
     files = [form.module.to_bytes(part) for form, part in zip(formats, parts, strict=True)]
     return closed({ABOUT: json.dumps(about).encode(), **dict(zip(PARTS, files, strict=True))})
 
@@ -55,5 +65,9 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> Any:
             types |= set(error.types)
     if types:
         raise Untrusted((), types)
-    share = float(json_member(opened(data), ABOUT)["share"])
-    return SumRegressor.of(models[0], models[1], share)
+    about = json_member(opened(data), ABOUT)
+    share = float(about["share"])
+    if "how" not in about:
+        return SumRegressor.of(models[0], models[1], share)
+    classes: Any = classes_in(about)
+    return SumClassifier.of(models[0], models[1], share, str(about["how"]), classes)
