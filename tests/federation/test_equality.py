@@ -87,7 +87,7 @@ def test_classes_by_their_differences(tmp_path: Path) -> None:
     names, models = ("ash", "birch", "cedar"), ("logistic", "tree", "boosting")
     federation = make(tmp_path, names=names, models=models, task="classification")
     settings = FedRelax(rounds=3, tol=0.0, update="difference")
-    found = Hub(hub_settings(federation, settings=settings), federation.transport()).run()
+    found = Hub(hub_settings(federation, method=settings), federation.transport()).run()
     result = replace(settings, alpha=0.5).solve(networks(federation, settings)[0])
     same_history(found.outcome.history, result.history)
     same_models(federation, result)
