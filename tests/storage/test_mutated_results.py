@@ -22,11 +22,12 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.cli.info import facts, to_dict
+from fedrelax.cli.info import to_dict
 from fedrelax.evaluation import evaluate
 from fedrelax.report import report_data
 from fedrelax.report.changelog import events_of
 from fedrelax.report.data.sharing import sharing_of
+from fedrelax.report.page.sections import facts
 from fedrelax.report.terminal import evaluation_report
 from fedrelax.storage import load_result, read_result, save_result
 from fedrelax.storage.saving import plain
@@ -131,7 +132,7 @@ def saved(array) -> bytes:
 def used(out: Path, frame, nodes) -> None:
     """Do with a result what ``info``, ``report``, ``predict``, ``update`` and ``unplug`` begin with."""
     found = read_result(out)
-    facts(found, sharing_of(found)), events_of(found)
+    facts(found), sharing_of(found), events_of(found)
     json.dumps(plain(to_dict(found)))
     data = report_data(found)
     if data.evaluation is not None:
@@ -183,7 +184,7 @@ NAMED = {
     "living.json": [
         ("seed", -1, "has -1 under 'seed', which should be greater than or equal to 0"),
         ("stayed", [[1]], "has [1] under 'stayed.0"),
-        ("stayed", ["zzz"], "names the node 'zzz' under 'stayed'"),
+        ("stayed", ["zzz"], "names the node 'zzz', which is not in the graph"),
         ("answers", [], "has [] under 'answers'"),
     ],
     "metrics.json": [

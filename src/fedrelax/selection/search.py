@@ -229,4 +229,5 @@ def decide(candidates: Sequence[Candidate], losses: Losses, early: bool) -> Choi
 def _stop(line: int, means: FloatArray, losses: Losses) -> Place:
     """Return a candidate's line and round: the last round, or the best one if it is clearly better."""
     best, last = (line, int(np.argmin(means[line]))), (line, means.shape[1] - 1)
-    return best if means[last] - means[best] > losses.standard_error(best, last) else last
+    clearly = means[last] > means[best] + losses.standard_error(best, last)
+    return best if clearly else last
