@@ -10,17 +10,14 @@ Compared by hand for trees and nearest neighbours on digits (10 nodes of 40 rows
 of diamonds by clarity (8 of 60) and credit by job (4 of 100), with 600 public rows and one split, after 3
 rounds. Log loss and error relative to training alone, geometric means:
 
-================================================  ========  =====
-what is added to the consensus                    log loss  error
-================================================  ========  =====
-nothing                                               0.73   1.10
-own model by a share from folds, probabilities        0.59   0.92
-own model by a share from folds, log-odds             0.60   0.91
-regressor of the residual of probabilities, half      0.60   0.83
-the same in full                                      0.61   0.87
-regressor of Newton's residual of log-odds, half      0.58   0.86
-(all rows pooled, one model)                          0.59   0.77
-================================================  ========  =====
+    what is added to the consensus                    log loss  error
+    nothing                                               0.73   1.10
+    own model by a share from folds, probabilities        0.59   0.92
+    own model by a share from folds, log-odds             0.60   0.91
+    regressor of the residual of probabilities, half      0.60   0.83
+    the same in full                                      0.61   0.87
+    regressor of Newton's residual of log-odds, half      0.58   0.86
+    (all rows pooled, one model)                          0.59   0.77
 
 There a regressor carried the consensus of neighbours. The consensus is the plain mean of probabilities.
 Sharpened (squared and renormalised, or the mean of log-odds times 1.5), it helps on digits alone; elsewhere
