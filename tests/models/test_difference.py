@@ -249,6 +249,7 @@ def loss_of(result, new, truth):
     return np.mean(loss)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", ["logistic", "tree", "forest", "knn", "svm", "boosting", "lightgbm", "xgboost"]
 )
@@ -320,11 +321,14 @@ def test_a_sum_of_classifiers_is_saved_without_pickle(tmp_path, name):
     assert fitted.score(X, y, nodes=nodes) > 0.8
 
 
+@pytest.mark.thorough
 @parametrize_with_checks([SumClassifier(LogisticRegression(), DecisionTreeClassifier(max_depth=2))])
 def test_scikit_learn_accepts_the_sum_of_classifiers(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
+@pytest.mark.thorough
 def test_trees_that_choose_their_neighbours_do_better_than_one_tree_per_cluster():
     """Nor do they start again once the graph is found: they do not drift."""
     data = clustered((25, 25, 25), random_state=0)
