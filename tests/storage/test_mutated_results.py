@@ -184,7 +184,7 @@ NAMED = {
     "living.json": [
         ("seed", -1, "has -1 under 'seed', which should be greater than or equal to 0"),
         ("stayed", [[1]], "has [1] under 'stayed.0"),
-        ("stayed", ["zzz"], "names the node 'zzz', which is not in the graph"),
+        ("stayed", ["zzz"], "names the node 'zzz' under 'stayed'"),
         ("answers", [], "has [] under 'answers'"),
     ],
     "metrics.json": [

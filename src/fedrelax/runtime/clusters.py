@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
@@ -59,10 +59,8 @@ def _dask_client(address: str | None, workers: int, stack: ExitStack) -> Any:
     distributed = need("distributed", "dask")
     if address is not None:
         return _dask_at(address, stack)
-    try:
+    with suppress(ValueError):  # there is none yet
         return distributed.default_client()
-    except ValueError:
-        pass
     with _ignoring_ctrl_c(), _importing_no_script():
         cluster = distributed.LocalCluster(
             n_workers=workers,

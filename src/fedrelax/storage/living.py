@@ -165,9 +165,13 @@ def check_living(said: Mapping[str, Any], nodes: Sequence[Label]) -> None:
     for line in said["answers"]:
         if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
             raise damage(LIVING, f"names nodes for {line['file']} that are unknown or not counted")
-    strange = [i for i in (*said["stayed"], *(p["node"] for p in said["past"])) if i not in known]
-    if strange:
-        raise damage(LIVING, f"names the node {strange[0]!r}, which is not in the graph")
+    named = {"stayed": said["stayed"], "past": [line["node"] for line in said["past"]]}
+    for entry, labels in named.items():
+        strange = [label for label in labels if label not in known]
+        if strange:
+            raise damage(
+                LIVING, f"names the node {strange[0]!r} under {entry!r}, which is not in the graph"
+            )
 
 
 def origin_of(
