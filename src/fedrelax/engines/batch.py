@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -233,25 +233,3 @@ class BatchEngine(Engine):
     def alone_models(self) -> Mapping[Label, LocalModel]:
         """The models of round 0, made on demand."""
         return self.plain_models(self.alone)
-
-
-class OnDemand(Mapping[Label, LocalModel]):
-    """One model per node, made by ``make(place)`` when it is first asked for."""
-
-    def __init__(self, labels: tuple[Label, ...], make: Callable[[int], LocalModel]) -> None:
-        self._labels, self._make = labels, make
-        self._places: dict[Label, int] | None = None
-        self._made: dict[Label, LocalModel] = {}
-
-    def __getitem__(self, label: Label) -> LocalModel:
-        if label not in self._made:
-            if self._places is None:
-                self._places = {name: place for place, name in enumerate(self._labels)}
-            self._made[label] = self._make(self._places[label])
-        return self._made[label]
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self._labels)
-
-    def __len__(self) -> int:
-        return len(self._labels)

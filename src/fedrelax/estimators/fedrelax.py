@@ -111,15 +111,6 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     def _default_model(self) -> Model:
         return Ridge()
 
-    def predict(self, X: Any, nodes: Any = None) -> FloatArray:
-        """Predict each row with the model of its node; ``nodes`` as in ``fit``.
-
-        A node of the graph that has no model gets the weighted mean of its neighbours' predictions, and
-        any other node what ``unknown`` says.
-        """
-        answers = self.answers(X, nodes, note=warn)
-        return self._result.task.decode(answers)
-
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
         """Return R^2 over all rows, each predicted by the model of its node."""
         from sklearn.metrics import r2_score
@@ -155,11 +146,6 @@ class FedRelaxClassifier(ClassifierMixin, FedRelaxEstimator):  # type: ignore[mi
     def predict_proba(self, X: Any, nodes: Any = None) -> FloatArray:
         """Return class probabilities in the order of ``classes_``; 0 or 1 if a model only gives labels."""
         return self.answers(X, nodes, note=warn)
-
-    def predict(self, X: Any, nodes: Any = None) -> AnyArray:
-        """Return the most likely class of each row by the model of its node; ``nodes`` as in ``fit``."""
-        answers = self.answers(X, nodes, note=warn)
-        return self._result.task.decode(answers)
 
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy over all rows."""

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, counted, did_you_mean, named
-from fedrelax.estimators.rows import TableRows, split_off_nodes
+from fedrelax.estimators.rows import TableRows, split_off_nodes, warn
 from fedrelax.graph import Graph
 from fedrelax.living import Change, LivingNetwork, joining, updating
 from fedrelax.living.network import Origin, OwnRows
@@ -126,6 +126,15 @@ class FittedNetwork(TableRows):
         return () if self._living is None else tuple(self._living.story)
 
     # Predictions
+
+    def predict(self, X: Any, nodes: Any = None) -> AnyArray:
+        """Predict each row, a number or the most likely class, with the model of its node.
+
+        ``nodes`` as in ``fit``. A node of the graph that has no model gets the weighted mean of its
+        neighbours' predictions, and any other node what ``unknown`` says.
+        """
+        answers = self.answers(X, nodes, note=warn)
+        return self._result.task.decode(answers)
 
     def answers(
         self, X: Any, nodes: Any = None, note: Callable[[str], None] | None = None

@@ -17,8 +17,10 @@ from fedrelax.files import Refused
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel
 from fedrelax.runtime import History, Record
+from fedrelax.schema import Preparation
 from fedrelax.solvers import Result
 from fedrelax.storage import save_result
+from fedrelax.wiring import Wiring
 
 
 def end_of_run(site: SiteFile, sites: LaneSites, folder: Folder, asked: Finish) -> dict[str, Any]:
@@ -36,6 +38,30 @@ def end_of_run(site: SiteFile, sites: LaneSites, folder: Folder, asked: Finish) 
     _save(site, sites, model, alone, asked)
     errors = {"alone": _errors(sites, alone), "together": _errors(sites, model)}
     return {"test_rows": len(sites.parts.test), "errors": errors}
+
+
+def estimator_of(
+    result: Result,
+    ready: Preparation,
+    alpha: float,
+    wiring: Wiring | None,
+    public: str,
+    public_rows: int,
+) -> FedRelaxClassifier | FedRelaxRegressor:
+    """Return an estimator that holds the result of a run over sites."""
+    kind = FedRelaxClassifier if result.task.is_classification else FedRelaxRegressor
+    columns = ready.schema.column_names
+    fitted = kind.from_result(
+        result,
+        result.graph,
+        alpha=alpha,
+        wiring=wiring,
+        n_features=len(columns),
+        feature_names=columns,
+        preparation=ready,
+    )
+    fitted.set_params(public=public, public_rows=public_rows)
+    return fitted
 
 
 def _errors(sites: LaneSites, model: LocalModel) -> float | None:
@@ -80,21 +106,10 @@ def _save(
         losses=(coupling.loss.name, coupling.discrepancy.name),
         engine="federation",
     )
-    kind = FedRelaxClassifier if task.is_classification else FedRelaxRegressor
-    fitted = kind.from_result(
-        result,
-        graph,
-        alpha=asked.alpha,
-        wiring=None,
-        n_features=len(columns),
-        feature_names=columns,
-        preparation=sites.plan.ready,
-    )
-    own = sites.public.of(site.name)
-    fitted.set_params(public=site.public if site.drawn else "given", public_rows=len(own))
+    drawn, rows = site.public if site.drawn else "given", len(sites.public.of(site.name))
     save_result(
         site.state / "model",
-        fitted,
+        estimator_of(result, sites.plan.ready, asked.alpha, None, drawn, rows),
         metrics={"task": task.kind, "training_rows": len(sites.parts.train)},
         config={"site": site.name, "model": site.model, "run": sites.plan.run},
         feature_names=columns,

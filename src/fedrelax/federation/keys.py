@@ -43,24 +43,17 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
     check_certificates(folder)
     addresses = [_host(host) for host in hosts]
-    authority = ec.generate_private_key(ec.SECP384R1())
-    name = _name("fedrelax federation")
-    extensions: list[tuple[Any, bool]] = [
-        (x509.BasicConstraints(ca=True, path_length=0), True),
-        (x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), False),
-        (_usage(signs=True), True),
-    ]
-    ca = _certificate(name, authority.public_key(), name, authority, extensions)
-    hub = ec.generate_private_key(ec.SECP384R1())
-    known = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    authority, hub = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
+    name, signer = "fedrelax federation", authority.public_key()
+    ca = _certificate(
+        name, signer, name, authority, [x509.SubjectKeyIdentifier.from_public_key(signer)]
+    )
     extensions = [
-        (x509.BasicConstraints(ca=False, path_length=None), True),
-        (x509.SubjectAlternativeName(addresses), False),
-        (x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (known, False),
-        (_usage(signs=False), True),
+        x509.SubjectAlternativeName(addresses),
+        x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer),
     ]
-    own = _certificate(_name(hosts[0]), hub.public_key(), name, authority, extensions)
+    own = _certificate(hosts[0], hub.public_key(), name, authority, extensions)
     pem, plain = form.Encoding.PEM, form.NoEncryption()
     with _on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,12 +116,6 @@ def _write(path: Path, data: bytes, private: bool = True) -> None:
         f.write(data)
 
 
-def _name(common: str) -> Any:
-    from cryptography import x509
-
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common[:64])])
-
-
 def _host(host: str) -> Any:
     from cryptography import x509
 
@@ -142,10 +129,19 @@ def _host(host: str) -> Any:
         return x509.DNSName(host)
 
 
-def _usage(signs: bool) -> Any:
+def _certificate(
+    subject: str, public: Any, issuer: str, signer: Any, extensions: Sequence[Any]
+) -> Any:
+    """Return a certificate; one that is its own issuer may sign others, and nothing else."""
     from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA384
 
-    return x509.KeyUsage(
+    signs, now = subject == issuer, datetime.datetime.now(datetime.UTC)
+    names = [
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
+        for name in (subject, issuer)
+    ]
+    usage = x509.KeyUsage(
         digital_signature=not signs,
         content_commitment=False,
         key_encipherment=False,
@@ -156,24 +152,12 @@ def _usage(signs: bool) -> Any:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _certificate(
-    subject: Any, public: Any, issuer: Any, signer: Any, extensions: Sequence[tuple[Any, bool]]
-) -> Any:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.hashes import SHA384
-
-    now = datetime.datetime.now(datetime.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=365 * YEARS))
-    )
-    for extension, critical in extensions:
-        builder = builder.add_extension(extension, critical)
+    limits = x509.BasicConstraints(ca=signs, path_length=0 if signs else None)
+    builder = x509.CertificateBuilder(*names[::-1], public, x509.random_serial_number())
+    builder = builder.not_valid_before(now - datetime.timedelta(minutes=5))
+    builder = builder.not_valid_after(now + datetime.timedelta(days=365 * YEARS))
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    for extension in (limits, usage):
+        builder = builder.add_extension(extension, critical=True)
     return builder.sign(signer, SHA384())

@@ -21,8 +21,6 @@ KINDS = ("hello", "begin", "start", "relax", "settle", "finish")
 """The letters from the hub."""
 PUBLIC = -1
 """The round of a box of public rows."""
-NUMBERS = ("local_loss", "gtv", "pull", "validation_loss", "validation_rows", "change", "size")
-"""What a site reports of a lane besides discrepancies."""
 RECORD = ("local_loss", "gtv", "validation_loss", "change")
 """A site's own numbers that the hub returns to it, round by round."""
 
@@ -137,10 +135,10 @@ class LaneReport(Described):
     @property
     def measure(self) -> SiteMeasure:
         """The numbers as the loop takes them."""
-        numbers = {name: getattr(self, name) for name in NUMBERS}
+        numbers = self.model_dump(exclude={"lane", "looks"})
         for name, unknown in (("validation_loss", math.nan), ("change", math.inf)):
             numbers[name] = unknown if numbers[name] is None else numbers[name]
-        return SiteMeasure(**numbers, discrepancies={n: d for n, d in self.discrepancies.items()})
+        return SiteMeasure(**numbers)
 
 
 def report_of(
@@ -150,13 +148,13 @@ def report_of(
 
     ``looks`` is, by neighbour, the loss on the site's own rows if the neighbour predicted them.
     """
-    numbers = {name: getattr(measure, name) for name in NUMBERS}
+    numbers = dict(vars(measure))
     for name in ("validation_loss", "change"):
         numbers[name] = numbers[name] if math.isfinite(numbers[name]) else None
-    near = {str(name): d for name, d in measure.discrepancies.items() if not math.isnan(d)}
+    numbers["discrepancies"] = {n: d for n, d in measure.discrepancies.items() if d == d}
     if looks is not None:
-        looks = {str(name): fit for name, fit in looks.items() if math.isfinite(fit)}
-    return {"lane": lane, **numbers, "discrepancies": near, "looks": looks}
+        looks = {name: fit for name, fit in looks.items() if math.isfinite(fit)}
+    return {"lane": lane, **numbers, "looks": looks}
 
 
 class Relaxed(Described):

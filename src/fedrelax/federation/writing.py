@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines import losses_of
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Measure, get_measure
 from fedrelax.evaluation.evaluation import gains
 from fedrelax.federation.boxes import box_bytes
+from fedrelax.federation.ending import estimator_of
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import Finished
 from fedrelax.federation.settings import HubSettings
@@ -94,21 +94,13 @@ def fitted_of(found: Federated, hub: HubSettings) -> Any:
         losses=(losses[0].name, losses[1].name),
         engine="federation",
     )
-    kind = FedRelaxClassifier if task.is_classification else FedRelaxRegressor
-    fitted = kind.from_result(
-        result,
-        graph,
-        alpha=found.alpha,
-        wiring=found.lane.wiring,
-        n_features=len(found.agreement.features),
-        feature_names=found.agreement.features,
-        preparation=found.agreement.ready,
-    )
-    fitted.choice_ = found.choice
     hellos = found.agreement.hellos.values()
     ways = list(dict.fromkeys(hello.public for hello in hellos))
-    drawn = ways[0] if len(ways) == 1 else "several ways"
-    return fitted.set_params(public=drawn, public_rows=max(h.public_rows for h in hellos))
+    drawn, rows = ways[0] if len(ways) == 1 else "several ways", max(h.public_rows for h in hellos)
+    ready, wiring = found.agreement.ready, found.lane.wiring
+    fitted = estimator_of(result, ready, found.alpha, wiring, drawn, rows)
+    fitted.choice_ = found.choice
+    return fitted
 
 
 def lines_of(found: Federated) -> Any:

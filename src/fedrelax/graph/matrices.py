@@ -79,29 +79,22 @@ def check_weights(
     where: Where = nowhere,
 ) -> None:
     """Refuse infinite, NaN and negative weights and self-loops; name the first one."""
-
-    def first(wrong: AnyArray) -> tuple[str, str, float] | None:
-        if not wrong.any():
-            return None
-        e = int(np.argmax(wrong))
-        pair = f"({labels[rows[e]]!r}, {labels[columns[e]]!r})"
-        return where(e), pair, float(weights[e])
-
-    if found := first(~np.isfinite(weights)):
-        place, pair, weight = found
-        raise FedRelaxError(f"{place}edge {pair} has the weight {weight}; give a finite number")
-    if found := first(weights < 0):
-        place, pair, weight = found
-        raise FedRelaxError(
-            f"{place}edge {pair} has the negative weight {weight}; weights must be zero (no edge) "
-            "or positive"
-        )
-    if found := first((rows == columns) & (weights != 0)):
-        place, pair, weight = found
-        raise FedRelaxError(
-            f"{place}edge {pair} with weight {weight} joins a node to itself; remove it "
-            "(in a matrix, set the diagonal to zero)"
-        )
+    faults = (
+        (~np.isfinite(weights), "has the weight {}; give a finite number"),
+        (
+            weights < 0,
+            "has the negative weight {}; weights must be zero (no edge) or positive",
+        ),
+        (
+            (rows == columns) & (weights != 0),
+            "with weight {} joins a node to itself; remove it (in a matrix, set the diagonal to zero)",
+        ),
+    )
+    for wrong, text in faults:
+        if wrong.any():
+            e = int(np.argmax(wrong))
+            pair = f"({labels[rows[e]]!r}, {labels[columns[e]]!r})"
+            raise FedRelaxError(f"{where(e)}edge {pair} {text.format(float(weights[e]))}")
 
 
 def from_pairs(n_nodes: int, i: IntArray, j: IntArray, weights: FloatArray) -> sparse.csr_array:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
@@ -121,16 +121,9 @@ class LeastSquares:
         weights[:, :features] /= self._spread[:, None]
         if self._intercept:
             weights[:, -1] -= self._centre @ weights[:, :features]
-        labels, kinds, place = tuple(self._solved), list[Any](), dict[str, int]()
-        codes = np.empty(len(labels), dtype=np.int64)
-        for k, label in enumerate(labels):
-            estimator = network.models[label].estimator
-            given = {name: v for name, v in vars(estimator).items() if not name.endswith("_")}
-            kind = f"{type(estimator)} {given}"
-            codes[k] = place.setdefault(kind, len(place))
-            if codes[k] == len(kinds):
-                kinds.append(estimator)
-        made = fitted_models(labels, kinds, codes, network.task, weights)
+        labels = tuple(self._solved)
+        kinds = [network.models[label].estimator for label in labels]
+        made = fitted_models(labels, kinds, np.arange(len(labels)), network.task, weights)
         for label in labels:
             network.models[label] = made[label]
         self._solved.clear()

@@ -19,6 +19,9 @@ from fedrelax.validation import check_sizes
 
 T = TypeVar("T")
 
+MANY = 20
+"""More nodes than these are counted in texts, not listed."""
+
 
 @dataclass(frozen=True)
 class StackedRows:
@@ -46,21 +49,30 @@ class StackedRows:
 
 
 class Lookup(Mapping[Label, T]):
-    """A mapping whose values are found when they are asked for; ``labels`` has the keys."""
+    """A mapping whose values are made when they are first asked for; ``labels`` has the keys."""
 
-    def __init__(self, labels: Collection[Label], find: Callable[[Label], T]) -> None:
-        self._labels, self._find = labels, find
+    def __init__(self, labels: Collection[Label], make: Callable[[Label], T]) -> None:
+        self._labels, self._make = labels, make
+        self._made: dict[Label, T] = {}
 
     def __getitem__(self, label: Label) -> T:
-        if label not in self._labels:
-            raise KeyError(label)
-        return self._find(label)
+        if label not in self._made:
+            if label not in self._labels:
+                raise KeyError(label)
+            self._made[label] = self._make(label)
+        return self._made[label]
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._labels
 
     def __iter__(self) -> Iterator[Label]:
         return iter(self._labels)
 
     def __len__(self) -> int:
         return len(self._labels)
+
+    def __repr__(self) -> str:
+        return f"<one for each of {len(self):,} nodes>" if len(self) > MANY else repr(dict(self))
 
 
 def width_of(X: AnyArray) -> str:

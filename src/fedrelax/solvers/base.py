@@ -15,6 +15,7 @@ from fedrelax.graph import Graph
 from fedrelax.losses import Loss
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
+from fedrelax.network.rows import Lookup
 from fedrelax.runtime import Callback, History, Stopping, run
 from fedrelax.runtime.callbacks import keeper_in
 from fedrelax.runtime.exchange import Promise
@@ -24,29 +25,8 @@ from fedrelax.typing import DataFrame, FloatArray, Label, SparseMatrix
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
 
-MANY = 20
-"""More models than these are counted, not listed."""
 USUAL_TOL = 1e-4
 """The change of predictions that counts as rest where ``tol`` is not given."""
-
-
-class Estimators(Mapping[Label, Any]):
-    """The plain estimators of local models, made when asked for where the models are."""
-
-    def __init__(self, local_models: Mapping[Label, LocalModel]) -> None:
-        self._local_models = local_models
-
-    def __getitem__(self, label: Label) -> Any:
-        return self._local_models[label].estimator
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self._local_models)
-
-    def __len__(self) -> int:
-        return len(self._local_models)
-
-    def __repr__(self) -> str:
-        return f"<the models of {len(self):,} nodes>" if len(self) > MANY else repr(dict(self))
 
 
 class EdgeValues(Mapping[tuple[Label, Label], float]):
@@ -109,7 +89,8 @@ class Result:
     @property
     def models(self) -> Mapping[Label, Any]:
         """The plain fitted estimator of every node, to take home."""
-        return Estimators(self.local_models)
+        local = self.local_models
+        return Lookup(local, lambda label: local[label].estimator)
 
     def with_alone(self, labels: Iterable[Label]) -> Result:
         """Return this result with the models of round 0 at these nodes."""

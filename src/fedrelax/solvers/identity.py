@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
+import joblib
 import numpy as np
 
 from fedrelax.losses import Weighted
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
-from fedrelax.typing import AnyArray, Model
+from fedrelax.typing import Model
 
 NO_MATTER = ("n_jobs", "found")
 """Settings that do not change a result, and what is found again from the rows."""
@@ -24,7 +23,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+|, spent=(True|False)")
 def identity_of(network: Network, solver: Any) -> dict[str, str]:
     """Return what a run of a solver on a network is known by."""
     graph, public = network.graph.adjacency, network.public
-    models = {id(node.model): described(node.model) for node in network}
+    models = {id(model): described(model) for model in network.distinct_models.values()}
     common = public.common
     sets = [common] if common is not None else [public.of(label) for label in network.labels]
     discrepancy = getattr(solver, "discrepancy", None)
@@ -34,13 +33,13 @@ def identity_of(network: Network, solver: Any) -> dict[str, str]:
         for field in fields(solver)
         if field.name not in NO_MATTER
     ]
-    rows = (part for node in network for part in (node.X, node.y, *(node.validation or ())))
+    own, held = network.own_rows, network.validation_rows
     return {
-        "rows": _digest(rows),
-        "graphs": _digest([repr(network.labels), graph.data, graph.indices, graph.indptr]),
-        "public rows": _digest(sets),
-        "models": _digest(models[id(node.model)] for node in network),
-        "settings": _digest([type(solver).__name__, *settings, *weights]),
+        "rows": joblib.hash([vars(rows) for rows in (own, held) if rows is not None]),
+        "graphs": joblib.hash([repr(network.labels), graph.data, graph.indices, graph.indptr]),
+        "public rows": joblib.hash(sets),
+        "models": joblib.hash([models[id(model)] for model in network.models]),
+        "settings": joblib.hash([type(solver).__name__, *settings, *weights]),
     }
 
 
@@ -65,20 +64,5 @@ def described(model: Model) -> str:
 def plain_text(value: Any) -> str:
     """Return a value as a text without addresses in memory; of an array, its checksum."""
     if isinstance(value, np.ndarray):
-        return _digest([value])
+        return str(joblib.hash(value))
     return ADDRESS.sub("", repr(value))
-
-
-def _digest(parts: Iterable[AnyArray | str | Any]) -> str:
-    """Return a checksum of arrays and texts, with their types and shapes."""
-    found = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, str):
-            data = part.encode("utf-8", "surrogatepass")
-        else:
-            array = np.asarray(part)
-            found.update(f"{array.dtype.str}{array.shape}".encode())
-            plain = array.dtype != object
-            data = array.tobytes() if plain else repr(array.tolist()).encode("utf-8", "replace")
-        found.update(len(data).to_bytes(8, "little") + data)
-    return found.hexdigest()

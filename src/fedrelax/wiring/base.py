@@ -13,8 +13,6 @@ from fedrelax.typing import FloatArray, IntArray, SparseMatrix
 
 REST = 0.4
 """Share of the rounds that is left for the final graph when ``every`` is not given."""
-PADDING = 4
-"""Rows are sorted as one padded table if it has at most this many times as many cells as entries."""
 USUAL = 2
 """Rounds between two stages: with more, models settle on a wrong graph and agree with wrong neighbours."""
 
@@ -97,20 +95,9 @@ class Ranked:
         self.starts: IntArray = np.asarray(edges.indptr, dtype=np.int64)
         self.degree: IntArray = np.diff(self.starts)
         self.row: IntArray = np.repeat(np.arange(self.n), self.degree)
-        self.order: IntArray = self._sorted_rows(values)
+        self.order: IntArray = np.lexsort((values, self.row))
         self.sorted: FloatArray = values[self.order]
         self.rank: IntArray = np.arange(len(values)) - np.repeat(self.starts[:-1], self.degree)
-
-    def _sorted_rows(self, values: FloatArray) -> IntArray:
-        """Return the positions of the entries, sorted within rows; rows of similar length as one table."""
-        most = int(self.degree.max(initial=0))
-        if self.n * most > PADDING * len(values):
-            return np.asarray(np.lexsort((values, self.row)))
-        mask = np.arange(most) < self.degree[:, None]
-        table = np.full((self.n, most), np.inf)
-        table[mask] = values
-        places = np.argsort(table, axis=1, kind="stable") + self.starts[:-1, None]
-        return np.asarray(places[mask])
 
     def first(self, counts: IntArray) -> FloatArray:
         """Mark the ``counts[i]`` smallest entries of every row i, in the matrix's own order."""

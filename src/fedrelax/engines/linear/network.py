@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from fedrelax.engines.batch import OnDemand
 from fedrelax.engines.linear.checks import minimum_norm_of, ridge_of
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import nonzero
@@ -19,6 +18,7 @@ from fedrelax.linear.problem import LinearProblem
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
 from fedrelax.network import Network, StackedRows
+from fedrelax.network.rows import Lookup
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model
 
 
@@ -218,7 +218,8 @@ def fitted_models(
     Node i's model is of the kind ``kinds[codes[i]]``.
     """
     settings = [(type(kind), kind.get_params(deep=False)) for kind in kinds]
-    return OnDemand(labels, partial(_fitted, settings, codes, task, weights))
+    place = {label: k for k, label in enumerate(labels)}
+    return Lookup(place, partial(_fitted, settings, codes, task, weights, place))
 
 
 def _fitted(
@@ -226,11 +227,12 @@ def _fitted(
     codes: IntArray,
     task: Task,
     all_weights: FloatArray,
-    place: int,
+    place: Mapping[Label, int],
+    label: Label,
 ) -> LocalModel:
     """Set weights (d, q) on a new estimator, in the shapes that its own ``fit`` would give them."""
-    kind, parameters = settings[codes[place]]
-    estimator, weights = kind(**parameters), all_weights[place]
+    kind, parameters = settings[codes[place[label]]]
+    estimator, weights = kind(**parameters), all_weights[place[label]]
     q = weights.shape[1]
     features = len(weights) - bool(estimator.fit_intercept)
     coef = np.ascontiguousarray(weights[:features].T)

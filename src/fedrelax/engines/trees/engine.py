@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedrelax.engines.base import Settings, UnsupportedNetworkError, coupling_of, of_shape
-from fedrelax.engines.batch import BatchEngine, OnDemand
+from fedrelax.engines.batch import BatchEngine
 from fedrelax.engines.sites.checks import reason_in_models
 from fedrelax.engines.trees.grove import Grove, Ready, grown
 from fedrelax.errors import FedRelaxError
@@ -17,6 +17,7 @@ from fedrelax.losses import Log, Squared
 from fedrelax.models import LocalModel, adapt
 from fedrelax.models.trees import node, why_not
 from fedrelax.network import Network
+from fedrelax.network.rows import Lookup
 from fedrelax.public import Smoother
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, SparseMatrix
@@ -134,10 +135,9 @@ class TreeEngine(BatchEngine):
     def plain_models(self, models: Grove) -> Mapping[Label, LocalModel]:
         """Return the trees as local models, grown again on demand."""
         ready = self._ready
-        one = partial(
-            grown, ready.models, ready.nodes, ready.seeds, models, self._public, self.coupling
-        )
-        return OnDemand(self.labels, one)
+        place = {label: k for k, label in enumerate(self.labels)}
+        fixed = ready.models, ready.nodes, ready.seeds, models, self._public, self.coupling, place
+        return Lookup(place, partial(grown, *fixed))
 
 
 def _ready(network: Network, seed: int | None) -> tuple[Ready, Grove]:

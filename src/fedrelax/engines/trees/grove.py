@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from fedrelax.models.trees import TreeNode
 from fedrelax.models.trees.rules import Rules
 from fedrelax.network import Network, Node
 from fedrelax.runtime import Coupling
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 
 class Grove(NamedTuple):
@@ -153,9 +153,11 @@ def grown(
     grove: Grove,
     public: AnyArray,
     coupling: Coupling,
-    i: int,
+    place: Mapping[Label, int],
+    label: Label,
 ) -> TreeNode:
-    """Return node i's trees of a grove as a local model."""
+    """Return a node's trees of a grove as a local model."""
+    i = place[label]
     target = models[i].task.encode(nodes[i].y)
     terms = [Rows(nodes[i].X, target, np.ones(len(target)), coupling.loss)]
     if grove.taught is not None and grove.strength[i] > 0:
