@@ -67,7 +67,13 @@ def pooling_graph(
     [['a', 'b'], ['c', 'd']]
     """
     check_count("folds", folds, least=2)
-    _check_network(network)
+    network.check_rows()
+    single = next((node.label for node in network if len(node.X) < 2), None)
+    if single is not None:
+        raise FedRelaxError(
+            f"node {single!r} has a single row, so none can be held out; the pooling test needs at least "
+            "two rows at every node"
+        )
     labels = list(network.nodes)
     if candidates is None:
         if len(labels) > MOST:
@@ -149,22 +155,3 @@ def _weight(alone: Sequence[FloatArray], together: Sequence[FloatArray]) -> floa
     gain = sum(float(fall.mean()) for fall in falls)
     error = np.sqrt(sum(fall.var(ddof=1) / len(fall) for fall in falls))
     return gain / sum(float(apart.mean()) for apart in alone) if gain > error else 0.0
-
-
-def _check_network(network: Network) -> None:
-    """Refuse what cannot be tested; unlike ``Network.check``, without asking for public rows."""
-    if not len(network):
-        raise FedRelaxError("the network has no nodes; call add() for each")
-    first = next(iter(network))
-    for node in network:
-        if len(node.X) < 2:
-            raise FedRelaxError(
-                f"node {node.label!r} has a single row, so none can be held out; the pooling test "
-                "needs at least two rows at every node"
-            )
-        for name, own, other in (("X", node.X, first.X), ("y", node.y, first.y)):
-            if own.shape[1:] != other.shape[1:]:
-                raise FedRelaxError(
-                    f"node {node.label!r}: {name} has shape {own.shape} but node {first.label!r} has "
-                    f"{other.shape}; all nodes need the same features and outputs"
-                )

@@ -13,7 +13,6 @@ a neighbour only Z' (its answers) counts, so that it may have a model of any kin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -39,15 +38,8 @@ LEAST = 1e-10
 """The least ratio of eigenvalues at which the weights count as determined; else models fit themselves."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """A node's own block of the system, for its rows and the total weight of its neighbours."""
-
-    rows: AnyArray
-    total: float
-    matrix: FloatArray
-    right: FloatArray
-    inverse: FloatArray
+Block = tuple[AnyArray, float, FloatArray, FloatArray]
+"""A node's rows and the total weight of its neighbours, and its block of the system for these."""
 
 
 class LeastSquares:
@@ -56,8 +48,7 @@ class LeastSquares:
     def __init__(self, network: LivingNetwork) -> None:
         self._network = network
         self._served: dict[Label, FloatArray | None] = {}
-        self._blocks: dict[Label, _Block] = {}
-        self._told: dict[Label, tuple[FloatArray, FloatArray]] = {}
+        self._blocks: dict[Label, Block] = {}
         self._solved: dict[Label, FloatArray] = {}
         self._intercept = False
 
@@ -72,7 +63,7 @@ class LeastSquares:
 
     def forget(self, label: Label) -> None:
         """Forget a node that has left."""
-        for store in (self._served, self._blocks, self._told, self._solved):
+        for store in (self._served, self._blocks, self._solved):
             store.pop(label, None)
 
     def solve(self, labels: Sequence[Label], tol: float) -> None:
@@ -80,19 +71,21 @@ class LeastSquares:
         network, G = self._network, self._gram
         place = {label: k for k, label in enumerate(labels)}
         blocks = [self._block(label) for label in labels]
+        matrices = np.stack([matrix for *_, matrix, _ in blocks])
         here: list[tuple[int, int, float]] = []
-        start = np.stack([self._weights(label) for label in labels])
-        outside = np.zeros_like(start)
+        answers = np.stack([network.said[label] for label in labels])
+        outside = np.zeros_like(answers)
         for i, label in enumerate(labels):
             for other, a in network.links[label].items():
                 if other in place:
                     here.append((i, place[other], a))
                 elif other in network.models:
-                    outside[i] += a * self._weights(other)
+                    outside[i] += a * network.said[other]
+        start = self._projection @ answers
         n, d, q = start.shape
         entries = np.array(here, dtype=float).reshape(-1, 3)
         edges = sparse.csr_array((entries[:, 2], entries[:, :2].astype(int).T), shape=(n, n))
-        inverse = np.stack([block.inverse for block in blocks])
+        inverse = np.linalg.inv(matrices)
 
         def less_exchange(W: FloatArray, MW: FloatArray, out: FloatArray) -> FloatArray:
             near: FloatArray = (edges @ W.reshape(n, d * q)).reshape(n, d, q)
@@ -101,16 +94,13 @@ class LeastSquares:
         def precondition(r: FloatArray, out: FloatArray) -> FloatArray:
             return np.matmul(inverse, r, out=out)
 
-        right = np.stack([block.right for block in blocks]) + G @ outside
-        solved, own = start.copy(), np.stack([block.matrix for block in blocks]) @ start
+        right = np.stack([right for *_, right in blocks]) + G @ (self._projection @ outside)
+        solved, own = start.copy(), matrices @ start
         residual = right - less_exchange(start, own, own)
         least = max(SHARE * tol, LEAST_RESIDUAL) * norm(right)
         conjugate_gradients(less_exchange, residual, solved, precondition, least, MOST_STEPS)
         for label, weights in zip(labels, solved, strict=True):
-            answer = self._public @ weights
-            self._told[label] = answer, weights
-            self._solved[label] = weights
-            network.said[label] = answer
+            self._solved[label], network.said[label] = weights, self._public @ weights
 
     def settle(self) -> None:
         """Make models from what was solved."""
@@ -164,6 +154,7 @@ class LeastSquares:
 
     @cached_property
     def _projection(self) -> FloatArray:
+        """What turns answers on the public rows into the weights that come closest (least squares)."""
         return np.asarray(np.linalg.pinv(self._public))
 
     # One node
@@ -194,13 +185,13 @@ class LeastSquares:
         own_level = self._intercept and self._network.coupling.level == 0.0
         return bool(values[int(own_level)] > LEAST * values[-1])
 
-    def _block(self, label: Label) -> _Block:
+    def _block(self, label: Label) -> Block:
         """Return a node's block, cached as long as its rows and edges stay the same."""
         X, y = self._network.rows[label]
         total = float(sum(self._network.links[label].values()))
-        known = self._blocks.get(label)
-        if known is not None and known.rows is X and known.total == total:
-            return known
+        cached = self._blocks.get(label)
+        if cached is not None and cached[0] is X and cached[1] == total:
+            return cached
         coupling, penalty = self._network.coupling, self._served[label]
         assert penalty is not None
         design, target = self._standard(X), self._network.task.encode(y)
@@ -209,12 +200,5 @@ class LeastSquares:
         scale = len(y) / len(self._public) if coupling.weighting == "mean" else 1.0
         factor = coupling.alpha * scale * (2.0 if coupling.symmetric else 1.0)
         matrix, right = gram / factor + total * self._gram, design.T @ target / factor
-        self._blocks[label] = _Block(X, total, matrix, right, np.asarray(np.linalg.inv(matrix)))
+        self._blocks[label] = X, total, matrix, right
         return self._blocks[label]
-
-    def _weights(self, label: Label) -> FloatArray:
-        """Return the weights whose answers on the public rows come closest to a node's (least squares)."""
-        said, known = self._network.said[label], self._told.get(label)
-        if known is None or known[0] is not said:
-            known = self._told[label] = said, self._projection @ said
-        return known[1]

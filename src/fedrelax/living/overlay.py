@@ -11,6 +11,7 @@ from scipy import sparse
 
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, Task
+from fedrelax.network.rows import Lookup
 from fedrelax.public import PublicRows, Smoother
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
@@ -157,7 +158,7 @@ def _places(
     return np.array([known.get(label, unknown) for label in labels])
 
 
-class FirstAnswers(Mapping[Label, FloatArray]):
+class FirstAnswers(Lookup[FloatArray]):
     """The answers of a trained network's models, computed one by one until all are needed."""
 
     def __init__(
@@ -167,29 +168,20 @@ class FirstAnswers(Mapping[Label, FloatArray]):
         rows: AnyArray,
         array: FloatArray | None,
     ) -> None:
+        super().__init__(place, self._answer)
         self.place, self._models, self._rows, self._array = place, models, rows, array
-        self._asked: dict[Label, FloatArray] = {}
 
-    def __getitem__(self, label: Label) -> FloatArray:
-        if self._array is not None:
-            answer: FloatArray = self._array[self.place[label]]
-            return answer
-        if label not in self._asked:
-            self._asked[label] = self._models[label].predict(self._rows)
-        return self._asked[label]
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self.place)
-
-    def __len__(self) -> int:
-        return len(self.place)
+    def _answer(self, label: Label) -> FloatArray:
+        if self._array is None:
+            return self._models[label].predict(self._rows)
+        return np.asarray(self._array[self.place[label]])
 
     @property
     def array(self) -> FloatArray:
         """All answers (nodes, public rows, outputs), computed once."""
         if self._array is None:
-            self._array = np.stack([self[label] for label in self.place])
-            self._asked.clear()
+            self._array = np.stack(list(self.values()))
+            self._made.clear()
         return self._array
 
 

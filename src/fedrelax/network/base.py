@@ -286,31 +286,39 @@ class Network:
 
     def check(self) -> None:
         """Refuse a network that cannot be trained, before any work starts."""
+        first, public = self.check_rows(), self.public
+        for label in self.labels:
+            rows = public.of(label)
+            if rows.shape[1:] != first.X.shape[1:]:
+                raise FedRelaxError(
+                    f"the public rows of node {label!r} have {width_of(rows)} features but the "
+                    f"nodes have {width_of(first.X)}"
+                )
+            if public.common is not None:
+                return
+
+    def check_rows(self) -> Node:
+        """Refuse nodes whose rows differ in features or outputs; return the first node."""
         if not self._nodes:
             raise FedRelaxError("the network has no nodes; call add() for each")
-        first, public = next(iter(self._nodes.values())), self.public
+        first = next(iter(self))
         for node in self:
             if node.X.shape[1:] != first.X.shape[1:]:
                 raise FedRelaxError(
                     f"node {node.label!r} has {width_of(node.X)} features but node {first.label!r} "
                     f"has {width_of(first.X)}; all nodes need the same features"
                 )
-            if node.y.ndim != first.y.ndim or node.y.shape[1:] != first.y.shape[1:]:
+            if node.y.shape[1:] != first.y.shape[1:]:
                 raise FedRelaxError(
                     f"node {node.label!r}: y has shape {node.y.shape} but node {first.label!r} "
                     f"has {first.y.shape}; all nodes need the same outputs"
-                )
-            rows = public.of(node.label)
-            if rows.shape[1:] != first.X.shape[1:]:
-                raise FedRelaxError(
-                    f"the public rows of node {node.label!r} have {width_of(rows)} features but the "
-                    f"nodes have {width_of(first.X)}"
                 )
             if node.validation and node.validation[0].shape[1:] != first.X.shape[1:]:
                 raise FedRelaxError(
                     f"node {node.label!r}: validation X has {width_of(node.validation[0])} features "
                     f"but X has {width_of(first.X)}"
                 )
+        return first
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes.values())

@@ -12,7 +12,7 @@ from fedrelax.errors import FedRelaxError, named
 from fedrelax.graph import Graph
 from fedrelax.models import Task
 from fedrelax.network.base import Network, Node
-from fedrelax.network.rows import Lookup, StackedRows, public_rows_of, width_of
+from fedrelax.network.rows import Lookup, StackedRows, public_rows_of
 from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation
 from fedrelax.splits import RowGroups
@@ -121,17 +121,9 @@ class StackedNetwork(Network):
             self._task = self._task_of(targets)
         return self._task
 
-    def check(self) -> None:
-        """Refuse public rows whose features differ from the nodes'."""
-        features, public = self._own.X.shape[1:], self.public
-        shared = self.labels[:1] if public.common is not None else self.labels
-        for label in shared:
-            rows = public.of(label)
-            if rows.shape[1:] != features:
-                raise FedRelaxError(
-                    f"the public rows of node {label!r} have {width_of(rows)} features but the "
-                    f"nodes have {width_of(self._own.X)}"
-                )
+    def check_rows(self) -> Node:
+        """Return the first node: the rows of one table have the same features and outputs."""
+        return self.node(0)
 
     def node(self, i: int) -> Node:
         """Return node number i."""

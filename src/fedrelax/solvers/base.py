@@ -21,7 +21,7 @@ from fedrelax.runtime.callbacks import keeper_in
 from fedrelax.runtime.exchange import Promise
 from fedrelax.solvers.checks import check_callbacks
 from fedrelax.solvers.identity import identity_of
-from fedrelax.typing import DataFrame, FloatArray, Label, SparseMatrix
+from fedrelax.typing import DataFrame, FloatArray, Label
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
 
@@ -162,21 +162,24 @@ class Solver(ABC):
         check_callbacks(callbacks)
         network.check()
         self.check(network)
-        kept = keeper_in(callbacks) is not None
-        identity = identity_of(network, self) if kept else None
+        saves = keeper_in(callbacks) is not None
+        identity = identity_of(network, self) if saves else None
         engine, losses = self.prepare(network), self.losses(network)
-        if kept:
+        if saves:
             self._check_kept(engine)
         with engine.working():
             outcome = run(engine, self.stopping(engine), callbacks, self.wiring, identity)
         graph = network.graph
+        kept = None
+        if self.wiring is not None:
+            kept = Graph(engine.edges, graph.labels, graph.positions, graph.geographic)
         return Result(
             local_models=engine.local_models,
             alone=engine.alone_models,
             task=network.task,
             graph=graph,
             discrepancies=EdgeValues(graph, engine.discrepancies(engine.given)),
-            kept=None if self.wiring is None else _with_edges(graph, engine.edges),
+            kept=kept,
             history=outcome.history,
             n_rounds=outcome.n_rounds,
             reason=outcome.reason,
@@ -219,7 +222,3 @@ class Solver(ABC):
     @abstractmethod
     def losses(self, network: Network) -> tuple[Loss, Loss]:
         """Return the loss on own rows and the one across edges."""
-
-
-def _with_edges(graph: Graph, edges: SparseMatrix) -> Graph:
-    return Graph(edges, graph.labels, graph.positions, graph.geographic)

@@ -16,8 +16,6 @@ from fedrelax.linear.problem import LinearProblem, NeighbourSums
 from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 REFINEMENTS = 2
-CANCELLED = 1e-5
-"""A sum this small relative to its terms has lost digits, and is recomputed edge by edge."""
 
 
 class Prepared:
@@ -184,10 +182,7 @@ class Variation:
         theirs = heard[:, -1]
         cross = np.einsum("nk,nk->n", W.reshape(problem.n, -1), heard[:, :-1])
         total: FloatArray = mine - 2 * cross + theirs
-        doubtful = np.flatnonzero(total < CANCELLED * (mine + theirs))
-        if doubtful.size:
-            total[doubtful] = self._node_sums_by_edge(W, V, doubtful)
-        return total
+        return np.maximum(total, 0.0)
 
     def embedding(self, V: AnyArray) -> FloatArray:
         """Return messages (n, d q) whose squared distances are d(i, j); for one common public set."""
@@ -197,31 +192,19 @@ class Variation:
         """Return d(i, j) for every stored entry of the adjacency matrix, in its order."""
         if self._root is not None:
             W, V = self._rooted(W), self._rooted(V)
-        return self._edges(W, V, np.arange(self.problem.adjacency.nnz))
-
-    def _edges(self, W: AnyArray, V: AnyArray, which: AnyArray) -> FloatArray:
-        """Return d(i, j) of some entries; for a common set W and V are multiplied by its root."""
         problem, public = self.problem, self.problem.public
-        values = np.empty(len(which))
+        values = np.empty(problem.adjacency.nnz)
         size = problem.d * (problem.q + (0 if public is None else problem.d))
         group = max(1, BUFFER_NUMBERS // size)
-        for lo in range(0, len(which), group):
-            part = which[lo : lo + group]
+        for lo in range(0, len(values), group):
+            part = slice(lo, lo + group)
             j = problem.adjacency.indices[part]
             gap = W[self._learner[part]] - V[j]
             if public is None:
-                values[lo : lo + group] = _squares(gap)
+                values[part] = _squares(gap)
             else:
-                values[lo : lo + group] = public.squares(gap, j) / self._counts[j]
+                values[part] = public.squares(gap, j) / self._counts[j]
         return values
-
-    def _node_sums_by_edge(self, W: AnyArray, V: AnyArray, nodes: AnyArray) -> FloatArray:
-        marked = np.zeros(self.problem.n, dtype=bool)
-        marked[nodes] = True
-        which = np.flatnonzero(marked[self._learner])
-        values = self._graph.data[which] * self._edges(W, V, which)
-        sums = np.bincount(self._learner[which], values, self.problem.n)
-        return np.asarray(sums, dtype=np.float64)[nodes]
 
     def _neighbourhoods(self) -> AnyArray:
         """Return ``S_i = sum_j A_ij Q_j`` (n, d, d)."""
