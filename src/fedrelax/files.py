@@ -26,8 +26,6 @@ KEY, SETTINGS, RESULT, TABLE = 2**16, 2**26, 2**31, 2**33
 CHUNK = 2**20
 LONGEST_HEADER = 2**16
 """The most bytes of an ``.npy`` file in which its header is looked for."""
-DRAFT = ".draft"
-"""The ending of files that are not complete yet."""
 
 
 class Refused(FedRelaxError):  # noqa: N818 - what happened to it
@@ -140,13 +138,10 @@ def from_npy(
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read; an earlier one stays until the new one is on the disk.
 
-    File and directory are flushed, so that the file survives even if the machine stops. Drafts that
-    killed processes have left behind are removed.
+    File and directory are flushed, so that the file survives even if the machine stops. A killed process
+    leaves a draft behind, which the next one writes over.
     """
-    draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
-    for other in path.parent.glob(f"{path.name}.*{DRAFT}"):
-        if not _is_alive(other.name.removesuffix(DRAFT).rpartition(".")[2]):
-            other.unlink(missing_ok=True)
+    draft = path.with_name(f"{path.name}.draft")
     try:
         with open(draft, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
             file.write(data)
@@ -164,17 +159,6 @@ def write_whole(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-
-
-def _is_alive(process: str) -> bool:
-    """Tell whether a process with this ID runs; assume so if it is not a number."""
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (ValueError, OverflowError, OSError):
-        return True
-    return True
 
 
 def dump_toml(settings: Mapping[str, Any], comment: str = "") -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from fedrelax.errors import did_you_mean
 from fedrelax.files import Refused
 
+Kind = TypeVar("Kind")
 LONGEST = 60
 """Characters of a value that a message shows."""
 
@@ -21,29 +22,31 @@ class Described(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
 
 
-def from_json(kind: Any, content: bytes | str) -> Any:
+def from_json(kind: type[Kind], content: bytes | str, what: str = "") -> Kind:
     """Return JSON as this kind: a model, a dataclass or a type; or say which value does not fit.
 
-    The text of the error continues "the file ...".
+    ``what`` is the subject of the error's text; without it, the text continues "the file ...".
 
-    >>> from_json(list[int], '[1, 2, "3"]')
+    >>> from_json(list[int], '[1, 2, "3"]', "it")
     Traceback (most recent call last):
     ...
-    fedrelax.files.Refused: has '3' under '2', which should be a valid integer
+    fedrelax.files.Refused: it has '3' under '2', which should be a valid integer
     """
     try:
-        return _adapter(kind).validate_json(content, strict=True)
+        found: Kind = _adapter(cast(Any, kind)).validate_json(content, strict=True)
     except ValidationError as error:
-        raise Refused(_words(error.errors(include_url=False)[0], kind)) from None
+        words = _words(error.errors(include_url=False)[0], kind)
+        raise Refused(f"{what} {words}".lstrip()) from None
+    return found
 
 
-def from_plain(kind: Any, values: Any) -> Any:
+def from_plain(kind: type[Kind], values: Any, what: str = "") -> Kind:
     """Return plain values, such as those of a TOML file or of a letter, as this kind."""
     try:
         content = json.dumps(values, default=str)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Refused(f"cannot be read ({error})") from None
-    return from_json(kind, content)
+        raise Refused(f"{what} cannot be read ({error})".lstrip()) from None
+    return from_json(kind, content, what)
 
 
 @cache

@@ -32,7 +32,7 @@ def test_info_says_what_is_there_and_what_left_the_nodes(run, table):
     for part in (
         *("regression of power", "wind, sun", "4 with a model", "3 x linear, 1 x tree"),
         *("6 edges", "alpha 0.3, 2 rounds", "needs --trust nothing", "not a privacy guarantee"),
-        "600 numbers per node: predictions on 200 public rows x 1 outputs x 3 exchanges",
+        "Predictions on 200 public rows, 3 times: 4.8 kB from each node to each neighbour",
     ):
         assert part in text
 

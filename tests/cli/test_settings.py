@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 from typer.testing import CliRunner
@@ -20,11 +21,10 @@ WORDS = ("towns.csv", "--node", "town", "--target", "power", "--out", "out")
 class Longer(FitConfig):
     """The settings of fit, and one more."""
 
-    validation_share: float = flag(
+    validation_share: Annotated[float, Check(ge=0, lt=1)] = flag(
         LEARNING,
         "Rows that stop the rounds.",
         default=0.0,
-        check=Check(ge=0, lt=1),
         before="wiring",
         argument="validation_share",
     )

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.jsonfiles import from_plain
 from fedrelax.schema import schema_of
 from fedrelax.schema.agreeing import ColumnSummary, agreed, tell
 from fedrelax.schema.schema import Schema
@@ -41,7 +42,8 @@ def agree(found: dict[str, pd.DataFrame], named: bool = False) -> tuple[Schema, 
     # As letters carry it: through JSON.
     told = {
         place: [
-            ColumnSummary.from_dict(json.loads(json.dumps(asdict(line)))) for line in tell(frame)[0]
+            from_plain(ColumnSummary, json.loads(json.dumps(asdict(line))))
+            for line in tell(frame)[0]
         ]
         for place, frame in found.items()
     }
@@ -149,10 +151,10 @@ KEYS = st.sampled_from(
 @given(st.dictionaries(KEYS, ANYTHING | st.sampled_from(["number", "category", 3, ["a"], [1]])))
 def test_whatever_is_told_is_read_or_refused(said: dict[str, Any]) -> None:
     try:
-        told = ColumnSummary.from_dict(said)
+        told = from_plain(ColumnSummary, said)
     except FedRelaxError:
         return
-    assert ColumnSummary.from_dict(asdict(told)) == told
+    assert from_plain(ColumnSummary, asdict(told)) == told
     try:
         schema, _ = agreed({"one": [told]}, named=True)
     except FedRelaxError:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from fedrelax import FedRelaxRegressor, FedRelaxWarning, Graph
 from fedrelax.cli.app import app
 from fedrelax.errors import FedRelaxError
+from fedrelax.jsonfiles import from_plain
 from fedrelax.schema import Column, schema_of
 from fedrelax.schema.agreeing import ColumnSummary, agreed, tell
 from fedrelax.storage import load_result, save_result
@@ -86,7 +87,7 @@ def test_sites_agree_on_limits_that_suit_all_of_them() -> None:
     frame = ratings()[["site", "length"]]
     parts = {site: own[["length"]] for site, own in frame.groupby("site")}
     told = {
-        site: [ColumnSummary.from_dict(asdict(line)) for line in tell(own)[0]]
+        site: [from_plain(ColumnSummary, asdict(line)) for line in tell(own)[0]]
         for site, own in parts.items()
     }
     schema, _ = agreed(told, named=True)

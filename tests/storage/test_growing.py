@@ -73,7 +73,7 @@ def test_a_grown_result_links_to_its_ancestor(first: Path, tmp_path: Path) -> No
     assert second.graph_.neighbours("new") == {"s0": 1.0, "s4": 1.0}
     shared = [p for p in (tmp_path / "second").rglob("*") if p.is_file() and p.stat().st_nlink > 1]
     names = {str(p.relative_to(tmp_path / "second")) for p in shared}
-    assert {"public.npy", "answers.npy", "history_nodes.csv"} <= names
+    assert {"public.npy", "history_nodes.csv"} <= names
     assert sum(name.startswith("models/") for name in names) == N
 
     saved = read_result(tmp_path / "second")

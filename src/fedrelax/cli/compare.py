@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -25,27 +25,24 @@ class CompareConfig(LearningConfig):
     command: ClassVar[str] = "compare"
     steps: ClassVar[Mapping[str, float]] = {"reading": 0.5, "comparing": 30.0, "saving": 1.0}
 
-    splits: int = flag(
+    splits: Annotated[int, Check(ge=2)] = flag(
         DATA,
         "How many random splits, at least 2. Default: 5.",
         default=5,
-        check=Check(ge=2),
         before="test_share",
     )
-    ways: tuple[str, ...] | None = flag(
+    ways: Annotated[tuple[str, ...] | None, Check(before=parts_of)] = flag(
         LEARNING,
         "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
         "model, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
         "models allow.",
         default=None,
-        check=Check(before=parts_of),
         before="graph",
     )
-    test_share: float = flag(
+    test_share: Annotated[float, Check(gt=0, lt=1)] = flag(
         DATA,
         "Share of each node's rows held out for testing in every split. Default: 0.2.",
         default=0.2,
-        check=Check(gt=0, lt=1),
     )
     # not passed to the estimator: the compared way takes it
     alpha: Alpha = flag(

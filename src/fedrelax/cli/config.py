@@ -6,12 +6,11 @@ import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import Flag, flags_of, signature_of, types_of, words_of
+from fedrelax.cli.flags import flags_of, signature_of, words_of
 from fedrelax.cli.settings import FileFlags, LearningConfig, pairs_of
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.files import read_text, why_unread
@@ -73,21 +72,13 @@ def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any])
             given[name] = {**old, **new} if isinstance(old, dict) else old
         elif value is not None and value != []:
             given[name] = value
-    sentences, values = [], {}
-    for each in fields(kind):
-        flag, typed = flags_of(kind)[each.name], types_of(kind)[each.name]
-        if each.name in given:
-            try:
-                values[each.name] = TypeAdapter(typed).validate_python(given.pop(each.name))
-            except ValidationError as error:
-                sentences += [sentence(flag, each.name, found) for found in error.errors()]
-        elif flag.needed:
-            sentences.append(f"{kind.command} needs {flag.named(each.name)}: {flag.needed}")
-    sentences += [f"the setting {name!r} is not known" for name in given]
-    if sentences:
+    try:
+        config: Config = TypeAdapter(kind).validate_python(given)
+    except ValidationError as error:
+        sentences = dict.fromkeys(sentence(kind, found) for found in error.errors())
         source = "" if file is None else f" (see {file})"
-        raise FedRelaxError("; ".join(dict.fromkeys(sentences)) + source)
-    return kind(**values)
+        raise FedRelaxError("; ".join(sentences) + source) from None
+    return config
 
 
 def check_trusted(
@@ -157,15 +148,19 @@ def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:
     return settings
 
 
-def sentence(flag: Flag, name: str, error: Any) -> str:
+def sentence(kind: type[LearningConfig], error: Any) -> str:
     """Turn one pydantic error into a sentence: which flag, what was found, what is needed."""
-    message = str(error["msg"]).removeprefix("Value error, ")
+    name, message = str(error["loc"][0]), str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "unexpected_keyword_argument":
+        return f"the setting {name!r} is not known"
+    flag = flags_of(kind)[name]
+    if error["type"] == "missing":
+        return f"{kind.command} needs {flag.named(name)}: {flag.needed}"
     if name == "alpha":
         message = "give 'auto' or a finite number of at least 0"
     elif message.startswith("Input should be"):
         message = message.replace("Input should be", "it must be", 1)
     if message.startswith(f"{flag.argument}="):
         return message  # which names the argument, and so the flag, itself
-    found = error["input"]
-    said = "" if error["type"] == "value_error" else f" is {found!r}"
+    said = "" if error["type"] == "value_error" else f" is {error['input']!r}"
     return f"{flag.named(name)}{said}: {message}"

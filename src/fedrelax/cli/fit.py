@@ -53,35 +53,31 @@ class FitConfig(LearningConfig):
         spelling="--keep-test-out",
         before="jobs",
     )
-    checkpoint_every: int | None = flag(
+    checkpoint_every: Annotated[int | None, Check(ge=1)] = flag(
         OUTPUT,
         "Save a checkpoint next to --out every N rounds, and when the run is stopped by "
         "Ctrl-C or SIGTERM; fedrelax resume continues from it.",
         default=None,
-        check=Check(ge=1),
         metavar="N",
         before="jobs",
         saved=False,
     )
-    epsilon: float | None = flag(
+    epsilon: Annotated[float | None, Check(gt=0, allow_inf_nan=False)] = flag(
         LEARNING,
         "Differential privacy for each row of a node: noise on the sums over its rows, "
         "released once. Implies --keep-test-out. Default: no noise.",
         default=None,
-        check=Check(gt=0, allow_inf_nan=False),
     )
-    delta: float | None = flag(
+    delta: Annotated[float | None, Check(gt=0, lt=1)] = flag(
         LEARNING,
         "Probability with which the promise of --epsilon may fail. Default: 1e-5.",
         default=None,
-        check=Check(gt=0, lt=1),
     )
-    range: tuple[float, float] | None = flag(
+    range: Annotated[tuple[float, float] | None, Check(before=parts_of)] = flag(
         LEARNING,
         "Smallest and largest possible target, for --epsilon: known beforehand, not taken "
         "from the rows. Not needed for classes.",
         default=None,
-        check=Check(before=parts_of),
         metavar="LOW,HIGH",
     )
     leakage: bool = flag(

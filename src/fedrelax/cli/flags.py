@@ -71,8 +71,6 @@ class Flag:
     """Whether ``config.toml`` holds it: everything that changes what is computed."""
     only_typed: str = ""
     """What it could do in a file from elsewhere; it then counts only on the command line."""
-    check: Check | None = None
-    """What pydantic checks beside the type."""
 
     def named(self, field: str) -> str:
         """Return the flag as it is typed, or the name of the argument."""
@@ -100,13 +98,6 @@ def flags_of(kind: type) -> dict[str, Flag]:
     return {each.name: each.metadata["flag"] for each in fields(kind)}
 
 
-def types_of(kind: type) -> dict[str, Any]:
-    """Return the type of every field, with its check."""
-    hints = get_type_hints(kind, include_extras=True)
-    checks = {name: flag.check for name, flag in flags_of(kind).items()}
-    return {name: Annotated[hints[name], check] for name, check in checks.items()}
-
-
 def words_of(kind: type, values: Mapping[str, Any]) -> list[str]:
     """Return what to type to give these values: flags, and what follows them."""
     words = []
@@ -119,7 +110,7 @@ def words_of(kind: type, values: Mapping[str, Any]) -> list[str]:
 def signature_of(*kinds: type) -> Signature:
     """Return the signature that typer reads: the flags of all kinds, each with the default None."""
     declared = {name: found for kind in kinds for name, found in flags_of(kind).items()}
-    types = {name: found for kind in kinds for name, found in types_of(kind).items()}
+    types = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
     order = sorted(declared, key=lambda name: PANELS.index(declared[name].panel))
     for name, flag in declared.items():
         if flag.before:
@@ -127,7 +118,7 @@ def signature_of(*kinds: type) -> Signature:
             order.insert(order.index(flag.before), name)
     parameters = []
     for name in order:
-        said = get_args(types[name])[0]
+        said = types[name]
         parts = set(get_args(said) or (said,)) - {NoneType}
         kind: Any = parts.pop() if len(parts) == 1 else str
         if get_origin(said) in (dict, list):

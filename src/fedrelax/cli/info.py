@@ -24,6 +24,7 @@ def info(
         from fedrelax.report import report_data
         from fedrelax.report.changelog import events_of
         from fedrelax.report.data.sharing import sharing_of
+        from fedrelax.report.page.answers import what_left
         from fedrelax.report.page.sections import facts
         from fedrelax.report.terminal import evaluation_report, fact_table
         from fedrelax.storage import read_result
@@ -33,11 +34,9 @@ def info(
             talk.json(to_dict(saved))
             return
         data = report_data(saved)
-        shared = sharing_of(saved)
         lines = {
             **facts(saved),
-            "left the nodes": _sent(saved, shared),
-            "public rows": f"{shared.how}; they reveal {shared.reveals}",
+            "left the nodes": " ".join(what_left(sharing_of(saved))),
             "needs --trust": ", ".join(saved.about["types_to_trust"]) or "nothing",
         }
         talk.say(fact_table(lines))
@@ -49,23 +48,6 @@ def info(
         for event in events:
             error = "" if event.error is None else f"; error before learning {event.error:.4g}"
             talk.plain(f"  {event.when}  {event.text}{error}")
-        talk.say("")
-        talk.plain(shared.privacy)
-
-
-SUMS = "sums over each node's rows (products of features and target), from which all was found"
-
-
-def _sent(saved: Any, shared: Any) -> str:
-    """Say what left the nodes."""
-    if shared.only_sums:
-        return SUMS
-    more = " (and more of the same in each trial while alpha was chosen)"
-    return (
-        f"to each neighbour {shared.per_neighbour:,} numbers per node: predictions on "
-        f"{shared.public_rows} public rows x {shared.outputs} outputs x {shared.exchanges} exchanges"
-        f"{more * (saved.choice is not None)}"
-    )
 
 
 def to_dict(saved: Any) -> dict[str, Any]:

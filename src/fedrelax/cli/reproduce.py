@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.flags import AsJson, Debug
 from fedrelax.errors import FedRelaxError
 
 MOST_LETTERS = 210
-SETTINGS, OUTPUT = "Settings (default: the paper's)", "Running and output"
 
 
 def reproduce(
@@ -29,48 +29,38 @@ def reproduce(
     features: Annotated[
         str | None,
         typer.Option(
-            help="Values of d for the panels over d/m, e.g. 2,10,50 (m = 10).",
-            rich_help_panel=SETTINGS,
+            help="Values of d for the panels over d/m, e.g. 2,10,50 (m = 10). Default: the paper's."
         ),
     ] = None,
     noise: Annotated[
         str | None,
         typer.Option(
-            help="Values of sigma for the panels over noise, e.g. 0,1,5.", rich_help_panel=SETTINGS
+            help="Values of sigma for the panels over noise, e.g. 0,1,5. Default: the paper's."
         ),
     ] = None,
     alpha: Annotated[
         str | None,
-        typer.Option(help="Values of alpha, e.g. 0,0.01,0.05.", rich_help_panel=SETTINGS),
+        typer.Option(help="Values of alpha, e.g. 0,0.01,0.05. Default: the paper's."),
     ] = None,
     first_exchange: Annotated[
         str,
         typer.Option(
             help="What neighbours hear before round 1: models (as the paper says) or zeros (as the "
-            "authors' code does).",
-            rich_help_panel=SETTINGS,
+            "authors' code does)."
         ),
     ] = "models",
     targets: Annotated[
         list[Path] | None,
         typer.Option(
             help="CSV of known values to compare with, or a directory of such files; can be repeated. "
-            "A checkout has them in tests/data/targets.",
-            rich_help_panel=OUTPUT,
+            "A checkout has them in tests/data/targets."
         ),
     ] = None,
     jobs: Annotated[
-        int,
-        typer.Option(
-            help="Workers; -1 for all cores. The result does not change.", rich_help_panel=OUTPUT
-        ),
+        int, typer.Option(help="Workers; -1 for all cores. The result does not change.")
     ] = 1,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks.", rich_help_panel=OUTPUT)
-    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Reproduce the paper's experiments: tables, pictures, and which of its statements hold.
 

@@ -91,6 +91,7 @@ class FileFlags:
 class LearningConfig:
     """The settings of every command that learns from a table."""
 
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     command: ClassVar[str]
     steps: ClassVar[Mapping[str, float]]
     """The steps of the command, with the seconds that they take with a small table."""
@@ -106,11 +107,10 @@ class LearningConfig:
         needed="the column that names the node of each row",
     )
     target: str = flag(DATA, "Column to predict.", needed="the column to predict")
-    features: tuple[str, ...] | None = flag(
+    features: Annotated[tuple[str, ...] | None, Check(before=one_or_many)] = flag(
         DATA,
         "Columns to predict from, as a,b,c. Default: all other columns.",
         default=None,
-        check=Check(before=one_or_many),
     )
     schema: Path | None = flag(
         DATA,
@@ -143,11 +143,10 @@ class LearningConfig:
         "auto.",
         default="auto",
     )
-    model_for: dict[str, str] = flag(
+    model_for: Annotated[dict[str, str], Check(before=pairs_of)] = flag(
         MODELS,
         "Another model for one node; can be repeated.",
         default=dict,
-        check=Check(before=pairs_of),
         metavar="NODE=MODEL",
     )
     alpha: Alpha = flag(
@@ -177,13 +176,12 @@ class LearningConfig:
         default=None,
         argument="rounds",
     )
-    wiring: str | None = flag(
+    wiring: Annotated[str | None, Check(after=known_wiring)] = flag(
         LEARNING,
         "fixed keeps the graph; rewire lets every node keep the neighbours that agree with "
         "it; guarded does so where some may lie; discover finds neighbours where no graph is "
         "given; auto chooses on the training rows. Default: auto, or fixed if alpha is given.",
         default=None,
-        check=Check(after=known_wiring),
         argument="wiring",
     )
     quick: bool = flag(
@@ -194,13 +192,12 @@ class LearningConfig:
         spelling="--quick",
         argument="quick",
     )
-    minutes: float | None = flag(
+    minutes: Annotated[float | None, Check(ge=0, allow_inf_nan=False)] = flag(
         LEARNING,
         "How long the choice of settings may take; what does not fit is left out, and a note "
         "says what. Default: 0.5, or a few seconds with --quick; no limit with --checkpoint-"
         "every.",
         default=None,
-        check=Check(ge=0, allow_inf_nan=False),
         argument="minutes",
     )
     public: str = flag(
@@ -209,19 +206,17 @@ class LearningConfig:
         "blend, gaussian, marginals, uniform, standard or bootstrap. Default: blend.",
         default="blend",
     )
-    public_rows: int = flag(
+    public_rows: Annotated[int, Check(ge=1)] = flag(
         LEARNING,
         "How many public rows to draw. Default: 200.",
         default=200,
-        check=Check(ge=1),
         argument="public_rows",
     )
-    test_share: float = flag(
+    test_share: Annotated[float, Check(ge=0, lt=1)] = flag(
         DATA,
         "Share of each node's rows held out for testing. Default: 0.2. 0 trains on everything "
         "and measures nothing.",
         default=0.2,
-        check=Check(ge=0, lt=1),
     )
     split_by: str | None = flag(
         DATA,
@@ -239,11 +234,10 @@ class LearningConfig:
         saved=False,
         only_typed="replaces an earlier result",
     )
-    jobs: int = flag(
+    jobs: Annotated[int, Check(after=number_of_workers)] = flag(
         OUTPUT,
         "Workers; -1 for all cores. The result does not change. Default: 1.",
         default=1,
-        check=Check(after=number_of_workers),
         argument="n_jobs",
     )
     backend: Literal["threads", "processes", "dask", "ray"] | None = flag(
@@ -266,11 +260,10 @@ class LearningConfig:
         saved=False,
         only_typed="sends rows to that machine and runs what comes back",
     )
-    seed: int = flag(
+    seed: Annotated[int, Check(ge=0)] = flag(
         OUTPUT,
         "Same seed, same result. Default: 0.",
         default=0,
-        check=Check(ge=0),
         argument="random_state",
     )
     json: bool = flag(

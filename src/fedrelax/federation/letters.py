@@ -42,10 +42,7 @@ class Envelope:
 
     def read(self, kind: Any) -> Any:
         """Return the head as a value of this kind, or refuse the letter."""
-        try:
-            return from_plain(kind, self.head)
-        except Refused as error:
-            raise Refused(f"a letter {self.kind!r} {error}") from None
+        return from_plain(kind, self.head, f"a letter {self.kind!r}")
 
     def part(self, name: str) -> bytes:
         """Return a part, or refuse a letter without it."""

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, InstanceOf, PrivateAttr,
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.federation.plan import LEFT_OUT, Count, plain_settings, settings_of
 from fedrelax.federation.sealing import key_bytes
-from fedrelax.files import Refused, read_text, why_unread
+from fedrelax.files import read_text, why_unread
 from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.public import DRAWS
 from fedrelax.schema import Schema
@@ -144,11 +144,7 @@ def read_values(path: Path, whose: str) -> dict[str, Any]:
 
 def site_of(values: Mapping[str, Any], home: Path, source: str) -> SiteFile:
     """Return a site's settings from plain values; ``source`` says where they come from."""
-    try:
-        made: SiteFile = from_plain(SiteFile, values)
-    except Refused as error:
-        raise FedRelaxError(f"{source} {error}") from None
-    return made.at(home)
+    return from_plain(SiteFile, values, source).at(home)
 
 
 def check_name(name: str, source: str) -> None:
@@ -237,11 +233,8 @@ def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
         if name not in (known := (*own, "wiring", *METHOD)):
             hint = did_you_mean(name, known)
             raise FedRelaxError(f"{source} has {name!r}, which is not known{hint}")
-    try:
-        plain = {name: values[name] for name in own - {"schema"} if name in values}
-        made: HubSettings = from_plain(HubSettings, plain)
-    except Refused as error:
-        raise FedRelaxError(f"{source} {error}") from None
+    plain = {name: values[name] for name in own - {"schema"} if name in values}
+    made = from_plain(HubSettings, plain, source)
     try:
         method = settings_of({name: values[name] for name in METHOD if name in values})
         settings = replace(

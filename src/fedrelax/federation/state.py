@@ -196,8 +196,7 @@ def read_status(folder: Path) -> Status | None:
     """Return the last status that a hub wrote, or None if it has written none."""
     path = folder / STATUS
     try:
-        status: Status = from_json(Status, read_file(path, SETTINGS))
-        return status
+        return from_json(Status, read_file(path, SETTINGS))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except Refused as error:

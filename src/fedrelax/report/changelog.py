@@ -47,23 +47,18 @@ def running_error(events: list[Event]) -> list[tuple[int, float]]:
 
 
 def _event(line: Mapping[str, Any]) -> Event:
-    who, what = listing(line.get("nodes", ()), most=3), str(line.get("what"))
-    text = f"{who} {WORDS.get(what, what)}"
-    near, rows, error = line.get("neighbours") or (), line.get("rows"), line.get("error")
-    rows = rows if isinstance(rows, int) else 0
-    if what == "join" and near:
-        text += f" next to {listing(near, most=3)}"
+    what, rows = str(line["what"]), int(line["rows"])
+    text = f"{listing(line['nodes'], most=3)} {WORDS.get(what, what)}"
+    if what == "join" and line["neighbours"]:
+        text += f" next to {listing(line['neighbours'], most=3)}"
     if what == "update":
         text += f" {counted(rows, 'row')}"
-    for move in line.get("moves") or ():
-        text += f"; {move.get('node')} moved to {listing(move.get('neighbours', ()), most=3)}"
-    drifting = line.get("drifting") or ()
-    if drifting:
-        text += f"; drifted from their neighbours: {listing(drifting, most=3)}"
-    refitted = line.get("refitted")
-    text += f"; {counted(refitted if isinstance(refitted, int) else 0, 'node')} refitted"
-    known = float(error) if isinstance(error, int | float) else None
-    return Event(what, str(line.get("when", "")), text, known, rows)
+    for move in line["moves"]:
+        text += f"; {move['node']} moved to {listing(move['neighbours'], most=3)}"
+    if line["drifting"]:
+        text += f"; drifted from their neighbours: {listing(line['drifting'], most=3)}"
+    text += f"; {counted(line['refitted'], 'node')} refitted"
+    return Event(what, line["when"], text, line["error"], rows)
 
 
 LEAD = (

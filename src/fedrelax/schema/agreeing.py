@@ -62,14 +62,6 @@ class ColumnSummary:
                 f"column {self.name!r} has negative numbers of rows, or not one for each category"
             )
 
-    @classmethod
-    def from_dict(cls, said: Any) -> ColumnSummary:
-        """Return what ``dataclasses.asdict`` described, checked."""
-        from fedrelax.jsonfiles import from_plain
-
-        found: ColumnSummary = from_plain(cls, said)
-        return found
-
 
 def tell(frame: pd.DataFrame) -> tuple[list[ColumnSummary], list[str]]:
     """Return what a site tells about a table's columns, and notes on doubts, one sentence each."""

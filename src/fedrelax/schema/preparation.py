@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.files import Refused
 from fedrelax.schema.schema import Schema
 from fedrelax.typing import FloatArray, IntArray, Label
 
@@ -118,6 +117,10 @@ class Preparation:
         lacking = self.lacks.get(label, ())
         return [k for k in range(len(self.schema.columns)) if k not in lacking]
 
+    def view(self, label: Label, form: str) -> View:
+        """Return what a node's model sees of coded rows, in this form."""
+        return View(self.schema, tuple(self.has(label)), form)
+
     def absent(self, labels: Any) -> set[str]:
         """Return the columns that none of these nodes has."""
         sets = [set(self.lacks.get(label, ())) for label in labels]
@@ -146,15 +149,12 @@ class Preparation:
         return said
 
     @classmethod
-    def from_dict(cls, said: Any) -> Preparation:
-        """Return what ``to_dict`` described, checked."""
+    def from_dict(cls, said: Any, what: str = "the schema") -> Preparation:
+        """Return what ``to_dict`` described, checked; messages call it ``what``."""
         from fedrelax.jsonfiles import from_plain
 
-        schema = Schema.from_dict(said)
-        try:
-            file: _File = from_plain(_File, said)
-        except Refused as error:
-            raise FedRelaxError(f"the schema {error}") from None
+        schema = Schema.from_dict(said, what)
+        file = from_plain(_File, said, what)
         place = {name: k for k, name in enumerate(schema.column_names)}
 
         def positions(columns: tuple[str, ...]) -> Lacking:

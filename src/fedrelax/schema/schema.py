@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, counted, did_you_mean, listing
-from fedrelax.files import SETTINGS, Refused, read_file, why_unread
+from fedrelax.files import SETTINGS, read_file, why_unread
 from fedrelax.schema.coding import code_column, decode_column
 from fedrelax.schema.column import MIXED, Column, Texts
 from fedrelax.schema.dates import cycles_of
@@ -208,15 +208,11 @@ class Schema:
         return {"columns": [column.describe() for column in self.columns]}
 
     @classmethod
-    def from_dict(cls, said: Any) -> Schema:
-        """Return the schema that ``to_dict`` described, checked."""
+    def from_dict(cls, said: Any, what: str = "the schema") -> Schema:
+        """Return the schema that ``to_dict`` described, checked; messages call it ``what``."""
         from fedrelax.jsonfiles import from_plain
 
-        try:
-            found: Schema = from_plain(cls, said)
-        except Refused as error:
-            raise FedRelaxError(f"the schema {error}") from None
-        return found
+        return from_plain(cls, said, what)
 
     @classmethod
     def read(cls, path: str | Path) -> Schema:
@@ -224,12 +220,9 @@ class Schema:
         from fedrelax.jsonfiles import from_json
 
         try:
-            found: Schema = from_json(cls, read_file(path, SETTINGS))
+            return from_json(cls, read_file(path, SETTINGS), str(path))
         except OSError as error:
             raise FedRelaxError(f"{path} cannot be read ({why_unread(error)})") from error
-        except Refused as error:
-            raise FedRelaxError(f"{path} {error}") from None
-        return found
 
 
 def _spread(column: Column, values: AnyArray) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline
 
 from fedrelax.schema.kinds import as_frame
-from fedrelax.schema.preparation import ENCODED, FRAME, Preparation, View
+from fedrelax.schema.preparation import ENCODED, FRAME, Preparation
 from fedrelax.typing import AnyArray, Label
 
 
@@ -35,9 +35,8 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def feature_names_in_(self) -> AnyArray:
         """The columns of the table that the node has."""
-        schema = self.preparation.schema
-        names = [schema.columns[k].name for k in self.preparation.has(self.node)]
-        return np.array(names, dtype=object)
+        names = self.preparation.schema.column_names
+        return np.array([names[k] for k in self.preparation.has(self.node)], dtype=object)
 
     @property
     def n_features_in_(self) -> int:
@@ -53,15 +52,13 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             coded = ready.schema.code(as_frame(X), "X", absent=ready.absent([node]))
         if ready.encoded:
             return ready.of_node(node, coded)
-        return View(ready.schema, tuple(ready.has(node)), self.form)(coded)
+        return ready.view(node, self.form)(coded)
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
         """Return the names of the columns that the model sees."""
         ready = self.preparation
-        if ready.encoded:
-            return np.array(ready.schema.names, dtype=object)
-        view = View(ready.schema, tuple(ready.has(self.node)), self.form)
-        return np.array(view.names, dtype=object)
+        seen = ready.schema if ready.encoded else ready.view(self.node, self.form)
+        return np.array(seen.names, dtype=object)
 
 
 class TableModels(Mapping[Label, Any]):

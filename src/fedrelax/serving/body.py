@@ -78,7 +78,7 @@ class Body(Described):
 def read_asked(content: bytes) -> Body:
     """Return what a body asks for; every value in it is text, a finite number, true, false or null."""
     try:
-        body: Body = from_json(Body, content)
+        body = from_json(Body, content)
     except Refused as error:
         raise Refusal(400, f"the body {error}; send {SHAPE}") from None
     if len(body.rows) > MOST_ROWS:

@@ -21,7 +21,7 @@ from fedrelax.storage.states import read_state, write_state
 from fedrelax.validation import check_count
 
 ENDING = ".state"
-OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?")
+OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.draft)?")
 """The files that a checkpoint writes."""
 
 
@@ -90,7 +90,7 @@ class Checkpoint(Keeper):
         with self.using(what):
             kept = read_state(self.path / file)
             state = kept.pop("state")
-            head: Head = from_plain(Head, kept)
+            head = from_plain(Head, kept)
             if head.what != what or not isinstance(state, dict):
                 raise Refused(f"holds the state of {head.what!r}, or none")
         for part, now in identity.items():

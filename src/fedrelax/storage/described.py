@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from fedrelax.evaluation import WAYS
 from fedrelax.jsonfiles import Described, from_json
+from fedrelax.runtime.exchange import Promise
 from fedrelax.runtime.history import TOTALS
 from fedrelax.storage.checking import damage, reading
 from fedrelax.storage.labels import check_labels
@@ -61,15 +62,6 @@ class Losses(Described):
 
     own_rows: str
     edges: str
-
-
-class Promise(Described):
-    """A privacy guarantee."""
-
-    epsilon: float
-    delta: float
-    protects: str
-    says: str
 
 
 class About(Described):

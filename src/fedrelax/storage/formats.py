@@ -12,7 +12,7 @@ elsewhere   .elsewhere.json the site of a federation that holds the model
 sum         .sum.zip        a sum of two models, each in its own format
 ==========  ==============  ==========================================================================
 
-A format is a module with ``to_bytes(model)`` and ``from_bytes(data, trust)``. Types that a user has to
+The module of a format has ``to_bytes(model)`` and ``from_bytes(data, trust)``. Types that a user has to
 trust first are named by ``types_in(data)``, or by ``from_bytes`` in an ``Untrusted``;
 ``check_savable(model)`` refuses a model before training.
 """
@@ -20,6 +20,7 @@ trust first are named by ``types_in(data)``, or by ``from_bytes`` in an ``Untrus
 from __future__ import annotations
 
 import io
+import json
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
@@ -31,13 +32,22 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models import LocalModel
+from fedrelax.models.archive import (
+    classes_in,
+    closed,
+    described_classes,
+    json_member,
+    member,
+    opened,
+)
 from fedrelax.models.boost.files import library_of
+from fedrelax.models.class_difference import SumClassifier
 from fedrelax.models.criteria import last_step
+from fedrelax.models.difference import SumRegressor
 from fedrelax.models.elsewhere import is_elsewhere
 from fedrelax.models.incremental import SavedTree, is_incremental
 from fedrelax.models.keras import is_keras
 from fedrelax.storage.checking import Untrusted
-from fedrelax.storage.sums import is_sum, parts_in
 from fedrelax.typing import Label
 
 BOOSTED = "fedrelax.models.boost.files"
@@ -57,6 +67,18 @@ class Format:
         """The module that writes and reads the format; it may need an extra."""
         return import_module(self.home)
 
+    def to_bytes(self, model: Any) -> bytes:
+        """Return a fitted model as the bytes of a file."""
+        return bytes(self.module.to_bytes(model))
+
+    def from_bytes(self, data: bytes, trust: Sequence[str]) -> Any:
+        """Return the model in a file; nothing is created before all its types are trusted."""
+        if hasattr(self.module, "types_in"):
+            refused = [name for name in self.module.types_in(data) if name not in trust]
+            if refused:
+                raise Untrusted((), refused)
+        return self.module.from_bytes(data, trust)
+
 
 @dataclass(frozen=True)
 class Packed:
@@ -69,8 +91,15 @@ class Packed:
 
     @property
     def parts(self) -> list[Packed]:
-        """The files of a sum's two models, or this file alone."""
-        return list(parts_in(self.data)) if self.format is SUM else [self]
+        """The files of a sum's two models, each with its format, or this file alone."""
+        if self.format is not SUM:
+            return [self]
+        members = opened(self.data)
+        names = json_member(members, ABOUT).get("formats")
+        if not isinstance(names, list) or len(names) != len(PARTS) or "sum" in names:
+            raise FedRelaxError("its file does not hold two models")
+        files = [member(members, part) for part in PARTS]
+        return [Packed(format_named(name), file) for name, file in zip(names, files, strict=True)]
 
     @property
     def is_boosted(self) -> bool:
@@ -89,7 +118,45 @@ class Packed:
             return len(self.data)
 
 
-SUM = Format("sum", ".sum.zip", is_sum, "fedrelax.storage.sums")
+ABOUT, PARTS = "about.json", ("consensus", "difference")
+"""The files of a sum."""
+
+
+class SumFormat(Format):
+    """A zip of the files of two models, neither of which is a sum itself."""
+
+    def to_bytes(self, model: Any) -> bytes:
+        """Return a fitted sum as a zip file."""
+        models = [model.consensus_, model.difference_]
+        formats = [format_of(one) for one in models]
+        about = {"share": float(model.share), "formats": [form.name for form in formats]}
+        if isinstance(model, SumClassifier):
+            about |= {"how": model.how, **described_classes(model.classes_)}
+        files = [form.to_bytes(one) for form, one in zip(formats, models, strict=True)]
+        return closed({ABOUT: json.dumps(about).encode(), **dict(zip(PARTS, files, strict=True))})
+
+    def from_bytes(self, data: bytes, trust: Sequence[str]) -> Any:
+        """Return the sum in a zip file; all types of both models must be trusted."""
+        models: list[Any] = []
+        types: set[str] = set()
+        for part in Packed(self, data).parts:
+            try:
+                models.append(part.format.from_bytes(part.data, trust))
+            except Untrusted as error:
+                types |= set(error.types)
+        if types:
+            raise Untrusted((), types)
+        about = json_member(opened(data), ABOUT)
+        share = float(about["share"])
+        if "how" not in about:
+            return SumRegressor.of(models[0], models[1], share)
+        classes: Any = classes_in(about)
+        return SumClassifier.of(models[0], models[1], share, str(about["how"]), classes)
+
+
+SUM = SumFormat(
+    "sum", ".sum.zip", lambda model: isinstance(model, SumRegressor | SumClassifier), __name__
+)
 SKOPS = Format("skops", ".skops", lambda model: True, "fedrelax.storage.trust")
 FORMATS: tuple[Format, ...] = (
     Format(
@@ -137,7 +204,7 @@ def check_savable(label: Label, model: Any) -> None:
     form = format_of(model)
     if form is SKOPS:
         pack(label, model)
-    elif hasattr(form.module, "check_savable"):
+    elif form is not SUM and hasattr(form.module, "check_savable"):
         try:
             form.module.check_savable(model)
         except FedRelaxError as error:
@@ -148,12 +215,12 @@ def pack(label: Label, model: Any) -> Packed:
     """Return a model as the bytes of a file, tested by reading it back; an error names the node."""
     form, types = format_of(model), tuple[str, ...]()
     try:
-        data = bytes(form.module.to_bytes(model))
+        data = form.to_bytes(model)
         try:
-            model_in(form, data, ())
+            form.from_bytes(data, ())
         except Untrusted as error:
             types = tuple(error.types)
-            model_in(form, data, types)
+            form.from_bytes(data, types)
         return Packed(form, data, types)
     except FedRelaxError as error:
         raise FedRelaxError(f"node {label!r}: {error}") from error
@@ -165,19 +232,10 @@ def pack(label: Label, model: Any) -> Packed:
         ) from error
 
 
-def model_in(form: Format, data: bytes, trust: Sequence[str]) -> Any:
-    """Return the model in a file; nothing is created before all its types are trusted."""
-    if hasattr(form.module, "types_in"):
-        refused = [name for name in form.module.types_in(data) if name not in trust]
-        if refused:
-            raise Untrusted((), refused)
-    return form.module.from_bytes(data, trust)
-
-
 def unpack(label: Label, packed: Packed, trust: Sequence[str] = ()) -> Any:
     """Return the model in a file, if all its types are trusted."""
     try:
-        return model_in(packed.format, packed.data, trust)
+        return packed.format.from_bytes(packed.data, trust)
     except Untrusted as error:
         raise Untrusted([label], error.types) from error
     except FedRelaxError as error:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.living import LivingNetwork
 from fedrelax.living.changelog import now
 from fedrelax.living.overlay import GONE
 from fedrelax.storage.formats import pack
 from fedrelax.storage.labels import check_labels
-from fedrelax.storage.living import LIVING, PUBLIC, living_of, write_part
+from fedrelax.storage.living import LIVING, PUBLIC, living_of, with_answers
 from fedrelax.storage.loading import SavedResult
 from fedrelax.storage.places import whole_directory
 from fedrelax.storage.saving import (
@@ -63,7 +62,12 @@ def save_grown(
             if name in ancestor.about["files"]:
                 link(ancestor.directory / name, draft / name)
         _write_tables(draft, ancestor, fitted)
-        write_json(draft / LIVING, _living(draft, ancestor, network))
+        before, parent = ancestor.living, {k: ancestor.about[k] for k in ("made", "sha256")}
+        coupled = living_of(network, ancestor.task.kind)
+        assert before is not None and coupled is not None
+        ancestors = [*before["ancestors"], parent]
+        living = with_answers(draft, network, coupled, before["story"], ancestors)
+        write_json(draft / LIVING, living)
         about = {
             **{k: v for k, v in ancestor.about.items() if k not in ("files", "sha256")},
             "made": now(),
@@ -141,37 +145,3 @@ def _nodes(ancestor: SavedResult, fitted: Fitted, labels: list[Label]) -> Any:
     lines = pd.concat([ancestor.nodes, lines], ignore_index=True) if new else ancestor.nodes
     lines = lines[lines["node"].isin(labels)]
     return with_clusters(lines, result) if "cluster" in lines.columns else lines
-
-
-def _living(draft: Path, ancestor: SavedResult, network: LivingNetwork) -> dict[str, Any]:
-    """Link or write the nodes' answers, and return the content of ``living.json``."""
-    said = ancestor.living
-    about = living_of(network, ancestor.task.kind)
-    assert said is not None and about is not None
-    current = {label: line["file"] for line in said["answers"] for label in line["nodes"]}
-    changed = {label for label, value in network.said.changed.items() if value is not GONE}
-    parts, again = [], []
-    for line in said["answers"]:
-        valid = [
-            i
-            for i in line["nodes"]
-            if i not in changed and current[i] == line["file"] and i in network.models
-        ]
-        left = any(label not in network.models for label in line["nodes"])
-        if left or 2 * len(valid) < len(line["nodes"]):
-            again += valid
-        else:
-            link(ancestor.directory / line["file"], draft / line["file"])
-            parts.append(line)
-    names = {line["file"] for line in said["answers"]}
-    number = next(k for k in range(2, len(names) + 3) if f"answers-{k:04d}.npy" not in names)
-    new = again + [label for label in network.models if label in changed]
-    if new:
-        parts.append(write_part(draft / f"answers-{number:04d}.npy", network, new))
-    parent = {"made": ancestor.about["made"], "sha256": ancestor.about["sha256"]}
-    return {
-        **about,
-        "answers": parts,
-        "story": [*said["story"], *(change.to_dict() for change in network.story)],
-        "ancestors": [*said["ancestors"], parent],
-    }

@@ -1,7 +1,9 @@
 """scikit-learn estimators that came from a file: their parts must fit each other.
 
 A type says nothing about its content. Trees, neighbours, support vectors and cluster centres end up in
-native code that trusts the shapes of its arrays; here these are compared before the first prediction.
+native code that trusts its arrays: a tree predicts by walking from index to index, and with a child that is
+out of range, a cycle or a feature that a row does not have, it would read foreign memory or never end. Here
+all this is checked before the first prediction.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, in_one_line
-from fedrelax.storage.trees import check_neighbours, check_predictor, damaged
+from fedrelax.typing import AnyArray
 
 KERNELS = ("linear", "poly", "rbf", "sigmoid")
+LEAF = -1
+MOST = 2**31
 
 
 def check_insides(model: Any) -> None:
@@ -54,29 +58,90 @@ def _parts(model: Any) -> Iterator[Any]:
             waiting += getattr(part, "__dict__", {}).values()
 
 
-# One check for each kind
+def _need(fits: bool | np.bool_, otherwise: str) -> None:
+    """Refuse a model unless something about it fits."""
+    if not fits:
+        raise FedRelaxError(otherwise)
+
+
+def _need_of_tree(fits: bool | np.bool_, otherwise: str) -> None:
+    """Refuse a damaged tree."""
+    _need(fits, f"its tree is damaged: {otherwise}; run the fit again")
+
+
+# Trees
+
+
+def check_tree(arguments: Any, state: Any) -> None:
+    """Check what a ``sklearn.tree._tree.Tree`` is made of, before it is made."""
+    from sklearn.tree._tree import NODE_DTYPE
+
+    _need_of_tree(len(arguments) == 3 and isinstance(state, dict), "it is not made of 3 values")
+    features, classes, outputs = arguments
+    counts = _is_count(features, 1) and _is_count(outputs, 1)
+    _need_of_tree(counts, f"it has {features!r} features and {outputs!r} outputs")
+    classes = np.asarray(classes)
+    fits = classes.dtype.kind in "iu" and classes.shape == (outputs,) and classes.min() >= 1
+    _need_of_tree(fits, "its numbers of classes do not fit its outputs")
+    nodes, values = state.get("nodes"), state.get("values")
+    _check_nodes(nodes, NODE_DTYPE)
+    claimed = state.get("node_count")
+    fits = claimed == len(nodes) and _is_count(state.get("max_depth"), 0)
+    _need_of_tree(fits, f"it has {len(nodes)} nodes but claims {claimed!r}")
+    shape = (len(nodes), outputs, int(classes.max()))
+    fits = isinstance(values, np.ndarray) and values.shape == shape and values.dtype == np.float64
+    _need_of_tree(fits and np.isfinite(values).all(), f"its values are not {shape} finite numbers")
+    inner = nodes["left_child"] != LEAF
+    _check_walk(nodes, inner, ("left_child", "right_child"), "feature", features)
+
+
+def _check_nodes(nodes: Any, dtype: np.dtype[Any]) -> None:
+    """Check that nodes are an array of these records, which hold no objects."""
+    there = isinstance(nodes, np.ndarray) and nodes.ndim == 1 and len(nodes) > 0
+    _need_of_tree(there, "its nodes are missing")
+    same = nodes.dtype == dtype and not nodes.dtype.hasobject
+    _need_of_tree(same, "its nodes are not those of this version of scikit-learn")
+
+
+def _check_walk(
+    nodes: AnyArray, inner: AnyArray, sides: tuple[str, str], feature: str, features: int
+) -> None:
+    """Check that children come after their parents, so that no walk can go round in a cycle."""
+    for side in sides:
+        child = nodes[side][inner].astype(np.int64)
+        _need_of_tree(((child >= 0) & (child < len(nodes))).all(), "a child is out of range")
+        _need_of_tree((child > np.flatnonzero(inner)).all(), "its nodes form a cycle")
+    asked = nodes[feature][inner]
+    known = ((asked >= 0) & (asked < features)).all()
+    _need_of_tree(known, f"it asks for a feature that is not one of its {features}")
+
+
+def _is_count(value: Any, least: int) -> bool:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return whole and bool(least <= value < MOST)
 
 
 def _one_tree(model: Any) -> None:
     """Check that a tree takes as many features as its model lets through."""
     from sklearn.tree._tree import Tree
 
-    if not hasattr(model, "tree_"):
-        return
-    if type(model.tree_) is not Tree or model.tree_.n_features != model.n_features_in_:
-        raise damaged(f"it does not take the {model.n_features_in_} features of its model")
+    if hasattr(model, "tree_"):
+        features = model.n_features_in_
+        fits = type(model.tree_) is Tree and model.tree_.n_features == features
+        _need_of_tree(fits, f"it does not take the {features} features of its model")
 
 
 def _forest(model: Any) -> None:
     """Check the trees of a forest, which are asked without checking the rows again."""
     from sklearn.tree._classes import BaseDecisionTree
 
+    features = model.n_features_in_
     for member in np.asarray(getattr(model, "estimators_", []), dtype=object).ravel():
-        if not isinstance(member, BaseDecisionTree):
-            raise damaged(f"a member of its forest is a {type(member).__name__}")
+        is_tree = isinstance(member, BaseDecisionTree)
+        _need_of_tree(is_tree, f"a member of its forest is a {type(member).__name__}")
         _one_tree(member)
-        if member.n_features_in_ != model.n_features_in_:
-            raise damaged(f"it does not take the {model.n_features_in_} features of its forest")
+        fits = member.n_features_in_ == features
+        _need_of_tree(fits, f"it does not take the {features} features of its forest")
 
 
 def _boosting(model: Any) -> None:
@@ -84,12 +149,12 @@ def _boosting(model: Any) -> None:
     if not hasattr(model, "estimators_"):
         return
     stages = model.estimators_
-    if not isinstance(stages, np.ndarray) or stages.ndim != 2 or stages.dtype != object:
-        raise damaged("its stages are not a table of trees")
-    columns = getattr(model, "n_trees_per_iteration_", stages.shape[1])
-    known = getattr(model, "n_classes_", 1)
-    if stages.shape[1] != columns or columns != (known if known > 2 else 1):
-        raise damaged(f"a stage has {stages.shape[1]} trees where {columns} are needed")
+    is_table = isinstance(stages, np.ndarray) and stages.ndim == 2 and stages.dtype == object
+    _need_of_tree(is_table, "its stages are not a table of trees")
+    classes = getattr(model, "n_classes_", 1)
+    columns = classes if classes > 2 else 1
+    trees = {stages.shape[1], getattr(model, "n_trees_per_iteration_", columns)}
+    _need_of_tree(trees == {columns}, f"a stage does not have the {columns} trees that are needed")
     _forest(model)
 
 
@@ -100,46 +165,83 @@ def _histogram_boosting(model: Any) -> None:
         return
     features = int(model.n_features_in_)
     categorical = np.asarray(model._bin_mapper.is_categorical_)
-    if categorical.shape != (features,) or getattr(model, "_in_fit", False):
-        raise damaged(f"its bins do not fit {features} features")
+    fits = categorical.shape == (features,) and not getattr(model, "_in_fit", False)
+    _need_of_tree(fits, f"its bins do not fit {features} features")
     for stage in model._predictors:
-        for predictor in stage:
-            if type(predictor) is not TreePredictor:
-                raise damaged(f"one of its trees is a {type(predictor).__name__}")
-            check_predictor(predictor, features, categorical.astype(bool))
+        for tree in stage:
+            is_tree = type(tree) is TreePredictor
+            _need_of_tree(is_tree, f"one of its trees is a {type(tree).__name__}")
+            _check_predictor(tree, features, categorical.astype(bool))
+
+
+def _check_predictor(predictor: Any, features: int, categorical: AnyArray) -> None:
+    """Check a tree of ``HistGradientBoosting``."""
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+
+    nodes, sets = predictor.nodes, predictor.raw_left_cat_bitsets
+    _check_nodes(nodes, PREDICTOR_RECORD_DTYPE)
+    _need_of_tree(np.isfinite(nodes["value"]).all(), "a value is not finite")
+    inner = nodes["is_leaf"] == 0
+    _check_walk(nodes, inner, ("left", "right"), "feature_idx", features)
+    sorts = nodes[inner & (nodes["is_categorical"] != 0)]
+    if len(sorts):
+        there = isinstance(sets, np.ndarray) and sets.dtype == np.uint32 and sets.shape[1:] == (8,)
+        known = there and (sorts["bitset_idx"] < len(sets)).all()
+        _need_of_tree(known, "its sets of categories are missing or out of range")
+        have = categorical[sorts["feature_idx"]].all()
+        _need_of_tree(have, "it splits a feature by categories that has none")
+
+
+# Neighbours, support vectors and centres
+
+
+def _search_tree(tree: Any) -> None:
+    """Check a ``KDTree`` or ``BallTree``."""
+    data, order, nodes, bounds = (np.asarray(part) for part in tree.get_arrays())
+    finite = data.ndim == 2 and np.isfinite(data).all()
+    _need_of_tree(finite, "its rows are not a table of finite numbers")
+    permutation = np.array_equal(np.sort(order), np.arange(len(data)))
+    _need_of_tree(permutation, "its order is not a permutation of its rows")
+    sides = 2 if type(tree).__name__.startswith("KD") else 1
+    claimed, shape = tree.__getstate__()[6], (sides, len(nodes), data.shape[1])
+    fits = claimed == len(nodes) > 0 and bounds.shape == shape
+    _need_of_tree(fits, f"it has {len(nodes)} nodes but claims {claimed}")
+    start, end = nodes["idx_start"], nodes["idx_end"]
+    inside = ((start >= 0) & (end >= start) & (end <= len(data))).all()
+    _need_of_tree(inside, "a node is out of range")
+    inner = np.flatnonzero(nodes["is_leaf"] == 0)
+    _need_of_tree((2 * inner + 2 < len(nodes)).all(), "a child is out of range")
 
 
 def _neighbours(model: Any) -> None:
     """Check that there is one answer for each row among which neighbours are looked up."""
     if not hasattr(model, "_fit_X"):
         return
-    rows = np.asarray(model._fit_X)
-    if rows.ndim != 2 or rows.shape[1] != model.n_features_in_ or rows.dtype.kind != "f":
-        raise FedRelaxError(f"its rows do not have {model.n_features_in_} features")
-    if model._tree is not None and np.asarray(model._tree.get_arrays()[0]).shape != rows.shape:
-        raise FedRelaxError("its search tree does not fit its rows")
-    if callable(model.effective_metric_):
-        raise FedRelaxError("its distance is a custom function")
+    rows, features = np.asarray(model._fit_X), model.n_features_in_
+    fits = rows.ndim == 2 and rows.shape[1] == features and rows.dtype.kind == "f"
+    _need(fits, f"its rows do not have {features} features")
+    tree = model._tree
+    fits = tree is None or np.asarray(tree.get_arrays()[0]).shape == rows.shape
+    _need(fits, "its search tree does not fit its rows")
+    _need(not callable(model.effective_metric_), "its distance is a custom function")
     if not hasattr(model, "_y"):
         return
     answers = np.asarray(model._y)
-    if len(answers) != len(rows):
-        raise FedRelaxError(f"it has {len(rows)} rows but {len(answers)} answers")
+    _need(len(answers) == len(rows), f"it has {len(rows)} rows but {len(answers)} answers")
     if hasattr(model, "classes_"):
         several = isinstance(model.classes_, list)
         sizes = [len(c) for c in (model.classes_ if several else [model.classes_])]
         codes = answers.reshape(len(rows), -1)
-        if codes.dtype.kind not in "iu" or codes.shape[1] != len(sizes):
-            raise FedRelaxError("its answers are not class indices")
-        if (codes < 0).any() or (codes >= np.array(sizes)).any():
-            raise FedRelaxError("an answer is not one of its classes")
+        _need(codes.dtype.kind in "iu", "its answers are not class indices")
+        known = codes.shape[1] == len(sizes) and ((codes >= 0) & (codes < np.array(sizes))).all()
+        _need(known, "an answer is not one of its classes")
 
 
 def _support_vectors(model: Any) -> None:
     if not hasattr(model, "support_vectors_"):
         return
-    if model._sparse or model.kernel not in KERNELS or "_impl" in vars(model):
-        raise FedRelaxError(f"its kernel {model.kernel!r} is not one of {', '.join(KERNELS)}")
+    usual = not model._sparse and model.kernel in KERNELS and "_impl" not in vars(model)
+    _need(usual, f"its kernel {model.kernel!r} is not one of {', '.join(KERNELS)}")
     classes = len(model.classes_) if hasattr(model, "classes_") else 2
     number, pairs = len(model.support_), classes * (classes - 1) // 2
     each = np.asarray(model._n_support)
@@ -152,16 +254,15 @@ def _support_vectors(model: Any) -> None:
         "sums": (each.sum() if hasattr(model, "classes_") else each[0]) == number,
         "probabilities": {model._probA.shape, model._probB.shape} <= {(0,), (pairs,), (1,)},
     }
-    wrong = [name for name, fits in sizes.items() if not fits]
-    if wrong:
-        raise FedRelaxError(f"its support vectors are damaged: their {wrong[0]} do not fit")
+    for name, fits in sizes.items():
+        _need(fits, f"its support vectors are damaged: their {name} do not fit")
 
 
 def _centres(model: Any) -> None:
     if hasattr(model, "cluster_centers_"):
-        centres = np.asarray(model.cluster_centers_)
-        if centres.ndim != 2 or centres.shape[1] != model.n_features_in_:
-            raise FedRelaxError(f"its centres do not have {model.n_features_in_} features")
+        centres, features = np.asarray(model.cluster_centers_), model.n_features_in_
+        fits = centres.ndim == 2 and centres.shape[1] == features
+        _need(fits, f"its centres do not have {features} features")
 
 
 _CHECKS: dict[str, Callable[[Any], None]] = {
@@ -172,8 +273,8 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
         _histogram_boosting
     ),
     "sklearn.neighbors._base.NeighborsBase": _neighbours,
-    "sklearn.neighbors._kd_tree.KDTree": check_neighbours,
-    "sklearn.neighbors._ball_tree.BallTree": check_neighbours,
+    "sklearn.neighbors._kd_tree.KDTree": _search_tree,
+    "sklearn.neighbors._ball_tree.BallTree": _search_tree,
     "sklearn.svm._base.BaseLibSVM": _support_vectors,
     "sklearn.cluster._kmeans._BaseKMeans": _centres,
 }

@@ -1,7 +1,7 @@
 """What a result keeps so that its network can go on: public rows, answers, coupling and story.
 
-Answers are stored in parts, each one array (nodes, public rows, outputs): a result that grew out of
-another has the parts of its ancestor and one more for what is new. Later parts override earlier ones.
+The answers are one array (nodes, public rows, outputs). Results changed by an earlier version have them in
+several files, of which later ones override earlier ones.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
     }
 
 
-def write_first(draft: Path, network: LivingNetwork, about: dict[str, Any]) -> dict[str, Any]:
-    """Write public rows and all answers, and return the content of ``living.json``."""
-    assert network.public.common is not None
-    (draft / PUBLIC).write_bytes(to_npy(network.public.common.astype(float)))
-    part = write_part(draft / ANSWERS, network, list(network.models))
-    story = [change.to_dict() for change in network.story]
-    return {**about, "answers": [part], "story": story, "ancestors": []}
-
-
-def write_part(path: Path, network: LivingNetwork, labels: Sequence[Label]) -> dict[str, Any]:
-    """Write the answers of some nodes, and return the entry about the file."""
+def with_answers(
+    draft: Path,
+    network: LivingNetwork,
+    about: Mapping[str, Any],
+    story: Sequence[Mapping[str, Any]] = (),
+    ancestors: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Write all nodes' answers and return ``living.json``; ``story`` is what had happened before."""
+    labels = list(network.models)
     answers = np.stack([network.said[label] for label in labels])
-    path.write_bytes(to_npy(answers.astype(float)))
+    (draft / ANSWERS).write_bytes(to_npy(answers.astype(float)))
+    rows = [network.count_of(label) for label in labels]
     return {
-        "file": path.name,
-        "nodes": list(labels),
-        "rows": [network.count_of(label) for label in labels],
+        **about,
+        "answers": [{"file": ANSWERS, "nodes": labels, "rows": rows}],
+        "story": [*story, *(change.to_dict() for change in network.story)],
+        "ancestors": list(ancestors),
     }
 
 

@@ -21,7 +21,6 @@ from fedrelax.runtime import History, Record
 from fedrelax.runtime.history import TOTALS
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.kinds import where
-from fedrelax.schema.preparation import View
 from fedrelax.solvers import Result
 from fedrelax.storage.checking import Untrusted, check_seal, damage, read_inside, reading
 from fedrelax.storage.child import try_files
@@ -80,8 +79,7 @@ class SavedResult:
         ready = self.preparation
         if ready is None or ready.encoded:
             return self.width
-        view = View(ready.schema, tuple(ready.has(line["node"])), line["rows"])
-        return len(view.names)
+        return len(ready.view(line["node"], line["rows"]).names)
 
 
 def read_result(directory: str | Path) -> SavedResult:
@@ -244,7 +242,7 @@ def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: l
     model = adapt(unpack(label, file, trust), saved.task)
     ready = saved.preparation
     if ready is not None and not ready.encoded:
-        model = Viewed(model, View(ready.schema, tuple(ready.has(label)), line["rows"]))
+        model = Viewed(model, ready.view(label, line["rows"]))
     width = saved.width
     if line["answers"] and not answers_one_row(model, width):
         raise FedRelaxError(
@@ -260,7 +258,7 @@ def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
         return None
     said = read_json(files.read(SCHEMA), SCHEMA, dict[str, Any])
     with reading(SCHEMA):
-        ready = Preparation.from_dict(said)
+        ready = Preparation.from_dict(said, "")
         if ready.schema.column_names != about["feature_names"]:
             raise FedRelaxError("its columns do not match the features in result.json")
         strange = [label for label in ready.lacks if label not in about["graph_nodes"]]

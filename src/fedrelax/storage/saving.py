@@ -34,7 +34,7 @@ import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation
-from fedrelax.files import dump_toml
+from fedrelax.files import dump_toml, to_npy
 from fedrelax.graph import Graph
 from fedrelax.living.changelog import now
 from fedrelax.models import LocalModel
@@ -45,7 +45,7 @@ from fedrelax.solvers import Result
 from fedrelax.storage.checking import fingerprint, sealed
 from fedrelax.storage.formats import Packed, answers_one_row, pack
 from fedrelax.storage.labels import check_labels, file_name
-from fedrelax.storage.living import LIVING, living_of, write_first
+from fedrelax.storage.living import LIVING, PUBLIC, living_of, with_answers
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
@@ -244,7 +244,9 @@ def _write_living(draft: Path, fitted: Fitted) -> None:
         network = fitted.living_
         about = living_of(network, network.task.kind)
         if about is not None:
-            write_json(draft / LIVING, write_first(draft, network, about))
+            assert network.public.common is not None
+            (draft / PUBLIC).write_bytes(to_npy(network.public.common.astype(float)))
+            write_json(draft / LIVING, with_answers(draft, network, about))
 
 
 def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> Any:

@@ -14,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from collections.abc import Iterable
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +56,18 @@ def to_bytes(state: Any) -> bytes:
     >>> from_bytes(to_bytes({"a": (1, np.arange(3))}))
     {'a': (1, array([0, 1, 2]))}
     """
-    writer = _Writer()
-    lengths = [writer.tree(state), [len(block) for block in writer.blocks]]
-    tree = json.dumps(lengths, separators=(",", ":")).encode()
-    size = len(tree) + sum(map(len, writer.blocks))
+    blocks: list[bytes] = []
+    tree = json.dumps(
+        [_tree(state, blocks, {}), [*map(len, blocks)]], separators=(",", ":")
+    ).encode()
+    size = len(tree) + sum(map(len, blocks))
     if len(tree) > MOST_TREE or size > RESULT - HEAD.size:
         raise FedRelaxError(
             f"the state of this run takes {size} bytes, and at most {RESULT} are kept; run without a "
             "checkpoint"
         )
-    checksum = _checksum(len(tree), tree, *writer.blocks)
-    return b"".join([HEAD.pack(MAGIC, VERSION, checksum, len(tree)), tree, *writer.blocks])
+    checksum = _checksum(len(tree), tree, *blocks)
+    return b"".join([HEAD.pack(MAGIC, VERSION, checksum, len(tree)), tree, *blocks])
 
 
 def from_bytes(data: bytes) -> Any:
@@ -81,7 +84,11 @@ def from_bytes(data: bytes) -> Any:
         raise Refused("ends before its description does")
     try:
         tree, lengths = json.loads(bytes(body[:length]))
-        return _Reader(lengths, body[length:]).value(tree)
+        ends = list(accumulate(lengths, initial=length))
+        if ends[-1] != len(body):
+            raise Refused("does not hold the bytes that it says")
+        blocks = dict(enumerate(body[a:b] for a, b in pairwise(ends)))
+        return _value(tree, blocks, {})
     except Refused:
         raise
     except WRONG as error:
@@ -96,118 +103,84 @@ def _checksum(length: int, *parts: bytes | memoryview) -> bytes:
     return check.digest()
 
 
-class _Writer:
-    """Turns values into a JSON tree, with arrays and bytes in separate blocks."""
+def _tree(value: Any, blocks: list[bytes], seen: dict[int, tuple[int, Any]]) -> Any:
+    """Return the tree of a value; bytes and arrays are added to the blocks.
 
-    def __init__(self) -> None:
-        self.blocks: list[bytes] = []
-        self._known: dict[int, tuple[int, Any]] = {}
+    ``seen`` has the numbers of the objects so far, by identity: each is written in full once.
+    """
 
-    def tree(self, value: Any) -> Any:
-        """Return the tree of a value."""
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        if isinstance(value, list):
-            return [self.tree(part) for part in value]
-        if isinstance(value, tuple):
-            return {"tuple": [self.tree(part) for part in value]}
-        if isinstance(value, dict):
-            return {"dict": [[self.tree(k), self.tree(v)] for k, v in value.items()]}
-        if isinstance(value, bytes):
-            return {"bytes": self._block(value)}
-        if isinstance(value, np.generic):
-            return value.item()
-        return self._once(value)
+    def trees(parts: Iterable[Any]) -> list[Any]:
+        return [_tree(part, blocks, seen) for part in parts]
 
-    def _once(self, value: Any) -> dict[str, Any]:
-        """Write an object in full the first time, and its number after that."""
-        if id(value) in self._known:
-            return {"same": self._known[id(value)][0]}
-        self._known[id(value)] = len(self._known), value
-        if isinstance(value, np.ndarray):
-            # The order of the axes in memory is kept: last digits may depend on it.
-            if value.dtype.newbyteorder("<").str not in NUMBERS:
-                raise FedRelaxError(f"an array of {value.dtype} cannot be saved in a checkpoint")
-            order = sorted(range(value.ndim), key=lambda axis: (-value.strides[axis], axis))
-            return {"array": [self._block(to_npy(value.transpose(order))), order]}
-        if isinstance(value, Message):
-            said = (value.sender, value.owner, value.round, value.predictions)
-            return {"message": [self.tree(part) for part in said]}
-        if sparse.issparse(value):
-            matrix = value.tocsr()
-            parts = (list(matrix.shape), matrix.data, matrix.indices, matrix.indptr)
-            return {"csr": [self.tree(part) for part in parts]}
-        raise FedRelaxError(f"a {type(value).__name__} cannot be saved in a checkpoint")
-
-    def _block(self, data: bytes) -> int:
-        self.blocks.append(data)
-        return len(self.blocks) - 1
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return trees(value)
+    if isinstance(value, tuple):
+        return {"tuple": trees(value)}
+    if isinstance(value, dict):
+        return {"dict": [trees(item) for item in value.items()]}
+    if isinstance(value, bytes):
+        blocks.append(value)
+        return {"bytes": len(blocks) - 1}
+    if isinstance(value, np.generic):
+        return value.item()
+    if id(value) in seen:
+        return {"same": seen[id(value)][0]}
+    seen[id(value)] = len(seen), value
+    if isinstance(value, np.ndarray):
+        # The order of the axes in memory is kept: last digits may depend on it.
+        if value.dtype.newbyteorder("<").str not in NUMBERS:
+            raise FedRelaxError(f"an array of {value.dtype} cannot be saved in a checkpoint")
+        order = sorted(range(value.ndim), key=lambda axis: (-value.strides[axis], axis))
+        blocks.append(to_npy(value.transpose(order)))
+        return {"array": [len(blocks) - 1, order]}
+    if isinstance(value, Message):
+        return {"message": trees((value.sender, value.owner, value.round, value.predictions))}
+    if sparse.issparse(value):
+        matrix = value.tocsr()
+        return {"csr": trees((list(matrix.shape), matrix.data, matrix.indices, matrix.indptr))}
+    raise FedRelaxError(f"a {type(value).__name__} cannot be saved in a checkpoint")
 
 
-class _Reader:
-    """Turns a tree back into values; each array is checked against the bytes of its block."""
+def _value(tree: Any, blocks: dict[int, memoryview], seen: dict[int, Any]) -> Any:
+    """Return the value of a tree; each array is checked against the bytes of its block."""
 
-    def __init__(self, lengths: Any, data: memoryview) -> None:
-        if any(type(size) is not int or size < 0 for size in lengths) or sum(lengths) != len(data):
-            raise Refused("does not hold the bytes that it says")
-        self._known: list[Any] = []
-        self._blocks, place = [], 0
-        for size in lengths:
-            self._blocks.append(data[place : place + size])
-            place += size
+    def values(parts: Iterable[Any]) -> list[Any]:
+        return [_value(part, blocks, seen) for part in parts]
 
-    def value(self, tree: Any) -> Any:
-        """Return the value of a tree."""
-        if isinstance(tree, list):
-            return [self.value(part) for part in tree]
-        if not isinstance(tree, dict):
-            return tree
-        ((kind, content),) = tree.items()
-        if kind == "tuple":
-            return tuple(self.value(part) for part in content)
-        if kind == "dict":
-            return {self.value(k): self.value(v) for k, v in content}
-        if kind == "bytes":
-            return bytes(self._block(content))
-        if kind == "same":
-            return self._known[_number(content)]
-        number = len(self._known)
-        self._known.append(None)
-        self._known[number] = found = self._object(kind, content)
-        return found
-
-    def _block(self, number: Any) -> memoryview:
-        return self._blocks[_number(number)]
-
-    def _object(self, kind: str, content: Any) -> Any:
-        if kind == "array":
-            number, order = content
-            array = from_npy(self._block(number), "an array in it", dtypes=NUMBERS)
-            if array.ndim > MOST_DIMENSIONS or sorted(order) != list(range(array.ndim)):
-                raise Refused("holds an array without an order of axes")
-            return array.transpose(np.argsort(order)) if order else array
-        parts = [self.value(part) for part in content]
-        if kind == "message":
-            sender, owner, round, predictions = parts
-            if type(round) is not int or not isinstance(predictions, np.ndarray):
-                raise Refused("holds a message without a round or predictions")
-            return Message(sender, owner, round, predictions)
-        if kind == "csr":
-            return _matrix(*parts)
+    if isinstance(tree, list):
+        return values(tree)
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, content),) = tree.items()
+    if kind == "tuple":
+        return tuple(values(content))
+    if kind == "dict":
+        return {key: value for key, value in map(values, content)}
+    if kind == "bytes":
+        return bytes(blocks[content])
+    if kind == "same":
+        return seen[content]
+    number = len(seen)
+    seen[number] = None  # what is inside has later numbers
+    if kind == "array":
+        seen[number] = _array(blocks[content[0]], content[1])
+    elif kind == "message":
+        seen[number] = message = Message(*values(content))
+        if type(message.round) is not int or not isinstance(message.predictions, np.ndarray):
+            raise Refused("holds a message without a round or predictions")
+    elif kind == "csr":
+        (rows, columns), *parts = values(content)
+        seen[number] = matrix = sparse.csr_array(tuple(parts), shape=(rows, columns))
+        matrix.check_format(full_check=True)
+    else:
         raise Refused(f"holds a {kind!r}, which is unknown")
+    return seen[number]
 
 
-def _number(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise Refused("refers to a part by something other than its number")
-    return value
-
-
-def _matrix(shape: Any, data: AnyArray, indices: AnyArray, indptr: AnyArray) -> Any:
-    if len(shape) != 2 or any(type(size) is not int for size in shape):
-        raise Refused("holds a sparse matrix without a shape")
-    if data.ndim != 1 or data.dtype != float or len(data) != len(indices):
-        raise Refused("holds a sparse matrix without numbers")
-    matrix = sparse.csr_array((data, indices, indptr), shape=tuple(shape))
-    matrix.check_format(full_check=True)
-    return matrix
+def _array(block: memoryview, order: list[int]) -> AnyArray:
+    array = from_npy(block, "an array in it", dtypes=NUMBERS)
+    if array.ndim > MOST_DIMENSIONS or sorted(order) != list(range(array.ndim)):
+        raise Refused("holds an array without an order of axes")
+    return array.transpose(np.argsort(order)) if order else array

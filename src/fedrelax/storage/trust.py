@@ -24,8 +24,7 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.archive import array_member, closed, json_member, opened
 from fedrelax.storage.checking import Untrusted
-from fedrelax.storage.insides import check_insides
-from fedrelax.storage.trees import check_tree, damaged
+from fedrelax.storage.insides import check_insides, check_tree
 
 SCHEMA = "schema.json"
 FIRST_PROTOCOL = 1
@@ -190,7 +189,7 @@ def _plain(state: State, members: dict[str, bytes]) -> Any:
     if loader == "NdArrayNode" and state["type"] == "numpy":
         found = array_member(members, state["file"])
         return found if state["__class__"] == "ndarray" else found[()]
-    raise damaged(f"one of its parts is a {_name(state)}")
+    raise FedRelaxError(f"its tree is damaged: one of its parts is a {_name(state)}")
 
 
 # skops is imported without what it does not need: it asks scikit-learn for all its models, which imports
