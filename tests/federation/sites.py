@@ -165,7 +165,7 @@ def networks(
     for site, seed in zip(sites, seeds, strict=True):
         table = read_site_table(site)
         own = ready.of_node(site.name, table.coded(ready.schema))
-        train = parts_of(site, len(table)).train
+        train = parts_of(site, len(table))[0]
         public[site.name] = draw_own(site, own[train], ready, seed)
         models[site.name] = model_of(site, own[train], ready)
         parts = [(train, train[:0]), *own_folds(train, FOLDS, seed)]

@@ -56,6 +56,9 @@ def test_text_in_a_column_of_numbers(federation: Federation) -> None:
 
 def test_another_task(federation: Federation) -> None:
     federation.change("cedar", task="classification", model="tree")
+    path = federation.home / "cedar" / "rows.csv"
+    frame = pd.read_csv(path)
+    frame.assign(y=frame["y"].round()).to_csv(path, index=False)
     refused(federation, "site 'cedar' uses column 'y' for classification")
 
 

@@ -187,7 +187,7 @@ def _complete(
 ) -> IntArray:
     """The positions of the rows in which every column has a finite value: node, target, and any others."""
     node, target = columns[:2]
-    bad = {column: _missing(frame[column]) for column in columns}
+    bad = {column: missing(frame[column]) for column in columns}
     gappy = [column for column in columns if bad[column].any()]
     rows = np.any(list(bad.values()), axis=0)
     if bad[node].any() and not drop_missing:
@@ -212,14 +212,15 @@ def _complete(
     return np.flatnonzero(~rows)
 
 
-def _missing(column: pd.Series) -> npt.NDArray[np.bool_]:
+def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
+    """Tell in which rows a column has no value: a gap, an empty text or an infinite number."""
     kind = kind_of(column)
     if kind == "numbers":
         return np.asarray(~np.isfinite(to_numbers(column)))
-    missing = column.isna().to_numpy(dtype=bool)
+    absent = column.isna().to_numpy(dtype=bool)
     if kind == "text":
-        missing = missing | (column.astype(object).astype(str).str.strip() == "").to_numpy(bool)
-    return np.asarray(missing)
+        absent = absent | (column.astype(object).astype(str).str.strip() == "").to_numpy(bool)
+    return np.asarray(absent)
 
 
 def _node_labels(column: pd.Series, notes: list[str]) -> AnyArray:
@@ -268,8 +269,14 @@ def prepare_target(
         )
     found: Task = _guess(column, frame, gaps, notes) if task == "auto" else task
     if found == "regression":
-        return _quantities(column), found, None
-    y = _labels(column, notes)
+        numbers = quantities(column)
+        if np.ptp(numbers) == 0:
+            raise FedRelaxError(
+                f"target column {column.name!r} is {numbers[0]:g} in every row, so there is nothing to "
+                f"learn; name another column as target"
+            )
+        return numbers, found, None
+    y = class_labels(column, notes)
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) == 1:
         raise FedRelaxError(
@@ -339,7 +346,8 @@ def _guess(column: pd.Series, frame: pd.DataFrame, gaps: bool, notes: list[str])
     return "regression"
 
 
-def _quantities(column: pd.Series) -> AnyArray:
+def quantities(column: pd.Series) -> AnyArray:
+    """Return the numbers of a target column without gaps; refuse text and dates."""
     if kind_of(column) != "numbers":
         place, value, _ = first_text(column)
         raise FedRelaxError(
@@ -347,16 +355,10 @@ def _quantities(column: pd.Series) -> AnyArray:
             f"{where(column.index, place)}, which regression cannot predict; correct it, or "
             f"give task='classification'"
         )
-    y = to_numbers(column)
-    if np.ptp(y) == 0:
-        raise FedRelaxError(
-            f"target column {column.name!r} is {y[0]:g} in every row, so there is nothing to "
-            f"learn; name another column as target"
-        )
-    return y
+    return to_numbers(column)
 
 
-def _labels(column: pd.Series, notes: list[str]) -> AnyArray:
+def class_labels(column: pd.Series, notes: list[str]) -> AnyArray:
     """Class labels of one type: true/false, whole numbers, or text without spaces around it."""
     from pandas.api import types
 

@@ -37,7 +37,7 @@ def end_of_run(site: SiteFile, sites: LaneSites, folder: Folder, asked: Finish) 
         model = own.model
     _save(site, sites, model, alone, asked)
     errors = {"alone": _errors(sites, alone), "together": _errors(sites, model)}
-    return {"test_rows": len(sites.parts.test), "errors": errors}
+    return {"test_rows": len(sites.test), "errors": errors}
 
 
 def estimator_of(
@@ -66,7 +66,7 @@ def estimator_of(
 
 def _errors(sites: LaneSites, model: LocalModel) -> float | None:
     """Return the default measure's sum over the test rows; None if there are none."""
-    test, task = sites.parts.test, sites.plan.task
+    test, task = sites.test, sites.plan.task
     if not len(test):
         return None
     measure = get_measure(None, task.kind)
@@ -110,7 +110,7 @@ def _save(
     save_result(
         site.state / "model",
         estimator_of(result, sites.plan.ready, asked.alpha, None, drawn, rows),
-        metrics={"task": task.kind, "training_rows": len(sites.parts.train)},
+        metrics={"task": task.kind, "training_rows": len(sites.train)},
         config={"site": site.name, "model": site.model, "run": sites.plan.run},
         feature_names=columns,
         target=site.target,

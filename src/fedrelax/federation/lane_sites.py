@@ -16,7 +16,6 @@ from fedrelax.federation.plan import Plan
 from fedrelax.federation.settings import SiteFile
 from fedrelax.federation.state import LaneState
 from fedrelax.federation.table import (
-    Parts,
     SiteTable,
     draw_own,
     model_of,
@@ -41,6 +40,7 @@ class LaneSites:
         self.site, self.plan, self.public = site, plan, public
         self.X: FloatArray = plan.ready.of_node(site.name, table.coded(plan.ready.schema))
         self.y: AnyArray = table.y
+        self.train, self.test = parts_of(site, len(self.X))
         classes = plan.task.classes
         strange = [] if classes is None else np.setdiff1d(self.y, classes).tolist()
         if strange:
@@ -50,14 +50,9 @@ class LaneSites:
             )
 
     @cached_property
-    def parts(self) -> Parts:
-        """The rows for training and for testing."""
-        return parts_of(self.site, len(self.X))
-
-    @cached_property
     def model(self) -> Any:
         """The unfitted model of the site."""
-        return model_of(self.site, self.X[self.parts.train], self.plan.ready)
+        return model_of(self.site, self.X[self.train], self.plan.ready)
 
     @cached_property
     def adapted(self) -> LocalModel:
@@ -66,13 +61,13 @@ class LaneSites:
 
     @cached_property
     def _folds(self) -> list[tuple[IntArray, IntArray]]:
-        return own_folds(self.parts.train, self.plan.folds, self.plan.seed)
+        return own_folds(self.train, self.plan.folds, self.plan.seed)
 
     def rows_of(self, lane: int) -> tuple[IntArray, IntArray]:
         """Return the rows that a lane trains on, and those that it holds out."""
         fold = self.plan.lanes[lane].fold
         if fold is None:
-            return validation_of(self.parts.train, self.plan.validation_share, self.plan.seed)
+            return validation_of(self.train, self.plan.validation_share, self.plan.seed)
         if not 0 <= fold < len(self._folds):
             raise FedRelaxError(f"site {self.site.name!r} has no fold {fold}")
         return self._folds[fold]
@@ -103,7 +98,7 @@ class LaneSites:
 
     def drawn(self) -> FloatArray:
         """Return public rows drawn from this site's training rows."""
-        X = self.X[self.parts.train]
+        X = self.X[self.train]
         return draw_own(self.site, X, self.plan.ready, self.plan.seed)
 
     def network(self) -> Network:

@@ -43,13 +43,13 @@ from fedrelax.federation.settings import SiteFile
 from fedrelax.federation.state import RUN, Folder, LaneState
 from fedrelax.federation.table import (
     SiteTable,
-    named_model,
     parts_of,
     public_file,
     read_public,
     read_site_table,
 )
 from fedrelax.files import Refused, from_npy, to_npy
+from fedrelax.models.names import model_by_name
 from fedrelax.models.viewed import form_of
 from fedrelax.network.rows import public_rows
 from fedrelax.public import PublicRows
@@ -115,7 +115,7 @@ class Participant:
         table = self.table
         for note in table.notes:
             log.warning("site %r: %s", site.name, note)
-        train = parts_of(site, len(table)).train
+        train, _ = parts_of(site, len(table))
         given = letter.head.get("schema")
         if given is None:
             features, (columns, notes) = table.names, tell(table.part(train))
@@ -138,7 +138,7 @@ class Participant:
             open=site.open,
             nonce=known.nonce,
             model=site.model,
-            form=form_of(named_model(site)),  # type: ignore[arg-type]
+            form=form_of(model_by_name(site.model, site.task)),  # type: ignore[arg-type]
             columns=tuple(columns),
             named=site.features is not None,
             public=site.public if site.drawn else "given",
