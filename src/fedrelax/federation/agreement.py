@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.letters import Envelope
-from fedrelax.federation.plan import Classes, Count
+from fedrelax.federation.plan import Classes, Count, task_of
 from fedrelax.federation.settings import Name, Weight
 from fedrelax.files import Refused
 from fedrelax.graph import Graph
@@ -114,7 +113,7 @@ def agree(
             raise FedRelaxError(
                 f"site {hello.name!r} is set to {there} and the hub to {here}; set both to the same"
             )
-        if (hello.common is None) != (first.common is None) or hello.common != first.common:
+        if hello.common != first.common:
             raise FedRelaxError(
                 f"site {hello.name!r} has other public rows than site {first.name!r}; give all sites "
                 "the same file, or let all draw their own"
@@ -191,12 +190,9 @@ def _graph(hellos: Mapping[str, SiteManifest]) -> Graph:
 
 
 def _task(hellos: Mapping[str, SiteManifest], kind: str) -> Task:
-    if kind == "regression":
-        return Task(kind, 1)
-    found = sorted({label for hello in hellos.values() for label in hello.classes or ()})
-    if len(found) < 2:
+    classes = sorted({label for hello in hellos.values() for label in hello.classes or ()})
+    if kind == "classification" and len(classes) < 2:
         raise FedRelaxError(
             "all sites together have fewer than two classes; nothing can be learned"
         )
-    dtype = object if isinstance(found[0], str) else None
-    return Task(kind, len(found), np.asarray(found, dtype=dtype))
+    return task_of(kind, classes)

@@ -238,8 +238,10 @@ class Hub:
             asked = [number for number in going if lanes[number].waits]
             if asked:
                 round = lanes[asked[0]].round
-                if self._stage(round - 1) is not None:
-                    letters.refit(round - 1, asked, self._starts_anew(round - 1))
+                stage = self._stage(round - 1)
+                if self.wiring is not None and stage is not None:
+                    final = stage == self.wiring.stages - 1  # models that drift then start anew
+                    letters.refit(round - 1, asked, final and not self.memory.settles)
                 letters.exchange(round, asked, self._stage(round) is not None)
                 self.memory.tell("running", self.settings.rounds)
             done = max(lane.round for lane in lanes)
@@ -251,11 +253,6 @@ class Hub:
     def _stage(self, round: int) -> int | None:
         """Return the stage of the wiring that begins after a round, or None."""
         return None if self.wiring is None else self.wiring.due(round)
-
-    def _starts_anew(self, round: int) -> bool:
-        """Tell whether the graph is final after this round and models would carry earlier rounds over."""
-        assert self.wiring is not None
-        return self._stage(round) == self.wiring.stages - 1 and not self.memory.settles
 
     def _stopping(self, lane: CandidateRun, many: bool, rounds: int | None = None) -> Stopping:
         patience = self.settings.method.patience

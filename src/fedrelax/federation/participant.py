@@ -154,7 +154,7 @@ class Participant:
         own = sites.drawn() if self.site.drawn else read_public(self.site, plan.ready)
         sites.public = public_rows(plan.ready, common=own)
         settles = _check(sites)
-        known = replace(known, plan=letter.head, public=own)
+        known.plan, known.public = letter.head, own
         self.folder.write(RUN, vars(known))
         boxes = {}
         if self.site.drawn:
@@ -166,10 +166,10 @@ class Participant:
         known = self._known(letter)
         if self.site.drawn:
             plan, post = self._plan(known)
-            heard = {
+            known.heard = {
                 n: _public_of(n, post.open(n, letter, PUBLIC), plan) for n in self.site.neighbours
             }
-            self.folder.write(RUN, vars(replace(known, heard=heard)))
+            self.folder.write(RUN, vars(known))
         plan, post, sites = self._run(letter)
         states, shared, alone = {}, {}, dict[int | None, tuple[Site, list[Any]]]()
         zeros = plan.settings.first_exchange == "zeros"
@@ -246,8 +246,8 @@ class Participant:
         from fedrelax.federation.ending import end_of_run  # imports much that a round does not need
 
         asked, (plan, _, sites) = letter.read(Finish), self._run(letter)
-        found = end_of_run(self.site, sites, self.folder, asked)
-        return self._reply("finished", plan, asked.round, **found)
+        report = end_of_run(self.site, sites, self.folder, asked)
+        return self._reply("finished", plan, asked.round, {}, **report)
 
     # What several steps need
 
@@ -281,15 +281,11 @@ class Participant:
         return plan, post, LaneSites(self.site, self.table, plan, public_rows(plan.ready, **sets))
 
     def _reply(
-        self,
-        kind: str,
-        plan: Plan,
-        round: int,
-        parts: dict[str, bytes] | None = None,
-        **more: Any,
+        self, kind: str, plan: Plan, round: int, parts: dict[str, bytes], **more: Any
     ) -> Envelope:
-        head = {"run": plan.run, "name": self.site.name, "round": round, **more}
-        return Envelope(kind, head, parts or {})
+        return Envelope(
+            kind, {"run": plan.run, "name": self.site.name, "round": round, **more}, parts
+        )
 
 
 def _check(sites: LaneSites) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any, Self
@@ -77,10 +77,15 @@ class Plan(Described):
     @cached_property
     def task(self) -> Task:
         """What is predicted."""
-        if not self.classes:
-            return Task(self.kind, 1)
-        dtype = object if isinstance(self.classes[0], str) else None
-        return Task(self.kind, len(self.classes), np.asarray(self.classes, dtype=dtype))
+        return task_of(self.kind, self.classes)
+
+
+def task_of(kind: str, classes: Sequence[Any] | None) -> Task:
+    """Return the task with these classes; numbers have none."""
+    if not classes:
+        return Task(kind, 1)
+    dtype = object if isinstance(classes[0], str) else None
+    return Task(kind, len(classes), np.asarray(classes, dtype=dtype))
 
 
 def plain_settings(settings: FedRelax) -> dict[str, Any]:

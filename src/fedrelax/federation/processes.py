@@ -15,7 +15,6 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from fedrelax.errors import FedRelaxError
@@ -32,8 +31,8 @@ ENVIRONMENT = {
 """No telemetry and no update checks, frequent polling for tasks, and one thread per process."""
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals that end a federation as Ctrl-C does."""
-SOON = 20.0
-"""Seconds that a process gets to end by itself."""
+STARTING, ENDING_ITSELF = 120.0, 20.0
+"""Seconds that the hub gets to start, and that a process gets to end by itself."""
 
 
 class Deployment:
@@ -54,12 +53,7 @@ class Deployment:
                 self._handlers[number] = signal.signal(number, signal.default_int_handler)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number in self._handlers:
             signal.signal(number, signal.SIG_IGN)
         try:
@@ -70,7 +64,7 @@ class Deployment:
 
     # The hub
 
-    def start_hub(self, simulation: bool = False, wait: float = 120.0) -> None:
+    def start_hub(self, simulation: bool = False) -> None:
         """Start the SuperLink and wait until it answers."""
         certificates, folder = self.home / "certificates", self._folder("hub")
         command = ["flower-superlink", "--host", HOST, "--port", str(self.port)]
@@ -86,14 +80,15 @@ class Deployment:
         client = self._folder("client") / "config.toml"
         client.write_text(flower_config(f"{HOST}:{self.port}", ca))
         self._start("hub", command)
-        end = time.monotonic() + wait
-        while not _answers(self.port):
+        end = time.monotonic() + STARTING
+        while time.monotonic() < end:
             self.check_alive()
-            if time.monotonic() > end:
-                raise FedRelaxError(
-                    f"the hub did not start within {wait:g} seconds: {self.tail('hub')}"
-                )
+            with suppress(OSError):
+                return socket.create_connection((HOST, self.port), timeout=1.0).close()
             time.sleep(0.1)
+        raise FedRelaxError(
+            f"the hub did not start within {STARTING:g} seconds: {self.tail('hub')}"
+        )
 
     def register(self, name: str) -> None:
         """Register a site's key with the hub."""
@@ -162,7 +157,7 @@ class Deployment:
         order = sorted(self.running, key=lambda name: name == "hub")
         for name in order:
             self.running[name].terminate()
-        end = time.monotonic() + SOON
+        end = time.monotonic() + ENDING_ITSELF
         for name in order:
             process = self.running.pop(name)
             with suppress(subprocess.TimeoutExpired):
@@ -210,12 +205,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((HOST, port)) == 0
 
 
 def _program(name: str) -> str:

@@ -131,22 +131,21 @@ def follow(
     end, asked = time.monotonic() + limit, time.monotonic()
     while time.monotonic() < end:
         machines.check_alive()
-        said = read_status(folder)
-        said = None if said is None or said.time < since else said
-        if said is not None:
-            look(said)
-        for text in [] if said is None else [*said.notes, said.live, str(said)]:
-            if text and text not in told:
-                tell(text)
-                told.add(text)
-        finished = said is not None and said.state == "finished"
+        status, finished = read_status(folder), False
+        if status is not None and status.time >= since:
+            look(status)
+            finished = status.state == "finished"
+            for text in (*status.notes, status.live, str(status)):
+                if text and text not in told:
+                    tell(text)
+                    told.add(text)
         if finished or time.monotonic() - asked > ASK:
             asked = time.monotonic()
             machines.revive()
-            status = machines.status(run)
-            if status == "finished:completed":
+            state = machines.status(run)
+            if state == "finished:completed":
                 return
-            if status.startswith("finished"):
-                raise FedRelaxError(f"the run failed ({status}): {machines.tail('hub', 8)}")
+            if state.startswith("finished"):
+                raise FedRelaxError(f"the run failed ({state}): {machines.tail('hub', 8)}")
         time.sleep(LOOK)
     raise FedRelaxError(f"the run did not end within {limit:g} seconds: {machines.tail('hub')}")

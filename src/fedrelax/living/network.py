@@ -131,6 +131,11 @@ class LivingNetwork:
         self._before: tuple[dict[str, dict[Label, Any]], set[Label]] = {}, set()
         """What had changed before the last change, store by store, and who had stayed."""
 
+    @property
+    def _stores(self) -> dict[str, Overlay[Any]]:
+        """All that a change may alter, by name."""
+        return {name: store for name, store in vars(self).items() if isinstance(store, Overlay)}
+
     # What is known about the network
 
     @cached_property
@@ -250,26 +255,22 @@ class LivingNetwork:
 
     def forget(self, label: Label) -> None:
         """Remove a node and everything known about it."""
-        if label in self.models:
-            part(self.links, label)
-            del self.links[label]
-            for store in (self.models, self.said):
+        part(self.links, label)
+        for store in self._stores.values():
+            if label in store:
                 del store[label]
-        for more in (self.alone, self.rows, self.given, self.positions, self.past):
-            if label in more:
-                del more[label]
         for other, near in list(self.given.items()):
             if label in near:
                 self.given[other] = {j: a for j, a in near.items() if j != label}
         self.stayed.discard(label)
         self.least_squares.forget(label)
-        del self.numbers[label]
+        del self.numbers[label]  # also of a node without a model, so that it counts as gone
 
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Allow changes within this context; if it fails, or overflows, all of them are undone."""
-        stores = {name: s for name, s in vars(self).items() if isinstance(s, Overlay)}
-        self._before = {name: dict(s.changed) for name, s in stores.items()}, set(self.stayed)
+        before = {name: dict(store.changed) for name, store in self._stores.items()}
+        self._before = before, set(self.stayed)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 yield

@@ -13,7 +13,7 @@ from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, Task
 from fedrelax.network.rows import Lookup
 from fedrelax.public import PublicRows, Smoother
-from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
+from fedrelax.typing import AnyArray, FloatArray, Label
 
 T = TypeVar("T")
 
@@ -120,42 +120,25 @@ def assembled(
 ) -> Graph:
     """Return a graph on ``labels``: the edges of the first one that did not change, and those that did.
 
-    ``changed`` holds all neighbours of the nodes in it.
+    ``changed`` holds all neighbours of the nodes in it; newcomers without a known position have NaN.
     """
     place = {label: k for k, label in enumerate(labels)}
-    to: IntArray = np.array([place.get(label, -1) for label in first.labels], dtype=np.int64)
-    fresh = np.array([label in changed for label in first.labels], dtype=bool)
-    old = first.adjacency.tocoo()
-    still = (to[old.row] >= 0) & (to[old.col] >= 0) & ~fresh[old.row] & ~fresh[old.col]
-    pairs = {}
+    gone = [label for label in first.labels if label not in place]
+    old = first.with_labels([*labels, *gone]).subgraph(labels)
+    still = sparse.diags_array([float(label not in changed) for label in labels])
+    new = {}
     for label, near in changed.items():
         for other, weight in near.items():
             if label in place and other in place:
-                pairs[place[label], place[other]] = pairs[place[other], place[label]] = weight
-    rows = np.array([i for i, _ in pairs], dtype=np.int64)
-    columns = np.array([j for _, j in pairs], dtype=np.int64)
-    matrix = sparse.csr_array(
-        (
-            np.concatenate([old.data[still], np.array(list(pairs.values()), dtype=float)]),
-            (
-                np.concatenate([to[old.row[still]], rows]),
-                np.concatenate([to[old.col[still]], columns]),
-            ),
-        ),
-        shape=(len(labels), len(labels)),
-    )
-    return Graph(matrix, labels, _places(first, positions, labels), first.geographic)
-
-
-def _places(
-    first: Graph, positions: Mapping[Label, FloatArray], labels: tuple[Label, ...]
-) -> FloatArray | None:
-    """Return the nodes' positions; NaN for newcomers without a known one."""
-    if first.positions is None:
-        return None
-    unknown = np.full(first.positions.shape[1], np.nan)
-    known = dict(zip(first.labels, first.positions, strict=True)) | dict(positions)
-    return np.array([known.get(label, unknown) for label in labels])
+                new[place[label], place[other]] = new[place[other], place[label]] = weight
+    ends = np.array(list(new), dtype=np.int64).reshape(-1, 2).T
+    added = sparse.csr_array((list(new.values()), ends), shape=(len(labels), len(labels)))
+    places = None
+    if old.positions is not None:
+        places = np.array(
+            [positions.get(j, here) for j, here in zip(labels, old.positions, strict=True)]
+        )
+    return Graph(still @ old.adjacency @ still + added, labels, places, first.geographic)
 
 
 class FirstAnswers(Lookup[FloatArray]):
