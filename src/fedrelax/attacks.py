@@ -131,12 +131,10 @@ class Scaled(Attack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignFlipped(Attack):
+class SignFlipped(Scaled):
     """The opposite of the truth."""
 
-    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
-        """Return minus the answers."""
-        return -honest
+    factor: float = -1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,14 +160,10 @@ class NotANumber(Attack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Colluding(Attack):
+class Colluding(Scaled):
     """All attackers send the same lie: ``factor`` times the honest answer of the first one."""
 
     factor: float = -3.0
-
-    def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
-        """Return multiples of the leader's answers."""
-        return self.factor * honest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,8 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
         bare.setdefault(_bare(option), []).append(option)
     numbers = DIGITS.findall(text)
     alike = [other for other in bare if DIGITS.findall(other) in ([], numbers) or not numbers]
-    begun = [other for other in alike if _is_beginning(text, other)]
+    pairs = {other: sorted((text, other), key=len) for other in alike}  # abbreviations
+    begun = [o for o, (short, long) in pairs.items() if len(short) >= 3 and long.startswith(short)]
     if text in bare:
         near = [text]
     elif begun:
@@ -80,12 +81,6 @@ def _bare(name: object) -> str:
     text = str(name).casefold()
     parts = re.findall(r"\d+|[^\W\d_]+", text)
     return " ".join(part.lstrip("0") or "0" for part in parts) or text
-
-
-def _is_beginning(one: str, other: str) -> bool:
-    """Tell whether one of two names is an abbreviation of the other."""
-    short, long = sorted((one, other), key=len)
-    return len(short) >= 3 and long.startswith(short)
 
 
 def _kind(value: object) -> str:

@@ -24,7 +24,9 @@ class Looks:
 
         See ``fedrelax.report.plots.Plots``; needs matplotlib (the extra ``report``).
         """
-        self._check_fitted()
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "result_")
         fitted: Any = self
         return view("plots").Plots(fitted.result_, fitted.choice_)
 
@@ -32,24 +34,15 @@ class Looks:
     def _repr_html_(self) -> Any:
         if not self._shows_summary():
             return super()._repr_html_  # type: ignore[misc]
-        return self._summary
+        return lambda: view("notebook").estimator_html(self)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         if not self._shows_summary():
             found: dict[str, Any] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
             return found
-        return {"text/plain": repr(self), "text/html": self._summary()}
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def _shows_summary(self) -> bool:
         from sklearn import get_config
 
         return hasattr(self, "result_") and get_config()["display"] == "diagram"
-
-    def _summary(self) -> str:
-        text: str = view("notebook").estimator_html(self)
-        return text
-
-    def _check_fitted(self) -> None:
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "result_")

@@ -88,16 +88,11 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     talk.activity.doing(f"Reading {config.data.name}", step="reading")
     ways_of(config, FedRelaxRegressor())  # refuses an unknown name before the table is read
     source = read_source(config, talk.note)
-    train, test = source.splitting.masks(source.table.nodes, talk.note)
+    _, test = source.splitting.masks(source.table.nodes, talk.note)
     if test.sum() < FEW_TEST_ROWS:
         talk.note(
             f"every split has only {test.sum()} test rows in all, which makes the intervals rough; a "
             "larger --test-share helps."
-        )
-    elif test.sum() > train.sum():
-        talk.note(
-            "there are more test rows than training rows, which makes the intervals wider than they "
-            "need to be; a --test-share below 0.5 tells more."
         )
     found = measure(config, source, talk)
     table = source.table

@@ -77,11 +77,6 @@ def _neighbours(text: str, count: str) -> int:
     return int(count)
 
 
-def coordinate_columns(spec: GraphSpec, frame: DataFrame) -> list[Any]:
-    """Return the columns of the table that hold the nodes' coordinates."""
-    return [find_column(frame, name) for name in spec.columns]
-
-
 def make_graph(
     spec: GraphSpec,
     frame: DataFrame,
@@ -113,7 +108,7 @@ def _coordinates(spec: GraphSpec, frame: DataFrame, table: Table, labels: Sequen
 
     nodes, places = table.nodes.tolist(), {}
     rows = {label: k for k, label in reversed(list(enumerate(nodes)))}
-    for column in coordinate_columns(spec, frame):
+    for column in (find_column(frame, name) for name in spec.columns):
         if kind_of(frame[column]) != "numbers":
             raise FedRelaxError(
                 f"--graph: column {column!r} holds {kind_of(frame[column])}, but coordinates are "

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.cli.graphs import GraphSpec, coordinate_columns, make_graph, parse_graph
+from fedrelax.cli.graphs import GraphSpec, make_graph, parse_graph
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.cli.splitting import NONE, Splitting, splitting_of
 from fedrelax.datasets import Table, prepare_table, read_table
@@ -22,11 +22,12 @@ from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.names import model_by_name
 from fedrelax.public import DRAWS
 from fedrelax.schema import Preparation, Schema
-from fedrelax.schema.kinds import find_column
+from fedrelax.schema.kinds import find_column, where
 from fedrelax.splits import group_rows
+from fedrelax.storage import SavedResult
 from fedrelax.storage.formats import check_savable
 from fedrelax.storage.labels import by_text, check_labels, find_label
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +115,7 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
         names = [text] if text in frame.columns else [part.strip() for part in text.split(",")]
         named += [find_column(frame, name) for name in names if name]
     features = None if config.features is None else named
-    places, split = coordinate_columns(spec, frame), []
+    places, split = [find_column(frame, name) for name in spec.columns], []
     if config.split_by is not None and (config.split_by != NONE or NONE in frame.columns):
         split = [find_column(frame, config.split_by)]  # no feature unless named as one
     table = prepare_table(
@@ -205,3 +206,39 @@ def public_rows(text: str, schema: Schema) -> str | FloatArray:
             f"--public {file}: column {schema.columns[int(empty[0])].name!r} is empty; fill it in"
         )
     return coded
+
+
+def node_column(frame: DataFrame, saved: SavedResult, data: Path) -> Any:
+    """Return the column that names the node of each row."""
+    try:
+        column = frame[find_column(frame, saved.about["node_column"])]
+    except FedRelaxError as error:
+        raise FedRelaxError(f"{data}: {error}") from None
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise FedRelaxError(
+            f"{data}: column {column.name!r} names no node in {missing.sum()} rows, the first on "
+            f"{where(frame.index, int(missing.argmax()))}; fill it in"
+        )
+    return column
+
+
+def nodes_in(frame: DataFrame, saved: SavedResult, data: Path, refuse: bool) -> AnyArray:
+    """Return the label of every row's node; ``refuse`` those that are not in the graph."""
+    own = [line["node"] for line in saved.models]
+    if saved.about["node_column"] is None and len(own) == 1:
+        return np.array(own * len(frame), dtype=object)  # a site's own folder: all rows are its own
+    known = by_text(saved.graph.labels)
+    values = node_column(frame, saved, data).tolist()
+    means = {value: find_label(value, known) for value in dict.fromkeys(values)}
+    strange = [value for value, label in means.items() if label is None]
+    if strange and refuse:
+        rows = sum(means[value] is None for value in values)
+        hint = did_you_mean(strange[0], known)
+        raise FedRelaxError(
+            f"{data}: {rows} rows belong to nodes that are neither in the training data nor in the "
+            f"graph: {listing(strange)}{hint}; leave these rows out, or fit again with these nodes"
+        )
+    nodes = np.empty(len(values), dtype=object)
+    nodes[:] = [str(value) if means[value] is None else means[value] for value in values]
+    return nodes

@@ -74,16 +74,16 @@ def join(
 
         grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
         near = [grown.node(text) for text in parts_of(neighbours or "")] or None
-        rows = rows_in(data, grown, talk, newcomer=label, joining=True)
-        for name in dict.fromkeys(rows.nodes.tolist()):
+        (X, y, nodes), frame = rows_in(data, grown, talk, newcomer=label, joining=True)
+        for name in dict.fromkeys(nodes.tolist()):
             talk.activity.doing(f"Fitting {name} and those near it", step="fitting")
-            own = rows.nodes == name
+            own = nodes == name
             change = grown.fitted.plug_in(
                 name,
-                rows.X[own],
-                rows.y[own],
+                X[own],
+                y[own],
                 neighbours=near,
-                position=None if near else positions_in(rows.frame[own], grown.saved),
+                position=None if near else positions_in(frame[own], grown.saved),
                 ripple=ripple,
                 tol=tol,
             )
@@ -114,7 +114,7 @@ def update(
         from fedrelax.cli.new_rows import Grown, rows_in
 
         grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
-        rows = rows_in(data, grown, talk).arguments
+        rows, _ = rows_in(data, grown, talk)
         talk.activity.doing("Refitting the nodes of new rows and those near them", step="fitting")
         change = grown.fitted.update(*rows, keep=keep, ripple=ripple, tol=tol)
         _tell(change, talk)

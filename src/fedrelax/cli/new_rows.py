@@ -15,8 +15,7 @@ import numpy as np
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.graphs import parse_graph
-from fedrelax.cli.inputs import look_here_for_modules
-from fedrelax.cli.predict import node_column, nodes_in
+from fedrelax.cli.inputs import look_here_for_modules, node_column, nodes_in
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.report.page import write_report
@@ -28,7 +27,7 @@ from fedrelax.storage.labels import by_text, check_labels, find_label
 from fedrelax.storage.loading import SavedResult, coded_rows, load_result, read_result
 from fedrelax.storage.places import check_directory
 from fedrelax.storage.saving import Fitted
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Grown:
                 "federation, or with layers around the exchange); fit it again"
             )
         if table is not None:
-            grown.fitted.know_rows(*rows_in(table, grown, talk, strangers=True).arguments)
+            grown.fitted.know_rows(*rows_in(table, grown, talk, strangers=True)[0])
         return grown
 
     def node(self, text: str) -> Label:
@@ -87,19 +86,8 @@ class Grown:
         talk.plain(f"Next: fedrelax info {where}, or fedrelax report {where}")
 
 
-@dataclass(frozen=True, eq=False)
-class NewRows:
-    """Features as the network codes them, targets and nodes of rows, and the table they came from."""
-
-    X: FloatArray
-    y: AnyArray
-    nodes: AnyArray
-    frame: Any
-
-    @property
-    def arguments(self) -> tuple[FloatArray, AnyArray, AnyArray]:
-        """The rows as estimators take them."""
-        return self.X, self.y, self.nodes
+Rows = tuple[FloatArray, AnyArray, AnyArray]
+"""Features as the network codes them, targets and nodes of rows, as estimators take them."""
 
 
 def rows_in(
@@ -111,8 +99,8 @@ def rows_in(
     newcomer: str | None = None,
     joining: bool = False,
     strangers: bool = False,
-) -> NewRows:
-    """Return the rows of a table, checked; ``frame`` is the table if it is read already.
+) -> tuple[Rows, DataFrame]:
+    """Return the rows of a table, checked, and the table; ``frame`` is the table if it is read already.
 
     With ``joining`` the nodes are newcomers, and all rows belong to ``newcomer`` if it is given. Otherwise
     they must be in the network; with ``strangers``, rows of other nodes are left out instead of refused.
@@ -143,7 +131,7 @@ def rows_in(
     X = coded_rows(saved, frame, nodes, str(data), talk.note)
     if not len(frame):
         raise FedRelaxError(f"{data} has no rows of nodes of this network")
-    return NewRows(X, target, nodes, frame)
+    return (X, target, nodes), frame
 
 
 def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:
@@ -246,7 +234,7 @@ class Learner:
     def __call__(self, frame: Any) -> Iterator[Path]:
         """Predict rows, learn from them and save; if that or the block fails, take everything back."""
         grown = self._grown
-        grown.fitted.update(*rows_in(SOURCE, grown, self._talk, frame=frame).arguments)
+        grown.fitted.update(*rows_in(SOURCE, grown, self._talk, frame=frame)[0])
         try:
             self._home.mkdir(exist_ok=True)
             out = save_grown(grown.out, grown.saved, grown.fitted)

@@ -50,7 +50,7 @@ def predict(
     steps = {"reading": 0.5, "loading": 1.0, "writing": 0.5}
     with speaking(debug, steps=steps) as talk:
         talk.activity.doing(f"Reading {data.name}", step="reading")
-        from fedrelax.cli.inputs import look_here_for_modules
+        from fedrelax.cli.inputs import look_here_for_modules, nodes_in
         from fedrelax.datasets import read_table
         from fedrelax.errors import FedRelaxError, counted, listing
         from fedrelax.storage.loading import coded_rows, load_result, read_result
@@ -101,50 +101,6 @@ def predict(
         if out is not None:
             written = f"{counted(len(frame), 'prediction')} for {counted(len(set(nodes)), 'node')}"
             talk.plain(f"Wrote {written} to {out}")
-
-
-def node_column(frame: Any, saved: Any, data: Path) -> Any:
-    """Return the column that names the node of each row."""
-    from fedrelax.errors import FedRelaxError
-    from fedrelax.schema.kinds import find_column, where
-
-    try:
-        column = frame[find_column(frame, saved.about["node_column"])]
-    except FedRelaxError as error:
-        raise FedRelaxError(f"{data}: {error}") from None
-    missing = column.isna().to_numpy()
-    if missing.any():
-        raise FedRelaxError(
-            f"{data}: column {column.name!r} names no node in {missing.sum()} rows, the first on "
-            f"{where(frame.index, int(missing.argmax()))}; fill it in"
-        )
-    return column
-
-
-def nodes_in(frame: Any, saved: Any, data: Path, refuse: bool = True) -> Any:
-    """Return the label of every row's node; ``refuse`` those that are not in the graph."""
-    import numpy as np
-
-    from fedrelax.errors import FedRelaxError, did_you_mean, listing
-    from fedrelax.storage.labels import by_text, find_label
-
-    own = [line["node"] for line in saved.models]
-    if saved.about["node_column"] is None and len(own) == 1:
-        return np.array(own * len(frame), dtype=object)  # a site's own folder: all rows are its own
-    known = by_text(saved.graph.labels)
-    values = node_column(frame, saved, data).tolist()
-    means = {value: find_label(value, known) for value in dict.fromkeys(values)}
-    strange = [value for value, label in means.items() if label is None]
-    if strange and refuse:
-        rows = sum(means[value] is None for value in values)
-        hint = did_you_mean(strange[0], known)
-        raise FedRelaxError(
-            f"{data}: {rows} rows belong to nodes that are neither in the training data nor in the "
-            f"graph: {listing(strange)}{hint}; leave these rows out, or fit again with these nodes"
-        )
-    nodes = np.empty(len(values), dtype=object)
-    nodes[:] = [str(value) if means[value] is None else means[value] for value in values]
-    return nodes
 
 
 def _write(frame: Any, out: Path, overwrite: bool) -> None:

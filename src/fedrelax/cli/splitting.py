@@ -39,11 +39,6 @@ class Splitting:
     values: AnyArray | None = None
     start: float | None = None
 
-    @property
-    def is_time(self) -> bool:
-        """Whether the future is held out."""
-        return self.start is not None
-
     def masks(self, nodes: AnyArray, note: Callable[[str], None]) -> tuple[AnyArray, AnyArray]:
         """Return the masks of the training rows and of the test rows."""
         rows = group_rows(nodes, len(nodes))
@@ -52,7 +47,7 @@ class Splitting:
         if self.values is None:
             self._check_random(rows, train, note)
             return train, ~train
-        if self.is_time:
+        if self.start is not None:
             train = np.asarray(self.values < self.start)
             if train.all() or not train.any():
                 side = "no row from then on" if train.all() else "no row before it"
@@ -64,7 +59,11 @@ class Splitting:
         for label in late:
             test[rows[label]] = False
         if late:
-            what = f"before --test-from in {self.column!r}" if self.is_time else "to train on"
+            what = (
+                f"before --test-from in {self.column!r}"
+                if self.start is not None
+                else "to train on"
+            )
             note(f"No row {what}, so not measured: {listing(late, most=3)}.")
         if not test.any() and self.share > 0:
             raise FedRelaxError(
@@ -92,7 +91,7 @@ class Splitting:
         """Return the arguments of ``fit`` for these rows that make its folds follow the same rule."""
         if self.values is None:
             return {}
-        return {"times" if self.is_time else "groups": self.values[rows]}
+        return {"groups" if self.start is None else "times": self.values[rows]}
 
 
 def splitting_of(

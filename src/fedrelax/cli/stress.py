@@ -123,15 +123,7 @@ def network_of(inputs: Any, config: StressConfig, talk: Talk) -> tuple[Any, floa
 
 def troubles() -> dict[str, Any]:
     """Return the faults and attacks: layers around the exchange, by a plain name."""
-    from fedrelax.attacks import (
-        Colluding,
-        Constant,
-        Drifting,
-        NotANumber,
-        Random,
-        Scaled,
-        SignFlipped,
-    )
+    from fedrelax import attacks
     from fedrelax.faults import Absent, Churn, Delayed, Lost, Reordered
 
     return {
@@ -142,13 +134,13 @@ def troubles() -> dict[str, Any]:
         "delays of up to 3 rounds": Delayed(3),
         "messages out of order": Reordered(0.2),
         "absent, lost and late": [Absent(0.5), Lost(0.2), Delayed(3)],
-        "20 % send a constant": Constant(value=100.0),
-        "20 % send the opposite": SignFlipped(),
-        "20 % send ten times too much": Scaled(),
-        "20 % send noise": Random(),
-        "20 % send no numbers": NotANumber(),
-        "20 % collude": Colluding(),
-        "20 % drift slowly": Drifting(),
+        "20 % send a constant": attacks.Constant(value=100.0),
+        "20 % send the opposite": attacks.SignFlipped(),
+        "20 % send ten times too much": attacks.Scaled(),
+        "20 % send noise": attacks.Random(),
+        "20 % send no numbers": attacks.NotANumber(),
+        "20 % collude": attacks.Colluding(),
+        "20 % drift slowly": attacks.Drifting(),
         LABELS: None,
     }
 
@@ -160,16 +152,16 @@ def losses_of(
     network: Any, config: StressConfig, alpha: float, name: str, way: str
 ) -> tuple[Any, Any]:
     """Return every node's loss on its test rows after all rounds, and which nodes are honest."""
-    from fedrelax.attacks import Attack, SignFlipped, flip_labels
+    from fedrelax import attacks
     from fedrelax.solvers import FedRelax
 
     layer = troubles()[name]
     liars: tuple[Any, ...] = ()
-    if isinstance(layer, Attack):
+    if isinstance(layer, attacks.Attack):
         liars = layer.attackers(network.labels)
     elif name == LABELS:
-        liars = SignFlipped().attackers(network.labels)
-        network = flip_labels(network, liars)
+        liars = attacks.SignFlipped().attackers(network.labels)
+        network = attacks.flip_labels(network, liars)
     solver = FedRelax(
         alpha=alpha,
         rounds=ROUNDS if config.rounds is None else config.rounds,

@@ -207,14 +207,13 @@ def _name_strange(given: pd.Series, name: str, bad: AnyArray, what: str, notes: 
 
 
 def is_name(texts: Sequence[str] | AnyArray, rows: int) -> bool:
-    """Tell whether each of ``rows`` rows has a text of its own, as names or IDs of rows would be."""
-    return len(texts) == rows > MOST_CATEGORIES and not _has_words(texts)
+    """Tell whether each of ``rows`` rows has a text of its own, as names or IDs of rows would be.
 
-
-def _has_words(texts: Sequence[str] | AnyArray) -> bool:
-    """Tell whether texts consist of several words, many of which recur."""
+    Texts of several words, many of which recur, are no names.
+    """
     words = [word for text in texts for word in str(text).lower().split()]
-    return len(words) > 1.5 * len(texts) and len(set(words)) < 0.7 * len(words)
+    has_words = len(words) > 1.5 * len(texts) and len(set(words)) < 0.7 * len(words)
+    return len(texts) == rows > MOST_CATEGORIES and not has_words
 
 
 def _categories(

@@ -72,32 +72,23 @@ class Application:
                 words = f"{request.url.path} takes {method}, but the request is a {request.method}"
             return _json(sentence_of(Refusal(error.status_code, words)), error.status_code)
 
+        async def refused(request: Any, error: Any) -> Any:
+            return _json(sentence_of(error), getattr(error, "status", 422))
+
+        async def unexpected(request: Any, error: Exception) -> Any:
+            kind = type(error).__name__
+            self.say(f"{request.url.path}: unexpected {kind}: {str(error)[:300]}")
+            words = f"unexpected {kind}; the service's own output says more"
+            return _json({"error": words}, 500)
+
         return starlette.Starlette(
-            routes=[
-                routing.Route(path, self._careful(answer), methods=[method])
-                for path, method, answer in paths
-            ],
-            exception_handlers={problems.HTTPException: nowhere},
+            routes=[routing.Route(path, answer, methods=[way]) for path, way, answer in paths],
+            exception_handlers={
+                problems.HTTPException: nowhere,
+                FedRelaxError: refused,
+                Exception: unexpected,
+            },
         )
-
-    def _careful(self, answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-        """Return an answer that turns every error into a sentence; unexpected ones also go to ``say``."""
-
-        async def careful(request: Any) -> Any:
-            try:
-                return await answer(request)
-            except Refusal as refusal:
-                return _json(sentence_of(refusal), refusal.status)
-            except FedRelaxError as error:
-                return _json(sentence_of(error), 422)
-            except Exception as error:
-                self.say(
-                    f"{request.url.path}: unexpected {type(error).__name__}: {str(error)[:300]}"
-                )
-                words = f"unexpected {type(error).__name__}; the service's own output says more"
-                return _json({"error": words}, 500)
-
-        return careful
 
     # The paths
 

@@ -14,14 +14,8 @@ import numpy as np
 from fedrelax.errors import FedRelaxWarning, did_you_mean
 from fedrelax.report.page import report_html
 from fedrelax.serving.body import Body, Refusal
+from fedrelax.storage import loading
 from fedrelax.storage.labels import by_text, find_label
-from fedrelax.storage.loading import (
-    SavedResult,
-    coded_rows,
-    load_result,
-    preparation_of,
-    read_result,
-)
 from fedrelax.typing import AnyArray
 
 SOURCE = "the request"
@@ -31,17 +25,17 @@ class Served:
     """A result that answers. Not thread-safe, as models and text columns are not."""
 
     def __init__(
-        self, saved: SavedResult, trust: Sequence[str] = (), unknown: str = "consensus"
+        self, saved: loading.SavedResult, trust: Sequence[str] = (), unknown: str = "consensus"
     ) -> None:
         self.saved, self._trust = saved, trust
-        self._fitted = load_result(saved, trust).set_params(unknown=unknown)
-        self._ready = preparation_of(saved)
+        self._fitted = loading.load_result(saved, trust).set_params(unknown=unknown)
+        self._ready = loading.preparation_of(saved)
         self._known = by_text(saved.graph.labels)
         self._page, self._making = "", threading.Lock()
 
     def succeeded_by(self, directory: Path) -> Served:
         """Return what serves another result, under the same settings."""
-        return Served(read_result(directory), self._trust, self._fitted.unknown)
+        return Served(loading.read_result(directory), self._trust, self._fitted.unknown)
 
     def predict(self, asked: Body) -> dict[str, Any]:
         """Return the answer to a request: what ``fedrelax predict`` says for the same rows."""
@@ -52,7 +46,7 @@ class Served:
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("always", FedRelaxWarning)
                 frame = self.frame(asked, nodes)
-                coded = coded_rows(self.saved, frame, nodes, SOURCE, notes.append)
+                coded = loading.coded_rows(self.saved, frame, nodes, SOURCE, notes.append)
                 answer = self._fitted.answers(coded, nodes)
         finally:
             for texts in self._ready.schema.texts.values():

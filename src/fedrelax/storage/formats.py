@@ -31,15 +31,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, in_one_line
-from fedrelax.models import LocalModel
-from fedrelax.models.archive import (
-    classes_in,
-    closed,
-    described_classes,
-    json_member,
-    member,
-    opened,
-)
+from fedrelax.models import LocalModel, archive
 from fedrelax.models.boost.files import library_of
 from fedrelax.models.class_difference import SumClassifier
 from fedrelax.models.criteria import last_step
@@ -94,11 +86,11 @@ class Packed:
         """The files of a sum's two models, each with its format, or this file alone."""
         if self.format is not SUM:
             return [self]
-        members = opened(self.data)
-        names = json_member(members, ABOUT).get("formats")
+        members = archive.opened(self.data)
+        names = archive.json_member(members, ABOUT).get("formats")
         if not isinstance(names, list) or len(names) != len(PARTS) or "sum" in names:
             raise FedRelaxError("its file does not hold two models")
-        files = [member(members, part) for part in PARTS]
+        files = [archive.member(members, part) for part in PARTS]
         return [Packed(format_named(name), file) for name, file in zip(names, files, strict=True)]
 
     @property
@@ -131,9 +123,11 @@ class SumFormat(Format):
         formats = [format_of(one) for one in models]
         about = {"share": float(model.share), "formats": [form.name for form in formats]}
         if isinstance(model, SumClassifier):
-            about |= {"how": model.how, **described_classes(model.classes_)}
+            about |= {"how": model.how, **archive.described_classes(model.classes_)}
         files = [form.to_bytes(one) for form, one in zip(formats, models, strict=True)]
-        return closed({ABOUT: json.dumps(about).encode(), **dict(zip(PARTS, files, strict=True))})
+        return archive.closed(
+            {ABOUT: json.dumps(about).encode(), **dict(zip(PARTS, files, strict=True))}
+        )
 
     def from_bytes(self, data: bytes, trust: Sequence[str]) -> Any:
         """Return the sum in a zip file; all types of both models must be trusted."""
@@ -146,11 +140,11 @@ class SumFormat(Format):
                 types |= set(error.types)
         if types:
             raise Untrusted((), types)
-        about = json_member(opened(data), ABOUT)
+        about = archive.json_member(archive.opened(data), ABOUT)
         share = float(about["share"])
         if "how" not in about:
             return SumRegressor.of(models[0], models[1], share)
-        classes: Any = classes_in(about)
+        classes: Any = archive.classes_in(about)
         return SumClassifier.of(models[0], models[1], share, str(about["how"]), classes)
 
 

@@ -13,21 +13,12 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.living.changelog import now
 from fedrelax.living.overlay import GONE
+from fedrelax.storage import saving
 from fedrelax.storage.formats import pack
 from fedrelax.storage.labels import check_labels
 from fedrelax.storage.living import LIVING, PUBLIC, living_of, with_answers
 from fedrelax.storage.loading import SavedResult
 from fedrelax.storage.places import whole_directory
-from fedrelax.storage.saving import (
-    SCHEMA,
-    Fitted,
-    seal,
-    versions,
-    with_clusters,
-    write_graph,
-    write_json,
-    write_model,
-)
 from fedrelax.typing import Label
 
 UNTOUCHED = ("config.toml", "history.csv", "alphas.csv", PUBLIC)
@@ -37,7 +28,7 @@ UNTOUCHED = ("config.toml", "history.csv", "alphas.csv", PUBLIC)
 def save_grown(
     directory: str | Path,
     ancestor: SavedResult,
-    fitted: Fitted,
+    fitted: saving.Fitted,
     *,
     overwrite: bool = False,
     more: Sequence[Callable[[Path], object]] = (),
@@ -57,7 +48,7 @@ def save_grown(
     fresh = {label: m for label, m in network.models.changed.items() if m is not GONE}
     packed = {label: pack(label, model.estimator) for label, model in fresh.items()}
     with whole_directory(target, overwrite) as draft:
-        write_json(draft / "models.json", _models(draft, ancestor, fitted, fresh, packed))
+        saving.write_json(draft / "models.json", _models(draft, ancestor, fitted, fresh, packed))
         for name in UNTOUCHED:
             if name in ancestor.about["files"]:
                 link(ancestor.directory / name, draft / name)
@@ -67,18 +58,18 @@ def save_grown(
         assert before is not None and coupled is not None
         ancestors = [*before["ancestors"], parent]
         living = with_answers(draft, network, coupled, before["story"], ancestors)
-        write_json(draft / LIVING, living)
+        saving.write_json(draft / LIVING, living)
         about = {
             **{k: v for k, v in ancestor.about.items() if k not in ("files", "sha256")},
             "made": now(),
-            "versions": versions(),
+            "versions": saving.versions(),
             "graph_nodes": list(graph.labels),
             "types_to_trust": sorted(
                 set(ancestor.about["types_to_trust"])
                 | {name for file in packed.values() for name in file.types}
             ),
         }
-        seal(draft, about, more)
+        saving.seal(draft, about, more)
     return target
 
 
@@ -91,7 +82,7 @@ def link(source: Path, target: Path) -> None:
 
 
 def _models(
-    draft: Path, ancestor: SavedResult, fitted: Fitted, fresh: dict[Label, Any], packed: Any
+    draft: Path, ancestor: SavedResult, fitted: saving.Fitted, fresh: dict[Label, Any], packed: Any
 ) -> list[dict[str, Any]]:
     """Link or write all models, and return their entries in ``models.json``."""
     (draft / "models").mkdir()
@@ -103,7 +94,9 @@ def _models(
     for label in fitted.result_.local_models:
         if label in fresh:
             number += 1
-            lines.append(write_model(draft, number, label, fresh[label], packed[label], width))
+            lines.append(
+                saving.write_model(draft, number, label, fresh[label], packed[label], width)
+            )
         else:
             line = first[label]
             link(ancestor.directory / line["file"], draft / line["file"])
@@ -111,15 +104,15 @@ def _models(
     return lines
 
 
-def _write_tables(draft: Path, ancestor: SavedResult, fitted: Fitted) -> None:
+def _write_tables(draft: Path, ancestor: SavedResult, fitted: saving.Fitted) -> None:
     """Write the files about single nodes, without those who left."""
     result, graph = fitted.result_, fitted.whole_graph_
     labels = list(result.local_models)
     left = set(ancestor.about["graph_nodes"]) - set(graph.labels)
     _nodes(ancestor, fitted, labels).to_csv(draft / "nodes.csv", index=False)
-    write_graph(draft, result, graph)
+    saving.write_graph(draft, result, graph)
     counts = {"nodes": len(labels), "edges": graph.n_edges}
-    write_json(draft / "metrics.json", {**ancestor.metrics, **counts})
+    saving.write_json(draft / "metrics.json", {**ancestor.metrics, **counts})
     lines = ancestor.history_nodes
     if left:
         lines[~lines["node"].isin(left)].to_csv(draft / "history_nodes.csv", index=False)
@@ -128,10 +121,10 @@ def _write_tables(draft: Path, ancestor: SavedResult, fitted: Fitted) -> None:
     ready = fitted.preparation_
     if ready is not None:
         lacks = {label: columns for label, columns in ready.lacks.items() if label not in left}
-        write_json(draft / SCHEMA, replace(ready, lacks=lacks).to_dict())
+        saving.write_json(draft / saving.SCHEMA, replace(ready, lacks=lacks).to_dict())
 
 
-def _nodes(ancestor: SavedResult, fitted: Fitted, labels: list[Label]) -> Any:
+def _nodes(ancestor: SavedResult, fitted: saving.Fitted, labels: list[Label]) -> Any:
     """Return a line per node; errors are those measured when the network was trained."""
     import pandas as pd
 
@@ -144,4 +137,4 @@ def _nodes(ancestor: SavedResult, fitted: Fitted, labels: list[Label]) -> Any:
         lines[count] = [network.count_of(label) for label in new]
     lines = pd.concat([ancestor.nodes, lines], ignore_index=True) if new else ancestor.nodes
     lines = lines[lines["node"].isin(labels)]
-    return with_clusters(lines, result) if "cluster" in lines.columns else lines
+    return saving.with_clusters(lines, result) if "cluster" in lines.columns else lines

@@ -22,18 +22,9 @@ from fedrelax.runtime.history import TOTALS
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.kinds import where
 from fedrelax.solvers import Result
+from fedrelax.storage import described
 from fedrelax.storage.checking import Untrusted, check_seal, damage, read_inside, reading
 from fedrelax.storage.child import try_files
-from fedrelax.storage.described import (
-    About,
-    Metrics,
-    ModelLine,
-    check_about,
-    check_lines,
-    check_nodes,
-    read_frame,
-    read_json,
-)
 from fedrelax.storage.formats import Packed, answers_one_row, format_named, unpack
 from fedrelax.storage.labels import by_text
 from fedrelax.storage.living import LIVING, PUBLIC, Living, check_living, origin_of
@@ -92,24 +83,26 @@ def read_result(directory: str | Path) -> SavedResult:
         what = "is not a result of fedrelax" if directory.exists() else "does not exist"
         raise FedRelaxError(f"{directory} {what}; give a directory that fedrelax fit has written")
     content = read_inside(directory, MARK, None, MARK)
-    about = read_json(content, MARK, dict[str, Any])
+    about = described.read_json(content, MARK, dict[str, Any])
     if about.get("format") != FORMAT:
         raise FedRelaxError(
             f"{directory} has the format {about.get('format')!r}, but this version of fedrelax reads "
             f"{FORMAT}; install the version that wrote it ({about.get('versions')})"
         )
     check_seal(about, MARK)
-    read_json(content, MARK, About)
-    check_about(about, MARK)
+    described.read_json(content, MARK, described.About)
+    described.check_about(about, MARK)
     files, labels = _Files(directory, about["files"]), by_text(about["graph_nodes"])
     edges = files.frame("edges.csv", labels)
-    models = read_json(files.read("models.json"), "models.json", list[ModelLine])
-    check_lines(models, about["graph_nodes"])
+    models = described.read_json(
+        files.read("models.json"), "models.json", list[described.ModelLine]
+    )
+    described.check_lines(models, about["graph_nodes"])
     with reading("config.toml"):
         config = tomllib.loads(files.read("config.toml").decode())
-    metrics = read_json(files.read("metrics.json"), "metrics.json", Metrics)
+    metrics = described.read_json(files.read("metrics.json"), "metrics.json", described.Metrics)
     nodes = files.frame("nodes.csv", labels)
-    check_nodes(nodes, models, measured=metrics.get("errors") is not None)
+    described.check_nodes(nodes, models, measured=metrics.get("errors") is not None)
     return SavedResult(
         directory=directory,
         about=about,
@@ -141,13 +134,13 @@ class _Files:
         return read_inside(self.directory, name, self.said[name], MARK)
 
     def frame(self, name: str, labels: dict[str, Label]) -> Any:
-        return read_frame(self.read(name), name, labels)
+        return described.read_frame(self.read(name), name, labels)
 
 
 def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
     if LIVING not in files.said:
         return None
-    said: dict[str, Any] = read_json(files.read(LIVING), LIVING, Living)
+    said: dict[str, Any] = described.read_json(files.read(LIVING), LIVING, Living)
     check_living(said, about["graph_nodes"])
     for name in (PUBLIC, *(line["file"] for line in said["answers"])):
         files.read(name)
@@ -256,7 +249,7 @@ def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
     """Return what the columns mean, checked against the features and nodes of ``result.json``."""
     if SCHEMA not in files.said:
         return None
-    said = read_json(files.read(SCHEMA), SCHEMA, dict[str, Any])
+    said = described.read_json(files.read(SCHEMA), SCHEMA, dict[str, Any])
     with reading(SCHEMA):
         ready = Preparation.from_dict(said, "")
         if ready.schema.column_names != about["feature_names"]:
@@ -315,31 +308,24 @@ def _discrepancies(edges: Any) -> dict[tuple[Label, Label], float]:
 def history_of(saved: SavedResult, labels: list[Label]) -> History:
     """Return the rounds of a saved result."""
     history = History(tuple(labels))
+    joined = {
+        node for change in (saved.living or {"story": ()})["story"] for node in change["nodes"]
+    }
     per_round = dict(iter(saved.history_nodes.groupby("round", sort=False)))
     if list(per_round) != saved.history["round"].tolist():
         raise FedRelaxError("its rounds do not match history.csv")
     for line in saved.history.to_dict("records"):
         own = per_round[line["round"]]
-        if own["node"].tolist() != labels:
-            own = _with_newcomers(saved, own, labels, line["round"])
+        if own["node"].tolist() != labels:  # nodes that joined later have NaN
+            own = own.set_index("node")
+            if not set(labels) <= {*own.index, *joined}:
+                raise FedRelaxError(f"round {line['round']} does not have a line for each model")
+            own = own.reindex(labels)
         columns = ("local_loss", "gtv", "validation_loss")
         nodes = {f"node_{name}": own[name].to_numpy(float) for name in columns}
         totals = {name: line[name] for name in TOTALS}
         history.records.append(Record(**{**totals, "round": int(line["round"])}, **nodes))
     return history
-
-
-def _with_newcomers(saved: SavedResult, own: Any, labels: list[Label], round: Any) -> Any:
-    """Return a round's lines for all models; nodes that joined later have NaN."""
-    joined = {
-        node
-        for change in (() if saved.living is None else saved.living["story"])
-        for node in change.get("nodes", ())
-    }
-    known = own["node"].tolist()
-    if len(set(known)) < len(known) or not set(labels) <= set(known) | joined:
-        raise FedRelaxError(f"round {round} does not have a line for each model")
-    return own.set_index("node").reindex(labels).reset_index()
 
 
 # New rows

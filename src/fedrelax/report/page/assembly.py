@@ -24,22 +24,9 @@ from fedrelax.report.changelog import events_of, story_section
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.report_data import target_of
 from fedrelax.report.data.rounding import alpha_text
+from fedrelax.report.page import sections
 from fedrelax.report.page.answers import did_it_help, sharing_details, what_left, where
 from fedrelax.report.page.script_data import script_data
-from fedrelax.report.page.sections import (
-    NODES,
-    TITLE,
-    again,
-    choice_lead,
-    command,
-    facts,
-    grid_lead,
-    helped_there,
-    nodes_lead,
-    rounds_lead,
-    told_by_sites,
-    where_there,
-)
 from fedrelax.storage import SavedResult, read_result
 from fedrelax.storage.places import whole_file
 
@@ -151,9 +138,14 @@ def _texts(data: ReportData) -> dict[str, str]:
     about = saved.about
     title = "Not measured" if found is None else found.headline
     helped, places = did_it_help(found), where(found, saved.metrics.get("clusters", []))
-    lead, told = nodes_lead(found), told_by_sites(saved)
+    lead, told = sections.nodes_lead(found), sections.told_by_sites(saved)
     if told is not None:
-        title, helped, places, lead = TITLE, helped_there(told), where_there(told), NODES
+        title, helped, places, lead = (
+            sections.TITLE,
+            sections.helped_there(told),
+            sections.where_there(told),
+            sections.NODES,
+        )
     target, nodes = target_of(saved), counted(len(data.models), "node")
     made = str(about["made"])[:16].replace("T", " ")
     version = about["versions"].get("fedrelax", "")
@@ -167,10 +159,10 @@ def _texts(data: ReportData) -> dict[str, str]:
         "intervals_alt": " ".join(helped[1:]),
         "unsure": UNSURE,
         "nodes_lead": lead,
-        "grid_lead": grid_lead(saved),
-        "rounds_lead": rounds_lead(saved),
-        "choice_lead": choice_lead(saved),
-        "again": again(saved),
+        "grid_lead": sections.grid_lead(saved),
+        "rounds_lead": sections.rounds_lead(saved),
+        "choice_lead": sections.choice_lead(saved),
+        "again": sections.again(saved),
         "footer": f"Made by fedrelax {version} from the files of the result. This page is "
         "self-contained: it loads nothing and sends nothing.",
     }
@@ -192,8 +184,10 @@ def _texts(data: ReportData) -> dict[str, str]:
         "left": _paragraphs(what_left(shared)),
         "tiles": _pairs(tiles, boxed=True),
         "sharing": _pairs(sharing_details(saved, shared)),
-        "command": f"<pre>{html.escape(command(saved))}</pre>" if command(saved) else "",
-        "settings": _pairs(facts(saved).items()),
+        "command": f"<pre>{html.escape(sections.command(saved))}</pre>"
+        if sections.command(saved)
+        else "",
+        "settings": _pairs(sections.facts(saved).items()),
         "story": story_section(saved),
         "story_link": '<a href="#story">Story</a>' if events_of(saved) else "",
     }

@@ -17,16 +17,7 @@ from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.columns import EVALUATE, lines_by_node, node_values, usual_colour
 from fedrelax.report.data.report_data import candidates_of_choice
 from fedrelax.report.palette import CURVES
-from fedrelax.report.plots.drawing import (
-    MOST_BARS,
-    draw_curve,
-    draw_gains,
-    draw_path,
-    drawable,
-    new_axes,
-    saved_figure,
-    tidy,
-)
+from fedrelax.report.plots import drawing
 from fedrelax.report.plots.graph import draw_graph
 from fedrelax.selection import Choice
 from fedrelax.solvers import Result
@@ -62,7 +53,7 @@ class Plots:
         """
         data = report_data(self._result, evaluation)
         found = node_values(data, colour or usual_colour(data))
-        ax = new_axes(ax, (6.4, 5.6))
+        ax = drawing.new_axes(ax, (6.4, 5.6))
         draw_graph(ax, data, found, dropped=dropped, names=names)
         return ax
 
@@ -97,7 +88,7 @@ class Plots:
             )[1][0]
         found = list(given)
         for axes, key in zip(found, wanted, strict=True):
-            draw_curve(axes, self._data, key)
+            drawing.draw_curve(axes, self._data, key)
         return found[0] if name is not None else np.array(found, dtype=object)
 
     def gains(self, evaluation: Evaluation | None = None, *, ax: Any = None) -> Any:
@@ -113,9 +104,9 @@ class Plots:
                 "fit with validation_share=0.2"
             )
         bars = len(found[0])
-        height = max(2.6, 0.24 * bars + 1.3) if bars <= MOST_BARS else 5.2
-        ax = new_axes(ax, (6.4, height))
-        draw_gains(ax, *found)
+        height = max(2.6, 0.24 * bars + 1.3) if bars <= drawing.MOST_BARS else 5.2
+        ax = drawing.new_axes(ax, (6.4, height))
+        drawing.draw_gains(ax, *found)
         return ax
 
     def path(self, choice: Choice | None = None, *, ax: Any = None) -> Any:
@@ -130,8 +121,8 @@ class Plots:
                 "nothing was chosen here: path needs the choice_ of an estimator fitted with "
                 "alpha='auto' or wiring='auto'; use its model.plot.path(), or pass it"
             )
-        ax = new_axes(ax, (5.6, 4.0))
-        draw_path(ax, found, self._data.labels["validation"])
+        ax = drawing.new_axes(ax, (5.6, 4.0))
+        drawing.draw_path(ax, found, self._data.labels["validation"])
         return ax
 
 
@@ -143,19 +134,21 @@ def save_result_picture(path: Path, data: ReportData) -> None:
     found = data.evaluation
     assert found is not None
     tested, measure = found.tested, data.measure
-    height = max(4.5, 0.3 * len(tested) + 1.6) if len(tested) <= MOST_BARS else 5.0
+    height = max(4.5, 0.3 * len(tested) + 1.6) if len(tested) <= drawing.MOST_BARS else 5.0
     mapped = data.graph.positions is not None and data.graph.positions.shape[1] == 2
     # Axes of equal scale leave gaps that only "compressed" closes.
-    with saved_figure(path, (12, height), "compressed" if mapped else "constrained") as figure:
+    with drawing.saved_figure(
+        path, (12, height), "compressed" if mapped else "constrained"
+    ) as figure:
         gains, right = figure.subplots(1, 2, width_ratios=(1.1, 1) if mapped else (1.6, 1))
-        draw_gains(gains, tested, data.labels["error"], measure.scale)
+        drawing.draw_gains(gains, tested, data.labels["error"], measure.scale)
         if mapped:
             draw_graph(right, data, node_values(data, "gain"))
         else:
-            draw_curve(right, data, "gtv")
+            drawing.draw_curve(right, data, "gtv")
         errors = ", ".join(f"{way} {measure.show(found.errors[way])}" for way in WAYS)
         title = f"{found.headline}. {measure.name} over all test rows: {errors}"
-        figure.suptitle(drawable(title), fontsize=11)
+        figure.suptitle(drawing.drawable(title), fontsize=11)
 
 
 def save_comparison_picture(path: Path, found: Comparison) -> None:
@@ -166,7 +159,7 @@ def save_comparison_picture(path: Path, found: Comparison) -> None:
     ``report``).
     """
     lines, measure = found.table.to_dict("records")[::-1], found.measure
-    with saved_figure(path, (11, 1.7 + 0.42 * len(lines))) as figure:
+    with drawing.saved_figure(path, (11, 1.7 + 0.42 * len(lines))) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         ours = found.errors[:, found.ways.index(TOGETHER)]
         for place, line in enumerate(lines):
@@ -180,7 +173,7 @@ def save_comparison_picture(path: Path, found: Comparison) -> None:
         right.axvline(0.0, color=palette.LIGHT["ink"], linewidth=1, zorder=0)
         right.set_title("left of the line: better than together", fontsize=9, loc="left")
         for axes in (left, right):
-            tidy(axes, grid="x")
+            drawing.tidy(axes, grid="x")
         words = f"Mean of {found.splits} random splits with 95 % intervals; single splits in grey"
         figure.suptitle(words, fontsize=11)
 
