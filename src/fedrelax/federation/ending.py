@@ -11,7 +11,6 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import get_measure
 from fedrelax.federation.lane_sites import LaneSites, fit, fit_again
 from fedrelax.federation.letters import RECORD, Finish
-from fedrelax.federation.settings import SiteFile
 from fedrelax.federation.state import Folder
 from fedrelax.files import Refused
 from fedrelax.graph import Graph
@@ -23,7 +22,7 @@ from fedrelax.storage import save_result
 from fedrelax.wiring import Wiring
 
 
-def end_of_run(site: SiteFile, sites: LaneSites, folder: Folder, asked: Finish) -> dict[str, Any]:
+def end_of_run(sites: LaneSites, folder: Folder, asked: Finish) -> dict[str, Any]:
     """Save the model of the round that is kept; return the site's errors on its test rows."""
     lane = asked.lane
     if lane >= len(sites.plan.lanes):
@@ -35,7 +34,7 @@ def end_of_run(site: SiteFile, sites: LaneSites, folder: Folder, asked: Finish) 
         own = sites.of(lane)
         fit_again(own, folder.load(asked.round)[1][lane], 0)
         model = own.model
-    _save(site, sites, model, alone, asked)
+    _save(sites, model, alone, asked)
     errors = {"alone": _errors(sites, alone), "together": _errors(sites, model)}
     return {"test_rows": len(sites.test), "errors": errors}
 
@@ -84,14 +83,9 @@ def _history(name: str, asked: Finish) -> History:
     return History((name,), records)
 
 
-def _save(
-    site: SiteFile,
-    sites: LaneSites,
-    model: LocalModel,
-    alone: LocalModel,
-    asked: Finish,
-) -> None:
+def _save(sites: LaneSites, model: LocalModel, alone: LocalModel, asked: Finish) -> None:
     """Write the site's own folder, from which ``fedrelax predict`` answers."""
+    site = sites.site
     task, graph = sites.plan.task, Graph.from_edges([], labels=[site.name])
     coupling, columns = sites.of(0).coupling, sites.plan.ready.schema.column_names
     result = Result(

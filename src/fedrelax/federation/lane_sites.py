@@ -12,9 +12,11 @@ from fedrelax.engines.base import coupling_of
 from fedrelax.engines.sites.keeping import packed_term, term_from
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
+from fedrelax.federation.boxes import Mailbox
+from fedrelax.federation.letters import Envelope
 from fedrelax.federation.plan import Plan
 from fedrelax.federation.settings import SiteFile
-from fedrelax.federation.state import LaneState
+from fedrelax.federation.state import LaneState, Run
 from fedrelax.federation.table import (
     SiteTable,
     draw_own,
@@ -27,6 +29,7 @@ from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, Rows
 from fedrelax.models.difference import local_model
 from fedrelax.network import Network, Node
+from fedrelax.network.rows import public_rows
 from fedrelax.public import PublicRows
 from fedrelax.runtime import Site
 from fedrelax.splits import RowGroups
@@ -34,10 +37,12 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 
 class LaneSites:
-    """Makes the sites of a plan's lanes from one site's rows."""
+    """A site in a run: makes the sites of the plan's lanes from its rows."""
 
-    def __init__(self, site: SiteFile, table: SiteTable, plan: Plan, public: PublicRows) -> None:
-        self.site, self.plan, self.public = site, plan, public
+    def __init__(self, site: SiteFile, table: SiteTable, run: Run) -> None:
+        self.site, self.run = site, run
+        plan: Plan = Envelope("begin", run.plan or {}).read(Plan)
+        self.plan = plan
         self.X: FloatArray = plan.ready.of_node(site.name, table.coded(plan.ready.schema))
         self.y: AnyArray = table.y
         self.train, self.test = parts_of(site, len(self.X))
@@ -48,6 +53,19 @@ class LaneSites:
                 f"site {site.name!r} has the class {strange[0]!r} in column {site.target!r}, which the "
                 "hub's plan does not have; begin a new run"
             )
+
+    @cached_property
+    def mailbox(self) -> Mailbox:
+        """What opens and closes the boxes of the run."""
+        return Mailbox(self.site, self.plan, self.run.nonce)
+
+    @property
+    def public(self) -> PublicRows:
+        """The public rows that are known so far: one common file, or the site's and its neighbours'."""
+        if not self.site.drawn:
+            return public_rows(self.plan.ready, common=self.run.public)
+        sets = {self.site.name: self.run.public, **(self.run.heard or {})}
+        return public_rows(self.plan.ready, per_node=sets)
 
     @cached_property
     def model(self) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,7 @@ from fedrelax.engines.answers import AnswerExtrapolator
 from fedrelax.engines.sites.checks import reason_in_models
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import SiteManifest
-from fedrelax.federation.boxes import Mailbox, Predictions
+from fedrelax.federation.boxes import Predictions
 from fedrelax.federation.lane_sites import LaneSites, fit, fit_again
 from fedrelax.federation.letters import (
     KINDS,
@@ -37,10 +37,9 @@ from fedrelax.federation.letters import (
     again,
     report_of,
 )
-from fedrelax.federation.plan import Plan
 from fedrelax.federation.sealing import fresh_nonce
 from fedrelax.federation.settings import SiteFile
-from fedrelax.federation.state import RUN, Folder, LaneState
+from fedrelax.federation.state import RUN, Folder, LaneState, Run
 from fedrelax.federation.table import (
     SiteTable,
     parts_of,
@@ -51,8 +50,6 @@ from fedrelax.federation.table import (
 from fedrelax.files import Refused, from_npy, to_npy
 from fedrelax.models.names import model_by_name
 from fedrelax.models.viewed import form_of
-from fedrelax.network.rows import public_rows
-from fedrelax.public import PublicRows
 from fedrelax.runtime import Message, Site
 from fedrelax.schema import Schema
 from fedrelax.schema.agreeing import tell
@@ -60,20 +57,6 @@ from fedrelax.threads import one_thread
 from fedrelax.typing import FloatArray
 
 log = logging.getLogger("fedrelax.federation")
-
-
-@dataclass
-class Run:
-    """What a site keeps about the current run: its nonce, the hub's plan, and public rows."""
-
-    run: str
-    nonce: str
-    plan: dict[str, Any] | None = None
-    """The plan as the hub told it."""
-    public: FloatArray | None = None
-    """The site's own public rows."""
-    heard: dict[str, FloatArray] | None = None
-    """The neighbours' public rows."""
 
 
 class Participant:
@@ -149,31 +132,27 @@ class Participant:
     # A run
 
     def _begin(self, letter: Envelope) -> Envelope:
-        plan, known = letter.read(Plan), self._known(letter)
-        sites = LaneSites(self.site, self.table, plan, PublicRows())
-        own = sites.drawn() if self.site.drawn else read_public(self.site, plan.ready)
-        sites.public = public_rows(plan.ready, common=own)
+        run = self._known(letter)
+        run.plan = letter.head
+        sites = LaneSites(self.site, self.table, run)
+        drawn = self.site.drawn
+        run.public = sites.drawn() if drawn else read_public(self.site, sites.plan.ready)
         settles = _check(sites)
-        known.plan, known.public = letter.head, own
-        self.folder.write(RUN, vars(known))
+        self.folder.write(RUN, vars(run))
         boxes = {}
-        if self.site.drawn:
-            contents = dict.fromkeys(self.site.neighbours, to_npy(own))
-            boxes = Mailbox(self.site, plan, known.nonce).close(contents, PUBLIC)
-        return self._reply("begun", plan, PUBLIC, boxes, settles=settles)
+        if drawn:
+            contents = dict.fromkeys(self.site.neighbours, to_npy(run.public))
+            boxes = sites.mailbox.close(contents, PUBLIC)
+        return self._reply("begun", sites, PUBLIC, boxes, settles=settles)
 
     def _start(self, letter: Envelope) -> Envelope:
-        known = self._known(letter)
+        sites = self._sites(letter)
         if self.site.drawn:
-            plan, post = self._plan(known)
-            known.heard = {
-                n: _public_of(n, post.open(n, letter, PUBLIC), plan) for n in self.site.neighbours
-            }
-            self.folder.write(RUN, vars(known))
-        plan, post, sites = self._run(letter)
+            sites.run.heard = {n: _public_of(n, letter, sites) for n in self.site.neighbours}
+            self.folder.write(RUN, vars(sites.run))
         states, shared, alone = {}, {}, dict[int | None, tuple[Site, list[Any]]]()
-        zeros = plan.settings.first_exchange == "zeros"
-        for number, lane in enumerate(plan.lanes):
+        zeros = sites.plan.settings.first_exchange == "zeros"
+        for number, lane in enumerate(sites.plan.lanes):
             site = sites.of(number)
             if lane.fold not in alone:
                 alone[lane.fold] = site, fit(site, site.local_problem(), 0)
@@ -182,20 +161,20 @@ class Participant:
             shared[number] = site.share(0, zeros=zeros)
             states[number] = LaneState.of(site, terms)
         self.folder.save(0, states)
-        return self._reply("started", plan, 0, post.close_predictions(shared, 0))
+        return self._reply("started", sites, 0, sites.mailbox.close_predictions(shared, 0))
 
     def _relax(self, letter: Envelope) -> Envelope:
         asked: Round = letter.read(Round)
-        round, (plan, post, sites) = asked.round, self._run(letter)
+        round, sites = asked.round, self._sites(letter)
         latest, states = self.folder.load(round)
         sealed_for = again(round) if asked.anew else round
-        heard, refused = post.open_predictions(letter, sealed_for, sites.public)
+        heard, refused = sites.mailbox.open_predictions(letter, sealed_for, sites.public)
         shared, before, after, reports = {}, {}, {}, []
         guessing = AnswerExtrapolator(sites.public)
         for number in [number for number in asked.lanes if number in states]:
             site, state = sites.of(number), states[number]
             state.restore(site)
-            if plan.settings.distillation is not None and latest < round:
+            if sites.plan.settings.distillation is not None and latest < round:
                 fit_again(site, state, round)  # its echo is from another round
             site.received = {
                 pair: told for pair, told in site.received.items() if pair[0] not in asked.silent
@@ -215,12 +194,12 @@ class Participant:
         boxes = {}
         if asked.refit:
             self.folder.save(round + 1, after)
-            boxes = post.close_predictions(shared, round + 1)
-        return self._reply("relaxed", plan, round, boxes, reports=reports, refused=refused)
+            boxes = sites.mailbox.close_predictions(shared, round + 1)
+        return self._reply("relaxed", sites, round, boxes, reports=reports, refused=refused)
 
     def _settle(self, letter: Envelope) -> Envelope:
         asked: Round = letter.read(Round)
-        round, (plan, post, sites) = asked.round, self._run(letter)
+        round, sites = asked.round, self._sites(letter)
         (_, states), shared = self.folder.load(round), {}
         for number in [n for n in asked.lanes if n in states]:
             site = sites.of(number)
@@ -231,7 +210,8 @@ class Participant:
             shared[number] = site.share(round)
             states[number] = LaneState.of(site, terms)
         self.folder.save(round, states)
-        return self._reply("settled", plan, round, post.close_predictions(shared, again(round)))
+        boxes = sites.mailbox.close_predictions(shared, again(round))
+        return self._reply("settled", sites, round, boxes)
 
     def _heed(self, site: Site, lane: int, asked: Round) -> None:
         """Weight neighbours as the hub's wiring says; it cannot add any to those in the site's file."""
@@ -245,9 +225,9 @@ class Participant:
     def _finish(self, letter: Envelope) -> Envelope:
         from fedrelax.federation.ending import end_of_run  # imports much that a round does not need
 
-        asked, (plan, _, sites) = letter.read(Finish), self._run(letter)
-        report = end_of_run(self.site, sites, self.folder, asked)
-        return self._reply("finished", plan, asked.round, {}, **report)
+        asked, sites = letter.read(Finish), self._sites(letter)
+        report = end_of_run(sites, self.folder, asked)
+        return self._reply("finished", sites, asked.round, {}, **report)
 
     # What several steps need
 
@@ -266,26 +246,15 @@ class Participant:
             raise Refused(f"the run {run!r} is not the one that this site takes part in")
         return known
 
-    def _plan(self, known: Run) -> tuple[Plan, Mailbox]:
-        """Return the plan of the run, and what opens and closes its boxes."""
-        plan: Plan = Envelope("begin", known.plan or {}).read(Plan)
-        return plan, Mailbox(self.site, plan, known.nonce)
-
-    def _run(self, letter: Envelope) -> tuple[Plan, Mailbox, LaneSites]:
-        """Return the plan of a letter's run, what opens and closes boxes, and the sites of its lanes."""
-        known = self._known(letter)
-        plan, post = self._plan(known)
-        sets: dict[str, Any] = {"common": known.public}
-        if self.site.drawn:
-            sets = {"per_node": {self.site.name: known.public, **(known.heard or {})}}
-        return plan, post, LaneSites(self.site, self.table, plan, public_rows(plan.ready, **sets))
+    def _sites(self, letter: Envelope) -> LaneSites:
+        """Return the sites of the lanes of a letter's run."""
+        return LaneSites(self.site, self.table, self._known(letter))
 
     def _reply(
-        self, kind: str, plan: Plan, round: int, parts: dict[str, bytes], **more: Any
+        self, kind: str, sites: LaneSites, round: int, parts: dict[str, bytes], **more: Any
     ) -> Envelope:
-        return Envelope(
-            kind, {"run": plan.run, "name": self.site.name, "round": round, **more}, parts
-        )
+        head = {"run": sites.plan.run, "name": self.site.name, "round": round, **more}
+        return Envelope(kind, head, parts)
 
 
 def _check(sites: LaneSites) -> bool:
@@ -309,8 +278,9 @@ def _messages(heard: dict[str, Predictions], lane: int, me: str, round: int) -> 
             yield Message(name, owner, round, predictions)
 
 
-def _public_of(name: str, content: bytes, plan: Plan) -> FloatArray:
+def _public_of(name: str, letter: Envelope, sites: LaneSites) -> FloatArray:
     """Return a neighbour's public rows; they may have gaps only where sites share rows with gaps."""
+    content, plan = sites.mailbox.open(name, letter, PUBLIC), sites.plan
     shape = (plan.public.get(name, 0), plan.ready.width)
     what = f"the public rows of site {name!r}"
     return from_npy(content, what, shape, finite=plan.ready.encoded)

@@ -30,6 +30,20 @@ MARKER, WORDS = (
 
 
 @dataclass
+class Run:
+    """What a site keeps about the current run: its nonce, the hub's plan, and public rows."""
+
+    run: str
+    nonce: str
+    plan: dict[str, Any] | None = None
+    """The plan as the hub told it."""
+    public: AnyArray | None = None
+    """The site's own public rows."""
+    heard: dict[str, AnyArray] | None = None
+    """The neighbours' public rows."""
+
+
+@dataclass
 class LaneState:
     """The state of one lane after a round: that of its ``Site``, and what its model was fitted to."""
 
