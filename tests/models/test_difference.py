@@ -29,7 +29,8 @@ from fedrelax.models.class_difference import SumClassifier
 from fedrelax.models.difference import SumRegressor
 from fedrelax.models.names import model_by_name
 from fedrelax.privacy import PrivatePredictions
-from fedrelax.storage import load_result, save_result, sums
+from fedrelax.storage import load_result, save_result
+from fedrelax.storage.formats import SUM
 from fedrelax.wiring import Discover, Rewire
 
 EXTRAS = {"lightgbm": "lightgbm", "xgboost": "xgboost", "torch-mlp": "torch"}
@@ -384,7 +385,7 @@ def test_a_sum_is_saved_without_pickle(tmp_path, name):
 def test_a_damaged_sum_is_refused(tmp_path):
     fitted, *_ = fitted_on_lines(DecisionTreeRegressor(random_state=0))
     for about in ({"share": 1.0}, {"share": 1.0, "formats": ["sum", "skops"]}):
-        data = sums.to_bytes(fitted.models_["a"])
+        data = SUM.to_bytes(fitted.models_["a"])
         members = {**opened(data), "about.json": json.dumps(about).encode()}
         with pytest.raises(FedRelaxError, match="does not hold two models"):
-            sums.from_bytes(closed(members), ())
+            SUM.from_bytes(closed(members), ())
