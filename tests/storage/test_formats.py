@@ -239,3 +239,8 @@ def test_a_net_of_ones_own_needs_trust_by_name_and_optimizers_of_pytorch_do_not(
         load_result(tmp_path / "out")
     loaded = load_result(tmp_path / "out", trust=["ownnets:net"])
     assert np.array_equal(loaded.predict(X, nodes), fitted.predict(X, nodes))
+
+
+@pytest.mark.parametrize("name", ["ridge", "tree", "forest", "boosting", "mlp", "svm", "knn"])
+def test_models_that_are_not_fitted_yet_can_be_saved(name):
+    check_savable("a", model_by_name(name, "regression"))

@@ -135,11 +135,11 @@ def _forest(model: Any) -> None:
     """Check the trees of a forest, which are asked without checking the rows again."""
     from sklearn.tree._classes import BaseDecisionTree
 
-    features = model.n_features_in_
     for member in np.asarray(getattr(model, "estimators_", []), dtype=object).ravel():
         is_tree = isinstance(member, BaseDecisionTree)
         _need_of_tree(is_tree, f"a member of its forest is a {type(member).__name__}")
         _one_tree(member)
+        features = model.n_features_in_
         fits = member.n_features_in_ == features
         _need_of_tree(fits, f"it does not take the {features} features of its forest")
 
