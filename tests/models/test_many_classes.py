@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from fedrelax import FedRelax, FedRelaxClassifier
 from fedrelax.linear import softmax as newton
 from fedrelax.losses import Log
-from fedrelax.models import many_classes
+from fedrelax.models import scikit
 from fedrelax.models.base import Rows, Task
 from fedrelax.models.scikit import ScikitModel
 
@@ -33,7 +33,7 @@ def test_logistic_regression_without_copies_is_that_with_copies(settings, monkey
     model = ScikitModel(LogisticRegression(max_iter=10000, tol=1e-9, **settings), task)
     terms = [Rows(X, target, weight, Log())]
     copied = model.fit(terms, seed=0)
-    monkeypatch.setattr(many_classes, "MANY_NUMBERS", 0)
+    monkeypatch.setattr(scikit, "MANY_NUMBERS", 0)
     soft = model.fit(terms, seed=0)
     assert np.array_equal(soft.estimator.classes_, copied.estimator.classes_)
     assert soft.estimator.coef_ == pytest.approx(copied.estimator.coef_, abs=1e-5)
@@ -43,16 +43,16 @@ def test_logistic_regression_without_copies_is_that_with_copies(settings, monkey
 
 def test_what_is_not_known_exactly_is_copied():
     share = np.full((300, 100), 0.01)
-    assert many_classes.is_served(LogisticRegression(), share)
-    assert not many_classes.is_served(LogisticRegression(), share[:10, :10])
+    assert scikit.is_served(LogisticRegression(), share)
+    assert not scikit.is_served(LogisticRegression(), share[:10, :10])
     for other in (
         LogisticRegression(solver="saga"),
         LogisticRegression(class_weight="balanced"),
         LogisticRegression(warm_start=True),
         StandardScaler(),
     ):
-        assert not many_classes.is_served(other, share)
-    assert not many_classes.is_served(LogisticRegression(), np.eye(1500))
+        assert not scikit.is_served(other, share)
+    assert not scikit.is_served(LogisticRegression(), np.eye(1500))
 
 
 def test_a_whole_run_is_the_same_without_copies(monkeypatch):
@@ -64,7 +64,7 @@ def test_a_whole_run_is_the_same_without_copies(monkeypatch):
         logistic, rounds=2, solver=FedRelax(tol=0.0), public_rows=40, alpha=0.1
     )
     copied = model.fit(X, y, nodes).predict_proba(X, nodes)
-    monkeypatch.setattr(many_classes, "MANY_NUMBERS", 0)
+    monkeypatch.setattr(scikit, "MANY_NUMBERS", 0)
     assert model.fit(X, y, nodes).predict_proba(X, nodes) == pytest.approx(copied, abs=1e-6)
 
 
@@ -75,7 +75,7 @@ def test_without_forming_the_hessian_newton_finds_the_same(classes, ridge, monke
     X = np.hstack([X, np.ones((len(X), 1))])
     weight, penalty = np.full(len(X), 1 / len(X)), np.append(np.full(5, ridge), 0.0)
     start = np.zeros((6, classes))
-    node = newton.SoftmaxNodes.of_one(X, target, weight, penalty)
+    node = newton.SoftmaxNodes(X[None], target[None], weight[None], penalty[None])
     exact = newton.minimise_softmax(node, start[None])[0]
     monkeypatch.setattr(newton, "MOST_WEIGHTS", 0)
     found = newton.minimise_softmax(node, start[None])[0]
@@ -86,7 +86,7 @@ def test_without_forming_the_hessian_newton_finds_the_same(classes, ridge, monke
 def test_with_very_many_classes_newton_ends_where_no_slope_is_left():
     X, target = soft_rows(200, rows=80)
     weight, penalty = np.ones(len(X)), np.full(5, 1e-3)
-    node = newton.SoftmaxNodes.of_one(X, target, weight, penalty)
+    node = newton.SoftmaxNodes(X[None], target[None], weight[None], penalty[None])
     W = newton.minimise_softmax(node, np.zeros((1, 5, 200)))[0]
     scores = np.exp(X @ W - (X @ W).max(axis=1, keepdims=True))
     pull = scores / scores.sum(axis=1, keepdims=True) - target

@@ -270,7 +270,7 @@ def test_the_user_gets_a_plain_fitted_estimator(classes: bool, forest: bool) -> 
 
 @pytest.mark.parametrize("kind", [DecisionTreeRegressor, RandomForestRegressor])
 def test_a_batch_answers_for_any_rows_on_any_number_of_threads(kind: Any) -> None:
-    from fedrelax.models.trees.batch import Sorted, answers
+    from fedrelax.models.trees.batch import answers
     from fedrelax.models.trees.estimators import Problem
 
     rng, task = np.random.default_rng(5), Task("regression", 1)
@@ -291,9 +291,9 @@ def test_a_batch_answers_for_any_rows_on_any_number_of_threads(kind: Any) -> Non
         ]
         fitted = TreeNode(estimator, task).fit(terms, seed=seed)
         expected.append([fitted.predict(X) for X in asked])
-    rules, memory = TreeNode(estimator, task).rules(4), Sorted()
+    rules = TreeNode(estimator, task).rules(4)
     for threads in (1, 2, 5, None):
-        found = answers(rules, problems, memory, threads)
+        found = answers(rules, problems, threads)
         for one, two in zip(found, expected, strict=True):
             for a, b in zip(one, two, strict=True):
                 np.testing.assert_array_equal(a, b)

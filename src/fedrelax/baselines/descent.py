@@ -40,9 +40,7 @@ class Descent(Baseline):
     rate: float | None = None
 
     @abstractmethod
-    def iterate(
-        self, objectives: LocalObjectives, rng: np.random.Generator
-    ) -> Iterator[FloatArray]:
+    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the models of round 0, 1, 2, ..., without end."""
 
     def refusal(self, network: Network) -> str | None:
@@ -55,9 +53,9 @@ class Descent(Baseline):
         if reason is not None:
             raise FedRelaxError(f"{self.name} exchanges parameters: {reason}")
 
-    def step_size(self, objectives: LocalObjectives) -> float:
+    def step_size(self, F: LocalObjectives) -> float:
         """Return the given rate or the safe one."""
-        return 1.0 / objectives.curvature if self.rate is None else self.rate
+        return 1.0 / F.curvature if self.rate is None else self.rate
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds in standardised coordinates and hand back plain models."""
@@ -129,12 +127,10 @@ class FedAvg(Descent):
         self.check(network)
         return average_nets(network, self.rounds, self.rate, self.local_steps, self.patience, seed)
 
-    def iterate(
-        self, objectives: LocalObjectives, rng: np.random.Generator
-    ) -> Iterator[FloatArray]:
+    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the common model at every node."""
-        rate = self.step_size(objectives)
-        return averaged(objectives.shared(), rng, rate, self.local_steps or 1)
+        rate = self.step_size(F)
+        return averaged(F.shared(), rng, rate, self.local_steps or 1)
 
 
 @dataclass(frozen=True)
@@ -154,13 +150,11 @@ class FedProx(Descent):
         """Return several strengths of the coupling term."""
         return [replace(self, mu=mu) for mu in (0.01, 0.1, 1.0)]
 
-    def iterate(
-        self, objectives: LocalObjectives, rng: np.random.Generator
-    ) -> Iterator[FloatArray]:
+    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the common model at every node."""
-        rate = self.step_size(objectives)
+        rate = self.step_size(F)
         rate = rate / (1 + rate * self.mu)  # mu adds to the curvature
-        return averaged(objectives.shared(), rng, rate, self.local_steps, self.mu)
+        return averaged(F.shared(), rng, rate, self.local_steps, self.mu)
 
 
 @dataclass(frozen=True)
@@ -179,16 +173,14 @@ class Ditto(Descent):
         """Return several strengths of the pull."""
         return [replace(self, pull=pull) for pull in (0.01, 0.1, 1.0, 10.0)]
 
-    def iterate(
-        self, objectives: LocalObjectives, rng: np.random.Generator
-    ) -> Iterator[FloatArray]:
+    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the personal models."""
-        rate = self.step_size(objectives)
-        common = averaged(objectives.shared(), rng, rate, 1)
+        rate = self.step_size(F)
+        common = averaged(F.shared(), rng, rate, 1)
         V = next(common)
         yield V
         for W in common:
-            V = objectives.step(V, rate / (1 + rate * self.pull), self.pull * (V - W))
+            V = F.step(V, rate / (1 + rate * self.pull), self.pull * (V - W))
             yield V
 
 
@@ -208,11 +200,9 @@ class IFCA(Descent):
         """Return several numbers of clusters, fewer than there are nodes."""
         return [replace(self, clusters=k) for k in (2, 3, 5, 8) if k < len(network) or k == 2]
 
-    def iterate(
-        self, objectives: LocalObjectives, rng: np.random.Generator
-    ) -> Iterator[FloatArray]:
+    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the model that every node has chosen."""
-        F, rate = objectives.shared(), self.step_size(objectives)
+        rate, F = self.step_size(F), F.shared()
         w = F.random_models(rng, self.clusters)
         while True:
             losses = [F.value(np.repeat(one[None], F.n, axis=0)) for one in w]

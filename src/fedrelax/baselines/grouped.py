@@ -137,13 +137,11 @@ class Oracle(Grouped):
             raise FedRelaxError(f"oracle: {reason}; name it in clusters=")
         return self.clusters
 
-    def iterate(
-        self, objectives: LocalObjectives, rng: np.random.Generator
-    ) -> Iterator[FloatArray]:
+    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield all nodes' models before every step; here ``clusters`` is keyed by position."""
-        names = [self.clusters[place] for place in range(objectives.n)]
+        names = [self.clusters[place] for place in range(F.n)]
         member = np.unique(np.array(names), return_inverse=True)[1]
-        F = objectives.shared()
+        F = F.shared()
         w = F.random_models(rng, int(member.max()) + 1)
         step = RMSprop(w, self.rate)
         while True:

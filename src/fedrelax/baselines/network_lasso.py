@@ -53,11 +53,8 @@ class NetworkLasso(Descent):
         here = replace(self, adjacency=network.graph.adjacency)
         return super(NetworkLasso, here).run(network, seed=seed, n_jobs=n_jobs)
 
-    def iterate(
-        self, objectives: LocalObjectives, rng: np.random.Generator
-    ) -> Iterator[FloatArray]:
+    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield all nodes' models."""
-        F = objectives
         D, weights = incidence(self.adjacency)
         radius = self.strength * weights[:, None]
         norm = 2.0 * max(1.0, float(np.abs(D).sum(axis=0).max()))  # at least |D|^2

@@ -99,15 +99,15 @@ class SoftmaxEngine(BatchEngine):
         W = np.empty_like(self.models)
         if taught is None or strength is None:
             taught, strength = np.zeros((len(W), 0, W.shape[2])), np.zeros(len(W))
+        public = self._public[: taught.shape[1]]
         for group in self._own:
             nodes = group.nodes
+            near = np.broadcast_to(public, (len(nodes), *public.shape))
+            weights = np.broadcast_to(strength[nodes, None], near.shape[:2])
             data = SoftmaxNodes(
-                rows=group.rows,
-                labels=group.targets,
-                weights=group.mask.astype(float),
-                public=self._public[: taught.shape[1]],
-                taught=taught[nodes],
-                strength=strength[nodes],
+                rows=np.concatenate([group.rows, near], axis=1),
+                labels=np.concatenate([group.targets, taught[nodes]], axis=1),
+                weights=np.concatenate([group.mask, weights], axis=1),
                 ridge=self._ridge[nodes],
             )
             W[nodes] = minimise_softmax(data, self.models[nodes])

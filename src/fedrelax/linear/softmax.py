@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg.lapack import dposv
+from scipy.special import log_softmax
 
-from fedrelax.linear.arrays import dot, nonzero, norm, softmax
+from fedrelax.linear.arrays import dot, norm, softmax
 from fedrelax.linear.solving import conjugate_gradients
 from fedrelax.typing import AnyArray, FloatArray
 
@@ -27,39 +27,15 @@ BUFFER_NUMBERS = 1 << 21
 class SoftmaxNodes:
     """What a group of c nodes minimises over weights W (c, d, K).
 
-    ``sum_r weights_r CE(labels_r, p(rows_r)) + strength sum_x CE(taught_x, p(x)) + ridge |W|^2``:
-    rows (c, m, d), labels (c, m, K), weights (c, m), public (M, d), taught (c, M, K),
-    strength (c,), ridge (c, d). Every row of labels sums to 1. ``squares`` (c, m, pairs of features)
-    are the products of each row's features, kept from step to step where they fit the buffer.
-    ``offset`` (c, m, K) is added to the scores of ``rows``.
+    ``sum_r weights_r CE(labels_r, softmax(rows_r W + offset_r)) + ridge |W|^2``: rows (c, m, d),
+    labels (c, m, K), weights (c, m), ridge (c, d), offset (c, m, K). Every row of labels sums to 1.
     """
 
     rows: FloatArray
     labels: FloatArray
     weights: FloatArray
-    public: FloatArray
-    taught: FloatArray
-    strength: FloatArray
     ridge: FloatArray
-    squares: FloatArray | None = None
     offset: FloatArray | None = None
-
-    @classmethod
-    def of_one(
-        cls,
-        X: FloatArray,
-        target: FloatArray,
-        weight: FloatArray,
-        penalty: FloatArray,
-        offset: FloatArray | None = None,
-    ) -> SoftmaxNodes:
-        """Return one node with weighted rows and no neighbours; rows of ``target`` may have any sum."""
-        total = target.sum(axis=1)
-        labels = target / nonzero(total)[:, None]
-        nobody = np.empty((0, X.shape[1])), np.empty((1, 0, target.shape[1])), np.zeros(1)
-        moved = None if offset is None else offset[None]
-        weights = (weight * total)[None]
-        return cls(X[None], labels[None], weights, *nobody, penalty[None], offset=moved)
 
     def part(self, nodes: AnyArray) -> SoftmaxNodes:
         """Return some of the nodes."""
@@ -67,85 +43,21 @@ class SoftmaxNodes:
             self.rows[nodes],
             self.labels[nodes],
             self.weights[nodes],
-            self.public,
-            self.taught[nodes],
-            self.strength[nodes],
             self.ridge[nodes],
-            None if self.squares is None else self.squares[nodes],
             None if self.offset is None else self.offset[nodes],
         )
 
     def scores(self, W: FloatArray) -> FloatArray:
-        """Return the scores of the nodes' own rows (c, m, K)."""
-        found: FloatArray = self.rows @ W
-        return found if self.offset is None else found + self.offset
+        """Return the scores of all rows (c, m, K)."""
+        scores: FloatArray = self.rows @ W
+        return scores if self.offset is None else scores + self.offset
 
     def value(self, W: FloatArray) -> FloatArray:
         """Return the objectives (c,)."""
-        own = _cross_entropy(self.labels, self.scores(W))
-        far = _cross_entropy(self.taught, self.public @ W)
-        total: FloatArray = (self.weights * own).sum(axis=1) + self.strength * far.sum(axis=1)
+        losses = -(self.labels * log_softmax(self.scores(W), axis=-1)).sum(axis=-1)
+        total: FloatArray = (self.weights * losses).sum(axis=1)
         total += (self.ridge[:, :, None] * W**2).sum(axis=(1, 2))
         return total
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the distinct entries of a Hessian go: pairs of classes by pairs of features."""
-
-    classes: tuple[AnyArray, AnyArray]
-    features: tuple[AnyArray, AnyArray]
-    place: AnyArray
-
-    @classmethod
-    def of(cls, d: int, K: int) -> Layout:
-        """Return the layout for weights (d, K); the Hessian's rows are ordered by class."""
-        classes, features = np.tril_indices(K), np.tril_indices(d)
-        pair, cell = np.empty((K, K), dtype=np.intp), np.empty((d, d), dtype=np.intp)
-        pair[classes] = pair.T[classes] = np.arange(len(classes[0]))
-        cell[features] = cell.T[features] = np.arange(len(features[0]))
-        place = pair[:, None, :, None] * len(features[0]) + cell[None, :, None, :]
-        return cls(classes, features, place.reshape(-1))
-
-    def squares(self, rows: FloatArray) -> FloatArray | None:
-        """Return ``x_f x_g`` for every row and pair of features, or None if they exceed the buffer."""
-        f, g = self.features
-        if rows[..., 0].size * len(f) > BUFFER_NUMBERS:
-            return None
-        return np.asarray(rows[..., f] * rows[..., g])
-
-    def curvatures(self, p: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return ``w_r p_k ([k = l] - p_l)`` as (nodes, pairs of classes, rows)."""
-        k, j = self.classes
-        q = np.ascontiguousarray(p.transpose(0, 2, 1))
-        out: FloatArray = (k == j)[:, None] - q[:, j]
-        out *= q[:, k]
-        out *= weights[:, None, :]
-        return out
-
-    def sums(
-        self, curvatures: FloatArray, rows: FloatArray, squares: FloatArray | None
-    ) -> FloatArray:
-        """Return ``sum_r c_r x_f x_g`` as (nodes, pairs of classes, pairs of features).
-
-        ``rows`` are (nodes, rows, d), or (rows, d) if all nodes share them.
-        """
-        c, pairs, m = curvatures.shape
-        if squares is not None and rows.ndim == 2:
-            return np.asarray((curvatures.reshape(-1, m) @ squares).reshape(c, pairs, -1))
-        if squares is not None:
-            return np.asarray(curvatures @ squares)
-        f, g = self.features
-        found = np.empty((c, pairs, len(f)))
-        flipped = rows.swapaxes(-1, -2)
-        for i in range(c):
-            mine = rows if rows.ndim == 2 else rows[i]
-            for pair in range(pairs):
-                product = (flipped if rows.ndim == 2 else flipped[i]) @ (
-                    curvatures[i, pair, :, None] * mine
-                )
-                found[i, pair] = product[f, g]
-        return found
 
 
 def nodes_at_once(d: int, K: int, rows: int) -> int:
@@ -161,18 +73,14 @@ def minimise_softmax(data: SoftmaxNodes, start: FloatArray) -> FloatArray:
     flat directions of softmax. A node is done after the first full step that promises a decrease of
     less than 1e-12 of its objective. With more than ``MOST_WEIGHTS`` weights, H is not formed.
     """
-    layout, far_squares, part = None, None, data
-    if start[0].size <= MOST_WEIGHTS:
-        layout = Layout.of(start.shape[1], start.shape[2])
-        far_squares = layout.squares(data.public)
-        part = replace(data, squares=layout.squares(data.rows))
+    part = data
     W = start.copy()
     now = data.value(W)
     active = np.arange(len(W))
     for _ in range(STEPS):
         if not active.size:
             break
-        gradient, direction = _direction(part, W[active], layout, far_squares)
+        gradient, direction = _direction(part, W[active])
         slope = (gradient * direction).sum(axis=(1, 2))
         going = -slope > 1e-12 * np.maximum(1.0, np.abs(now[active]))
         W[active[~going]] += direction[~going]
@@ -187,33 +95,42 @@ def minimise_softmax(data: SoftmaxNodes, start: FloatArray) -> FloatArray:
     return W
 
 
-def _direction(
-    data: SoftmaxNodes, W: FloatArray, layout: Layout | None, far_squares: FloatArray | None
-) -> tuple[FloatArray, FloatArray]:
+def _direction(data: SoftmaxNodes, W: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return gradients and ``-(H + tiny I)^-1 g``, both (c, d, K)."""
     c, d, K = W.shape
-    own, far = softmax(data.scores(W)), softmax(data.public @ W)
-    share = np.broadcast_to(data.strength[:, None], far.shape[:2])
-    gradient = data.rows.transpose(0, 2, 1) @ (data.weights[:, :, None] * (own - data.labels))
-    gradient += data.public.T @ (share[:, :, None] * (far - data.taught))
+    p = softmax(data.scores(W))
+    gradient = data.rows.transpose(0, 2, 1) @ (data.weights[:, :, None] * (p - data.labels))
     gradient += 2.0 * data.ridge[:, :, None] * W
-    if layout is None:
-        rows = np.concatenate([data.rows, np.broadcast_to(data.public, (c, *data.public.shape))], 1)
-        weights, p = np.concatenate([data.weights, share], 1), np.concatenate([own, far], 1)
-        parts = zip(rows, weights, p, data.ridge, gradient, strict=True)
+    if d * K > MOST_WEIGHTS:
+        parts = zip(data.rows, data.weights, p, data.ridge, gradient, strict=True)
         return gradient, -np.stack([_truncated(*part) for part in parts])
-    sums = layout.sums(layout.curvatures(own, data.weights), data.rows, data.squares)
-    if len(data.public):
-        sums += layout.sums(layout.curvatures(far, share), data.public, far_squares)
-    hessians = np.take(sums.reshape(c, -1), layout.place, axis=1).reshape(c, K * d, K * d)
-    right = gradient.transpose(0, 2, 1).reshape(c, K * d)
-    steps = np.empty_like(right)
-    for i in range(c):
-        diagonal = np.einsum("aa->a", hessians[i])
-        diagonal += np.tile(2.0 * data.ridge[i], K)
-        diagonal += 1e-10 * max(1.0, float(diagonal.sum()) / (K * d))
-        steps[i] = _solve(hessians[i], right[i])
-    return gradient, -steps.reshape(c, K, d).transpose(0, 2, 1)
+    hessians, each = _hessians(data.rows, data.weights, p), np.arange(K * d)
+    diagonal = hessians[:, each, each] + np.tile(2.0 * data.ridge, K)
+    tiny = 1e-10 * np.maximum(1.0, diagonal.mean(axis=1, keepdims=True))
+    hessians[:, each, each] = diagonal + tiny
+    steps = np.linalg.solve(hessians, gradient.transpose(0, 2, 1).reshape(c, K * d, 1))
+    return gradient, np.asarray(-steps.reshape(c, K, d).transpose(0, 2, 1), dtype=float)
+
+
+def _hessians(rows: FloatArray, weights: FloatArray, p: FloatArray) -> FloatArray:
+    """Return ``sum_r w_r p_k ([k = l] - p_l) x_f x_g`` as (c, K d, K d), ordered by class.
+
+    It is computed for distinct pairs of classes and of features, and for as many rows at once as fit the
+    buffer.
+    """
+    (c, m, d), K = rows.shape, p.shape[2]
+    (k, j), (f, g) = np.tril_indices(K), np.tril_indices(d)
+    sums = np.zeros((c, len(k), len(f)))
+    few = max(1, BUFFER_NUMBERS // (c * (len(k) + len(f))))
+    for lo in range(0, m, few):
+        x, q = rows[:, lo : lo + few], p[:, lo : lo + few].transpose(0, 2, 1)
+        curvatures = q[:, k] * ((k == j)[:, None] - q[:, j]) * weights[:, None, lo : lo + few]
+        sums += curvatures @ (x[:, :, f] * x[:, :, g])
+    pair, cell = np.empty((K, K), dtype=np.intp), np.empty((d, d), dtype=np.intp)
+    pair[k, j] = pair[j, k] = np.arange(len(k))
+    cell[f, g] = cell[g, f] = np.arange(len(f))
+    place = pair[:, None, :, None] * len(f) + cell[None, :, None, :]
+    return np.take(sums.reshape(c, -1), place.reshape(-1), axis=1).reshape(c, K * d, K * d)
 
 
 def _truncated(
@@ -246,12 +163,6 @@ def _truncated(
     return step
 
 
-def _solve(H: FloatArray, g: FloatArray) -> FloatArray:
-    """Return ``H^-1 g`` by Cholesky, or by LU where that fails."""
-    _, solution, failed = dposv(H.T, g, lower=0)
-    return np.asarray(np.linalg.solve(H, g) if failed else solution, dtype=np.float64)
-
-
 def _search(
     data: SoftmaxNodes, W: FloatArray, now: FloatArray, slope: FloatArray, direction: FloatArray
 ) -> tuple[FloatArray, FloatArray, AnyArray]:
@@ -270,10 +181,3 @@ def _search(
     found = np.ones(len(W), dtype=bool)
     found[open_] = False
     return reached, value, found
-
-
-def _cross_entropy(targets: FloatArray, scores: FloatArray) -> FloatArray:
-    top = scores.max(axis=-1, keepdims=True)
-    log_sum = top[..., 0] + np.log(np.exp(scores - top).sum(axis=-1))
-    loss: FloatArray = log_sum * targets.sum(axis=-1) - (targets * scores).sum(axis=-1)
-    return loss

@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 )
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.linear.arrays import softmax, with_constant
+from fedrelax.linear.arrays import nonzero, softmax, with_constant
 from fedrelax.linear.softmax import (
     MANY_CLASSES,
     MOST_FEATURES,
@@ -196,8 +196,14 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
         target = np.concatenate([term.target for term in terms])
         weight = np.concatenate([term.weight for term in terms])
         offsets = [term.offset for term in terms if term.offset is not None]
-        offset = np.concatenate(offsets) if offsets else None
-        node = SoftmaxNodes.of_one(np.concatenate(design), target, weight, penalty, offset)
+        total = target.sum(axis=1)
+        node = SoftmaxNodes(
+            np.concatenate(design)[None],
+            (target / nonzero(total)[:, None])[None],
+            (weight * total)[None],
+            penalty[None],
+            np.concatenate(offsets)[None] if offsets else None,
+        )
         return np.asarray(minimise_softmax(node, start[None])[0])
 
 

@@ -96,7 +96,7 @@ class Group:
         own_ends: IntArray,
         held_ends: IntArray,
     ) -> None:
-        from fedrelax.models.trees.batch import Sorted, pack
+        from fedrelax.models.trees.batch import pack
         from fedrelax.models.trees.estimators import Problem
 
         silent, unheard = np.zeros((len(public), task.n_outputs)), np.zeros(len(public))
@@ -114,7 +114,7 @@ class Group:
                 )
             )
         self.rules, self.places = rules, np.array(places)
-        self._packed = pack(rules, problems, Sorted())
+        self._packed = pack(problems)
         asked = self._packed.asked
         self.own = _joined([rows[0] for rows in asked])
         self.public = _joined([rows[1] for rows in asked]).reshape(len(places), len(public))

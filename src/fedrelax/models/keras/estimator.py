@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -243,17 +244,8 @@ def probabilities(answer: FloatArray, loss: Any, outputs: int) -> FloatArray:
 # The model of the command line
 
 
-def regression_net(shape: tuple[int, ...], outputs: int) -> Any:
-    """Return a network of one hidden layer of 32 units, for squared error."""
-    return _net(shape, outputs, "linear", "mean_squared_error")
-
-
-def classification_net(shape: tuple[int, ...], outputs: int) -> Any:
-    """Return a network of one hidden layer of 32 units and class probabilities, for cross-entropy."""
-    return _net(shape, outputs, "softmax", "categorical_crossentropy")
-
-
-def _net(shape: tuple[int, ...], outputs: int, ending: str, loss: str) -> Any:
+def perceptron(shape: tuple[int, ...], outputs: int, *, ending: str, loss: str) -> Any:
+    """Return a network of one hidden layer of 32 units."""
     keras = load_keras()
     layers = keras.layers
     decay = keras.regularizers.L2(1e-3)  # nodes have few rows
@@ -272,5 +264,6 @@ def _net(shape: tuple[int, ...], outputs: int, ending: str, loss: str) -> Any:
 def mlp(classify: bool) -> KerasModel:
     """Return a small network on standardised rows, for the name ``keras-mlp``."""
     load_keras()
-    factory = classification_net if classify else regression_net
+    ending, loss = ("softmax", "categorical_crossentropy") if classify else ("linear", "mse")
+    factory = partial(perceptron, ending=ending, loss=loss)
     return KerasModel(factory, epochs=40, batch_size=64, scale=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.linear.arrays import nonzero
+from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED
 from fedrelax.models.keras.estimator import (
@@ -77,8 +77,8 @@ class KerasNode(LocalModel):
             for name in SCALES:
                 setattr(made, name, getattr(before, name))
         elif made.scale:
-            made.center_, made.spread_ = _center_and_spread(rows.X)
-            made.target_center_, made.target_spread_ = _center_and_spread(rows.target)
+            made.center_, made.spread_ = centre_and_spread(rows.X)
+            made.target_center_, made.target_spread_ = centre_and_spread(rows.target)
         with steady(seed):
             network = made.build(made.input_shape_, made.outputs_)
             if goes_on:
@@ -109,10 +109,6 @@ class KerasNode(LocalModel):
     def predict(self, X: AnyArray) -> FloatArray:
         """Return numbers, or class probabilities."""
         return shaped(self._estimator.outputs_for(X), len(X), self.task.n_outputs)
-
-
-def _center_and_spread(values: AnyArray) -> tuple[FloatArray, FloatArray]:
-    return values.mean(axis=0), nonzero(values.std(axis=0))
 
 
 def check_outputs(width: int, loss: Any, outputs: int, classify: bool) -> None:

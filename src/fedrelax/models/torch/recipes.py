@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from fedrelax.errors import FedRelaxError
@@ -34,15 +35,6 @@ LAYERS = frozenset(
     """)
 )
 """The layers of ``torch.nn`` that a file may name; a net with others is saved by its import name."""
-
-STEPPERS = frozenset(
-    str.split("""
-    Adadelta Adafactor Adagrad Adam AdamW Adamax ASGD LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam
-    ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LinearLR
-    MultiStepLR OneCycleLR PolynomialLR StepLR
-    """)
-)
-"""The optimisers and schedules of ``torch.optim`` that a file may name."""
 
 Plain = dict[str, Any]
 
@@ -143,8 +135,9 @@ def imported(recipe: Plain, trust: Sequence[str]) -> Any:
 
 def is_stepper(name: str) -> bool:
     """Tell whether a name is that of an optimiser or schedule of PyTorch itself."""
-    home, _, inside = name.partition(":")
-    return f"{home}.".startswith("torch.optim.") and inside in STEPPERS
+    thing = _found(name) if name.startswith(("torch.optim.", "torch.optim:")) else None
+    kinds = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+    return isinstance(thing, type) and issubclass(thing, kinds)
 
 
 def _found(name: str) -> Any:

@@ -32,10 +32,7 @@ class Problem(NamedTuple):
 class GrownTree(NamedTuple):
     """The nodes of one tree, as scikit-learn keeps them."""
 
-    link: AnyArray
-    """left child, right child, feature, number of rows"""
-    number: FloatArray
-    """threshold, impurity, weight"""
+    nodes: AnyArray
     value: FloatArray
     depth: int
 
@@ -127,7 +124,7 @@ def _filled(forest: Any, trees: list[Any], classes: AnyArray | None) -> Any:
 def _fill_tree(
     estimator: Any, rules: Rules, grown: GrownTree, features: int, classes: AnyArray | None
 ) -> Any:
-    from sklearn.tree import _tree as inside
+    from sklearn.tree._tree import Tree
 
     estimator.n_features_in_ = features
     estimator.max_features_ = rules.max_features
@@ -137,19 +134,9 @@ def _fill_tree(
         widths = np.array([len(classes)], dtype=np.intp)
         estimator.classes_, estimator.n_classes_ = classes, widths[0]
     estimator.n_outputs_ = len(widths)
-    nodes = np.zeros(len(grown.link), dtype=inside.NODE_DTYPE)
-    for place, name in enumerate(("left_child", "right_child", "feature", "n_node_samples")):
-        nodes[name] = grown.link[:, place]
-    for place, name in enumerate(("threshold", "impurity", "weighted_n_node_samples")):
-        nodes[name] = grown.number[:, place]
-    estimator.tree_ = inside.Tree(features, widths, len(widths))
-    values = grown.value.reshape(len(nodes), len(widths), widths[0])
-    estimator.tree_.__setstate__(
-        {
-            "max_depth": grown.depth,
-            "node_count": len(nodes),
-            "nodes": nodes,
-            "values": np.ascontiguousarray(values),
-        }
-    )
+    estimator.tree_ = Tree(features, widths, len(widths))
+    count = len(grown.nodes)
+    values = np.ascontiguousarray(grown.value.reshape(count, len(widths), widths[0]))
+    state = {"max_depth": grown.depth, "node_count": count, "nodes": grown.nodes, "values": values}
+    estimator.tree_.__setstate__(state)
     return estimator

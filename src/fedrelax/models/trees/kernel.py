@@ -1,4 +1,4 @@
-"""The compiled loop: trees or forests of many nodes, grown and evaluated in one go, without Python's lock.
+"""The compiled loop: the tree or forest of a node, grown and evaluated in one go, without Python's lock.
 
 A tree is that of scikit-learn to the last digit where no feature has repeated values: features are drawn
 by the same generator in the same order, and sums run in the same order. Nodes of full trees have so few
@@ -27,8 +27,6 @@ PURE = float(np.finfo(np.float64).eps)
 """Impurity up to which a node counts as pure."""
 SAME = np.float32(1e-7)
 """Values of a feature that differ by no more than this are not split."""
-FEW = 3
-"""So few rows are sorted when a feature is looked at; more are kept sorted by every feature."""
 MAX_DRAW = 2147483647
 
 
@@ -53,13 +51,11 @@ class Work(NamedTuple):
     """Weight times squared target, summed over targets."""
     copies: AnyArray
     """Number of labelled copies that the row stands for."""
-    base: AnyArray
     orders: AnyArray
-    """Rows sorted by each feature: all of them, and those of the tree, where a node's are adjacent."""
+    """The tree's rows sorted by each feature; those of a node are adjacent."""
     samples: AnyArray
     spare: AnyArray
     goes_left: AnyArray
-    leaf: AnyArray
     features: AnyArray
     constants: AnyArray
     state: AnyArray
@@ -72,10 +68,8 @@ class Work(NamedTuple):
     weights: FloatArray
     gains: FloatArray
     """For each split by a feature: sum of targets and of weights on the left, and the gain."""
-    link: AnyArray
-    """Of each node: left child, right child, feature, number of rows."""
-    number: FloatArray
-    """Threshold, impurity, weight."""
+    nodes: AnyArray
+    """As scikit-learn stores them."""
     value: FloatArray
     span: AnyArray
     """Start, place of the split, end, depth, constant features."""
@@ -84,35 +78,32 @@ class Work(NamedTuple):
 
 
 @kept
-def new_work(features: int, rows: int, outputs: int) -> Work:
-    """Allocate memory for trees of at most ``rows`` rows."""
-    nodes = 2 * rows
+def new_work(x: AnyArray, nodes: AnyArray, value: FloatArray) -> Work:
+    """Allocate memory for trees on the columns ``x``."""
+    (features, rows), outputs = x.shape, value.shape[1]
     return Work(
-        x=np.empty((features, rows), np.float32),
+        x=x,
         part=np.empty((rows, outputs + 1)),
         square=np.empty(rows),
         copies=np.empty(rows, np.int64),
-        base=np.empty((features, rows), np.uint32),
         orders=np.empty((features, rows), np.uint32),
         samples=np.empty(rows, np.uint32),
-        spare=np.empty((3, rows), np.uint32),
+        spare=np.empty(rows, np.uint32),
         goes_left=np.empty(rows, np.uint8),
-        leaf=np.empty(rows, np.int64),
         features=np.empty(features, np.uint32),
         constants=np.empty(features, np.uint32),
         state=np.empty(1, np.int64),
-        stack=np.empty(nodes + 2, np.int64),
+        stack=np.empty(len(nodes) + 2, np.int64),
         total=np.empty(outputs + 1),
         left=np.empty(outputs + 1),
         right=np.empty(outputs + 1),
         sums=np.empty(rows),
         weights=np.empty(rows),
         gains=np.empty(rows),
-        link=np.empty((nodes, 4), np.int64),
-        number=np.empty((nodes, 3)),
-        value=np.empty((nodes, outputs)),
-        span=np.empty((nodes, 5), np.int64),
-        below=np.empty((nodes, 2)),
+        nodes=nodes,
+        value=value,
+        span=np.empty((len(nodes), 5), np.int64),
+        below=np.empty((len(nodes), 2)),
     )
 
 
@@ -142,13 +133,6 @@ At a small node, counting takes longer than the work itself. The owners must out
 @compiled
 def add_rows(part: FloatArray, rows: AnyArray, sign: float, sums: FloatArray) -> None:
     """Add the parts of rows, times ``sign``, to ``sums``."""
-    if sums.size == 2:
-        target, weight = sums[0], sums[1]
-        for i in rows:
-            target += sign * part[i, 0]
-            weight += sign * part[i, 1]
-        sums[0], sums[1] = target, weight
-        return
     for i in rows:
         for k in range(sums.size):
             sums[k] += sign * part[i, k]
@@ -176,8 +160,6 @@ def subtract(w: Work) -> None:
 @compiled
 def count_of(w: Work, samples: AnyArray) -> int:
     """Return how many labelled copies the rows stand for."""
-    if w.total.size == 2:
-        return samples.size
     count = 0
     for i in samples:
         count += w.copies[i]
@@ -236,61 +218,25 @@ def draw(state: AnyArray) -> int:
 
 
 @compiled
-def sort_few(x: AnyArray, samples: AnyArray) -> None:
-    """Sort a few rows by a feature."""
-    for p in range(1, samples.size):
-        i, place = samples[p], p
-        while place > 0 and x[samples[place - 1]] > x[i]:
-            samples[place] = samples[place - 1]
-            place -= 1
-        samples[place] = i
-
-
-@compiled
-def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float, spare: AnyArray) -> None:
-    """Move the rows at or below the threshold to the front.
-
-    The order is that of scikit-learn's swaps: a row above the threshold changes places with the last
-    row not yet looked at, which is looked at next. So the holes at the front are filled with rows from
-    the back, starting at the end, and the back, read from the end, holds the first row above the
-    threshold, then all rows moved by one place, with each that went to the front replaced by the next
-    row above the threshold. There is no branch on a row's side, which could not be predicted.
-    """
-    if samples.size == 2:
-        if x[samples[0]] > threshold:
-            samples[0], samples[1] = samples[1], samples[0]
-        return
-    above, holes, below = spare[0], spare[1], spare[2]
-    high, came, place = np.uint64(0), np.uint64(0), np.uint64(samples.size - 1)
-    for p in range(np.uint64(samples.size)):
-        i = samples[p]
-        above[high] = i
-        holes[high] = p
-        high += np.uint64(x[i] > threshold)
-    here = samples[place]
-    samples[place] = above[0]
-    for _ in range(high - np.uint64(1)):
-        goes = np.uint64(x[here] <= threshold)
-        below[came] = here
-        came += goes
-        place -= np.uint64(1)
-        following = samples[place]
-        samples[place] = above[came] if goes else here
-        here = following
-    below[came] = here
-    came += np.uint64(x[here] <= threshold)
-    for k in range(came):
-        samples[holes[k]] = below[k]
+def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float) -> None:
+    """Move the rows at or below the threshold to the front, by the swaps of scikit-learn."""
+    low, high = 0, samples.size
+    while low < high:
+        if x[samples[low]] <= threshold:
+            low += 1
+        else:
+            high -= 1
+            samples[low], samples[high] = samples[high], samples[low]
 
 
 @compiled
 def part_order(w: Work, order: AnyArray, keep_left: bool, keep_right: bool) -> None:
     """Move the rows that go left to the front and keep the order on both sides.
 
-    A side that becomes a leaf, or has few rows, needs no order. Counters are unsigned, because numba
-    checks every signed index for counting from the end; there is no branch on the side of a row.
+    A side that becomes a leaf needs no order. Counters are unsigned, because numba checks every signed
+    index for counting from the end; there is no branch on the side of a row.
     """
-    low, size, spare = np.uint64(0), np.uint64(order.size), w.spare[0]
+    low, size, spare = np.uint64(0), np.uint64(order.size), w.spare
     if keep_right:
         for p in range(size):
             i = order[p]
@@ -371,10 +317,7 @@ def find_split(
         j += found_constant
         feature = features[j]
         x = w.x[feature]
-        if samples.size > FEW:
-            order = w.orders[feature][start:end]
-        else:
-            sort_few(x, samples)
+        order = w.orders[feature][start:end]
         if x[order[-1]] <= x[order[0]] + SAME:
             features[j] = features[constant]
             features[constant] = feature
@@ -393,9 +336,8 @@ def find_split(
     for j in range(known, constant):
         w.constants[j] = features[j]
     if best_feature >= 0:
-        if samples.size > FEW:
-            samples[:] = order
-        part_by_threshold(w.x[best_feature], samples, best_threshold, w.spare)
+        samples[:] = order
+        part_by_threshold(w.x[best_feature], samples, best_threshold)
     return best_feature, best_at, best_threshold, constant
 
 
@@ -421,11 +363,9 @@ def grow(rules: Rules, w: Work, size: int) -> tuple[int, int]:
 
 @compiled
 def close(w: Work, node: int) -> bool:
-    """Make a node a leaf and record it for its rows; return True."""
-    w.link[node, 0], w.link[node, 1], w.link[node, 2] = -1, -1, -2
-    w.number[node, 0] = -2.0
-    for i in w.samples[w.span[node, 0] : w.span[node, 2]]:
-        w.leaf[i] = node
+    """Make a node a leaf; return True."""
+    leaf = w.nodes[node]
+    leaf.left_child, leaf.right_child, leaf.feature, leaf.threshold = -1, -1, -2, -2.0
     return True
 
 
@@ -438,7 +378,10 @@ def add_node(rules: Rules, w: Work, size: int, node: int, place: int) -> bool:
     start, end, depth, known, impurity = 0, size, 0, 0, 0.0
     if place >= 0:
         parent, side = place >> 1, place & 1
-        w.link[parent, side] = node
+        if side:
+            w.nodes[parent].right_child = node
+        else:
+            w.nodes[parent].left_child = node
         start, end = w.span[parent, side], w.span[parent, side + 1]
         depth = w.span[parent, 3] + 1
         known = w.span[parent, 4]
@@ -454,8 +397,8 @@ def add_node(rules: Rules, w: Work, size: int, node: int, place: int) -> bool:
         impurity = impurity_of(rules.criterion, total, square)
     for k in range(total.size - 1):
         w.value[node, k] = total[k] / weight
-    w.link[node, 3] = count
-    w.number[node, 1], w.number[node, 2] = impurity, weight
+    new = w.nodes[node]
+    new.n_node_samples, new.weighted_n_node_samples, new.impurity = count, weight, impurity
     w.span[node, 0], w.span[node, 2], w.span[node, 3] = start, end, depth
     if depth >= rules.max_depth or count < rules.min_samples_split or impurity <= PURE:
         return close(w, node)
@@ -470,23 +413,18 @@ def add_node(rules: Rules, w: Work, size: int, node: int, place: int) -> bool:
             square_left += w.square[i]
     on_left = impurity_of(rules.criterion, w.left, square_left)
     on_right = impurity_of(rules.criterion, w.right, square - square_left)
-    improvement = (weight / w.number[0, 2]) * (
+    improvement = (weight / w.nodes[0].weighted_n_node_samples) * (
         impurity - (w.right[-1] / weight * on_right) - (w.left[-1] / weight * on_left)
     )
     if improvement + PURE < 0.0:
         return close(w, node)
-    w.link[node, 2] = feature
-    w.number[node, 0] = threshold
+    new.feature, new.threshold = feature, threshold
     w.span[node, 1], w.span[node, 4] = start + at, constant
     w.below[node, 0], w.below[node, 1] = on_left, on_right
     if depth + 1 >= rules.max_depth:
         return False
-    keep_left = at > FEW and count_left >= rules.min_samples_split and on_left > PURE
-    keep_right = (
-        samples.size - at > FEW
-        and count - count_left >= rules.min_samples_split
-        and on_right > PURE
-    )
+    keep_left = count_left >= rules.min_samples_split and on_left > PURE
+    keep_right = count - count_left >= rules.min_samples_split and on_right > PURE
     for i in samples[:at]:
         w.goes_left[i] = 1
     for i in samples[at:]:
@@ -498,50 +436,7 @@ def add_node(rules: Rules, w: Work, size: int, node: int, place: int) -> bool:
     return False
 
 
-# All trees of all nodes
-
-
-@compiled
-def gather(w: Work, columns: AnyArray, starts: AnyArray, sizes: AnyArray, blocks: AnyArray) -> None:
-    """Copy the columns of a node's sets of rows side by side."""
-    features, offset = w.x.shape[0], 0
-    for block in blocks:
-        size = sizes[block]
-        begin = starts[block] * features
-        for feature in range(features):
-            for r in range(size):
-                w.x[feature, offset + r] = columns[begin + r]
-            begin += size
-        offset += size
-
-
-@compiled
-def merge(w: Work, orders: AnyArray, starts: AnyArray, sizes: AnyArray, blocks: AnyArray) -> int:
-    """Merge the sorted columns of sets of rows, without rows of weight 0; return how many remain."""
-    features, total = w.x.shape[0], 0
-    for feature in range(features):
-        x, merged = w.x[feature], w.base[feature]
-        offset, total = 0, 0
-        for block in blocks:
-            size = sizes[block]
-            begin = starts[block] * features + feature * size
-            order = orders[begin : begin + size]
-            joining = 0
-            for row in range(offset, offset + size):
-                joining += w.copies[row] > 0
-            low, place = total - 1, total + joining - 1
-            total += joining
-            for p in range(size - 1, -1, -1):
-                i = offset + order[p]
-                if w.copies[i] > 0:
-                    while low >= 0 and x[merged[low]] > x[i]:
-                        merged[place] = merged[low]
-                        low -= 1
-                        place -= 1
-                    merged[place] = i
-                    place -= 1
-            offset += size
-    return total
+# All trees of a node
 
 
 @compiled
@@ -565,90 +460,66 @@ def weigh(w: Work, criterion: int, i: int, target: FloatArray, weight: AnyArray)
 
 
 @compiled
-def start_tree(w: Work, rows: int, size: int) -> int:
+def start_tree(w: Work, base: AnyArray) -> int:
     """Set samples and orders to the rows of positive weight in this tree; return how many."""
-    kept = 0
-    for i in range(rows):
-        w.leaf[i] = -1
-        if w.copies[i] > 0:
-            w.samples[kept] = i
-            kept += 1
-    for feature in range(w.base.shape[0]):
+    size = 0
+    for i in range(w.samples.size):
+        w.samples[size] = i
+        size += w.copies[i] > 0
+    for feature in range(base.shape[0]):
         order, place = w.orders[feature], 0
-        for i in w.base[feature][:size]:
+        for i in base[feature]:
             order[place] = i
             place += w.copies[i] > 0
-    return kept
+    return size
 
 
 @compiled
 def answer(w: Work, out: FloatArray) -> None:
-    """Add a tree's predictions for all rows; for those it was grown on, the leaf is already known."""
+    """Add a tree's predictions for all rows."""
     for i in range(out.shape[0]):
-        node = w.leaf[i]
-        if node < 0:
-            node = 0
-            while w.link[node, 0] >= 0:
-                above = w.x[w.link[node, 2], i] > w.number[node, 0]
-                node = w.link[node, 1 if above else 0]
+        node = 0
+        while w.nodes[node].left_child >= 0:
+            at = w.nodes[node]
+            node = at.right_child if w.x[at.feature, i] > at.threshold else at.left_child
         for k in range(out.shape[1]):
             out[i, k] += w.value[node, k]
 
 
 @kept
-def grow_all(
+def grow_forest(
     rules: Rules,
-    columns: AnyArray,
-    orders: AnyArray,
-    starts: AnyArray,
-    sizes: AnyArray,
-    blocks: AnyArray,
-    block_ends: AnyArray,
-    row_ends: AnyArray,
+    x: AnyArray,
+    base: AnyArray,
     target: FloatArray,
     weight: FloatArray,
     drawn: AnyArray,
     states: AnyArray,
     answers: FloatArray,
-    link: AnyArray,
-    number: FloatArray,
+    nodes: AnyArray,
     value: FloatArray,
-    shape: AnyArray,
-) -> int:
-    """Grow the trees of all problems and write their answers.
+) -> tuple[int, int]:
+    """Grow trees and write the mean of their answers for all rows; rows of weight 0 are only predicted.
 
-    ``batch.Packed`` explains the arguments. ``drawn`` has how often each row, or each of its copies, is
-    drawn for each tree; the last four take the trees themselves, if ``shape`` is not empty.
+    ``base`` has the rows sorted by each feature, ``drawn`` how often each row, or each of its copies, is
+    drawn for each tree. ``nodes`` and ``value`` take the last tree, whose number of nodes and depth are
+    returned.
     """
-    outputs, most, stored, place = target.shape[1], 0, 0, 0
-    for job in range(len(row_ends) - 1):
-        most = max(most, row_ends[job + 1] - row_ends[job])
-    owners = new_work(columns.size // max(1, starts[-1] + sizes[-1]), most, outputs)
+    owners = new_work(x, nodes, value)
     w = bare(owners)
-    for job in range(len(row_ends) - 1):
-        mine = blocks[block_ends[job] : block_ends[job + 1]]
-        begin, rows = row_ends[job], row_ends[job + 1] - row_ends[job]
-        gather(w, columns, starts, sizes, mine)
+    rows, count, depth = len(target), 0, 0
+    if not rules.bootstrap:
         for i in range(rows):
-            weigh(w, rules.criterion, i, target[begin + i], weight[begin + i])
-        size = merge(w, orders, starts, sizes, mine)
-        out = answers[begin : begin + rows]
-        out[:] = 0.0
-        for tree in range(rules.trees):
-            w.state[0] = states[job, tree]
-            if rules.bootstrap:
-                for i in range(rows):
-                    weigh(w, rules.criterion, i, target[begin + i], drawn[place])
-                    place += 1
-            count, depth = grow(rules, w, start_tree(w, rows, size))
-            answer(w, out)
-            if shape.size > 0:
-                link[stored : stored + count] = w.link[:count]
-                number[stored : stored + count] = w.number[:count]
-                value[stored : stored + count] = w.value[:count]
-                shape[tree, 0], shape[tree, 1] = count, depth
-                stored += count
-        if rules.trees > 1:
-            out /= rules.trees
+            weigh(w, rules.criterion, i, target[i], weight[i])
+    answers[:] = 0.0
+    for tree in range(len(states)):
+        w.state[0] = states[tree]
+        if rules.bootstrap:
+            for i in range(rows):
+                weigh(w, rules.criterion, i, target[i], drawn[tree, i])
+        count, depth = grow(rules, w, start_tree(w, base))
+        answer(w, answers)
+    if len(states) > 1:
+        answers /= len(states)
     # Using the owners here keeps what the bare arrays point to from being freed earlier.
-    return stored + len(owners)
+    return count, depth + 0 * len(owners)

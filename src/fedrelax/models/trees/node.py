@@ -13,7 +13,7 @@ import numpy as np
 from fedrelax.models.base import BatchedModel, Rows, Task
 from fedrelax.models.scikit import ScikitModel, constant_classifier, fresh
 from fedrelax.models.trees.estimators import Problem, built, grown_forest
-from fedrelax.models.trees.rules import Rules, known_rules
+from fedrelax.models.trees.rules import Rules, rules_of
 from fedrelax.typing import AnyArray, FloatArray, Model
 
 
@@ -33,6 +33,7 @@ class TreeNode(ScikitModel, BatchedModel):
     def __init__(self, estimator: Model, task: Task) -> None:
         super().__init__(estimator, task)
         self._grown: Problem | None = None
+        self._rules: dict[int, Rules | None] = {}
 
     @property
     def estimator(self) -> Model:
@@ -56,7 +57,7 @@ class TreeNode(ScikitModel, BatchedModel):
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
     ) -> Model:
         """Fit a forest tree by tree, with the draws of a forest that is grown at once."""
-        rules = known_rules(self._template, X.shape[1])
+        rules = self._known_rules(X.shape[1])
         if rules is not None and rules.forest and isinstance(X, np.ndarray):
             with np.errstate(over="ignore"):
                 rows = X.astype(np.float32)
@@ -69,16 +70,22 @@ class TreeNode(ScikitModel, BatchedModel):
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
         """Return the rules and shapes that all trees of a batch share, or None to fit one by one."""
         features = terms[0].X.shape[1]
-        rules = known_rules(self._template, features) if has_numba() else None
+        rules = self._known_rules(features) if has_numba() else None
         if rules is None or features == 0:
             return None
         return "trees", rules, features, self.task.n_outputs
 
     def rules(self, features: int) -> Rules:
         """Return the rules by which the trees are grown in a batch."""
-        rules = known_rules(self._template, features)
+        rules = self._known_rules(features)
         assert rules is not None
         return rules
+
+    def _known_rules(self, features: int) -> Rules | None:
+        """Return the rules, computed once for all rounds, or None if scikit-learn must grow the trees."""
+        if features not in self._rules:
+            self._rules[features] = rules_of(self._template, features)
+        return self._rules[features]
 
     def seed_from(self, seed: int) -> int:
         """Return the estimator's own ``random_state``, or else the node's seed."""
@@ -118,7 +125,7 @@ class TreeNode(ScikitModel, BatchedModel):
         memory: dict[str, Any],
     ) -> list[list[FloatArray]]:
         """Grow all trees and return their predictions."""
-        from fedrelax.models.trees.batch import Sorted, answers
+        from fedrelax.models.trees.batch import answers
 
         problems = [
             model._grown._replace(asked=asked)
@@ -126,7 +133,7 @@ class TreeNode(ScikitModel, BatchedModel):
             if model._grown is not None
         ]
         rules = models[0].rules(problems[0].X[0].shape[1])
-        return answers(rules, problems, memory.setdefault("sorted", Sorted()))
+        return answers(rules, problems)
 
     def _built(self, problem: Problem) -> Model:
         """Grow the trees of a batch again and return them as a fitted estimator."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -17,7 +16,6 @@ CRITERIA = {
 }
 NO_LIMIT = 2**31 - 1
 MODULES = ("sklearn.tree._classes", "sklearn.ensemble._forest")
-KEPT = 1000
 LEFT_OUT = {
     "splitter": "best",
     "max_leaf_nodes": None,
@@ -47,9 +45,6 @@ class Rules(NamedTuple):
     draws: int
     """Rows of a bootstrap; 0 for as many as there are, or ``draws_share`` of them where positive."""
     draws_share: float
-
-
-_known: dict[Hashable, Rules | None] = {}
 
 
 def is_tree(estimator: Any) -> bool:
@@ -97,25 +92,8 @@ def why_not(estimator: Any) -> str | None:
     return None
 
 
-def known_rules(estimator: Any, features: int) -> Rules | None:
-    """Return the rules, or None where ``why_not`` gives a reason.
-
-    Asked for every node in every round, so the answer is cached by all settings and their types.
-    """
-    settings = vars(estimator)
-    types = tuple(map(type, settings.values()))
-    key = type(estimator), features, tuple(settings.items()), types
-    try:
-        if key not in _known:
-            if len(_known) >= KEPT:
-                _known.clear()
-            _known[key] = _rules(estimator, features)
-        return _known[key]
-    except TypeError:  # a list or an array among the settings
-        return _rules(estimator, features)
-
-
-def _rules(estimator: Any, features: int) -> Rules | None:
+def rules_of(estimator: Any, features: int) -> Rules | None:
+    """Return the rules, or None where ``why_not`` gives a reason."""
     if why_not(estimator) is not None:
         return None
     settings = estimator.get_params(deep=False)
