@@ -212,7 +212,16 @@ def state_file() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         kept = Folder(Path(folder))
         kept.begin()
-        lane = LaneState({"own": array}, {"a": array}, {("b", "b"): array}, 0.5, {"b": 1.0}, [])
+        lane = LaneState(
+            answers={"own": array},
+            shared={"a": array},
+            received={("b", "b"): array},
+            change=0.5,
+            neighbours={"b": 1.0},
+            consensus=array,
+            steps=[(array, array)],
+            terms=[],
+        )
         kept.save(1, {0: lane})
         [path] = Path(folder).rglob("*.bin")
         return path.read_bytes()

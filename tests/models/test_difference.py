@@ -70,6 +70,20 @@ def test_lines_on_a_complete_graph_are_the_mixed_model():
     assert effects.sum(axis=0) == pytest.approx(np.zeros(D), abs=1e-8)
 
 
+def test_where_all_hear_the_same_few_rounds_reach_the_fixed_point():
+    network = lines(complete(6), LinearModel())
+
+    def answers(rounds, damping=0.0):
+        settings = FedRelax(0.3, update="difference", damping=damping, rounds=rounds, tol=0)
+        models = settings.solve(network).models
+        return np.array([models[label].predict(network.public.common) for label in network.labels])
+
+    as_they_come = 1e-9  # any damping, however small: then rounds are not accelerated
+    rest = answers(120, as_they_come)
+    assert np.abs(answers(8) - rest).max() < 1e-9
+    assert np.abs(answers(8, as_they_come) - rest).max() > 1e-3
+
+
 @pytest.mark.parametrize("weighting", ["mean", "rows"])
 def test_lines_on_any_graph_solve_a_linear_system(weighting):
     ring = Graph.from_edges([(i, (i + 1) % 5, 1.0 + i) for i in range(5)])
@@ -282,6 +296,21 @@ def test_softmax_regressions_stay_one_and_solve_their_problem_with_an_offset(cla
     slope = node.X.T @ (p - network.task.encode(node.y))
     slope += weight * network.public.common.T @ (far - np.exp(offset))
     assert slope + difference.estimator.coef_.T == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_boosted_trees_are_added_to_the_log_odds_of_the_consensus(name, classes):
+    pytest.importorskip(name)
+    network, _, _ = groups(complete(4), model_by_name(name, "classification"), 40, classes=classes)
+    result = FedRelax(1e-6, update="difference", rounds=2, tol=0).solve(network)
+    for node in network:
+        own = result.local_models[node.label]
+        assert own.how == "log-odds"
+        own.share = 1.0
+        truth = network.task.encode(node.y)
+        left = truth - own.parts[0].predict(node.X)
+        assert ((truth - own.predict(node.X)) ** 2).sum() < (left**2).sum()
 
 
 def test_logistic_regression_and_softmax_regression_agree():

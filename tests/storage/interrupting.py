@@ -62,11 +62,20 @@ def model_of(kind: str, k: int) -> Any:
 
 
 def network_of(kind: str, common: bool = True) -> Network:
-    """Return a network of two groups of nodes with unlike rules, and rows held out."""
+    """Return a network of two groups of nodes with unlike rules, and rows held out.
+
+    With "all linear" every node hears all others, else some.
+    """
+    everyone = kind == "all linear"
     rng = np.random.default_rng(7)
     classes = kind in ("softmax", "mixed classes")
     graph = Graph.from_edges(
-        [(f"n{i}", f"n{j}") for i in range(NODES) for j in range(i) if (i * j + i) % 3 != 1],
+        [
+            (f"n{i}", f"n{j}")
+            for i in range(NODES)
+            for j in range(i)
+            if everyone or (i * j + i) % 3 != 1
+        ],
         labels=[f"n{i}" for i in range(NODES)],
     )
     public = rng.normal(size=(12, COLUMNS))
@@ -81,7 +90,12 @@ def network_of(kind: str, common: bool = True) -> Network:
         held, own = slice(0, 5), slice(5, None)
         more = {} if common else {"public": rng.normal(size=(6 + k, COLUMNS))}
         network.add(
-            f"n{k}", X[own], y[own], model_of(kind, k), validation=(X[held], y[held]), **more
+            f"n{k}",
+            X[own],
+            y[own],
+            model_of(kind.removeprefix("all "), k),
+            validation=(X[held], y[held]),
+            **more,
         )
     return network
 

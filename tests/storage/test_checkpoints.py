@@ -47,6 +47,7 @@ RUNS = {
     "sites, softmax": ("softmax", dict(alpha=1.0, engine="sites", order="sequential")),
     "sites, trees": ("trees", dict(alpha=1.0, engine="sites")),
     "difference": ("mixed", dict(alpha=1.0, update="difference", wiring=REWIRE, patience=9)),
+    "difference, lines": ("all linear", dict(alpha=0.1, update="difference")),
     "difference, classes": ("mixed classes", dict(alpha=1.0, update="difference", patience=9)),
     "difference, softmax": ("softmax", dict(alpha=0.5, update="difference")),
     "difference, faults": ("mixed", dict(alpha=1.0, update="difference", exchange=FAULTS)),

@@ -184,6 +184,9 @@ def coupling_of(settings: Settings, kind: str) -> Coupling:
         continued=settings.continued,
         damping=float(settings.damping),
         combine=as_combine(settings.combine),
+        accelerate=settings.order == "simultaneous"
+        and not settings.damping
+        and not as_layers(settings.exchange),
     )
 
 

@@ -207,6 +207,7 @@ class Hub:
                 kind=agreement.task.kind,
                 classes=None if classes is None else tuple(classes.tolist()),
                 seed=int(seed),
+                nodes=len(agreement.hellos),
                 nonces={other: said.nonce for other, said in near.items()},
                 public={other: said.public_rows for other, said in near.items()},
             )

@@ -108,6 +108,7 @@ class LaneSites:
             neighbours={name: a for name, a in self.site.neighbours.items()},
             coupling=coupling_of(settings, plan.task.kind),
             seed=plan.seed,
+            nodes=plan.nodes,
         )
 
     def moves(self, lane: int) -> bool:

@@ -49,6 +49,8 @@ class Plan(Described):
     classes: Classes | None
     seed: int
     """The site's own seed."""
+    nodes: Count
+    """How many sites take part."""
     nonces: dict[str, str]
     public: dict[str, Count]
     """How many public rows each neighbour has."""

@@ -52,6 +52,8 @@ class LaneState:
     received: dict[tuple[Label, Label], AnyArray]
     change: float
     neighbours: dict[Label, float]
+    consensus: AnyArray | None
+    steps: list[tuple[AnyArray, AnyArray]]
     terms: list[tuple[Any, ...]]
     """See ``engines.sites.keeping``."""
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedrelax.losses import Loss
-from fedrelax.typing import AnyArray, FloatArray, Model
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Model
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.weight)
+
+    def some(self, rows: IntArray) -> Rows:
+        """Return some of the rows, by their numbers."""
+        offset = None if self.offset is None else self.offset[rows]
+        return Rows(some(self.X, rows), self.target[rows], self.weight[rows], self.loss, offset)
 
 
 def stack(terms: Sequence[Rows]) -> Rows:
@@ -118,6 +123,8 @@ class LocalModel(ABC):
     """Whether rounds lead to the same model from wherever they start, as convex ones do."""
     releases_gil: bool = False
     """Whether several of these train faster in threads than in processes."""
+    takes_offsets: bool = False
+    """Whether ``fit`` adds a classifier's log-odds to the ``offset`` of its rows."""
     recalls: bool = False
     """Whether ``memory`` and ``remembering`` are there for a model that does not forget."""
 

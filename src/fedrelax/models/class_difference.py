@@ -1,10 +1,11 @@
 """A classifier as a sum: what its neighbours say, and the node's own difference from that.
 
-For softmax and logistic regression, also as the last step of a pipeline, the sum is one of log-odds: the
-difference is fitted to own rows, and to the consensus itself on public rows, with the consensus as its
-offset. Any other kind is mixed: a share of the model trained alone is added to the consensus, chosen by
-folds of the node's own rows. The consensus is a model of the node's kind, fitted to soft labels; kinds that
-take labels only (neighbours, support vectors) get a forest.
+For softmax and logistic regression, also as the last step of a pipeline, and for LightGBM and XGBoost the
+sum is one of log-odds: the difference is fitted to own rows, and to the consensus itself on public rows,
+with the consensus as its offset. Any other kind is mixed with the model trained alone. The share of the
+latter, and of trees that are added to log-odds, is chosen by folds of the node's own rows. The consensus is
+a model of the node's kind, fitted to soft labels; kinds that take labels only (neighbours, support vectors)
+get a forest.
 
 Compared by hand for trees and nearest neighbours on digits (10 nodes of 40 rows with unlike classes), cut
 of diamonds by clarity (8 of 60) and credit by job (4 of 100), with 600 public rows and one split, after 3
@@ -24,12 +25,24 @@ Sharpened (squared and renormalised, or the mean of log-odds times 1.5), it help
 nodes become surer from round to round, and the log loss of the mixture is 0.69 and 0.67 instead of 0.59.
 The mixture is taken because it needs only the node's own classifier; residuals err less often, at about the
 same log loss, and need a regressor of the same kind.
+
+LightGBM on cut of diamonds (8 nodes of 60), credit by job (4 of 100), tips of taxis by company (7 of 150),
+arrests by year (6 of 200) and churn by contract (3 of 200), and on digits as above; 1,000 public rows, one
+split, 3 rounds. Log loss relative to one pooled model with the node as a column:
+
+                                        five tables  digits
+    training alone                             1.37    1.27
+    mixture                                    1.02    1.28
+    log-odds, all of the difference            1.02    1.72
+    log-odds, by a share from folds            1.00    1.72
+
+Digits are nodes of unlike classes, whose mean is flat; there training alone is the candidate that wins.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -178,15 +191,25 @@ class ClassDifferenceModel(DifferenceModel):
         weight = sum(float(term.weight.sum()) for term in known)
         if not self.settles and weight < NEGLIGIBLE * own.weight.sum():
             known = []
-        if straight is None:
-            alone = self._model.fit([own], seed=seed)
-            fitted.share = self._share(own, known, consensus, alone, seed)
-            fitted.parts = consensus, alone
-            return fitted
-        there = [replace(term, offset=log_odds(term.target)) for term in known]
+        offset = [replace(term, offset=log_odds(term.target)) for term in known]
         here = replace(own, offset=log_odds(consensus.predict(own.X)))
-        fitted.parts = consensus, self._after_steps(straight, [here, *there], seed)
-        fitted.share, fitted.how = 1.0, ODDS
+        if straight is not None:
+            difference = self._after_steps(straight, [here, *offset], seed)
+            fitted.parts, fitted.share, fitted.how = (consensus, difference), 1.0, ODDS
+            return fitted
+        if self._model.takes_offsets:
+            coarser = changed(self._model, parts.difference)
+            fitted.how = ODDS
+
+            def learn(rows: Rows) -> LocalModel:
+                return coarser.fit([rows, *offset], seed=seed)
+        else:
+
+            def learn(rows: Rows) -> LocalModel:
+                return self._model.fit([replace(rows, offset=None)], seed=seed)
+
+        fitted.parts = consensus, learn(here)
+        fitted.share = best_share(fitted.parts, fitted.how, here, known, learn, seed)
         return fitted
 
     def _after_steps(self, straight: SoftmaxModel, terms: list[Rows], seed: int) -> LocalModel:
@@ -203,39 +226,39 @@ class ClassDifferenceModel(DifferenceModel):
         last = linear.fit(moved, seed=seed).estimator
         return adapt(Pipeline([*steps.steps, (given.steps[-1][0], last)]), self.task)
 
-    def _share(
-        self,
-        own: Rows,
-        known: Sequence[Rows],
-        consensus: LocalModel,
-        alone: LocalModel,
-        seed: int,
-    ) -> float:
-        """Return the share of the model trained alone that explains held-out rows best."""
-        fold = np.random.default_rng(seed).permutation(len(own)) % min(FOLDS, len(own))
-        held = np.zeros_like(own.target)
-        for k in np.unique(fold) if len(own) > 1 else ():
-            here = np.flatnonzero(fold != k)
-            kept = Rows(some(own.X, here), own.target[here], own.weight[here], own.loss)
-            model = self._model.fit([kept], seed=seed)
-            held[fold == k] = model.predict(some(own.X, np.flatnonzero(fold == k)))
-        pairs = [(own, consensus.predict(own.X), held)]
-        pairs += [(term, term.target, alone.predict(term.X)) for term in known]
-        losses = [
-            sum(
-                float(term.weight @ term.loss.per_row(term.target, combined(p, q, s, MIXTURE)))
-                for term, p, q in pairs
-            )
-            for s in SHARES
-        ]
-        return float(SHARES[int(np.argmin(losses))])
-
     def predict(self, X: AnyArray) -> FloatArray:
         """Return the probabilities of the sum."""
         if len(self.parts) < 2:
             return super().predict(X)
         consensus, difference = self.parts
         return combined(consensus.predict(X), difference.predict(X), self.share, self.how)
+
+
+def best_share(
+    parts: Sequence[LocalModel],
+    how: str,
+    own: Rows,
+    known: Sequence[Rows],
+    learn: Callable[[Rows], LocalModel],
+    seed: int,
+) -> float:
+    """Return the share of the difference that explains held-out rows best."""
+    consensus, difference = parts
+    fold = np.random.default_rng(seed).permutation(len(own)) % min(FOLDS, len(own))
+    held = np.zeros_like(own.target)
+    for k in np.unique(fold) if len(own) > 1 else ():
+        rest, out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        held[out] = learn(own.some(rest)).predict(some(own.X, out))
+    pairs = [(own, consensus.predict(own.X), held)]
+    pairs += [(term, term.target, difference.predict(term.X)) for term in known]
+    losses = [
+        sum(
+            float(term.weight @ term.loss.per_row(term.target, combined(p, q, s, how)))
+            for term, p, q in pairs
+        )
+        for s in SHARES
+    ]
+    return float(SHARES[int(np.argmin(losses))])
 
 
 def _carrier(model: LocalModel, settings: dict[str, Any]) -> LocalModel:

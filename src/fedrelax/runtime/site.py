@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedrelax.combining import Combine, Mean, usable
+from fedrelax.linear.acceleration import Step, accelerated
 from fedrelax.losses import Loss, Squared
 from fedrelax.models import LocalModel, Rows, Task
 from fedrelax.network import Node
@@ -47,6 +48,7 @@ class Coupling:
     continued: bool = False
     damping: float = 0.0
     combine: Combine = field(default_factory=Mean)
+    accelerate: bool = True
 
     @property
     def factor(self) -> float:
@@ -85,6 +87,12 @@ class Site:
     received: dict[tuple[Label, Label], FloatArray] = field(default_factory=dict)
     shared: dict[Label, FloatArray] = field(default_factory=dict)
     change: float = np.inf
+    nodes: int = 0
+    """How many nodes the network has; with all others as neighbours, every node hears the same."""
+    consensus: FloatArray | None = None
+    """What the model took for its neighbours' mean in the last round, where rounds are accelerated."""
+    steps: list[Step] = field(default_factory=list)
+    """Such means of the last rounds, with the mean of the answers that they led to."""
 
     def __post_init__(self) -> None:
         self._echo: tuple[int, AnyArray] | None = None
@@ -212,11 +220,37 @@ class Site:
             target, weight = self._combined(owner, answers, weights)
             return [Rows(X, target, scale * weight, loss)]
         if self.coupling.collapse and loss.collapses and len(answers) > 1:
-            answers, weights = [_mean(answers, weights)], [float(np.sum(weights))]
+            answers, weights = [self._next(_mean(answers, weights))], [float(np.sum(weights))]
         return [
             Rows(X, self._levelled(answer, owner), scale * a, loss)
             for answer, a in zip(answers, weights, strict=True)
         ]
+
+    def _next(self, mean: FloatArray) -> FloatArray:
+        """Return the consensus for this round: the neighbours' mean, or one that is nearer to rest.
+
+        Where all nodes hear the same and models are convex, each computes the same step by itself.
+        """
+        if not self._accelerates:
+            self.consensus, self.steps = None, []
+            return mean
+        following = mean
+        if self.consensus is not None:
+            following, self.steps = accelerated([*self.steps, (self.consensus, mean)])
+        self.consensus = following
+        return following
+
+    @property
+    def _accelerates(self) -> bool:
+        coupling, weights = self.coupling, {a for a in self.neighbours.values() if a > 0}
+        return (
+            coupling.update == "difference"
+            and coupling.accelerate
+            and self.model.settles
+            and not self.task.is_classification
+            and len(weights) == 1
+            and sum((j, j) in self.received for j in self.neighbours) == self.nodes - 1
+        )
 
     def _combined(
         self, owner: Label, answers: list[FloatArray], weights: list[float]

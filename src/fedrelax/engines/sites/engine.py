@@ -96,6 +96,7 @@ class SiteEngine(Engine):
                 neighbours=graph.neighbours(node.label),
                 coupling=coupling,
                 seed=int(seed),
+                nodes=len(network),
             )
             for node, seed in zip(network, seeds, strict=True)
         ]
@@ -283,6 +284,7 @@ class SiteEngine(Engine):
             site.adopt(model, answers)
             self._terms[site.label] = terms
             site.shared.clear()
+            site.consensus, site.steps = None, []
 
     # Checkpoints
 

@@ -124,6 +124,8 @@ def packed_words(sites: Sequence[Site], place: dict[Label, int]) -> list[Any]:
             {place[j]: answer for j, answer in site.shared.items()},
             {(place[j], place[k]): answer for (j, k), answer in site.received.items()},
             float(site.change),
+            site.consensus,
+            site.steps,
         )
         for site in sites
     ]
@@ -132,7 +134,7 @@ def packed_words(sites: Sequence[Site], place: dict[Label, int]) -> list[Any]:
 def take_words(sites: Sequence[Site], words: Sequence[Any]) -> None:
     """Restore what every site has sent and heard."""
     labels = {number: site.label for number, site in enumerate(sites)}
-    for site, (shared, received, change) in zip(sites, words, strict=True):
+    for site, (shared, received, change, consensus, steps) in zip(sites, words, strict=True):
         of = site.public.of
         site.shared = {labels[j]: _answer(site, of(labels[j]), a) for j, a in shared.items()}
         site.received = {
@@ -140,6 +142,9 @@ def take_words(sites: Sequence[Site], words: Sequence[Any]) -> None:
             for (j, k), answer in received.items()
         }
         site.change = float(change)
+        rows = of(site.label)
+        site.consensus = None if consensus is None else _answer(site, rows, consensus)
+        site.steps = [(_answer(site, rows, x), _answer(site, rows, image)) for x, image in steps]
 
 
 def _answer(site: Site, rows: AnyArray, answer: Any) -> FloatArray:

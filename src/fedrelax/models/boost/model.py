@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -12,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.models.base import Task, some
+from fedrelax.models.base import Rows, Task, some, stack
 from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED, last_step, package_of
 from fedrelax.models.scikit import ScikitModel, fresh, unrouted
 from fedrelax.typing import AnyArray, FloatArray, Model
@@ -26,11 +28,14 @@ CRITERIA = {
     "MAE": ABSOLUTE,
 }
 LIBRARIES = {
-    "xgboost": ("n_jobs", "xgb_model"),
-    "lightgbm": ("n_jobs", "init_model"),
-    "catboost": ("thread_count", "init_model"),
+    "xgboost": ("n_jobs", "xgb_model", "base_margin"),
+    "lightgbm": ("n_jobs", "init_model", "init_score"),
+    "catboost": ("thread_count", "init_model", None),
 }
-"""The setting for the number of threads, and the argument of ``fit`` for a model that gets more trees."""
+"""The setting for the number of threads; arguments of ``fit``: a model that gets more trees; offsets."""
+
+UNSEEN = 1e-3
+"""Weight of the one row that stands for a class of which a node has no row."""
 
 
 def is_boosted(estimator: Model) -> bool:
@@ -75,7 +80,8 @@ class BoostModel(ScikitModel):
     def __init__(self, estimator: Model, task: Task) -> None:
         super().__init__(estimator, task)
         step = last_step(estimator)
-        self._threads, self._grown = LIBRARIES[package_of(step)]
+        self._threads, self._grown, self._offset = LIBRARIES[package_of(step)]
+        self.takes_offsets = step is estimator and self._offset is not None
         if task.is_classification:
             self.fits = LOG
         else:
@@ -87,6 +93,33 @@ class BoostModel(ScikitModel):
                 f"{self.name} predicts one number per row and the target has {task.n_outputs}; wrap "
                 "it in sklearn.multioutput.MultiOutputRegressor"
             )
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> ScikitModel:
+        """Return a model whose estimator is fitted to the stacked rows; see ``ScikitModel.fit``.
+
+        Where rows have an offset, trees are added to its log-odds.
+        """
+        rows, classes = stack(terms), self.task.classes
+        if rows.offset is None or classes is None or self._offset is None:
+            return super().fit(terms, seed=seed, continued=continued)
+        share = rows.target * rows.weight[:, None]
+        for unseen in np.flatnonzero(share.sum(axis=0) == 0):
+            share[rows.offset[:, unseen].argmax(), unseen] = UNSEEN
+        row, label = np.nonzero(share)
+        start = rows.offset[row] - rows.offset[row].mean(axis=1, keepdims=True)
+        if len(classes) == 2:
+            start = start[:, 1] - start[:, 0]
+        estimator = fresh(self._template, seed).set_params(**{self._threads: 1})
+        if self._offset == "base_margin":
+            estimator = CodedClassifier(estimator.set_params(base_score=0.5))
+        fitted = copy.copy(self)
+        fitted._fitted = estimator.fit(
+            some(rows.X, row),
+            classes[label],
+            sample_weight=share[row, label],
+            **{self._offset: start},
+        )
+        return fitted
 
     def _fit_estimator(
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
