@@ -15,6 +15,8 @@ from fedrelax.graph.tables import is_frame, read_table
 from fedrelax.typing import FloatArray, IntArray, Label
 
 LATITUDE = ("latitude", "lat")
+STEP = 1e-9
+"""How far points that coincide are set apart in all, where coordinates are of size 1."""
 LONGITUDE = ("longitude", "lon", "lng", "long")
 
 
@@ -71,41 +73,26 @@ def neighbour_pairs(
 ) -> tuple[IntArray, IntArray]:
     """Return every pair (i, j), i < j, in which one end is among the k nearest of the other.
 
-    Ties are broken by the position of the points in sorted order and, where points coincide, by
-    label in turn, so the result does not depend on the order of the nodes.
+    Points are searched in sorted order, so the result does not depend on the order of the nodes. Those
+    that coincide are set apart by a tiny step each, in the order of their labels, so that they share the
+    edges out.
     """
     from scipy.spatial import cKDTree
 
     n = len(points)
     k = min(_check_k(k), n - 1)
-    points = points + 0.0  # turns -0.0 into 0.0
-    place, group, size = np.unique(points, axis=0, return_inverse=True, return_counts=True)
-    group = group.reshape(-1)
-    m = len(place)
-    if m < n:
+    order = np.lexsort(points.T[::-1])
+    again = np.append(False, (np.diff(points[order], axis=0) == 0).all(axis=1))
+    places = points[order]
+    if again.any():
         text = np.array([repr(label) for label in labels])
-        order = np.lexsort((text, group))
-    else:
-        order = np.argsort(group)
-    start = np.cumsum(size) - size
-
-    # Per place: the place itself first, then the nearest others; how many members to take from each.
-    near = cKDTree(place).query(place, k=min(k + 1, m))[1].reshape(m, -1)
-    own = np.arange(m)[:, None]
-    groups = np.hstack([own, near])
-    room = np.hstack([size[own] - 1, np.where(near == own, 0, size[near])])
-    take = np.clip(k - (np.cumsum(room, axis=1) - room), 0, room)
-
-    # Per node, in sorted order: the members to take, starting after the node's own rank.
-    home = group[order]
-    rank = np.arange(n) - start[home]
-    runs = take[home].ravel()
-    source = np.repeat(np.arange(n), k)
-    target = np.repeat(groups[home].ravel(), runs)
-    offset = np.arange(n * k) - np.repeat(np.cumsum(runs) - runs, runs)
-    at_home = target == home[source]
-    member = (rank[source] + offset + at_home) % size[target]
-    i, j = order[source], order[start[target] + member]
+        order = np.lexsort((text, *points.T[::-1]))
+        first = np.maximum.accumulate(np.where(again, 0, np.arange(n)))
+        places = np.column_stack([points[order], STEP / n * (np.arange(n) - first)])
+    near = cKDTree(places).query(places, k=k + 1)[1].reshape(n, -1)
+    others = near != np.arange(n)[:, None]
+    others[others.all(axis=1), -1] = False
+    i, j = np.repeat(order, k), order[near[others]]
     pairs = np.unique(np.minimum(i, j) * n + np.maximum(i, j))
     return pairs // n, pairs % n
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -73,7 +73,8 @@ class Store:
         """Compute and save the missing runs; ``done`` is called after each."""
         # The slow ones first, so that they do not keep a single worker busy at the end.
         wanted = sorted(self.missing(tasks), key=lambda task: -cost(task[0]))
-        for task, found in _computed(wanted, jobs):
+        parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+        for task, found in parallel(joblib.delayed(compute)(task) for task in wanted):
             self.save(*task, found)
             done(task)
 
@@ -97,14 +98,6 @@ def compute(task: Task) -> tuple[Task, Finished]:
     with threadpool_limits(1):
         curve = (tree_curve if cell.model == "tree" else linear_curve)(cell, seed)
     return task, Finished(curve, time.perf_counter() - start)
-
-
-def _computed(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Finished]]:
-    if jobs == 1 or len(tasks) <= 1:
-        yield from map(compute, tasks)
-        return
-    parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    yield from parallel(joblib.delayed(compute)(task) for task in tasks)
 
 
 @dataclass(frozen=True)
