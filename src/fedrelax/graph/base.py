@@ -387,10 +387,8 @@ class Graph:
         """The component of every node, numbered in the order of ``labels``."""
         from scipy.sparse.csgraph import connected_components
 
-        _, part = connected_components(self._matrix, directed=False)
-        _, first, part = np.unique(part, return_index=True, return_inverse=True)
-        rank: IntArray = np.argsort(np.argsort(first))
-        return rank[part]
+        part: IntArray = connected_components(self._matrix, directed=False)[1]
+        return part
 
     def _refuse_missing(self, labels: tuple[Label, ...]) -> None:
         missing = self._index.keys() - set(labels)

@@ -74,9 +74,9 @@ class Store:
         # The slow ones first, so that they do not keep a single worker busy at the end.
         wanted = sorted(self.missing(tasks), key=lambda task: -cost(task[0]))
         parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        for task, found in parallel(joblib.delayed(compute)(task) for task in wanted):
-            self.save(*task, found)
-            done(task)
+        for (cell, seed), run in parallel(joblib.delayed(compute)(task) for task in wanted):
+            self.save(cell, seed, run)
+            done((cell, seed))
 
 
 def cost(cell: Cell) -> float:
