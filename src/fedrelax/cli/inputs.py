@@ -239,6 +239,5 @@ def nodes_in(frame: DataFrame, saved: SavedResult, data: Path, refuse: bool) -> 
             f"{data}: {rows} rows belong to nodes that are neither in the training data nor in the "
             f"graph: {listing(strange)}{hint}; leave these rows out, or fit again with these nodes"
         )
-    nodes = np.empty(len(values), dtype=object)
-    nodes[:] = [str(value) if means[value] is None else means[value] for value in values]
-    return nodes
+    labels = [str(value) if means[value] is None else means[value] for value in values]
+    return np.array(labels, dtype=object)

@@ -57,7 +57,7 @@ class Grown:
         saved = read_result(directory)
         if trust:
             look_here_for_modules()
-        grown = cls(saved, load_result(directory, trust), out, overwrite, report)
+        grown = cls(saved, load_result(saved, trust), out, overwrite, report)
         if not grown.fitted.can_go_on:
             raise FedRelaxError(
                 f"{directory} lacks what is needed to change it (it was saved by an earlier version, by a "
@@ -155,9 +155,7 @@ def _names(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
     except FedRelaxError as error:
         raise FedRelaxError(f"{error}; or name the newcomer with --label") from None
     names = {text: _name(text, saved) for text in texts.unique()}
-    nodes = np.empty(len(texts), dtype=object)
-    nodes[:] = [names[text] for text in texts]
-    return nodes
+    return np.array([names[text] for text in texts], dtype=object)
 
 
 def _name(text: str, saved: SavedResult) -> Label:

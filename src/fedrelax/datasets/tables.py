@@ -241,9 +241,7 @@ def _node_labels(column: pd.Series, notes: list[str]) -> AnyArray:
                 f"Spaces around {changed} entries of node column {column.name!r} are removed."
             )
         labels = stripped
-    nodes = np.empty(len(labels), dtype=object)
-    nodes[:] = labels
-    return nodes
+    return np.array(labels, dtype=object)
 
 
 Task = Literal["regression", "classification"]

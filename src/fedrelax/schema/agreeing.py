@@ -12,9 +12,9 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.coding import code_column, texts_of
 from fedrelax.schema.column import MIXED, Column, Kind, Texts
-from fedrelax.schema.dates import cycles_of
+from fedrelax.schema.dates import Cycle, Order, cycles_of
 from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
-from fedrelax.schema.numbers import read_texts
+from fedrelax.schema.numbers import Mark, read_texts
 from fedrelax.schema.schema import Schema, is_extreme, limits_of, rounded
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class ColumnSummary:
     counts: tuple[int, ...] = ()
     others: int = 0
     names: bool = False
-    cycles: tuple[str, ...] = ()
-    order: str = "iso"
-    decimal: Literal["", ".", ","] = ""
+    cycles: tuple[Cycle, ...] = ()
+    order: Order = "iso"
+    decimal: Mark = ""
     unsure: bool = False
 
     def __post_init__(self) -> None:
@@ -164,7 +164,7 @@ def _kind(name: str, said: Mapping[str, ColumnSummary]) -> str:
     return usual
 
 
-def _decimal(name: str, said: Mapping[str, ColumnSummary]) -> str:
+def _decimal(name: str, said: Mapping[str, ColumnSummary]) -> Mark:
     """Return the decimal mark that sites have in common; one that is unsure follows the others."""
     lines = {place: line for place, line in said.items() if line.decimal}
     sure = {place: line for place, line in lines.items() if not line.unsure}

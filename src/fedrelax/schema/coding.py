@@ -10,7 +10,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.schema.column import Column, Texts
 from fedrelax.schema.dates import read_dates
 from fedrelax.schema.kinds import where
-from fedrelax.schema.numbers import FILE_MARK, read_texts, strange
+from fedrelax.schema.numbers import FILE_MARK, Mark, read_texts, strange
 from fedrelax.typing import AnyArray, FloatArray
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def texts_of(column: pd.Series) -> AnyArray:
     return found
 
 
-def read_numbers(column: pd.Series, decimal: str) -> FloatArray:
+def read_numbers(column: pd.Series, decimal: Mark) -> FloatArray:
     """Return the column as floats, NaN for values that are missing, infinite or not a number.
 
     ``decimal`` is the decimal mark for texts that could be read with either; without one, and without

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -18,10 +18,16 @@ YEAR = 365.2425 * DAY
 SUNDAY = 3 * DAY
 """1 January 1970 was a Thursday; three days later, a week ended."""
 
-CYCLES = {"hour": (DAY, 1), "weekday": (WEEK, 3), "season": (YEAR, 1)}
+Cycle = Literal["hour", "weekday", "season"]
+CYCLES: dict[Cycle, tuple[float, int]] = {
+    "hour": (DAY, 1),
+    "weekday": (WEEK, 3),
+    "season": (YEAR, 1),
+}
 """The period of each cycle and its number of sine waves; three of them tell all seven weekdays apart."""
 
-FORMATS = ("iso", "month first", "day first")
+Order = Literal["iso", "month first", "day first"]
+FORMATS: tuple[Order, ...] = get_args(Order)
 """Ways of reading dates from text, in the order in which they are tried."""
 
 
@@ -55,7 +61,7 @@ def read_dates(column: pd.Series, order: str) -> FloatArray:
     return np.asarray(np.where(np.isnat(found), np.nan, seconds))
 
 
-def order_of(column: pd.Series) -> tuple[str, bool]:
+def order_of(column: pd.Series) -> tuple[Order, bool]:
     """Return the way that reads most values, and whether another one reads as many but differently."""
     values = column.dropna()
     read = {order: read_dates(values, order) for order in FORMATS}
@@ -79,7 +85,7 @@ def _strict(values: pd.Series, order: str) -> int:
     return int((month <= 12).sum())
 
 
-def cycles_of(seconds: FloatArray) -> tuple[str, ...]:
+def cycles_of(seconds: FloatArray) -> tuple[Cycle, ...]:
     """Return the cycles that a column's times go through often enough to be learned.
 
     >>> cycles_of(np.arange(96) * 3600.0), cycles_of(np.arange(60) * DAY)
@@ -89,7 +95,7 @@ def cycles_of(seconds: FloatArray) -> tuple[str, ...]:
     if not len(known):
         return ()
     span = float(np.ptp(known))
-    found = []
+    found: list[Cycle] = []
     if span > DAY and len(np.unique(known % DAY)) > 2:
         found.append("hour")
     if span >= 2 * WEEK and len(np.unique((known // DAY) % 7)) > 2:
@@ -99,7 +105,7 @@ def cycles_of(seconds: FloatArray) -> tuple[str, ...]:
     return tuple(found)
 
 
-def waves(seconds: FloatArray, cycle: str) -> FloatArray:
+def waves(seconds: FloatArray, cycle: Cycle) -> FloatArray:
     """Return the sine and cosine columns of a cycle, (rows, 2 * waves)."""
     period, count = CYCLES[cycle]
     at = seconds - SUNDAY if cycle == "weekday" else seconds
@@ -109,7 +115,7 @@ def waves(seconds: FloatArray, cycle: str) -> FloatArray:
     return np.column_stack([np.sin(angle), np.cos(angle)])
 
 
-def wave_names(name: str, cycle: str) -> list[str]:
+def wave_names(name: str, cycle: Cycle) -> list[str]:
     """Return the names of the columns of ``waves``."""
     count = CYCLES[cycle][1]
     if count == 1:

@@ -6,7 +6,7 @@ import math
 import numbers
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -35,7 +35,8 @@ MISSING = frozenset(
 )
 """Texts that mean a missing value in columns of numbers and dates."""
 
-MARKS = (".", ",")
+Mark = Literal["", ".", ","]
+MARKS: tuple[Mark, ...] = (".", ",")
 """The decimal marks. The other one of the two may separate thousands, as may blanks and apostrophes."""
 LONGEST = 16
 """Whole numbers with more digits are codes: as floats, some of them would coincide."""
@@ -77,7 +78,7 @@ class Reading:
 
     values: FloatArray
     """NaN for values that are missing, infinite or not a number."""
-    decimal: str
+    decimal: Mark
     """The decimal mark; empty if nothing in the column shows which one it is."""
     unsure: bool
     """Whether the other mark would read as many values, but as other numbers."""
@@ -87,7 +88,7 @@ class Reading:
     """The position of the first value that is in doubt, or is more than digits and a decimal mark."""
 
 
-def read_texts(column: pd.Series, decimal: str = "") -> Reading:
+def read_texts(column: pd.Series, decimal: Mark = "") -> Reading:
     """Read values as numbers, with the decimal mark that reads most of them.
 
     ``decimal`` is the mark to take if both read as many; without it, that of the file that the column
@@ -116,7 +117,7 @@ def read_texts(column: pd.Series, decimal: str = "") -> Reading:
     counts = {mark: int(np.isfinite(found).sum()) for mark, found in values.items()}
     same = np.array_equal(values["."], values[","], equal_nan=True)
     unsure = counts["."] == counts[","] and not same
-    best = "." if counts["."] >= counts[","] else ","
+    best: Mark = "." if counts["."] >= counts[","] else ","
     if unsure:
         plain = all(_is_plain(key, ".") for key, value in read["."].items() if math.isfinite(value))
         unsure, best = not plain, "." if plain else decimal or column.attrs.get(FILE_MARK, ".")
@@ -139,7 +140,7 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, numbers.Number) else str(value).strip().translate(_USUAL)
 
 
-def _number(value: Any, mark: str) -> float:
+def _number(value: Any, mark: Mark) -> float:
     """Return one value as a number, NaN if it is not finite or not a number."""
     if not isinstance(value, str):
         try:
@@ -158,12 +159,12 @@ def _number(value: Any, mark: str) -> float:
     return math.nan if math.isinf(found) else -found if negative else found
 
 
-def _signs(value: Any, mark: str) -> list[str]:
+def _signs(value: Any, mark: Mark) -> list[str]:
     form = FORMS[mark].fullmatch(value) if isinstance(value, str) else None
     return [] if form is None else [sign for sign in (form["before"], form["after"]) if sign]
 
 
-def _is_plain(value: Any, mark: str) -> bool:
+def _is_plain(value: Any, mark: Mark) -> bool:
     """Tell whether a value is a number, or digits with at most a decimal mark."""
     return not isinstance(value, str) or PLAIN[mark].fullmatch(value) is not None
 

@@ -39,20 +39,11 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
     Without a token, it must be one that only this machine can reach.
     """
     try:
-        family, kind, _, _, place = socket.getaddrinfo(
+        family, _, _, _, place = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
+        made = socket.create_server(place, family=family, backlog=128)
     except (OSError, UnicodeError) as error:
-        raise FedRelaxError(
-            f"--host {host!r} is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for all"
-        ) from error
-    made = socket.socket(family, kind)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(place)
-        made.listen(128)
-    except OSError as error:
-        made.close()
         raise FedRelaxError(_why_not(host, port, error)) from error
     if token is None and not is_loopback(made):
         made.close()
@@ -63,16 +54,17 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
     return made
 
 
-def _why_not(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is used by another program; choose another with --port"
-    if error.errno == errno.EACCES:
-        return f"you may not use port {port} of {host}; choose one above 1023 with --port"
-    if error.errno == errno.EADDRNOTAVAIL:
+def _why_not(host: str, port: int, error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    if isinstance(error, UnicodeError | socket.gaierror) or number == errno.EADDRNOTAVAIL:
         return (
             f"--host {host!r} is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for all"
         )
-    return f"{host}:{port} cannot be served ({error.strerror or error}); choose another --port"
+    if number == errno.EADDRINUSE:
+        return f"port {port} of {host} is used by another program; choose another with --port"
+    if number == errno.EACCES:
+        return f"you may not use port {port} of {host}; choose one above 1023 with --port"
+    return f"{host}:{port} cannot be served ({error}); choose another --port"
 
 
 def is_loopback(listening: socket.socket) -> bool:

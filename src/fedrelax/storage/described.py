@@ -212,9 +212,7 @@ def read_frame(content: bytes, file: str, labels: Mapping[str, Any]) -> Any:
             strange = [text for text in texts if text not in labels]
             if strange:
                 raise damage(file, f"names the node {strange[0]!r}, which is not in the graph")
-            found = np.empty(len(frame), dtype=object)
-            found[:] = [labels[text] for text in texts]
-            frame[column] = found
+            frame[column] = np.array([labels[text] for text in texts], dtype=object)
         elif column not in TEXT_COLUMNS:
             frame[column] = _numbers(texts)
             if column in COUNT_COLUMNS:
