@@ -147,6 +147,8 @@ def _read(package: str, estimator: Model, content: bytes, classes: AnyArray | No
             estimator._le = LabelEncoder()
             estimator._le.classes_ = estimator._classes = classes
             estimator._n_classes = len(classes)
+            usual = "multiclass" if len(classes) > 2 else "binary"
+            estimator._objective = estimator.objective or usual
     return estimator
 
 
