@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedrelax.runtime.callbacks import keeper_in
 from fedrelax.runtime.exchange import Promise
 from fedrelax.solvers.checks import check_callbacks
 from fedrelax.solvers.identity import identity_of
-from fedrelax.typing import DataFrame, FloatArray, Label
+from fedrelax.typing import DataFrame, FloatArray, Label, Model
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
 
@@ -35,17 +36,14 @@ class EdgeValues(Mapping[tuple[Label, Label], float]):
     def __init__(self, graph: Graph, values: FloatArray | Callable[[], FloatArray]) -> None:
         """Take the values, or what computes them when the first is asked for."""
         self._graph, self._values = graph, values
-        self._found: dict[tuple[Label, Label], float] | None = None
 
-    @property
+    @cached_property
     def _all(self) -> dict[tuple[Label, Label], float]:
-        if self._found is None:
-            A, labels = self._graph.adjacency, self._graph.labels
-            values = self._values() if callable(self._values) else self._values
-            learners = np.repeat(np.arange(len(labels)), np.diff(A.indptr)).tolist()
-            ends = zip(learners, A.indices.tolist(), values.tolist(), strict=True)
-            self._found = {(labels[i], labels[j]): value for i, j, value in ends}
-        return self._found
+        A, labels = self._graph.adjacency, self._graph.labels
+        values = self._values() if callable(self._values) else self._values
+        learners = np.repeat(np.arange(len(labels)), np.diff(A.indptr)).tolist()
+        ends = zip(learners, A.indices.tolist(), values.tolist(), strict=True)
+        return {(labels[i], labels[j]): value for i, j, value in ends}
 
     def __getitem__(self, edge: tuple[Label, Label]) -> float:
         return self._all[edge]
@@ -89,8 +87,7 @@ class Result:
     @property
     def models(self) -> Mapping[Label, Any]:
         """The plain fitted estimator of every node, to take home."""
-        local = self.local_models
-        return Lookup(local, lambda label: local[label].estimator)
+        return Lookup(self.local_models, partial(_estimator_in, self.local_models))
 
     def with_alone(self, labels: Iterable[Label]) -> Result:
         """Return this result with the models of round 0 at these nodes."""
@@ -145,6 +142,10 @@ class Result:
         ]
         columns = ["source", "target", "weight", "discrepancy", "discrepancy_back", "used"]
         return pd.DataFrame(lines, columns=columns)
+
+
+def _estimator_in(models: Mapping[Label, LocalModel], label: Label) -> Model:
+    return models[label].estimator
 
 
 class Solver(ABC):
