@@ -34,15 +34,17 @@ WAYS = [(0.5, False), (0.5, True), ("auto", False), ("auto", True)]
 @pytest.mark.skipif(
     find_spec("ray") is None, reason="simulations need pip install 'flwr[simulation]'"
 )
-@pytest.mark.parametrize("open_", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_simulation_gives_what_one_process_gives(tmp_path: Path, open_: bool) -> None:
+@pytest.mark.parametrize(
+    ("alpha", "open_"),
+    [pytest.param(*way, marks=[pytest.mark.slow] if way != WAYS[0] else []) for way in WAYS],
+)
+def test_simulation_gives_what_one_process_gives(tmp_path: Path, alpha: Any, open_: bool) -> None:
     federation = written(tmp_path / "home", NAMES, {})
     with Deployment(tmp_path / "home") as machines:
         machines.start_hub(simulation=True)
-        for alpha in (0.5, "auto"):
-            settings(federation, alpha=alpha, rounds=1, tol=0.0, open=open_)
-            run(machines, *SIMULATED)
-            check_equal(federation, alpha, ONE)
+        settings(federation, alpha=alpha, rounds=1, tol=0.0, open=open_)
+        run(machines, *SIMULATED)
+        check_equal(federation, alpha, ONE)
 
 
 @dataclass

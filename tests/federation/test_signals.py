@@ -32,7 +32,9 @@ def running_in(home: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_all_processes(tmp_path: Path, number: signal.Signals) -> None:
     home = tmp_path / "home"
     words = ["federate", "try", "--sites", "2", "--rounds", "0", "--alpha", "1", "--out", str(home)]
