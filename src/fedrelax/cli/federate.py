@@ -144,6 +144,8 @@ def try_(
     with speaking(debug, quiet=as_json, steps=steps) as talk:
         from fedrelax.errors import FedRelaxError
         from fedrelax.extras import need
+
+        need("flwr", "flower")
         from fedrelax.federation.trial import made_up, parted, prepare, run_deployed
 
         for flag, value in (("--target", target), ("--node", node)):
@@ -154,7 +156,6 @@ def try_(
                 )
         if table is not None and target is None:
             raise FedRelaxError("--target is missing; name the column to predict")
-        need("flwr", "flower")
         tables = made_up(sites) if table is None else parted(table, node, sites)
         home = out or Path(tempfile.mkdtemp(prefix="fedrelax-federation-")) / "federation"
         try:

@@ -19,8 +19,8 @@ FIRST, NEXT = 10.0, 20.0
 """Without a terminal: seconds before the first line, and between two lines."""
 LONGEST = 100
 """The most letters of what is being done."""
-DOUBT = 1.0
-"""Seconds of work at the usual pace that an estimate starts from."""
+DOUBT = 0.1
+"""Share of the plan that an estimate takes to have gone at the usual pace, before the first second."""
 NARROW, WIDE = 8, 24
 """The least and the most columns of a bar."""
 
@@ -28,10 +28,11 @@ NARROW, WIDE = 8, 24
 def time_left(spent: float, done: float, planned: float) -> float:
     """Return the seconds left of a plan: what is not done yet, at the pace of this run so far.
 
-    >>> time_left(0.0, 0.0, 40.0), time_left(20.0, 6.0, 12.0)
-    (40.0, 18.0)
+    >>> time_left(0.0, 0.0, 40.0), time_left(22.0, 5.0, 20.0)
+    (40.0, 51.42857142857143)
     """
-    return (planned - done) * (DOUBT + spent) / (DOUBT + done)
+    usual = DOUBT * planned
+    return (planned - done) * (usual + spent) / (usual + done)
 
 
 class Activity:
