@@ -134,14 +134,20 @@ def from_npy(
 
 # Writing
 
+DRAFT = ".draft"
+"""The ending of files that are not complete yet."""
+
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read; an earlier one stays until the new one is on the disk.
 
-    File and directory are flushed, so that the file survives even if the machine stops. A killed process
-    leaves a draft behind, which the next one writes over.
+    File and directory are flushed, so that the file survives even if the machine stops. Drafts that
+    killed processes have left behind are removed.
     """
-    draft = path.with_name(f"{path.name}.draft")
+    draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
+    for other in path.parent.glob(f"{path.name}.*{DRAFT}"):
+        if not _is_alive(other.name.removesuffix(DRAFT).rpartition(".")[2]):
+            other.unlink(missing_ok=True)
     try:
         with open(draft, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
             file.write(data)
@@ -159,6 +165,17 @@ def write_whole(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def _is_alive(process: str) -> bool:
+    """Tell whether a process with this ID runs; assume so if it is not a number."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OverflowError, OSError):
+        return True
+    return True
 
 
 def dump_toml(settings: Mapping[str, Any], comment: str = "") -> str:
