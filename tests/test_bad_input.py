@@ -366,3 +366,6 @@ def test_with_many_classes_few_settings_are_tried():
     model = FedRelaxClassifier().fit(np.c_[label, label**2], label, nodes=np.arange(124) // 62)
     assert "with more than 30 classes few settings" in model.choice_.reason
     assert len(model.classes_) == 31
+    few = label[:60] % 20
+    model = FedRelaxClassifier().fit(np.c_[few, few**2], few, nodes=np.arange(60) // 30)
+    assert "with 60 rows of 20 classes few settings" in model.choice_.reason

@@ -11,7 +11,7 @@ import numpy as np
 from fedrelax.engines import UnsupportedNetworkError
 from fedrelax.engines.whole.found import ONE_MODEL, Found, find, linear_model, rows_of
 from fedrelax.engines.whole.ridge_rows import Fold
-from fedrelax.engines.whole.softmax import MANY_CLASSES
+from fedrelax.engines.whole.softmax import reason_for_few
 from fedrelax.models import adapt
 from fedrelax.models.names import model_by_name
 from fedrelax.network import Network
@@ -135,9 +135,10 @@ def choose_whole(
         masks = [network.masks_of(fold) for fold in folds if isinstance(fold, StackedNetwork)]
     found = find(network, masks if apart else (), curves=not quick, seed=seed)
     whole = Whole(_choice(found), found, WholeNetwork(found), seed=seed)
-    if network.task.is_classification and network.task.n_outputs > MANY_CLASSES:
-        note = f"with more than {MANY_CLASSES} classes few settings and no other models are tried"
-        return whole.but(note)
+    if network.task.is_classification:
+        few = reason_for_few(network.task.n_outputs, len(network.own_rows.y))
+        if few is not None:
+            return whole.but(f"{few} few settings and no other models are tried")
     if quick or not folds:
         return whole
     if network.task.is_classification and _is_one_class(folds):

@@ -22,8 +22,9 @@ STRENGTHS = (100.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.01)
 """Pulls of all other nodes together, relative to a node's own rows; each fit starts from the last."""
 LEVELS = (1.0, 0.1, 0.01)
 """Shares of the pull that also apply to the level, which is the class frequencies."""
-MANY_CLASSES = 30
-"""Each fit takes time in proportion to the classes, so with more of them fewer candidates are tried."""
+MANY_CLASSES, ROWS_PER_CLASS = 30, 4
+"""Each fit takes time in proportion to the classes, so with more of them, or with fewer rows of each in the
+mean, which tell little, fewer candidates are tried."""
 FEW: tuple[tuple[float, ...], ...] = (3.0,), (10.0, 1.0, 0.1), (1.0, 0.1)
 """The penalties, strengths and levels that are tried then."""
 AVERAGED = 5
@@ -125,6 +126,15 @@ def probabilities(scores: FloatArray) -> FloatArray:
     return softmax(scores)
 
 
+def reason_for_few(classes: int, rows: int) -> str | None:
+    """Return why only few settings are tried, or None."""
+    if classes > MANY_CLASSES:
+        return f"with more than {MANY_CLASSES} classes"
+    if rows < ROWS_PER_CLASS * classes:
+        return f"with {rows} rows of {classes} classes"
+    return None
+
+
 def choose_softmax(
     X: FloatArray,
     y: IntArray,
@@ -138,12 +148,13 @@ def choose_softmax(
 
     ``folds`` (masks of rows to train on and to hold out) judge if rows of several nodes belong together.
     What is chosen must beat both every node alone and one model for all on rows left out. With more than
-    ``MANY_CLASSES`` classes, fewer candidates are tried.
+    ``MANY_CLASSES`` classes, or few rows of each, fewer candidates are tried.
     """
     centre, spread = centre_and_spread(X)
     Z = np.column_stack([(X - centre) / spread, np.ones(len(X))])
     judge = _Judge(Z, y, node, n, classes, folds)
-    penalties, strengths, levels = FEW if classes > MANY_CLASSES else (PENALTIES, STRENGTHS, LEVELS)
+    few = reason_for_few(classes, len(y)) is not None
+    penalties, strengths, levels = FEW if few else (PENALTIES, STRENGTHS, LEVELS)
     pulls = [(strength, level) for level in levels for strength in strengths]
     tried = judge.path([(p, s, lv) for p in penalties for s, lv in pulls]) if n > 1 else []
     alone = min(judge.path([(p, 0.0, 1.0) for p in penalties]), key=_loss)
