@@ -172,13 +172,13 @@ def test_killed_on_the_way(run: Run, result: Path, command: str) -> None:
     before = {p: p.read_bytes() for p in result.rglob("*") if p.is_file()}
     stop = """
 import sys, time
-import fedrelax.storage.growing as growing
-write = growing.write_json
+import fedrelax.storage.saving as saving
+write = saving.write_json
 def slow(path, value):
     write(path, value)
     open("writing", "w").close()
     time.sleep(60)
-growing.write_json = slow
+saving.write_json = slow
 from fedrelax.cli.app import main
 main()
 """
