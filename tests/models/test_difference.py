@@ -22,6 +22,7 @@ from fedrelax import (
 )
 from fedrelax.attacks import Constant
 from fedrelax.datasets import clustered
+from fedrelax.engines.sites.engine import SiteEngine
 from fedrelax.faults import Absent, Delayed, Lost
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.archive import closed, opened
@@ -82,6 +83,20 @@ def test_where_all_hear_the_same_few_rounds_reach_the_fixed_point():
     rest = answers(120, as_they_come)
     assert np.abs(answers(8) - rest).max() < 1e-9
     assert np.abs(answers(8, as_they_come) - rest).max() > 1e-3
+
+
+def test_rounds_are_not_accelerated_once_a_node_no_longer_heeds_all_others():
+    network = lines(complete(4), LinearModel())
+    engine = SiteEngine.of(network, FedRelax(0.3, update="difference"))
+    with engine.working():
+        engine.start()
+        engine.share(0)
+        engine.update(1)
+        assert all(site.consensus is not None for site in engine.sites)
+        pairs = Graph.from_edges([(0, 1), (2, 3)], labels=network.labels)
+        engine.rewire(pairs.adjacency)
+        engine.update(2)
+        assert all(site.consensus is None for site in engine.sites)
 
 
 @pytest.mark.parametrize("weighting", ["mean", "rows"])

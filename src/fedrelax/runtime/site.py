@@ -49,6 +49,7 @@ class Coupling:
     damping: float = 0.0
     combine: Combine = field(default_factory=Mean)
     accelerate: bool = True
+    """Whether rounds may be accelerated where all nodes hear the same."""
 
     @property
     def factor(self) -> float:
@@ -242,14 +243,15 @@ class Site:
 
     @property
     def _accelerates(self) -> bool:
-        coupling, weights = self.coupling, {a for a in self.neighbours.values() if a > 0}
+        coupling = self.coupling
+        weights = [a for j, a in self.neighbours.items() if a > 0 and (j, j) in self.received]
         return (
             coupling.update == "difference"
             and coupling.accelerate
             and self.model.settles
             and not self.task.is_classification
-            and len(weights) == 1
-            and sum((j, j) in self.received for j in self.neighbours) == self.nodes - 1
+            and len(weights) == self.nodes - 1
+            and len(set(weights)) == 1
         )
 
     def _combined(
