@@ -43,6 +43,20 @@ def check_sizes(values: AnyArray, name: str | Callable[[int], str], vanishing: b
         )
 
 
+RandomState = int | np.random.Generator | None
+"""A seed, a generator, or ``None`` for a new seed each time."""
+
+
+def generator(random_state: RandomState) -> np.random.Generator:
+    """Return the generator that ``random_state`` stands for."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise FedRelaxError(
+            f"random_state is {random_state!r}; give None, a whole number >= 0 or a Generator"
+        ) from None
+
+
 def check_number(name: str, value: Any, least: float, below: float = math.inf) -> None:
     """Refuse what is not a finite number in [least, below)."""
     if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, least, below):

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.typing import FloatArray, IntArray
-from fedrelax.validation import check_count, check_number
+from fedrelax.validation import RandomState, check_count, check_number, generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +60,7 @@ def clustered(
     p_out: float = 0.2,
     m_val: int = 100,
     m_pub: int = 100,
-    random_state: int | np.random.Generator | None = None,
+    random_state: RandomState = None,
 ) -> SyntheticNetwork:
     """Draw clusters of nodes that share one weight vector w ~ N(0, I_d) each.
 
@@ -73,7 +72,8 @@ def clustered(
     ((10, 10, 3), [0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
     """
     _check(m=m, d=d, sigma=sigma, m_val=m_val, m_pub=m_pub)
-    weights_rng, graph_rng, rows_rng, val_rng, public_rng = _streams(random_state, 5)
+    # Independent streams: more public rows, say, leave the training rows the same.
+    weights_rng, graph_rng, rows_rng, val_rng, public_rng = generator(random_state).spawn(5)
     graph, clusters = Graph.stochastic_block(sizes, p_in, p_out, random_state=graph_rng)
     weights = weights_rng.standard_normal((len(sizes), d))
     X, y, noise = _rows(weights, np.tile(clusters[:, None], m), sigma, rows_rng)
@@ -101,7 +101,7 @@ def single_cluster(
     p_in: float = 0.8,
     m_val: int = 100,
     m_pub: int = 100,
-    random_state: int | np.random.Generator | None = None,
+    random_state: RandomState = None,
 ) -> SyntheticNetwork:
     """Draw one cluster of ``n`` nodes: the setting of the paper's bound on the variation."""
     check_count("n", n, least=1)
@@ -119,7 +119,7 @@ def mixture(
     sigma: float = 0.0,
     m_val: int = 100,
     m_pub: int = 100,
-    random_state: int | np.random.Generator | None = None,
+    random_state: RandomState = None,
 ) -> SyntheticNetwork:
     """Draw non-i.i.d. nodes, each with its own mixture of K linear models.
 
@@ -134,7 +134,7 @@ def mixture(
     check_count("n", n, least=1)
     check_count("K", K, least=1)
     _check(m=m, d=d, sigma=sigma, m_val=m_val, m_pub=m_pub)
-    weights_rng, shares_rng, rows_rng, val_rng, public_rng = _streams(random_state, 5)
+    weights_rng, shares_rng, rows_rng, val_rng, public_rng = generator(random_state).spawn(5)
     weights = weights_rng.standard_normal((K, d))
     odds = np.exp(shares_rng.standard_normal((n, K)))
     shares = odds / odds.sum(axis=1, keepdims=True)
@@ -171,18 +171,6 @@ def _origins(shares: FloatArray, rows: int, rng: np.random.Generator) -> IntArra
     ends = largest_remainder(shares, rows).cumsum(axis=1)
     origins = (np.arange(rows)[None, :, None] >= ends[:, None, :]).sum(axis=2)
     return np.asarray(rng.permuted(origins, axis=1), dtype=np.int64)
-
-
-def _streams(
-    random_state: int | np.random.Generator | None, count: int
-) -> list[np.random.Generator]:
-    """Independent generators, so that (say) more public rows leave the training rows the same."""
-    try:
-        return np.random.default_rng(random_state).spawn(count)
-    except (TypeError, ValueError):
-        raise FedRelaxError(
-            f"random_state is {random_state!r}; give None, a whole number >= 0 or a Generator"
-        ) from None
 
 
 def _check(*, m: int, d: int, sigma: float, m_val: int, m_pub: int) -> None:

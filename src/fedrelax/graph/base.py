@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self
 import numpy as np
 from scipy import sparse
 
-from fedrelax.errors import FedRelaxError, named
+from fedrelax.errors import FedRelaxError, counted, named
 from fedrelax.graph import edges as edge_lists
 from fedrelax.graph import families, matrices, nearest
 from fedrelax.graph.tables import clean_labels, unknown_node
 from fedrelax.typing import FloatArray, IntArray, Label
+from fedrelax.validation import RandomState
 from fedrelax.views import view
 
 if TYPE_CHECKING:
@@ -50,17 +51,19 @@ class Graph:
         positions: object = None,
         geographic: bool = False,
     ) -> None:
-        kept, names = matrices.read_matrix(matrix, labels)
-        places = None
+        adjacency, names = matrices.read_matrix(matrix, labels)
+        points = None
         if positions is not None:
-            places = np.array(positions, dtype=np.float64)
-            if places.ndim != 2 or len(places) != len(names):
+            points = np.array(positions, dtype=np.float64)
+            if points.ndim != 2 or len(points) != len(names):
                 raise FedRelaxError(
-                    f"positions has shape {places.shape}; give one row for each of the "
+                    f"positions has shape {points.shape}; give one row for each of the "
                     f"{len(names)} nodes"
                 )
-            places.flags.writeable = False
-        self.__dict__.update(_matrix=kept, labels=names, positions=places, geographic=geographic)
+            points.flags.writeable = False
+        self.__dict__.update(
+            _matrix=adjacency, labels=names, positions=points, geographic=geographic
+        )
 
     # --- Ways to make a graph ---------------------------------------------------------------
 
@@ -141,8 +144,9 @@ class Graph:
         >>> Graph.complete(["a", "b", "c"]).n_edges
         3
         """
+        families.check_factor("weight", weight)
         names = clean_labels(labels)
-        return cls(families.complete(len(names), weight), names)
+        return cls(weight * (1 - np.eye(len(names))), names)
 
     @classmethod
     def stochastic_block(
@@ -150,7 +154,7 @@ class Graph:
         sizes: Sequence[int],
         p_in: float,
         p_out: float,
-        random_state: families.RandomState = None,
+        random_state: RandomState = None,
         labels: Iterable[object] | None = None,
     ) -> tuple[Self, IntArray]:
         """Join nodes at random: with probability ``p_in`` within a block, ``p_out`` across blocks.
@@ -161,9 +165,8 @@ class Graph:
         >>> g.n_edges, blocks.tolist()
         (4, [0, 0, 1, 1, 1])
         """
-        names = families.block_labels(sizes, labels)
         matrix, blocks = families.stochastic_block(sizes, p_in, p_out, random_state)
-        return cls(matrix, names), blocks
+        return cls(matrix, labels), blocks
 
     @classmethod
     def mixture_overlap(cls, shares: object, labels: Iterable[object] | None = None) -> Self:
@@ -202,9 +205,9 @@ class Graph:
     @property
     def adjacency(self) -> sparse.csr_array:
         """The weights A_ij as a CSR array, in the order of ``labels`` (read-only)."""
-        kept = self._matrix
-        parts = (kept.data, kept.indices, kept.indptr)
-        return sparse.csr_array(parts, shape=kept.shape)  # a new object, the same arrays
+        own = self._matrix
+        parts = (own.data, own.indices, own.indptr)
+        return sparse.csr_array(parts, shape=own.shape)  # a new object, the same arrays
 
     @cached_property
     def degrees(self) -> FloatArray:
@@ -215,7 +218,7 @@ class Graph:
 
     def laplacian(self) -> sparse.csr_array:
         """Return L = D - A, with the weighted degrees on the diagonal of D."""
-        return matrices.laplacian(self._matrix)
+        return sparse.csr_array(sparse.diags_array(self.degrees) - self._matrix)
 
     @cached_property
     def lambda_2(self) -> float:
@@ -238,9 +241,8 @@ class Graph:
         """Return a node's neighbours, each with the weight of its edge."""
         i = self.index(label)
         row = slice(self._matrix.indptr[i], self._matrix.indptr[i + 1])
-        found = self._matrix.indices[row].tolist()
-        weights = self._matrix.data[row].tolist()
-        return {self.labels[j]: weight for j, weight in zip(found, weights, strict=True)}
+        others, weights = self._matrix.indices[row].tolist(), self._matrix.data[row].tolist()
+        return {self.labels[j]: weight for j, weight in zip(others, weights, strict=True)}
 
     def edges(self) -> Iterator[tuple[Label, Label, float]]:
         """Yield every edge once as (u, v, weight), u before v in ``labels``."""
@@ -273,8 +275,8 @@ class Graph:
         """
         import networkx as nx
 
-        found = nx.community.louvain_communities(self.to_networkx(), seed=random_state)
-        groups = [sorted(group, key=self.index) for group in found]
+        sets = nx.community.louvain_communities(self.to_networkx(), seed=random_state)
+        groups = [sorted(group, key=self.index) for group in sets]
         return sorted(groups, key=lambda group: (-len(group), self.index(group[0])))
 
     # --- Graphs made from this one ----------------------------------------------------------
@@ -282,9 +284,9 @@ class Graph:
     def subgraph(self, labels: Iterable[object]) -> Self:
         """Return the subgraph on these nodes, in the order given, with the edges among them."""
         rows = [self.index(label) for label in clean_labels(labels)]
-        places = None if self.positions is None else self.positions[rows]
+        points = None if self.positions is None else self.positions[rows]
         names = [self.labels[row] for row in rows]
-        return type(self)(self._matrix[rows][:, rows], names, places, self.geographic)
+        return type(self)(self._matrix[rows][:, rows], names, points, self.geographic)
 
     def reorder(self, labels: Iterable[object]) -> Self:
         """Return the same graph with its nodes in another order."""
@@ -304,11 +306,11 @@ class Graph:
         own = self._matrix.tocoo()
         shape = (len(names), len(names))
         matrix = sparse.csr_array((own.data, (rows[own.row], rows[own.col])), shape=shape)
-        places = None
+        points = None
         if self.positions is not None:
-            places = np.full((len(names), self.positions.shape[1]), np.nan)
-            places[rows] = self.positions
-        return type(self)(matrix, names, places, self.geographic)
+            points = np.full((len(names), self.positions.shape[1]), np.nan)
+            points[rows] = self.positions
+        return type(self)(matrix, names, points, self.geographic)
 
     def scaled(self, factor: float) -> Self:
         """Return the graph with every weight multiplied by ``factor`` >= 0."""
@@ -349,21 +351,15 @@ class Graph:
         if not isinstance(other, Graph):
             return NotImplemented
         a, b = self._matrix, other._matrix
-        return self.labels == other.labels and all(
-            np.array_equal(getattr(a, part), getattr(b, part))
-            for part in ("indptr", "indices", "data")
-        )
+        return self.labels == other.labels and (a != b).nnz == 0
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        def count(number: int, noun: str) -> str:
-            return f"{number} {noun}{'' if number == 1 else 's'}"
-
         parts = int(self._component_of.max()) + 1
         return (
-            f"{type(self).__name__}({count(self.n_nodes, 'node')}, {count(self.n_edges, 'edge')}, "
-            f"mean degree {self.degrees.mean():.3g}, {count(parts, 'component')})"
+            f"{type(self).__name__}({counted(self.n_nodes, 'node')}, {counted(self.n_edges, 'edge')}, "
+            f"mean degree {self.degrees.mean():.3g}, {counted(parts, 'component')})"
         )
 
     def _repr_html_(self) -> str:

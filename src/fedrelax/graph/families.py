@@ -12,22 +12,12 @@ from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph.matrices import from_pairs
-from fedrelax.graph.tables import clean_labels, read_table
+from fedrelax.graph.tables import read_table
 from fedrelax.typing import FloatArray, IntArray, Label
-
-RandomState = int | np.random.Generator | None
-"""A seed, a generator, or ``None`` for a new seed each time."""
+from fedrelax.validation import RandomState, generator
 
 SUM_ROUNDING = 1e-6
 """How far the sum of a node's shares may be from 1."""
-
-
-def complete(n_nodes: int, weight: float) -> FloatArray:
-    """Return the matrix with ``weight`` everywhere except on the diagonal."""
-    check_factor("weight", weight)
-    matrix = np.full((n_nodes, n_nodes), float(weight))
-    np.fill_diagonal(matrix, 0)
-    return matrix
 
 
 def stochastic_block(
@@ -38,16 +28,16 @@ def stochastic_block(
     For each pair of blocks, the number of edges is drawn first (binomial), then which ones: the
     work grows with the number of edges, not with the number of pairs of nodes.
     """
-    counts = _check_sizes(sizes)
+    try:
+        counts = [index(size) for size in sizes]
+    except TypeError:
+        raise FedRelaxError(f"sizes is {sizes!r}; give a list of whole numbers") from None
+    if not counts or min(counts) < 1:
+        raise FedRelaxError(f"sizes is {sizes!r}; give at least one block and one node in each")
     for name, p in (("p_in", p_in), ("p_out", p_out)):
         if not isinstance(p, Real) or not 0 <= p <= 1:
             raise FedRelaxError(f"{name} is {p!r}; give a probability between 0 and 1")
-    try:
-        rng = np.random.default_rng(random_state)
-    except (TypeError, ValueError):
-        raise FedRelaxError(
-            f"random_state is {random_state!r}; give None, a whole number >= 0 or a Generator"
-        ) from None
+    rng = generator(random_state)
     first = np.cumsum(counts) - counts
     ends: list[tuple[IntArray, IntArray]] = []
     for a, size in enumerate(counts):
@@ -86,25 +76,10 @@ def mixture_overlap(
     return matrix, names
 
 
-def block_labels(sizes: Sequence[int], labels: Iterable[object] | None) -> tuple[Label, ...]:
-    """Return one label for every node, block by block."""
-    return clean_labels(labels, sum(_check_sizes(sizes)))
-
-
 def check_factor(name: str, factor: float) -> None:
     """Refuse a weight or factor that is not a finite number >= 0."""
     if not isinstance(factor, Real) or not isfinite(factor) or factor < 0:
         raise FedRelaxError(f"{name} is {factor!r}; give a finite number that is not negative")
-
-
-def _check_sizes(sizes: Sequence[int]) -> list[int]:
-    try:
-        counts = [index(size) for size in sizes]
-    except TypeError:
-        raise FedRelaxError(f"sizes is {sizes!r}; give a list of whole numbers") from None
-    if not counts or min(counts) < 1:
-        raise FedRelaxError(f"sizes is {sizes!r}; give at least one block and one node in each")
-    return counts
 
 
 def _draw(n_pairs: int, p: float, rng: np.random.Generator) -> IntArray:

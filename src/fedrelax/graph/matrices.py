@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.graph.tables import as_array, clean_labels, frame_labels, is_frame, is_number
+from fedrelax.graph.tables import as_array, as_floats, clean_labels, frame_labels, is_frame
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, SparseMatrix
 
 ROUNDING = 1e-12
@@ -27,7 +27,11 @@ def nowhere(edge: int) -> str:
 def read_matrix(
     matrix: object, labels: Iterable[object] | None
 ) -> tuple[sparse.csr_array, tuple[Label, ...]]:
-    """Return the checked adjacency (see `clean_adjacency`) and the labels of its rows."""
+    """Return a read-only CSR copy with A_ij = A_ji > 0 and A_ii = 0, and the labels of its rows.
+
+    A wrong edge is refused by name. A zero weight is no edge, and differences within `ROUNDING` between
+    A_ij and A_ji are averaged.
+    """
     entries: Any = matrix
     if is_frame(matrix):
         named = labels is None
@@ -48,27 +52,38 @@ def read_matrix(
             f"the matrix has shape {entries.shape}; give a square one, a row and a column per node"
         )
     names = clean_labels(labels, entries.shape[0])
-    return clean_adjacency(_as_numbers(entries, names), names), names
 
+    def wrong(i: int, j: int) -> FedRelaxError:
+        return FedRelaxError(
+            f"the weight between {names[i]!r} and {names[j]!r} is {entries[i, j]!r}; "
+            "give a real number"
+        )
 
-def clean_adjacency(matrix: SparseMatrix, labels: Sequence[Label]) -> sparse.csr_array:
-    """Return a read-only CSR copy with A_ij = A_ji > 0 and A_ii = 0; refuse a wrong edge by name.
-
-    A zero weight is no edge. Differences within `ROUNDING` between A_ij and A_ji are averaged.
-    """
-    kept = sparse.csr_array(matrix, dtype=np.float64, copy=True)
-    kept.sum_duplicates()
-    kept.eliminate_zeros()
-    triplets = kept.tocoo()
-    check_weights(triplets.row, triplets.col, triplets.data, labels)
-    gap = kept - kept.T
+    if not sparse.issparse(entries):
+        entries = as_floats(entries, wrong)
+    elif entries.dtype.kind not in "biuf":
+        raise FedRelaxError(f"the matrix has entries of type {entries.dtype}; give real numbers")
+    adjacency = sparse.csr_array(entries, dtype=np.float64, copy=True)
+    adjacency.sum_duplicates()
+    adjacency.eliminate_zeros()
+    triplets = adjacency.tocoo()
+    check_weights(triplets.row, triplets.col, triplets.data, names)
+    gap = adjacency - adjacency.T
     if gap.nnz:
-        _check_symmetric(kept, gap, labels)
-        kept = sparse.csr_array(0.5 * kept + 0.5 * kept.T)
-    kept.sort_indices()
-    for part in (kept.data, kept.indices, kept.indptr):
+        excess = (abs(gap) - ROUNDING * adjacency.maximum(adjacency.T)).tocoo()
+        if (excess.data > 0).any():
+            e = int(np.argmax(excess.data > 0))
+            i, j = excess.row[e], excess.col[e]
+            raise FedRelaxError(
+                f"the matrix is not symmetric: the weight from {names[i]!r} to {names[j]!r} is "
+                f"{float(adjacency[i, j])} and from {names[j]!r} to {names[i]!r} it is "
+                f"{float(adjacency[j, i])}; make both equal (A + A.T if each edge is stored only once)"
+            )
+        adjacency = sparse.csr_array(0.5 * adjacency + 0.5 * adjacency.T)
+    adjacency.sort_indices()
+    for part in (adjacency.data, adjacency.indices, adjacency.indptr):
         part.flags.writeable = False
-    return kept
+    return adjacency, names
 
 
 def check_weights(
@@ -104,40 +119,8 @@ def from_pairs(n_nodes: int, i: IntArray, j: IntArray, weights: FloatArray) -> s
     return sparse.csr_array((both, (rows, columns)), shape=(n_nodes, n_nodes))
 
 
-def _check_symmetric(kept: Any, gap: Any, labels: Sequence[Label]) -> None:
-    excess = (abs(gap) - ROUNDING * kept.maximum(kept.T)).tocoo()
-    wrong = np.flatnonzero(excess.data > 0)
-    if not len(wrong):
-        return
-    i, j = int(excess.row[wrong[0]]), int(excess.col[wrong[0]])
-    raise FedRelaxError(
-        f"the matrix is not symmetric: the weight from {labels[i]!r} to {labels[j]!r} is "
-        f"{float(kept[i, j])} and from {labels[j]!r} to {labels[i]!r} it is {float(kept[j, i])}; "
-        "make both equal (A + A.T if each edge is stored only once)"
-    )
-
-
-def _as_numbers(entries: Any, labels: Sequence[Label]) -> Any:
-    if entries.dtype.kind in "biuf":
-        return entries
-    if not sparse.issparse(entries):
-        for i, j in np.ndindex(*entries.shape):
-            if not is_number(entries[i, j]):
-                raise FedRelaxError(
-                    f"the weight between {labels[i]!r} and {labels[j]!r} is {entries[i, j]!r}; "
-                    "give a real number"
-                )
-        return entries.astype(np.float64)
-    raise FedRelaxError(f"the matrix has entries of type {entries.dtype}; give real numbers")
-
-
 DENSE = 500
 """Up to this many nodes, all eigenvalues are computed."""
-
-
-def laplacian(adjacency: SparseMatrix) -> sparse.csr_array:
-    """Return L = D - A, with the weighted degrees on the diagonal of D."""
-    return sparse.csr_array(sparse.diags_array(adjacency.sum(axis=1)) - adjacency)
 
 
 def second_eigenvalue(matrix: SparseMatrix) -> float:

@@ -30,12 +30,20 @@ def nearest_by_coordinates(
         )
     if weights not in ("unit", "distance"):
         raise FedRelaxError(f"weights is {weights!r}; choose 'unit' or 'distance'")
-    found = _latitude_longitude(coordinates) if metric != "euclidean" else None
-    if found is not None:
+    globe = metric == "haversine"
+    if metric != "euclidean" and is_frame(coordinates):
         frame: Any = coordinates
-        coordinates = frame[found]
+        lower = {column: str(column).strip().lower() for column in frame.columns}
+        latitude = [column for column, name in lower.items() if name in LATITUDE]
+        longitude = [column for column, name in lower.items() if name in LONGITUDE]
+        if len(latitude) == len(longitude) == 1:
+            coordinates, globe = frame[latitude + longitude], True
+        elif latitude or longitude:
+            raise FedRelaxError(
+                f"the columns {list(frame.columns)} do not hold exactly one latitude and one "
+                "longitude; rename them, or set metric='euclidean'"
+            )
     positions, names = read_table(coordinates, labels, "coordinate")
-    globe = metric == "haversine" or found is not None
     points = on_the_sphere(positions, names) if globe else _to_unit_size(positions)
     i, j = neighbour_pairs(points, k, names)
     values = np.ones(len(i))
@@ -80,50 +88,27 @@ def neighbour_pairs(
     from scipy.spatial import cKDTree
 
     n = len(points)
-    k = min(_check_k(k), n - 1)
-    order = np.lexsort(points.T[::-1])
-    again = np.append(False, (np.diff(points[order], axis=0) == 0).all(axis=1))
-    places = points[order]
-    if again.any():
-        text = np.array([repr(label) for label in labels])
-        order = np.lexsort((text, *points.T[::-1]))
-        first = np.maximum.accumulate(np.where(again, 0, np.arange(n)))
-        places = np.column_stack([points[order], STEP / n * (np.arange(n) - first)])
-    near = cKDTree(places).query(places, k=k + 1)[1].reshape(n, -1)
-    others = near != np.arange(n)[:, None]
-    others[others.all(axis=1), -1] = False
-    i, j = np.repeat(order, k), order[near[others]]
-    pairs = np.unique(np.minimum(i, j) * n + np.maximum(i, j))
-    return pairs // n, pairs % n
-
-
-def _check_k(k: int) -> int:
     try:
         k = index(k)
     except TypeError:
         raise FedRelaxError(f"k is {k!r}; give a whole number of neighbours") from None
     if k < 1:
         raise FedRelaxError(f"k is {k}; every node needs at least one neighbour, so k >= 1")
-    return k
-
-
-def _latitude_longitude(coordinates: object) -> list[Any] | None:
-    """Return the names of the latitude and longitude columns, or ``None`` if there are none."""
-    if not is_frame(coordinates):
-        return None
-    frame: Any = coordinates
-    found = [
-        [column for column in frame.columns if str(column).strip().lower() in names]
-        for names in (LATITUDE, LONGITUDE)
-    ]
-    if found == [[], []]:
-        return None
-    if [len(columns) for columns in found] != [1, 1]:
-        raise FedRelaxError(
-            f"the columns {list(frame.columns)} do not hold exactly one latitude and one "
-            "longitude; rename them, or set metric='euclidean'"
-        )
-    return found[0] + found[1]
+    k = min(k, n - 1)
+    order = np.lexsort(points.T[::-1])
+    again = np.append(False, (np.diff(points[order], axis=0) == 0).all(axis=1))
+    spread = points[order]
+    if again.any():
+        text = np.array([repr(label) for label in labels])
+        order = np.lexsort((text, *points.T[::-1]))
+        first = np.maximum.accumulate(np.where(again, 0, np.arange(n)))
+        spread = np.column_stack([points[order], STEP / n * (np.arange(n) - first)])
+    near = cKDTree(spread).query(spread, k=k + 1)[1].reshape(n, -1)
+    others = near != np.arange(n)[:, None]
+    others[others.all(axis=1), -1] = False
+    i, j = np.repeat(order, k), order[near[others]]
+    pairs = np.unique(np.minimum(i, j) * n + np.maximum(i, j))
+    return pairs // n, pairs % n
 
 
 def on_the_sphere(positions: FloatArray, names: Sequence[Label]) -> FloatArray:

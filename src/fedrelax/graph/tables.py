@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing, named
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
-_PLAIN = {str, int, bool}  # types that need no cleaning
+PLAIN = {str, int, bool}
+"""Types of labels that need no cleaning."""
 
 
-def clean_label(label: object, where: str = "") -> Label:
+def clean_label(label: object) -> Label:
     """Return a label as a plain Python value; refuse a missing or unhashable one.
 
     >>> clean_label(np.int64(3))
@@ -28,20 +30,16 @@ def clean_label(label: object, where: str = "") -> Label:
         hash(label)
     except TypeError:
         raise FedRelaxError(
-            f"{where}node label {label!r} is of type {type(label).__name__} and cannot be hashed; "
+            f"node label {label!r} is of type {type(label).__name__} and cannot be hashed; "
             "use text, numbers or tuples of them"
         ) from None
-    if _is_missing(label):
-        raise FedRelaxError(f"{where}node label {label!r} is a missing value; name every node")
+    try:
+        missing = label is None or bool(label != label)  # NaN and NaT differ from themselves
+    except (TypeError, ValueError):  # pandas.NA has no truth value
+        missing = type(label).__name__ == "NAType"
+    if missing:
+        raise FedRelaxError(f"node label {label!r} is a missing value; name every node")
     return label
-
-
-def clean_all(labels: Iterable[object]) -> list[Label]:
-    """Return all labels cleaned; quick if all are already plain text or whole numbers."""
-    found = list(labels)
-    if set(map(type, found)) <= _PLAIN:
-        return found
-    return [clean_label(label) for label in found]
 
 
 def clean_labels(labels: Iterable[object] | None, n_nodes: int | None = None) -> tuple[Label, ...]:
@@ -59,7 +57,9 @@ def clean_labels(labels: Iterable[object] | None, n_nodes: int | None = None) ->
         )
     if not isinstance(labels, Iterable):
         raise FedRelaxError(f"labels is {labels!r}; give a list with one label per node")
-    found = clean_all(labels)
+    found = list(labels)
+    if not set(map(type, found)) <= PLAIN:
+        found = [clean_label(label) for label in found]
     if n_nodes is not None and len(found) != n_nodes:
         raise FedRelaxError(
             f"{len(found)} labels were given for {n_nodes} nodes; give one label per node"
@@ -74,23 +74,14 @@ def clean_labels(labels: Iterable[object] | None, n_nodes: int | None = None) ->
     return tuple(found)
 
 
-def unknown_node(label: object, known: Sequence[Label], where: str = "") -> FedRelaxError:
-    """Return the error for a label that is not a node, suggesting the nearest known label if any.
+def unknown_node(label: object, nodes: Sequence[Label]) -> FedRelaxError:
+    """Return the error for a label that is not a node, suggesting the nearest node's if any.
 
     >>> print(unknown_node("3", [1, 2, 3]))
     unknown node '3'; did you mean 3 (a number, not text)?
     """
-    hint = did_you_mean(label, known) or f"; the graph has {listing(known)}"
-    return FedRelaxError(f"{where}unknown node {label!r}{hint}")
-
-
-def _is_missing(label: object) -> bool:
-    if label is None:
-        return True
-    try:
-        return bool(label != label)  # NaN and NaT differ from themselves
-    except (TypeError, ValueError):  # pandas.NA has no truth value
-        return type(label).__name__ == "NAType"
+    hint = did_you_mean(label, nodes) or f"; the graph has {listing(nodes)}"
+    return FedRelaxError(f"unknown node {label!r}{hint}")
 
 
 def is_frame(data: object) -> bool:
@@ -107,10 +98,19 @@ def is_number(entry: object) -> bool:
     return isinstance(entry, Real | Decimal | np.bool_)
 
 
-def as_array(rows: Any) -> AnyArray:
+def as_array(rows: ArrayLike) -> AnyArray:
     """Return an array in which numbers stay numbers: one word must not turn all entries into text."""
-    found: AnyArray = np.asarray(rows)
-    return found if found.dtype.kind not in "US" else np.asarray(rows, dtype=object)
+    array: AnyArray = np.asarray(rows)
+    return array if array.dtype.kind not in "US" else np.asarray(rows, dtype=object)
+
+
+def as_floats(table: AnyArray, wrong: Callable[[int, int], FedRelaxError]) -> FloatArray:
+    """Return a copy of a table as floats; ``wrong`` makes the error for an entry that is no number."""
+    if table.dtype.kind not in "biuf":
+        for row, column in np.ndindex(*table.shape):
+            if not is_number(table[row, column]):
+                raise wrong(row, column)
+    return np.array(table, dtype=np.float64)
 
 
 def frame_labels(frame: DataFrame, labels: Iterable[object] | None) -> tuple[Label, ...]:
@@ -134,47 +134,26 @@ def read_table(
 
     ``what`` is what messages call an entry, for instance "coordinate".
     """
-    columns: list[object] | None = None
-    rows: Any
+    rows: Any = data
+    columns: Sequence[object] | None = None
     if is_frame(data):
-        frame: Any = data
-        names = frame_labels(frame, labels)
-        columns = list(frame.columns)
-        rows = frame.to_numpy()
+        names, columns, rows = frame_labels(rows, labels), list(rows.columns), rows.to_numpy()
     elif isinstance(data, Mapping):
         by_label = {clean_label(label): row for label, row in data.items()}
-        names = _order(by_label, labels)
+        own = clean_labels(by_label)
+        names = own if labels is None else clean_labels(labels)
+        for label in names:
+            if label not in by_label:
+                raise FedRelaxError(f"labels: {unknown_node(label, own)}")
+        left = [label for label in own if label not in set(names)]
+        if left:
+            raise FedRelaxError(f"labels leaves out {named('node', left)}; name every node")
         rows = [by_label[label] for label in names]
-        _check_lengths(rows, names, what)
     elif isinstance(data, Iterable) and not isinstance(data, str):
         rows = data if isinstance(data, np.ndarray) else list(data)
         names = clean_labels(labels, len(rows))
-        _check_lengths(rows, names, what)
     else:
         raise FedRelaxError(f"expected a table with one row of {what}s per node, found {data!r}")
-    table = as_array(rows)
-    if table.ndim != 2 or table.shape[1] == 0:
-        raise FedRelaxError(
-            f"expected a table with one row of {what}s per node, found shape {table.shape}"
-        )
-    return _as_finite(table, names, columns, what), names
-
-
-def _order(by_label: dict[Label, Any], labels: Iterable[object] | None) -> tuple[Label, ...]:
-    known = clean_labels(by_label)
-    if labels is None:
-        return known
-    names = clean_labels(labels)
-    for label in names:
-        if label not in by_label:
-            raise unknown_node(label, known, "labels: ")
-    if len(names) < len(known):
-        left = [label for label in known if label not in set(names)]
-        raise FedRelaxError(f"labels leaves out {named('node', left)}; name every node")
-    return names
-
-
-def _check_lengths(rows: Any, names: tuple[Label, ...], what: str) -> None:
     lengths = [np.size(row) for row in rows]
     for name, length in zip(names, lengths, strict=True):
         if length != lengths[0]:
@@ -182,24 +161,21 @@ def _check_lengths(rows: Any, names: tuple[Label, ...], what: str) -> None:
                 f"node {name!r} has {length} {what}s and node {names[0]!r} has {lengths[0]}; "
                 "give every node the same number"
             )
+    table = as_array(rows)
+    if table.ndim != 2 or table.shape[1] == 0:
+        raise FedRelaxError(
+            f"expected a table with one row of {what}s per node, found shape {table.shape}"
+        )
 
-
-def _as_finite(
-    table: AnyArray, names: tuple[Label, ...], columns: list[object] | None, what: str
-) -> FloatArray:
-    def bad(row: int, column: int) -> FedRelaxError:
-        place = f"column {columns[column] if columns else column}"
+    def wrong(row: int, column: int) -> FedRelaxError:
         return FedRelaxError(
-            f"node {names[row]!r} has the {what} {table[row, column]!s} ({place}); "
+            f"node {names[row]!r} has the {what} {table[row, column]!s} "
+            f"(column {columns[column] if columns else column}); "
             "give a finite number, or leave the node out"
         )
 
-    if table.dtype.kind not in "biuf":
-        for row, column in np.ndindex(*table.shape):
-            if not is_number(table[row, column]):
-                raise bad(row, column)
-    values: FloatArray = np.array(table, dtype=np.float64)
-    wrong = np.argwhere(~np.isfinite(values))
-    if len(wrong):
-        raise bad(*wrong[0])
-    return values
+    values = as_floats(table, wrong)
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        raise wrong(*bad[0])
+    return values, names
