@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, did_you_mean, named
+from fedrelax.errors import FedRelaxError, counted, did_you_mean, named
 from fedrelax.graph import Graph
 from fedrelax.models import Task
 from fedrelax.network.rows import (
@@ -74,16 +75,16 @@ class Network:
         if task not in TASKS:
             raise FedRelaxError(f"task={task!r} must be one of {', '.join(TASKS)}")
         self.kind = task
-        self._given_graph = graph
+        self._whole_graph = graph
         self.preparation: Preparation | None = None
         """What the columns mean, if they have names."""
         if columns is not None or is_frame(public):
             self.preparation, public = named_rows(public, columns)
-        self._common = None
+        self._public: PublicRows | None = None
         if public is not None:
-            self._common = public_rows_of(public, "the common set", self.has_gaps)
+            common = public_rows_of(public, "the common set", self.has_gaps)
+            self._public = public_rows(self.preparation, common=common)
         self._nodes: dict[Label, Node] = {}
-        self._graph: Graph | None = None
         self.memory: dict[Hashable, Any] | None = None
         """A cache for what all runs on these rows share, used by engines during a search with many runs;
         None where rows or models may change between two runs."""
@@ -105,12 +106,10 @@ class Network:
         """
         if label in self._nodes:
             raise FedRelaxError(f"node {label!r} was already added; add every node once")
-        if label not in self._given_graph:
-            hint = did_you_mean(label, self._given_graph.labels)
-            raise FedRelaxError(
-                f"node {label!r} is not in the graph{hint or '; add it to the graph'}"
-            )
-        if public is not None and self._common is not None:
+        if label not in self._whole_graph:
+            hint = did_you_mean(label, self._whole_graph.labels) or "; add it to the graph"
+            raise FedRelaxError(f"node {label!r} is not in the graph{hint}")
+        if public is not None and self._public is not None:
             raise FedRelaxError(
                 f"node {label!r}: the network has a common public set; leave out public="
             )
@@ -118,10 +117,11 @@ class Network:
             X, has = coded_rows(self.preparation, X, columns, f"node {label!r}")
             model = seen_by(self.preparation, model, has)
             if validation is not None:
-                held, _ = coded_rows(
-                    self.preparation, validation[0], columns, f"node {label!r}: validation"
+                what = f"node {label!r}: validation"
+                validation = (
+                    coded_rows(self.preparation, validation[0], columns, what)[0],
+                    validation[1],
                 )
-                validation = held, validation[1]
         elif columns is not None:
             raise FedRelaxError(
                 f"node {label!r}: columns= is given, but the network has no named columns; give the public "
@@ -132,6 +132,8 @@ class Network:
             validation = self._own_rows(label, *validation, "validation ")
         shared = None if public is None else public_rows_of(public, f"node {label!r}")
         self._nodes[label] = Node(label, X, y, model, shared, validation)
+        for name in ("own_rows", "validation_rows", "task", "graph"):
+            self.__dict__.pop(name, None)
         return self
 
     @property
@@ -204,32 +206,32 @@ class Network:
         """The unfitted models of the nodes, in order."""
         return [node.model for node in self]
 
-    @property
+    @cached_property
     def own_rows(self) -> StackedRows:
         """The nodes' own rows, stacked."""
+        self.check_rows()
         return StackedRows.of([node.X for node in self], [node.y for node in self])
 
-    @property
+    @cached_property
     def validation_rows(self) -> StackedRows | None:
         """The nodes' validation rows, stacked; None if no node has any."""
         held = [node.validation for node in self]
         if not any(held):
             return None
         first = next(iter(self))
-        none = (first.X[:0], first.y[:0])
-        pairs = [none if part is None else part for part in held]
+        pairs = [part or (first.X[:0], first.y[:0]) for part in held]
         return StackedRows.of([X for X, _ in pairs], [y for _, y in pairs])
 
     def with_models(self, models: Any) -> Network:
         """Return a network of the same rows with other models: one for all, or a dict node -> model."""
-        made = copy.copy(self)
-        made.memory = None
-        given = models if isinstance(models, Mapping) else dict.fromkeys(self._nodes, models)
-        made._nodes = {
-            label: replace(node, model=seen_like(self.preparation, given[label], node.model))
+        other = copy.copy(self)
+        other.memory = None
+        by_node = models if isinstance(models, Mapping) else dict.fromkeys(self._nodes, models)
+        other._nodes = {
+            label: replace(node, model=seen_like(self.preparation, by_node[label], node.model))
             for label, node in self._nodes.items()
         }
-        return made
+        return other
 
     @property
     def distinct_models(self) -> dict[Label, Any]:
@@ -239,81 +241,68 @@ class Network:
             first.setdefault(id(model), (label, model))
         return dict(first.values())
 
-    @property
+    @cached_property
     def graph(self) -> Graph:
         """The graph among the nodes with data, in the order of the nodes."""
-        if self._graph is None or len(self._graph) != len(self):
-            same = self._given_graph.labels == self.labels
-            self._graph = self._given_graph
-            if not same:
-                self._graph = self._given_graph.subgraph(self.labels)
-        return self._graph
+        whole = self._whole_graph
+        return whole if whole.labels == self.labels else whole.subgraph(self.labels)
 
     @property
     def public(self) -> PublicRows:
         """The public rows of every node."""
-        if self._common is not None:
-            return self.public_rows(common=self._common)
-        sets = {label: node.public for label, node in self._nodes.items()}
-        without = [label for label, rows in sets.items() if rows is None]
+        if self._public is not None:
+            return self._public
+        without = [label for label, node in self._nodes.items() if node.public is None]
         if without:
             raise FedRelaxError(
                 f"no public rows at {named('node', without)}; pass public= to add(), or one common "
                 "set to Network()"
             )
-        return self.public_rows(per_node={k: rows for k, rows in sets.items() if rows is not None})
+        sets = {label: node.public for label, node in self._nodes.items()}
+        return public_rows(self.preparation, per_node=sets)
 
-    def public_rows(self, **sets: Any) -> PublicRows:
-        """Return public rows that carry what their columns mean."""
-        return public_rows(self.preparation, **sets)
-
-    @property
+    @cached_property
     def task(self) -> Task:
         """What the nodes predict; the classes are the union over all nodes."""
-        targets = [node.y for node in self]
-        targets += [node.validation[1] for node in self if node.validation]
-        return self._task_of(targets)
-
-    def _task_of(self, targets: list[AnyArray]) -> Task:
-        if self.kind == "classification":
-            classes = np.unique(np.concatenate(targets))
-            if len(classes) < 2:
-                raise FedRelaxError(
-                    f"all rows of all nodes are of one class, {classes.tolist()[0]!r}: nothing to learn"
-                )
-            return Task("classification", len(classes), classes)
-        return Task("regression", 1 if targets[0].ndim == 1 else targets[0].shape[1])
+        y, held = self.own_rows.y, self.validation_rows
+        if self.kind == "regression":
+            return Task("regression", 1 if y.ndim == 1 else y.shape[1])
+        classes = np.unique(y if held is None else np.concatenate([y, held.y]))
+        if len(classes) < 2:
+            raise FedRelaxError(
+                f"all rows of all nodes are of one class, {classes.tolist()[0]!r}: nothing to learn"
+            )
+        return Task("classification", len(classes), classes)
 
     def check(self) -> None:
         """Refuse a network that cannot be trained, before any work starts."""
         first, public = self.check_rows(), self.public
-        for label in self.labels:
+        for label in self.labels if public.common is None else self.labels[:1]:
             rows = public.of(label)
             if rows.shape[1:] != first.X.shape[1:]:
                 raise FedRelaxError(
                     f"the public rows of node {label!r} have {width_of(rows)} features but the "
                     f"nodes have {width_of(first.X)}"
                 )
-            if public.common is not None:
-                return
 
     def check_rows(self) -> Node:
         """Refuse nodes whose rows differ in features or outputs; return the first node."""
         if not self._nodes:
             raise FedRelaxError("the network has no nodes; call add() for each")
         first = next(iter(self))
+        width, outputs = first.X.shape[1:], first.y.shape[1:]
         for node in self:
-            if node.X.shape[1:] != first.X.shape[1:]:
+            if node.X.shape[1:] != width:
                 raise FedRelaxError(
                     f"node {node.label!r} has {width_of(node.X)} features but node {first.label!r} "
                     f"has {width_of(first.X)}; all nodes need the same features"
                 )
-            if node.y.shape[1:] != first.y.shape[1:]:
+            if node.y.shape[1:] != outputs:
                 raise FedRelaxError(
                     f"node {node.label!r}: y has shape {node.y.shape} but node {first.label!r} "
                     f"has {first.y.shape}; all nodes need the same outputs"
                 )
-            if node.validation and node.validation[0].shape[1:] != first.X.shape[1:]:
+            if node.validation and node.validation[0].shape[1:] != width:
                 raise FedRelaxError(
                     f"node {node.label!r}: validation X has {width_of(node.validation[0])} features "
                     f"but X has {width_of(first.X)}"
@@ -328,10 +317,7 @@ class Network:
 
     def __repr__(self) -> str:
         edges = self.graph.n_edges if len(self) else 0
-        return (
-            f"Network({self.kind}, {len(self)} node{'s' * (len(self) != 1)}, "
-            f"{edges} edge{'s' * (edges != 1)})"
-        )
+        return f"Network({self.kind}, {counted(len(self), 'node')}, {counted(edges, 'edge')})"
 
     def _repr_html_(self) -> str:
         text: str = view("notebook").network_html(self)

@@ -10,10 +10,8 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, named
 from fedrelax.graph import Graph
-from fedrelax.models import Task
 from fedrelax.network.base import Network, Node
-from fedrelax.network.rows import Lookup, StackedRows, public_rows_of
-from fedrelax.public import PublicRows
+from fedrelax.network.rows import Lookup, StackedRows, public_rows, public_rows_of
 from fedrelax.schema import Preparation
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label
@@ -37,24 +35,31 @@ class StackedNetwork(Network):
     ) -> None:
         super().__init__(graph, task)
         self.preparation = preparation
-        if not isinstance(public, Mapping):
-            self._common = public_rows_of(public, "the common set", self.has_gaps)
+        labels, gaps = rows.labels, self.has_gaps
         self._rows, self._held_rows = rows, held
-        self._models = _one_if_same(models, rows.labels)
-        self._own = _taken(X, y, rows, task, "", self.has_gaps)
-        self._held = None
+        self._models = _one_if_same(models, labels)
+        self.own_rows = _taken(X, y, rows, task, "", gaps)
+        self.validation_rows = None
         if held is not None and len(held.order):
-            self._held = _taken(X, y, held, task, "validation ", self.has_gaps)
-        self._public: PublicRows | None = None
+            self.validation_rows = _taken(X, y, held, task, "validation ", gaps)
         if isinstance(public, Mapping):
-            self._public = self.public_rows(per_node=_apart(public, rows.labels, self.has_gaps))
-        self._task: Task | None = None
-        if rows.labels != graph.labels:
-            strangers = [label for label in rows.labels if label not in graph]
-            if strangers:
-                raise FedRelaxError(
-                    f"{named('node', strangers, 'is')} not in the graph; give one with all nodes"
-                )
+            missing = [label for label in labels if label not in public]
+            if missing:
+                raise FedRelaxError(f"public has no rows for {named('node', missing)}")
+            sets = {
+                label: public_rows_of(public[label], f"node {label!r}", gaps) for label in labels
+            }
+            self._public = public_rows(preparation, per_node=sets)
+        else:
+            common = public_rows_of(public, "the common set", gaps)
+            self._public = public_rows(preparation, common=common)
+        strangers = (
+            [label for label in labels if label not in graph] if labels != graph.labels else []
+        )
+        if strangers:
+            raise FedRelaxError(
+                f"{named('node', strangers, 'is')} not in the graph; give one with all nodes"
+            )
 
     def add(self, label: Label, *rest: Any, **more: Any) -> Never:
         """Refuse: the rows are one fixed table."""
@@ -81,9 +86,9 @@ class StackedNetwork(Network):
 
     def with_models(self, models: Any) -> StackedNetwork:
         """Return a network of the same rows with other models: one for all, or a dict node -> model."""
-        made = copy.copy(self)
-        made._models, made.memory = _one_if_same(models, self.labels), None
-        return made
+        other = copy.copy(self)
+        other._models, other.memory = _one_if_same(models, self.labels), None
+        return other
 
     def masks_of(self, fold: StackedNetwork) -> tuple[AnyArray, AnyArray]:
         """Return masks of this network's own rows that a fold of the same table trains on and holds out."""
@@ -98,29 +103,6 @@ class StackedNetwork(Network):
             return super().distinct_models
         return {self.labels[0]: self._models}
 
-    @property
-    def own_rows(self) -> StackedRows:
-        """The nodes' own rows."""
-        return self._own
-
-    @property
-    def validation_rows(self) -> StackedRows | None:
-        """The nodes' validation rows; None if no node has any."""
-        return self._held
-
-    @property
-    def public(self) -> PublicRows:
-        """The public rows of every node."""
-        return super().public if self._public is None else self._public
-
-    @property
-    def task(self) -> Task:
-        """What the nodes predict; the classes are the union over all nodes."""
-        if self._task is None:
-            targets = [self._own.y] + ([] if self._held is None else [self._held.y])
-            self._task = self._task_of(targets)
-        return self._task
-
     def check_rows(self) -> Node:
         """Return the first node: the rows of one table have the same features and outputs."""
         return self.node(0)
@@ -129,11 +111,15 @@ class StackedNetwork(Network):
         """Return node number i."""
         label = self.labels[i]
         model = self._models[label] if isinstance(self._models, Mapping) else self._models
-        public = None if self._public is None else self._public.of(label)
-        held = None
-        if self._held is not None and self._held.offsets[i + 1] > self._held.offsets[i]:
-            held = self._held.part(i)
-        return Node(label, *self._own.part(i), model, public, held)
+        apart = self.public.per_node
+        held = None if self.validation_rows is None else self.validation_rows.part(i)
+        return Node(
+            label,
+            *self.own_rows.part(i),
+            model,
+            public=None if apart is None else apart[label],
+            validation=held if held and len(held[1]) else None,
+        )
 
     def __iter__(self) -> Iterator[Node]:
         return map(self.node, range(len(self)))
@@ -166,15 +152,6 @@ def _taken(
             "predicted by the mean of its neighbours)"
         )
     return stacked
-
-
-def _apart(
-    public: Mapping[Label, AnyArray], labels: tuple[Label, ...], gaps: bool
-) -> dict[Label, AnyArray]:
-    missing = [label for label in labels if label not in public]
-    if missing:
-        raise FedRelaxError(f"public has no rows for {named('node', missing)}")
-    return {label: public_rows_of(public[label], f"node {label!r}", gaps) for label in labels}
 
 
 def _one_if_same(models: Any, labels: tuple[Label, ...]) -> Any:
