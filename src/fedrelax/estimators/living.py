@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, counted, did_you_mean, named
 from fedrelax.estimators.rows import TableRows, split_off_nodes, warn
 from fedrelax.graph import Graph
-from fedrelax.living import Change, LivingNetwork, joining, updating
+from fedrelax.living import Change, LivingNetwork, changes
 from fedrelax.living.network import Origin, OwnRows
 from fedrelax.living.snapshot import result_of
 from fedrelax.models import LocalModel, adapt
@@ -79,7 +79,7 @@ class FittedNetwork(TableRows):
         made = model
         if model is not None:
             made = adapt(self._views({label: model})[label], self._result.task)
-        return joining.plug_in(network, label, rows, made, neighbours, position, ripple, tol)
+        return changes.plug_in(network, label, rows, made, neighbours, position, ripple, tol)
 
     def update(
         self,
@@ -99,13 +99,13 @@ class FittedNetwork(TableRows):
         ones and keeps only its new rows.
         """
         new = self._by_node(X, y, nodes)
-        return updating.update(self.living_, new, keep, ripple, tol)
+        return changes.update(self.living_, new, keep, ripple, tol)
 
     def unplug(
         self, label: Label, *, ripple: int | None = None, tol: float | None = None
     ) -> Change:
         """Remove a node: forget its model, answers, rows and edges, and refit its neighbours without it."""
-        return joining.unplug(self.living_, label, ripple, tol)
+        return changes.unplug(self.living_, label, ripple, tol)
 
     def know_rows(self, X: Any, y: Any, nodes: Any) -> None:
         """Supply the rows that nodes were trained on, so that a loaded network can refit these nodes.

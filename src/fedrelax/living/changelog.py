@@ -11,8 +11,6 @@ from typing import Any
 
 from fedrelax.typing import Label
 
-JOIN, UPDATE, LEAVE = "join", "update", "leave"
-
 
 def now() -> str:
     """Return the current time, in UTC, as files have it."""
@@ -39,7 +37,7 @@ class Change:
 
     what: str
     nodes: tuple[Label, ...]
-    when: str
+    when: str = field(default_factory=now)
     neighbours: Mapping[Label, float] = field(default_factory=dict)
     rows: int = 0
     error: float = float("nan")
@@ -107,17 +105,18 @@ class Past:
         ...  for change, error in Past().then(1.0, 8).then(1.0, 8).then(4.0, 4).changes()]
         [(1.39, 0.79)]
         """
-        found = []
+        changes = []
         for last in range(1, len(self.recent) + 1):
-            earlier, now = self.recent[:-last], self.recent[-last:]
+            earlier, latest = self.recent[:-last], self.recent[-last:]
             if self.updates + len(earlier) < BEFORE:
                 break
-            count, total = sum(rows for _, rows in now), sum(loss * rows for loss, rows in now)
-            past = self.rows + sum(rows for _, rows in earlier)
-            before = self.total + sum(loss * rows for loss, rows in earlier)
-            change = _log(total / count) - _log(before / past)
-            found.append((change, math.sqrt(2.0 / count + 2.0 / past)))
-        return found
+            rows = sum(count for _, count in latest)
+            rows_before = self.rows + sum(count for _, count in earlier)
+            total = sum(loss * count for loss, count in latest)
+            total_before = self.total + sum(loss * count for loss, count in earlier)
+            change = _log(total / rows) - _log(total_before / rows_before)
+            changes.append((change, math.sqrt(2.0 / rows + 2.0 / rows_before)))
+        return changes
 
 
 def _log(value: float) -> float:

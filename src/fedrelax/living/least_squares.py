@@ -38,89 +38,82 @@ LEAST = 1e-10
 """The least ratio of eigenvalues at which the weights count as determined; else models fit themselves."""
 
 
-Block = tuple[AnyArray, float, FloatArray, FloatArray]
-"""A node's rows and the total weight of its neighbours, and its block of the system for these."""
-
-
 class LeastSquares:
     """The closed form for the nodes of a network that have it."""
 
     def __init__(self, network: LivingNetwork) -> None:
         self._network = network
-        self._served: dict[Label, FloatArray | None] = {}
-        self._blocks: dict[Label, Block] = {}
-        self._solved: dict[Label, FloatArray] = {}
-        self._intercept = False
 
     def serves(self, label: Label) -> bool:
         """Tell whether a node's problem has a closed form; without neighbours, its own fit is as good."""
         network = self._network
         if not self._applies or label in network.stayed or not network.links[label]:
             return False
-        if label not in self._served:
-            self._served[label] = self._penalty(label)
-        return self._served[label] is not None
+        local = network.models[label]
+        estimator = local.estimator
+        if isinstance(local, Viewed) or reason_in_models({label: estimator}) is not None:
+            return False
+        return bool(estimator.fit_intercept) == self._intercept and self._determined(label)
 
-    def forget(self, label: Label) -> None:
-        """Forget a node that has left."""
-        for store in (self._served, self._blocks, self._solved):
-            store.pop(label, None)
+    def _determined(self, label: Label) -> bool:
+        """Tell whether public rows and penalty determine all weights; the level may be the node's own."""
+        values = np.linalg.eigvalsh(self._gram + self._penalty(label))
+        own_level = self._intercept and self._network.coupling.level == 0.0
+        return bool(values[int(own_level)] > LEAST * values[-1])
 
     def solve(self, labels: Sequence[Label], tol: float) -> None:
-        """Solve for these nodes with all others fixed; ``settle`` makes the models."""
+        """Solve for these nodes, with all others fixed, and set their models and answers."""
         network, G = self._network, self._gram
         place = {label: k for k, label in enumerate(labels)}
         blocks = [self._block(label) for label in labels]
-        matrices = np.stack([matrix for *_, matrix, _ in blocks])
-        here: list[tuple[int, int, float]] = []
+        matrices = np.stack([matrix for matrix, _ in blocks])
         answers = np.stack([network.said[label] for label in labels])
-        outside = np.zeros_like(answers)
+        outside, edges = np.zeros_like(answers), sparse.lil_array((len(labels), len(labels)))
         for i, label in enumerate(labels):
-            for other, a in network.links[label].items():
+            for other, weight in network.links[label].items():
                 if other in place:
-                    here.append((i, place[other], a))
-                elif other in network.models:
-                    outside[i] += a * network.said[other]
+                    edges[i, place[other]] = weight
+                else:
+                    outside[i] += weight * network.said[other]
+        edges = edges.tocsr()
         start = self._projection @ answers
-        n, d, q = start.shape
-        entries = np.array(here, dtype=float).reshape(-1, 3)
-        edges = sparse.csr_array((entries[:, 2], entries[:, :2].astype(int).T), shape=(n, n))
         inverse = np.linalg.inv(matrices)
 
         def less_exchange(W: FloatArray, MW: FloatArray, out: FloatArray) -> FloatArray:
-            near: FloatArray = (edges @ W.reshape(n, d * q)).reshape(n, d, q)
+            near: FloatArray = (edges @ W.reshape(len(W), -1)).reshape(W.shape)
             return np.subtract(MW, G @ near, out=out)
 
         def precondition(r: FloatArray, out: FloatArray) -> FloatArray:
             return np.matmul(inverse, r, out=out)
 
-        right = np.stack([right for *_, right in blocks]) + G @ (self._projection @ outside)
+        right = np.stack([right for _, right in blocks]) + G @ (self._projection @ outside)
         solved, own = start.copy(), matrices @ start
         residual = right - less_exchange(start, own, own)
         least = max(SHARE * tol, LEAST_RESIDUAL) * norm(right)
         conjugate_gradients(less_exchange, residual, solved, precondition, least, MOST_STEPS)
-        for label, weights in zip(labels, solved, strict=True):
-            self._solved[label], network.said[label] = weights, self._public @ weights
-
-    def settle(self) -> None:
-        """Make models from what was solved."""
-        if not self._solved:
-            return
-        network, features = self._network, len(self._spread)
-        weights = np.stack(list(self._solved.values()))
-        weights[:, :features] /= self._spread[:, None]
+        network.said.changed.update(zip(labels, self._public @ solved, strict=True))
+        solved[:, : len(self._spread)] /= self._spread[:, None]
         if self._intercept:
-            weights[:, -1] -= self._centre @ weights[:, :features]
-        labels = tuple(self._solved)
+            solved[:, -1] -= self._centre @ solved[:, :-1]
         kinds = [network.models[label].estimator for label in labels]
-        made = fitted_models(labels, kinds, np.arange(len(labels)), network.task, weights)
-        for label in labels:
-            network.models[label] = made[label]
-        self._solved.clear()
+        numbers = np.arange(len(labels))
+        made = fitted_models(tuple(labels), kinds, numbers, network.task, solved)
+        network.models.changed.update(made)
 
-    def drop(self) -> None:
-        """Forget what was solved but not made into models: the change failed."""
-        self._solved.clear()
+    def _block(self, label: Label) -> tuple[FloatArray, FloatArray]:
+        """Return a node's block of the matrix, and its part of the right-hand side."""
+        network, coupling = self._network, self._network.coupling
+        X, y = network.rows[label]
+        design, target = self._standard(X), network.task.encode(y)
+        scale = len(y) / len(self._public) if coupling.weighting == "mean" else 1.0
+        factor = coupling.alpha * scale * (2.0 if coupling.symmetric else 1.0)
+        own, total = design.T @ design + self._penalty(label), sum(network.links[label].values())
+        return own / factor + total * self._gram, design.T @ target / factor
+
+    def _penalty(self, label: Label) -> FloatArray:
+        """Return the diagonal matrix of a node's penalties; the intercept has none."""
+        penalty = ridge_of(self._network.models[label].estimator, len(self._spread))
+        return np.diag(np.append(penalty / self._spread**2, [0.0] * self._intercept))
 
     # What is computed once
 
@@ -129,22 +122,34 @@ class LeastSquares:
         network, coupling = self._network, self._network.coupling
         squared = isinstance(coupling.loss, Squared) and isinstance(coupling.discrepancy, Squared)
         plain = isinstance(coupling.combine, Mean) and coupling.distillation is None
-        rows = network.public.common
-        assert rows is not None
-        numbers = not network.task.is_classification and rows.ndim == 2
+        numbers = not network.task.is_classification and network.public_rows.ndim == 2
         return squared and plain and numbers and coupling.alpha > 0
 
     @cached_property
-    def _public(self) -> FloatArray:
-        common = self._network.public.common
-        assert common is not None
-        centre, self._spread = centre_and_spread(common)
-        self._centre = centre if self._intercept else np.zeros_like(centre)
-        return self._standard(common)
+    def _intercept(self) -> bool:
+        """Whether the first node's model has an intercept; models that differ fit themselves."""
+        first = next(iter(self._network.models.values()))
+        return bool(getattr(first.estimator, "fit_intercept", True))
+
+    @cached_property
+    def _scaling(self) -> tuple[FloatArray, FloatArray]:
+        centre, spread = centre_and_spread(self._network.public_rows)
+        return centre * self._intercept, spread
+
+    @property
+    def _centre(self) -> FloatArray:
+        return self._scaling[0]
+
+    @property
+    def _spread(self) -> FloatArray:
+        return self._scaling[1]
 
     def _standard(self, X: AnyArray) -> FloatArray:
-        scaled = (np.asarray(X, dtype=float) - self._centre) / self._spread
-        return with_constant(scaled, self._intercept)
+        return with_constant((X - self._centre) / self._spread, self._intercept)
+
+    @cached_property
+    def _public(self) -> FloatArray:
+        return self._standard(self._network.public_rows)
 
     @cached_property
     def _gram(self) -> FloatArray:
@@ -156,49 +161,3 @@ class LeastSquares:
     def _projection(self) -> FloatArray:
         """What turns answers on the public rows into the weights that come closest (least squares)."""
         return np.asarray(np.linalg.pinv(self._public))
-
-    # One node
-
-    def _penalty(self, label: Label) -> FloatArray | None:
-        """Return the penalties of a node's model; None if it has no closed form of the common kind."""
-        local = self._network.models[label]
-        estimator = local.estimator
-        if isinstance(local, Viewed) or reason_in_models({label: estimator}) is not None:
-            return None
-        intercept = bool(estimator.fit_intercept)
-        if not any(found is not None for found in self._served.values()):
-            if intercept != self._intercept:
-                for name in ("_public", "_gram", "_projection"):
-                    self.__dict__.pop(name, None)
-            self._intercept = intercept
-        if intercept != self._intercept:
-            return None
-        features = self._public.shape[1] - intercept
-        penalty = ridge_of(estimator, features) / self._spread**2
-        return penalty if self._is_fixed_by(penalty) else None
-
-    def _is_fixed_by(self, penalty: FloatArray) -> bool:
-        """Tell whether public rows and penalty determine all weights; the level may be the node's own."""
-        gram = self._gram.copy()
-        gram[np.diag_indices(len(penalty))] += penalty
-        values = np.linalg.eigvalsh(gram)
-        own_level = self._intercept and self._network.coupling.level == 0.0
-        return bool(values[int(own_level)] > LEAST * values[-1])
-
-    def _block(self, label: Label) -> Block:
-        """Return a node's block, cached as long as its rows and edges stay the same."""
-        X, y = self._network.rows[label]
-        total = float(sum(self._network.links[label].values()))
-        cached = self._blocks.get(label)
-        if cached is not None and cached[0] is X and cached[1] == total:
-            return cached
-        coupling, penalty = self._network.coupling, self._served[label]
-        assert penalty is not None
-        design, target = self._standard(X), self._network.task.encode(y)
-        gram = design.T @ design
-        gram[np.diag_indices(len(penalty))] += penalty
-        scale = len(y) / len(self._public) if coupling.weighting == "mean" else 1.0
-        factor = coupling.alpha * scale * (2.0 if coupling.symmetric else 1.0)
-        matrix, right = gram / factor + total * self._gram, design.T @ target / factor
-        self._blocks[label] = X, total, matrix, right
-        return self._blocks[label]

@@ -12,31 +12,27 @@ import numpy as np
 
 from fedrelax.combining import Mean
 from fedrelax.engines.base import coupling_of
-from fedrelax.engines.sites.refits import refit
+from fedrelax.engines.sites.refits import Inputs, refit
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.graph import Graph
 from fedrelax.living.changelog import Change, Past
 from fedrelax.living.least_squares import LeastSquares
-from fedrelax.living.neighbourhood import neighbourhood_size
-from fedrelax.living.overlay import (
-    GONE,
-    FirstAnswers,
-    Guesses,
-    Near,
-    Overlay,
-    part,
-)
+from fedrelax.living.overlay import GONE, Overlay
 from fedrelax.losses import Weighted, usual_loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network, Node
 from fedrelax.network.rows import Lookup
-from fedrelax.public import PublicRows
+from fedrelax.public import PublicRows, Smoother
 from fedrelax.runtime import Coupling, Distillation, Site
 from fedrelax.runtime.site import seeds_of
 from fedrelax.solvers import FedRelax, Result, Solver
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 OwnRows = tuple[AnyArray, AnyArray]
+Near = dict[Label, float]
+
+FEWEST, MOST, SHARE = 3, 60, 0.1
+"""Neighbours to look for: at least, at most, and as a share of all nodes where all are connected alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,36 +94,28 @@ class LivingNetwork:
     """
 
     def __init__(self, result: Result, graph: Graph, origin: Origin) -> None:
-        public = origin.public
-        if public.common is None:
-            raise FedRelaxError(
-                "every node has public rows of its own, so the network cannot change after fit: nodes that "
-                "never met have no answers on the same rows; fit with one common set of public rows"
-            )
-        self.result, self.graph, self.public, self.task = result, graph, public, result.task
-        self.coupling, self.wired = origin.coupling, origin.wired
-        self.found_together = origin.found_together
-        self.stayed = set(result.stayed)
+        self.result, self.graph, self.task = result, graph, result.task
+        self.public, self.coupling, self.seed = origin.public, origin.coupling, origin.seed
+        self.wired, self.found_together = origin.wired, origin.found_together
+        self._origin = origin
         trained = self.trained_graph = result.graph if result.kept is None else result.kept
-        place = {label: k for k, label in enumerate(trained.labels)}
-        first = FirstAnswers(place, result.local_models, public.common, origin.answers)
+        labels = dict.fromkeys(trained.labels)
         self.models: Overlay[LocalModel] = Overlay(result.local_models)
         self.alone: Overlay[LocalModel] = Overlay(result.alone)
         self.rows: Overlay[OwnRows] = Overlay(origin.rows or {})
-        self.said: Overlay[FloatArray] = Overlay(first)
-        self.links: Overlay[Near] = Overlay(Lookup(place, trained.neighbours))
+        self.said: Overlay[FloatArray] = Overlay(Lookup(labels, self._first_answer))
+        self.links: Overlay[Near] = Overlay(Lookup(labels, trained.neighbours))
         self.given: Overlay[Near] = Overlay({})
-        """Edges of newcomers in the graph that counts as given."""
+        """Edges of newcomers in the graph that counts as given; who has left is gone here."""
         self.positions: Overlay[FloatArray] = Overlay({})
-        self.numbers: Overlay[int] = Overlay(place)
-        """The place of every node in the order of joining, which determines its seed."""
         self.past: Overlay[Past] = Overlay(origin.past or {})
         """The loss on each node's new rows under what its neighbours say, by update."""
-        self.least_squares = LeastSquares(self)
-        self.guesses = Guesses(public, self.said, self.task)
+        self.stayed = set(result.stayed)
         self.story: list[Change] = []
-        self._counts, self.seed = origin.counts or {}, origin.seed
-        self._seeds = seeds_of(origin.seed, 2 * len(place) + 100)
+        self.least_squares = LeastSquares(self)
+        seeds = seeds_of(origin.seed, len(labels)).tolist()
+        self._seeds: dict[Label, int] = dict(zip(labels, seeds, strict=True))
+        """The seed of every node's model, by the order of joining; those that left are remembered."""
         self._before: tuple[dict[str, dict[Label, Any]], set[Label]] = {}, set()
         """What had changed before the last change, store by store, and who had stayed."""
 
@@ -138,11 +126,21 @@ class LivingNetwork:
 
     # What is known about the network
 
+    @property
+    def public_rows(self) -> AnyArray:
+        """The common public rows."""
+        assert self.public.common is not None
+        return self.public.common
+
     @cached_property
     def neighbourhood_size(self) -> int:
-        """How many neighbours a node looks for."""
+        """How many neighbours a node looks for: as many as nodes usually have."""
         trained = self.trained_graph
-        return neighbourhood_size(np.diff(trained.adjacency.indptr), trained.is_uniform)
+        degrees = np.diff(trained.adjacency.indptr)
+        joined = degrees[degrees > 0]
+        alike = trained.is_uniform or not len(joined)
+        usual = SHARE * len(degrees) if alike else float(np.median(joined))
+        return int(min(max(np.ceil(usual), FEWEST), MOST, len(degrees)))
 
     @cached_property
     def usual_weight(self) -> float:
@@ -150,16 +148,15 @@ class LivingNetwork:
         weights = self.trained_graph.adjacency.data
         return float(np.median(weights)) if len(weights) else 1.0
 
-    def knows(self, label: Label) -> bool:
-        """Tell whether a node is in the network, with or without a model."""
-        if label in self.given or label in self.models:
-            return True
-        return label in self.graph and label not in self.left
-
     @property
     def left(self) -> set[Label]:
         """Nodes that have left."""
-        return {label for label, value in self.numbers.changed.items() if value is GONE}
+        return {label for label, near in self.given.changed.items() if near is GONE}
+
+    def knows(self, label: Label) -> bool:
+        """Tell whether a node is in the network, with or without a model."""
+        known = label in self.given or label in self.models
+        return known or (label in self.graph and label not in self.left)
 
     def check_model_of(self, label: Label) -> None:
         """Refuse a node that has no model."""
@@ -172,113 +169,170 @@ class LivingNetwork:
         """Return whom a node listens to; for one without a model, its neighbours in the graph."""
         if label in self.models:
             return self.links[label]
-        near = self.given.get(label)
-        if near is None:
-            near = self.graph.neighbours(label)
-        return {j: a for j, a in near.items() if j in self.models}
+        near = self.given[label] if label in self.given else self.graph.neighbours(label)
+        return {j: weight for j, weight in near.items() if j in self.models}
+
+    def count_of(self, label: Label) -> int:
+        """Return how many rows a node learned from; if unknown, the number of public rows."""
+        if label in self.rows:
+            return len(self.rows[label][1])
+        return int((self._origin.counts or {}).get(label, len(self.public_rows)))
+
+    # Answers on the public rows, carried over to any rows
+
+    def _first_answer(self, label: Label) -> FloatArray:
+        if self._origin.answers is None:
+            return self.result.local_models[label].predict(self.public_rows)
+        return np.asarray(self._origin.answers[self.trained_graph.index(label)])
+
+    @cached_property
+    def _smoother(self) -> Smoother:
+        return Smoother(self.public.as_numbers(self.public_rows))
+
+    def carrying(self, X: AnyArray) -> FloatArray:
+        """Return W (rows, public rows): ``W @ answers`` is what a node would answer on rows X."""
+        return self._smoother.carrying(self.public.as_numbers(X))
+
+    @cached_property
+    def _first_answers(self) -> FloatArray:
+        """All answers (nodes, public rows, outputs) of the trained network."""
+        first = self._origin.answers
+        return np.stack(list(self.said.base.values())) if first is None else first
+
+    def guesses(self, X: AnyArray) -> tuple[list[Label], FloatArray]:
+        """Return what every node would answer on rows X, and on average with its neighbours.
+
+        Both count half. The array is (nodes, rows, outputs); the nodes come first.
+        """
+        W, first, changed = self.carrying(X), self._first_answers, self.said.present_changes
+        new = [label for label in changed if label not in self.said.base]
+        labels = [*self.said.base, *new]
+        place = {label: k for k, label in enumerate(labels)}
+        n, guesses = len(first), np.empty((len(labels), len(W), first.shape[2]))
+        for k in range(first.shape[2]):
+            guesses[:n, :, k] = first[:, :, k] @ W.T
+        for label, answer in changed.items():
+            guesses[place[label]] = W @ answer
+        guesses = self.task.plausible(guesses)
+        flat = guesses.reshape(len(guesses), -1)
+        means, degrees = flat.copy(), self.trained_graph.degrees
+        joined = np.flatnonzero(degrees)
+        means[joined] = (self.trained_graph.adjacency @ flat[:n])[joined] / degrees[joined, None]
+        for label, near in self.links.present_changes.items():
+            own = {place[j]: weight for j, weight in near.items()} or {place[label]: 1.0}
+            means[place[label]] = np.average(flat[list(own)], axis=0, weights=list(own.values()))
+        together = 0.5 * guesses + 0.5 * means.reshape(guesses.shape)
+        there = [k for k, label in enumerate(labels) if label in self.said]
+        return [labels[k] for k in there], together[there]
 
     # One node's fit
-
-    def seed_of(self, label: Label) -> int:
-        """Return the seed of a node's model: that of its place in the order of joining."""
-        number = self.numbers[label]
-        if number >= len(self._seeds):
-            self._seeds = seeds_of(self.seed, 2 * number + 1)
-        return int(self._seeds[number])
 
     def can_refit(self, label: Label) -> bool:
         """Tell whether a node's model can follow its neighbours."""
         return label in self.rows and not self.found_together
 
-    def leans_on_itself(self, label: Label) -> bool:
-        """Tell whether a node's problem depends on its own last answers, so that it moves in steps."""
-        coupling = self.coupling
-        return coupling.level < 1.0 or not isinstance(coupling.combine, Mean)
+    @property
+    def moves_in_steps(self) -> bool:
+        """Whether a node's problem depends on its own last answers."""
+        return self.coupling.level < 1.0 or not isinstance(self.coupling.combine, Mean)
 
-    def site(
+    def fit(
         self,
         label: Label,
         model: LocalModel,
         rows: OwnRows,
         near: Mapping[Label, float],
         own: FloatArray | None,
-        coupling: Coupling,
-    ) -> Site:
-        """Return a node as it is in a round: it knows its rows, and what its neighbours said."""
-        assert self.public.common is not None
-        return Site(
+        coupling: Coupling | None = None,
+    ) -> tuple[LocalModel, FloatArray]:
+        """Return a model fitted to a node's rows and its neighbours' answers, and its own answers.
+
+        ``own`` are its last answers; a node that has none yet is fitted to its rows alone.
+        """
+        site = Site(
             node=Node(label, *rows, None),
             task=self.task,
             model=model,
             public=self.public,
             neighbours=near,
-            coupling=coupling,
-            seed=self.seed_of(label),
+            coupling=coupling or self.coupling,
+            seed=self._seeds[label],
             answers={} if own is None else {("public", label): own},
-            received={(j, j): self.said[j] for j in near if j in self.models},
+            received={(j, j): self.said[j] for j in near},
         )
-
-    def fitted(self, site: Site, alone: bool = False) -> tuple[LocalModel, FloatArray]:
-        """Return a node's model fitted to its problem, and its answers on the public rows."""
-        terms = site.local_problem() if alone else site.problem(0)
-        key, rows = ("public", site.label), self.public.of(site.label)
-        model, answers = refit(
-            site.label, site.model, terms, {key: rows}, site.seed, site.coupling.continued
-        )
-        return model, answers[key]
+        terms = site.local_problem() if own is None else site.problem(0)
+        inputs: Inputs = {"public": self.public_rows}
+        fitted, answers = refit(label, model, terms, inputs, site.seed, site.coupling.continued)
+        return fitted, answers["public"]
 
     def refit(self, label: Label) -> None:
         """Fit a node's model to its rows and to what its neighbours say now."""
-        coupling = self.coupling
-        if label in self.stayed:
-            coupling = replace(coupling, alpha=0.0)
-        site = self.site(
-            label,
-            self.models[label],
-            self.rows[label],
-            self.links[label],
-            self.said[label],
-            coupling,
+        coupling = replace(self.coupling, alpha=0.0) if label in self.stayed else self.coupling
+        rows, near, own = self.rows[label], self.links[label], self.said[label]
+        self.models[label], self.said[label] = self.fit(
+            label, self.models[label], rows, near, own, coupling
         )
-        self.models[label], self.said[label] = self.fitted(site)
 
-    def count_of(self, label: Label) -> int:
-        """Return how many rows a node learned from; if unknown, the number of public rows."""
-        if label in self.rows:
-            return len(self.rows[label][1])
-        return int(self._counts.get(label, len(self.public.of(label))))
+    def learn_without_old_rows(self, label: Label, rows: OwnRows) -> None:
+        """Fit a node to new rows and to its earlier answers, which stand in for rows not available."""
+        echo = Distillation(max(self.count_of(label), 1), "bootstrap")
+        coupling = replace(self.coupling, distillation=echo)
+        near, own = self.links[label], self.said[label]
+        self.models[label], self.said[label] = self.fit(
+            label, self.models[label], rows, near, own, coupling
+        )
 
-    def remembering(self, label: Label) -> Coupling:
-        """Return a coupling in which a node's own answers stand in for old rows that are not available."""
-        rows = max(self.count_of(label), 1)
-        return replace(self.coupling, distillation=Distillation(rows, "bootstrap"))
+    # Changes
+
+    def enter(self, label: Label, position: FloatArray | None) -> None:
+        """Prepare for a newcomer."""
+        if label not in self._seeds:
+            self._seeds[label] = int(seeds_of(self.seed, len(self._seeds) + 1)[-1])
+        if position is not None:
+            self.positions[label] = position
+
+    def connect(self, label: Label, near: Mapping[Label, float]) -> None:
+        """Connect a node to these neighbours instead of those it had."""
+        self.disconnect(label)
+        self.links[label] = dict(near)
+        for other, weight in near.items():
+            self.links[other] = {**self.links[other], label: weight}
+
+    def disconnect(self, label: Label) -> None:
+        """Cut all edges of a node."""
+        for other in self.links.get(label, {}):
+            self.links[other] = {j: a for j, a in self.links[other].items() if j != label}
 
     def forget(self, label: Label) -> None:
         """Remove a node and everything known about it."""
-        part(self.links, label)
+        self.disconnect(label)
         for store in self._stores.values():
-            if label in store:
-                del store[label]
+            del store[label]
         for other, near in list(self.given.items()):
             if label in near:
                 self.given[other] = {j: a for j, a in near.items() if j != label}
         self.stayed.discard(label)
-        self.least_squares.forget(label)
-        del self.numbers[label]  # also of a node without a model, so that it counts as gone
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Allow changes within this context; if it fails, or overflows, all of them are undone."""
+        """Allow changes within this context; if it fails, all of them are undone."""
         before = {name: dict(store.changed) for name, store in self._stores.items()}
         self._before = before, set(self.stayed)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 yield
-                self.least_squares.settle()
-            self._check_finite()
         except BaseException:
             self._take_back()
             raise
+
+    def check_answers(self) -> None:
+        """Refuse new answers and losses that are not finite numbers."""
+        before = self._before[0]
+        for label, answer in self.said.present_changes.items():
+            if answer is not before["said"].get(label):
+                check_finite(label, answer)
+        for label, past in self.past.present_changes.items():
+            check_finite(label, past.losses)
 
     def undo(self) -> None:
         """Undo the last change, as if it had not been made."""
@@ -289,22 +343,13 @@ class LivingNetwork:
         changes, self.stayed = self._before
         for name, changed in changes.items():
             getattr(self, name).changed = changed
-        self.least_squares.drop()
-
-    def _check_finite(self) -> None:
-        """Refuse answers and losses that are not finite numbers."""
-        for name in ("said", "past"):
-            before = self._before[0][name]
-            for label, value in getattr(self, name).changed.items():
-                numbers = value.losses if isinstance(value, Past) else value
-                new = value is not GONE and value is not before.get(label)
-                if new and not np.isfinite(numbers).all():
-                    raise overflow(label)
 
 
-def overflow(label: Label) -> FedRelaxError:
-    """Return the error for a change that numbers cannot represent."""
-    return FedRelaxError(
-        f"node {label!r}: with these rows, its predictions or their loss would not be finite numbers, so "
-        "nothing was changed; correct values that are far too large, or leave their rows out"
-    )
+def check_finite(label: Label, numbers: object) -> None:
+    """Refuse a change that numbers cannot represent."""
+    if not np.isfinite(numbers).all():  # type: ignore[call-overload]
+        raise FedRelaxError(
+            f"node {label!r}: with these rows, its predictions or their loss would not be finite "
+            "numbers, so nothing was changed; correct values that are far too large, or leave their "
+            "rows out"
+        )

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from fedrelax.engines.answers import discrepancies
 from fedrelax.graph import Graph
-from fedrelax.living.network import LivingNetwork
-from fedrelax.living.overlay import GONE, Near, assembled
-from fedrelax.runtime import History, Record
+from fedrelax.living.network import LivingNetwork, Near
+from fedrelax.runtime import History
 from fedrelax.solvers.base import EdgeValues, Result
 from fedrelax.typing import FloatArray, Label
 
 
 def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
     """Return the network as it is now, and its graph including nodes that have no rows."""
-    labels = tuple(network.models)
+    labels, kept = tuple(network.models), network.result.kept
     whole = whole_graph_of(network)
     graph = whole if whole.labels == labels else whole.subgraph(labels)
-    kept = None
-    if network.result.kept is not None:
-        changed = {i: near for i, near in network.links.changed.items() if near is not GONE}
-        kept = assembled(network.result.kept, changed, labels, network.positions)
-    said = network.said.frozen()
+    if kept is not None:
+        changed = {}
+        for label, near in network.links.present_changes.items():
+            before = kept.neighbours(label) if label in kept else {}
+            changed[label] = dict.fromkeys(before, 0.0) | near
+        kept = with_edges(kept, labels, changed, network.positions)
+    said, coupling, task = network.said.frozen(), network.coupling, network.task
+
+    def distances() -> FloatArray:
+        answers, edges = np.stack([said[label] for label in labels]), graph.adjacency
+        loss, classes = coupling.discrepancy, task.is_classification
+        return discrepancies(edges, answers, answers, loss, coupling.level, classes)
+
     result = replace(
         network.result,
         local_models=network.models.frozen(),
@@ -36,7 +42,7 @@ def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
         kept=kept,
         stayed=tuple(label for label in labels if label in network.stayed),
         history=history_of(network.result.history, labels),
-        discrepancies=EdgeValues(graph, partial(_discrepancies, network, graph, said)),
+        discrepancies=EdgeValues(graph, distances),
     )
     return result, whole
 
@@ -45,19 +51,37 @@ def whole_graph_of(network: LivingNetwork) -> Graph:
     """Return the graph that counts as given: newcomers are in it with the neighbours they came with."""
     gone = network.left
     labels = [label for label in network.graph.labels if label not in gone]
-    known = set(labels)
-    labels += [label for label in network.given if label not in known]
-    changed: dict[Label, Near] = {}
-    for label, near in network.given.items():
-        if label in network.graph:
-            changed.setdefault(label, {}).update(network.graph.neighbours(label))
-        changed.setdefault(label, {}).update(near)
+    labels += [label for label in network.given if label not in network.graph]
+    return with_edges(network.graph, tuple(labels), network.given, network.positions)
+
+
+def with_edges(
+    graph: Graph,
+    labels: tuple[Label, ...],
+    edges: Mapping[Label, Near],
+    positions: Mapping[Label, FloatArray],
+) -> Graph:
+    """Return the graph on ``labels`` with new weights of some edges, 0 for none.
+
+    Newcomers without a known position have NaN.
+    """
+    place = {label: k for k, label in enumerate(labels)}
+    gone = [label for label in graph.labels if label not in place]
+    old = graph.with_labels([*labels, *gone]).subgraph(labels)
+    new = {}
+    for label, near in edges.items():
         for other, weight in near.items():
-            if other not in changed:
-                first = network.graph.neighbours(other) if other in network.graph else {}
-                changed[other] = dict(first)
-            changed[other][label] = weight
-    return assembled(network.graph, changed, tuple(labels), network.positions)
+            if label in place and other in place:
+                new[place[label], place[other]] = new[place[other], place[label]] = weight
+    ends = np.array(list(new), dtype=np.int64).reshape(-1, 2).T
+    shape, before = old.adjacency.shape, old.adjacency
+    replaced = before.multiply(sparse.csr_array((np.ones(len(new)), ends), shape=shape))
+    matrix = before - replaced + sparse.csr_array((list(new.values()), ends), shape=shape)
+    points = None
+    if old.positions is not None:
+        known = zip(labels, old.positions, strict=True)
+        points = np.array([positions.get(label, point) for label, point in known])
+    return Graph(matrix, labels, points, graph.geographic)
 
 
 def history_of(history: History, labels: tuple[Label, ...]) -> History:
@@ -67,19 +91,16 @@ def history_of(history: History, labels: tuple[Label, ...]) -> History:
     place = {label: k for k, label in enumerate(history.labels)}
     at = np.array([place.get(label, -1) for label in labels])
 
-    def taken(record: Record) -> dict[str, Any]:
-        names = ("node_local_loss", "node_gtv", "node_validation_loss")
-        values = {name: np.asarray(getattr(record, name), dtype=float) for name in names}
-        return {name: np.where(at >= 0, own[at], np.nan) for name, own in values.items()}
+    def of_labels(values: FloatArray) -> FloatArray:
+        return np.where(at >= 0, np.asarray(values, dtype=float)[at], np.nan)
 
-    records = [replace(record, **taken(record)) for record in history.records]
+    records = [
+        replace(
+            record,
+            node_local_loss=of_labels(record.node_local_loss),
+            node_gtv=of_labels(record.node_gtv),
+            node_validation_loss=of_labels(record.node_validation_loss),
+        )
+        for record in history.records
+    ]
     return History(labels, records)
-
-
-def _discrepancies(
-    network: LivingNetwork, graph: Graph, said: Mapping[Label, FloatArray]
-) -> FloatArray:
-    answers = np.stack([said[label] for label in graph.labels])
-    coupling, classes = network.coupling, network.task.is_classification
-    edges, loss = graph.adjacency, coupling.discrepancy
-    return discrepancies(edges, answers, answers, loss, coupling.level, classes)

@@ -1,0 +1,297 @@
+"""Nodes join, learn new rows, move and leave."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from fedrelax.errors import FedRelaxError, NodeFitError, did_you_mean, in_one_line
+from fedrelax.graph.nearest import on_the_sphere
+from fedrelax.living.changelog import RECENT, Change, Past
+from fedrelax.living.neighbourhood import (
+    error_of_neighbours,
+    find_neighbours,
+    fit_newcomer,
+    mean_loss,
+)
+from fedrelax.living.network import LivingNetwork, Near, OwnRows, check_finite
+from fedrelax.living.ripple import Ripple
+from fedrelax.models import LocalModel
+from fedrelax.typing import FloatArray, Label
+from fedrelax.validation import check_count
+from fedrelax.wiring.rewire import FAR
+
+WORSE, SURE = FAR**2, 4.0
+"""A node drifts if its loss exceeds that of its own past by this factor, relative to the same ratio at
+others, and by this many standard errors of the logarithm (those of squared Gaussian errors)."""
+
+
+def plug_in(
+    network: LivingNetwork,
+    label: Label,
+    rows: OwnRows | None,
+    model: LocalModel | None = None,
+    neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
+    position: object = None,
+    ripple: int | None = None,
+    tol: float | None = None,
+) -> Change:
+    """Let a newcomer find its neighbours, fit, and take its place; then let the others follow."""
+    start = time.perf_counter()
+    if label in network.models:
+        raise FedRelaxError(
+            f"node {label!r} is in the network already; pass its new rows to update(), or unplug() it first"
+        )
+    here = None if position is None else np.asarray(position, dtype=float)
+    if neighbours is not None:
+        near = _checked(network, label, neighbours)
+    elif here is not None:
+        near = _nearest(network, label, here)
+    else:
+        near = network.neighbours_of(label) if network.knows(label) else {}
+    if rows is None and not near:
+        raise FedRelaxError(
+            f"node {label!r} has neither rows nor neighbours; give one or the other: X and y, "
+            "neighbours= or position="
+        )
+    with network.changing():
+        network.enter(label, here)
+        if rows is None:
+            wave, change = None, Change("join", (label,), neighbours=near)
+        else:
+            weights, target = network.carrying(rows[0]), network.task.encode(rows[1])
+            check_finite(label, weights)
+            near = near or find_neighbours(network, label, rows, model)[0]
+            error = error_of_neighbours(network, weights, target, near)
+            check_finite(label, error)
+            first = network.models[next(iter(near))] if model is None else model
+            wave = Ripple(network, near, tol, ripple)
+            fitted, network.said[label], network.alone[label] = fit_newcomer(
+                network, label, first, rows, near
+            )
+            network.models[label], network.rows[label] = fitted, rows
+            network.connect(label, near)
+            wave.fitted(label)
+            wave.spread(label)
+            if wave.hops != 0 and network.least_squares.serves(label):
+                wave.start([label])
+            change = Change(
+                "join",
+                (label,),
+                neighbours=near,
+                rows=len(target),
+                error=error,
+                errors={label: error},
+            )
+        network.given[label] = dict(near)
+        return _finished(network, change, wave, start)
+
+
+def unplug(
+    network: LivingNetwork, label: Label, ripple: int | None = None, tol: float | None = None
+) -> Change:
+    """Forget a node: its model, answers, rows and edges; its neighbours are refitted without it."""
+    start = time.perf_counter()
+    if not network.knows(label):
+        raise FedRelaxError(
+            f"node {label!r} is not in the network{did_you_mean(label, network.models)}"
+        )
+    if len(network.models) < 2 and label in network.models:
+        raise FedRelaxError(f"node {label!r} is the last one with a model; it cannot be unplugged")
+    with network.changing():
+        near = network.neighbours_of(label) if label in network.models else {}
+        wave = Ripple(network, near, tol, ripple)
+        network.forget(label)
+        wave.start(near, distance=1)
+        return _finished(network, Change("leave", (label,)), wave, start)
+
+
+def update(
+    network: LivingNetwork,
+    new: Mapping[Label, OwnRows],
+    keep: int | None = None,
+    ripple: int | None = None,
+    tol: float | None = None,
+) -> Change:
+    """Predict new rows, learn them, let nodes that drifted move, and let the others follow."""
+    start = time.perf_counter()
+    if keep is not None:
+        check_count("keep", keep, least=1)
+    for label in new:
+        network.check_model_of(label)
+    with network.changing():
+        errors = {label: _error_before(network, label, rows) for label, rows in new.items()}
+        count = sum(len(y) for _, y in new.values())
+        total = sum(errors[label] * len(y) for label, (_, y) in new.items())
+        drifting, moves = _drifting_nodes(network, new), {}
+        wave = Ripple(network, new, tol, ripple)
+        for label in drifting if network.wired else ():
+            near = _better_neighbours(network, label, new[label])
+            if near is not None:
+                moves[label] = tuple(near)
+                wave.start(network.links[label], distance=1)
+                network.connect(label, near)
+                wave.start(near, distance=1)
+        without = [label for label in new if label not in network.rows]
+        for label, (X, y) in new.items():
+            if label in without and label not in moves:
+                network.learn_without_old_rows(label, (X, y))
+                wave.fitted(label)
+                continue
+            if label not in moves:
+                old = network.rows[label]
+                X, y = np.concatenate([old[0], X]), np.concatenate([old[1], y])
+            rows = network.rows[label] = (X, y) if keep is None else (X[-keep:], y[-keep:])
+            if network.can_refit(label) and network.least_squares.serves(label):
+                wave.start([label])
+                continue
+            if network.can_refit(label):
+                network.refit(label)
+            else:
+                network.models[label], network.said[label], _ = fit_newcomer(
+                    network, label, network.models[label], rows, network.links[label]
+                )
+            wave.fitted(label)
+        for label in new:
+            wave.spread(label)
+        notes: tuple[str, ...] = ()
+        if without:
+            notes = (
+                f"the old rows of {len(without)} of these nodes are not available; their earlier "
+                "answers stand in for them",
+            )
+        change = Change(
+            "update",
+            tuple(new),
+            rows=count,
+            error=total / count,
+            errors=errors,
+            drifting=tuple(drifting),
+            moves=moves,
+            notes=notes,
+        )
+        return _finished(network, change, wave, start)
+
+
+def _finished(network: LivingNetwork, change: Change, wave: Ripple | None, start: float) -> Change:
+    """Let others follow, and add the change to the story, with what followed and the time it took."""
+    if wave is not None:
+        wave.run()
+        change = replace(
+            change,
+            refitted=tuple(wave.refits),
+            refits=sum(wave.refits.values()),
+            waiting=tuple(wave.waiting),
+            movement=wave.movement,
+            notes=wave.notes + change.notes,
+        )
+    network.check_answers()
+    done = replace(change, seconds=time.perf_counter() - start)
+    network.story.append(done)
+    return done
+
+
+# The neighbours of a newcomer
+
+
+def _checked(
+    network: LivingNetwork, label: Label, neighbours: Mapping[Label, float] | Iterable[Label]
+) -> Near:
+    if not isinstance(neighbours, Mapping):
+        neighbours = dict.fromkeys(neighbours, network.usual_weight)
+    near = {other: float(weight) for other, weight in neighbours.items()}
+    for other, weight in near.items():
+        if other not in network.models:
+            hint = did_you_mean(other, network.models)
+            raise FedRelaxError(
+                f"neighbours of node {label!r}: {other!r} has no model in this network{hint}"
+            )
+        if not (np.isfinite(weight) and weight > 0):
+            raise FedRelaxError(
+                f"neighbours of node {label!r}: the weight of {other!r} is {weight}; give a number "
+                "above 0"
+            )
+    return near
+
+
+def _nearest(network: LivingNetwork, label: Label, here: FloatArray) -> Near:
+    """Return the nearest nodes with a model, as many as nodes usually have neighbours."""
+    graph = network.graph
+    if graph.positions is None:
+        raise FedRelaxError(
+            f"node {label!r} has a position, but the network's graph has none; give neighbours="
+        )
+    if here.shape != graph.positions.shape[1:] or not np.isfinite(here).all():
+        raise FedRelaxError(
+            f"position={here.tolist()!r} of node {label!r} must be {graph.positions.shape[1]} finite "
+            "numbers"
+        )
+    known = dict(zip(graph.labels, graph.positions, strict=True)) | dict(network.positions)
+    labels = [other for other in known if other in network.models]
+    points = np.array([*(known[other] for other in labels), here])
+    if graph.geographic:
+        points = on_the_sphere(points, [*labels, label])
+    apart = np.linalg.norm(points[:-1] - points[-1], axis=1)
+    order = np.argsort(apart, kind="stable")[: network.neighbourhood_size]
+    return {labels[k]: network.usual_weight for k in order}
+
+
+# New rows
+
+
+def _error_before(network: LivingNetwork, label: Label, rows: OwnRows) -> float:
+    """Return a node's mean loss on rows that it has not learned."""
+    model = network.models[label]
+    try:
+        predicted = model.predict(rows[0])
+    except ValueError as error:  # a model may refuse values that are too large
+        raise NodeFitError(
+            f"node {label!r}: {model.name} cannot predict its new rows "
+            f"({in_one_line(error, kind=False)}); correct them or leave them out"
+        ) from error
+    loss = network.coupling.loss.mean(network.task.encode(rows[1]), predicted)
+    check_finite(label, loss)
+    return loss
+
+
+def _drifting_nodes(network: LivingNetwork, new: Mapping[Label, OwnRows]) -> list[Label]:
+    """Return nodes whose neighbours fit their new rows worse than before, and by more than at others.
+
+    Each node's loss under what its neighbours say is recorded, update by update.
+    """
+    changes: dict[Label, list[tuple[float, float]]] = {}
+    weights = network.carrying(np.concatenate([X for X, _ in new.values()]))
+    ends = np.cumsum([len(y) for _, y in new.values()])
+    for (label, (_, y)), W in zip(new.items(), np.split(weights, ends[:-1]), strict=True):
+        near = network.links[label]
+        if near:
+            loss = error_of_neighbours(network, W, network.task.encode(y), near)
+            past = network.past[label] = network.past.get(label, Past()).then(loss, len(y))
+            changes[label] = past.changes()
+    usual = [0.0] * RECENT
+    if len(changes) > 2:
+        for k in range(RECENT):
+            others = [own[k][0] for own in changes.values() if len(own) > k]
+            usual[k] = max(float(np.median(others)), 0.0) if others else 0.0
+    return [
+        label
+        for label, own in changes.items()
+        if any(
+            change - common > max(math.log(WORSE), SURE * error)
+            for (change, error), common in zip(own, usual, strict=False)
+        )
+    ]
+
+
+def _better_neighbours(network: LivingNetwork, label: Label, rows: OwnRows) -> Near | None:
+    """Return new neighbours that fit a node's new rows far better than its own do, or None."""
+    near, losses = find_neighbours(network, label, rows, network.models[label])
+    own = network.links[label]
+    if own and not FAR * mean_loss(losses, near) < mean_loss(losses, own):
+        return None
+    network.past[label] = Past()
+    return near

@@ -1,0 +1,144 @@
+"""Refits that spread along edges from what changed, as long as answers move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from fedrelax.living.network import LivingNetwork, check_finite
+from fedrelax.solvers.base import USUAL_TOL
+from fedrelax.typing import FloatArray, Label
+from fedrelax.validation import check_number
+
+RESTLESS_TOL = 0.1
+"""The change that counts as converged where models never quite converge, such as trees."""
+MOST, MOST_RESTLESS = 2000, 3
+"""The most fits of a node in one ripple: if its model converges, and if it never quite does."""
+TOGETHER = (
+    "the models of this network were found for all nodes together, so the others stay as they are; fit "
+    "again with all rows to let them follow"
+)
+
+
+class Ripple:
+    """A queue of nodes that have something new to hear.
+
+    A node whose answers have moved by more than ``tol``, relative to their size, since its neighbours last
+    heard them puts these in the queue; a smaller movement is not lost, as it counts from the same point
+    next time. Least-squares models that were once in the queue form a region, which is solved as a whole.
+
+    hops : how far from the first nodes the ripple may go; None sets no limit.
+    tol : by default, as suits the models of the nodes ``near`` the change, which has not happened yet.
+    """
+
+    def __init__(
+        self, network: LivingNetwork, near: Iterable[Label], tol: float | None, hops: int | None
+    ) -> None:
+        if tol is None:
+            models = [network.models[label] for label in near]
+            tol = USUAL_TOL if all(model.settles for model in models) else RESTLESS_TOL
+        check_number("tol", tol, least=0)
+        self.network, self.tol, self.hops = network, tol, hops
+        self.refits: dict[Label, int] = {}
+        self.waiting: dict[Label, None] = {}
+        self._before = network.said.frozen()
+        self._heard: dict[Label, FloatArray] = {}
+        self._distance: dict[Label, int] = {}
+        self._queue: dict[Label, None] = {}
+        self._region: dict[Label, None] = {}
+
+    def start(self, labels: Iterable[Label], distance: int = 0) -> None:
+        """Put nodes in the queue, whatever they heard."""
+        for label in labels:
+            self._add(label, distance)
+
+    def fitted(self, label: Label) -> None:
+        """Record that a node was fitted."""
+        self.refits[label] = self.refits.get(label, 0) + 1
+        self._distance.setdefault(label, 0)
+        if label in self._before:
+            self._heard.setdefault(label, self._before[label])
+
+    def spread(self, label: Label) -> None:
+        """Put a node's neighbours in the queue if its answers have moved since they heard them."""
+        network, answer = self.network, self.network.said[label]
+        before = self._heard.get(label)
+        if before is not None and relative_change(answer, before) <= self.tol:
+            return
+        self._heard[label] = answer
+        distance, inside = self._distance.get(label, 0), label in self._region
+        if network.moves_in_steps and not inside:
+            self._add(label, distance)
+        for other in network.links[label]:
+            if not (inside and other in self._region):
+                self._add(other, distance + 1)
+
+    def _add(self, label: Label, distance: int) -> None:
+        network = self.network
+        self._distance[label] = min(distance, self._distance.get(label, distance))
+        if label in self._queue or label in network.stayed or label not in network.models:
+            return
+        beyond = self.hops is not None and distance > self.hops
+        follows = network.can_refit(label) and not beyond
+        (self._queue if follows else self.waiting)[label] = None
+
+    def run(self) -> None:
+        """Refit until the queue is empty."""
+        network = self.network
+        while self._queue:
+            queue, self._queue = list(self._queue), {}
+            solvable = [label for label in queue if network.least_squares.serves(label)]
+            if solvable:
+                self._region |= dict.fromkeys(solvable)
+                network.least_squares.solve(list(self._region), self.tol)
+                for label in self._region:
+                    self.fitted(label)
+                for label in self._region:
+                    self.spread(label)
+            for label in queue:
+                most = MOST if network.models[label].settles else MOST_RESTLESS
+                if label not in self._region and self.refits.get(label, 0) < most:
+                    network.refit(label)
+                    self.fitted(label)
+                    self.spread(label)
+
+    @property
+    def movement(self) -> float:
+        """The largest change of a node's answers, relative to their size."""
+        said, before = self.network.said, self._before
+        moves = {i: relative_change(said[i], before[i]) for i in self.refits if i in before}
+        for label, move in moves.items():
+            check_finite(label, move)
+        return max(moves.values(), default=0.0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Who does not follow, and why, a sentence each."""
+        if self.network.found_together:
+            return (TOGETHER,)
+        beyond = sum(label in self.network.rows for label in self.waiting)
+        reasons = {
+            "their rows are not available, so they cannot be refitted": len(self.waiting) - beyond,
+            "the ripple stopped before them": beyond,
+        }
+        return tuple(f"{staying(n)}: {why}" for why, n in reasons.items() if n)
+
+
+def staying(count: int) -> str:
+    """Say how many nodes do not follow.
+
+    >>> staying(1), staying(2)
+    ('1 neighbour stays as it is', '2 neighbours stay as they are')
+    """
+    return "1 neighbour stays as it is" if count == 1 else f"{count} neighbours stay as they are"
+
+
+def relative_change(now: FloatArray, before: FloatArray) -> float:
+    """Return the root mean square change of answers relative to their size.
+
+    >>> relative_change(np.array([[3.0], [4.0]]), np.array([[3.0], [4.0]]))
+    0.0
+    """
+    size = max(float(np.linalg.norm(now)), np.finfo(float).tiny)
+    return float(np.linalg.norm(now - before)) / size
