@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -74,12 +74,17 @@ class FittedNetwork(TableRows):
         balance between its rows and its neighbours' answers by cross-validation, and the others stay
         as they are.
         """
-        network = self.living_
-        rows = None if X is None else self._new_rows(label, X, y)
-        made = model
+        network, rows = self.living_, None
+        if X is not None:
+            if y is None:
+                raise FedRelaxError(f"node {label!r}: X is given but y is not; give both")
+            who = f"node {label!r}: "
+            rows = self._by_node(X, y, [label] * len(X), who).get(label)
+            if rows is None:
+                raise FedRelaxError(f"{who}X has no rows; leave X and y out")
         if model is not None:
-            made = adapt(self._views({label: model})[label], self._result.task)
-        return changes.plug_in(network, label, rows, made, neighbours, position, ripple, tol)
+            model = adapt(self._views({label: model})[label], self._result.task)
+        return changes.plug_in(network, label, rows, model, neighbours, position, ripple, tol)
 
     def update(
         self,
@@ -98,8 +103,7 @@ class FittedNetwork(TableRows):
         whose neighbours no longer suit them. If a wiring found the neighbours, such a node looks for new
         ones and keeps only its new rows.
         """
-        new = self._by_node(X, y, nodes)
-        return changes.update(self.living_, new, keep, ripple, tol)
+        return changes.update(self.living_, self._by_node(X, y, nodes), keep, ripple, tol)
 
     def unplug(
         self, label: Label, *, ripple: int | None = None, tol: float | None = None
@@ -158,42 +162,41 @@ class FittedNetwork(TableRows):
                 )
             nodes = [next(iter(models))] * len(X)
         groups = group_rows(nodes, len(X))
-        weights: dict[Label, Mapping[Label, float]] = {}
+        weights: dict[Label, dict[Label, float]] = {}
         for label in groups:  # a node answers itself; without a model its neighbours do, or nobody
             near = graph.neighbours(label) if label in graph else {}
-            weights[label] = {j: a for j, a in near.items() if j in models}
-            if label in models:
-                weights[label] = {label: 1.0}
-        strange = [label for label in groups if not weights[label]]
-        rows = [groups[label] for label in strange]
-        self._check_unknown(strange, sum(map(len, rows)))
+            answering = {j: weight for j, weight in near.items() if j in models}
+            weights[label] = {label: 1.0} if label in models else answering
+        strange = {label: groups[label] for label in groups if not weights[label]}
+        self._check_unknown(strange)
         coded = self._coded_later(X, groups) if is_frame(X) else X
         if note is not None and self.preparation_ is not None:
             for text in self.preparation_.schema.far_outside(coded, index_of(X)):
                 note(text)
         answer = np.empty((len(coded), self._result.task.n_outputs))
         for label, index in groups.items():
-            if weights[label]:
+            if label not in strange:
                 answer[index] = self._mean(weights[label], coded[index])
         if strange:
-            index = np.concatenate(rows)
+            index = np.concatenate(list(strange.values()))
             answer[index] = self._mean(dict.fromkeys(models, 1.0), coded[index])
         return answer
 
-    def _check_unknown(self, strange: list[Label], rows: int) -> None:
+    def _check_unknown(self, strange: Mapping[Label, AnyArray]) -> None:
         """Refuse rows of unknown nodes, or warn that the consensus answers."""
         check_choice("unknown", self.unknown, UNKNOWN)
         if not strange:
             return
-        labels = self.whole_graph_.labels
-        hint = next(filter(None, (did_you_mean(label, labels) for label in strange[:5])), "")
-        who = f"{named('node', strange, 'was')} not in training"
+        labels, names = self.whole_graph_.labels, list(strange)
+        hint = next(filter(None, (did_you_mean(label, labels) for label in names[:5])), "")
+        who = f"{named('node', names, 'was')} not in training"
         if self.unknown == "raise":
             raise FedRelaxError(
                 f"{who}, and no neighbour in the graph has a model{hint}; unknown='consensus' predicts "
                 "such rows by the mean of all nodes"
             )
         hint = hint and f" ({hint.removeprefix('; ')})"
+        rows = sum(map(len, strange.values()))
         warnings.warn(
             f"{who}{hint}: {counted(rows, 'row')} predicted by the network's consensus, the mean of "
             f"{counted(len(self._local_models), 'node')}",
@@ -203,14 +206,16 @@ class FittedNetwork(TableRows):
 
     def _mean(self, weights: Mapping[Label, float], coded: FloatArray) -> FloatArray:
         """Return the weighted mean of what nodes' models predict for coded rows."""
-        ready, answer = self.preparation_, np.zeros((len(coded), self._result.task.n_outputs))
-        share = 1.0 / sum(weights.values())
-        forms: dict[Any, FloatArray] = {}  # rows as nodes that lack the same columns see them
+        ready, total = self.preparation_, sum(weights.values())
+        answer = np.zeros((len(coded), self._result.task.n_outputs))
+        forms: dict[
+            Collection[int], FloatArray
+        ] = {}  # as nodes that lack the same columns see them
         for label, weight in weights.items():
             lacks = () if ready is None else ready.lacks.get(label, ())
             if lacks not in forms:
-                forms[lacks] = coded if ready is None else ready.of_node(label, coded)
-            answer += weight * share * self._local_models[label].predict(forms[lacks])
+                forms[lacks] = self._shared(label, coded)
+            answer += weight / total * self._local_models[label].predict(forms[lacks])
         return answer
 
     # Fitted attributes, up to date
@@ -267,17 +272,6 @@ class FittedNetwork(TableRows):
 
     # From user input to the rows of one node
 
-    def _new_rows(self, label: Label, X: Any, y: Any) -> OwnRows:
-        """Return a node's rows in the shared form, and its targets, both checked."""
-        if y is None:
-            raise FedRelaxError(f"node {label!r}: X is given but y is not; give both")
-        coded, target = self._coded_later(X, [label]), self._new_target(f"node {label!r}: y", y)
-        if len(coded) != len(target):
-            raise FedRelaxError(f"node {label!r}: X has {len(coded)} rows but y has {len(target)}")
-        if len(coded) == 0:
-            raise FedRelaxError(f"node {label!r}: X has no rows; leave X and y out")
-        return self._shared(label, coded), target
-
     def _shared(self, label: Label, coded: FloatArray) -> FloatArray:
         ready = self.preparation_
         return coded if ready is None else ready.of_node(label, coded)
@@ -302,15 +296,15 @@ class FittedNetwork(TableRows):
             )
         return target
 
-    def _by_node(self, X: Any, y: Any, nodes: Any) -> dict[Label, OwnRows]:
-        """Return rows and targets by node."""
+    def _by_node(self, X: Any, y: Any, nodes: Any, who: str = "") -> dict[Label, OwnRows]:
+        """Return rows in the shared form and targets by node, checked; errors begin with ``who``."""
         X, nodes, _ = split_off_nodes(X, self.node_column_ if nodes is None else nodes)
         if nodes is None:
             raise FedRelaxError("every row needs a node; pass nodes=...")
-        target, groups = self._new_target("y", y), group_rows(nodes, len(X))
+        target, groups = self._new_target(f"{who}y", y), group_rows(nodes, len(X))
         coded = self._coded_later(X, groups)
         if len(target) != len(coded):
-            raise FedRelaxError(f"X has {len(coded)} rows but y has {len(target)}")
+            raise FedRelaxError(f"{who}X has {len(coded)} rows but y has {len(target)}")
         return {
             label: (self._shared(label, coded[index]), target[index])
             for label, index in groups.items()
