@@ -85,7 +85,7 @@ def test_trees_for_soft_labels_are_as_good_as_those_of_scikit_learn(
 
     def compare(models: list[Any], *given: Any) -> Any:
         for model in models:
-            *parts, seed, _ = model._grown
+            *parts, seed = model._grown
             terms = [Rows(*term, Log()) for term in zip(*parts, strict=True)]
             ours, theirs = copy.copy(model), TreeNode(model._template, model.task)
             assert_equally_good(ours.estimator, theirs.fit(terms, seed=seed).estimator, terms)

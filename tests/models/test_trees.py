@@ -270,8 +270,7 @@ def test_the_user_gets_a_plain_fitted_estimator(classes: bool, forest: bool) -> 
 
 @pytest.mark.parametrize("kind", [DecisionTreeRegressor, RandomForestRegressor])
 def test_a_batch_answers_for_any_rows_on_any_number_of_threads(kind: Any) -> None:
-    from fedrelax.models.trees.batch import answers
-    from fedrelax.models.trees.estimators import Problem
+    from fedrelax.models.trees.growing import Problem, answers
 
     rng, task = np.random.default_rng(5), Task("regression", 1)
     public = rng.normal(size=(30, 4))
@@ -283,7 +282,8 @@ def test_a_batch_answers_for_any_rows_on_any_number_of_threads(kind: Any) -> Non
         weight[::7] = 0.0
         target = [rng.normal(size=(8, 1)), rng.normal(size=(30, 1))]
         asked = [own, other, public]
-        problems.append(Problem([own, public], target, [np.ones(8), weight], seed, asked))
+        problem = Problem([own, public], target, [np.ones(8), weight], seed)
+        problems.append(TreeNode(estimator, task).packed(problem, asked))
         loss = get_loss(None, "regression")
         terms = [
             Rows(own, target[0], np.ones(8), loss),
@@ -291,12 +291,11 @@ def test_a_batch_answers_for_any_rows_on_any_number_of_threads(kind: Any) -> Non
         ]
         fitted = TreeNode(estimator, task).fit(terms, seed=seed)
         expected.append([fitted.predict(X) for X in asked])
-    rules = TreeNode(estimator, task).rules(4)
     for threads in (1, 2, 5, None):
-        found = answers(rules, problems, threads)
-        for one, two in zip(found, expected, strict=True):
-            for a, b in zip(one, two, strict=True):
-                np.testing.assert_array_equal(a, b)
+        found = answers(problems, threads)
+        for problem, one, two in zip(problems, found, expected, strict=True):
+            for rows, b in zip(problem.asked, two, strict=True):
+                np.testing.assert_array_equal(one[rows], b)
 
 
 def test_a_node_that_has_seen_one_class_always_says_so() -> None:

@@ -4,7 +4,7 @@ from fedrelax.engines.base import Engine, Settings, UnsupportedNetworkError, los
 from fedrelax.engines.linear.engine import LinearEngine
 from fedrelax.engines.sites.engine import SiteEngine
 from fedrelax.engines.softmax import SoftmaxEngine
-from fedrelax.engines.trees.engine import TreeEngine
+from fedrelax.engines.trees import TreeEngine
 from fedrelax.errors import FedRelaxError
 from fedrelax.members import members
 from fedrelax.network import Network

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
@@ -30,14 +30,8 @@ SAME = np.float32(1e-7)
 MAX_DRAW = 2147483647
 
 
-def compiled(function: F) -> F:
-    """Compile a function inline into its callers; a division by zero gives infinity, as in C."""
-    return cast(F, njit(nogil=True, error_model="numpy", forceinline=True)(function))
-
-
-def kept(function: F) -> F:
-    """Compile a function at its first call and keep the machine code on disk for later runs."""
-    return cast(F, njit(nogil=True, error_model="numpy", cache=True)(function))
+compiled: Callable[[F], F] = njit(nogil=True, error_model="numpy", forceinline=True)
+"""Compiles a function inline into its callers; a division by zero gives infinity, as in C."""
 
 
 class Work(NamedTuple):
@@ -45,6 +39,9 @@ class Work(NamedTuple):
 
     x: AnyArray
     """(features, rows)"""
+    nodes: AnyArray
+    """As scikit-learn stores them."""
+    value: FloatArray
     part: FloatArray
     """Weight times target k, or the weight of class k; in the last column the row's weight."""
     square: FloatArray
@@ -60,51 +57,13 @@ class Work(NamedTuple):
     constants: AnyArray
     state: AnyArray
     stack: AnyArray
+    """Nodes to come: start, end, depth, parent, whether it is a right child, constant features."""
+    impurity: FloatArray
+    """Of the nodes on the stack."""
     total: FloatArray
     left: FloatArray
     right: FloatArray
     """Sums of ``part`` over a node's rows and over those on each side of a split."""
-    sums: FloatArray
-    weights: FloatArray
-    gains: FloatArray
-    """For each split by a feature: sum of targets and of weights on the left, and the gain."""
-    nodes: AnyArray
-    """As scikit-learn stores them."""
-    value: FloatArray
-    span: AnyArray
-    """Start, place of the split, end, depth, constant features."""
-    below: FloatArray
-    """Impurity on the left and on the right."""
-
-
-@kept
-def new_work(x: AnyArray, nodes: AnyArray, value: FloatArray) -> Work:
-    """Allocate memory for trees on the columns ``x``."""
-    (features, rows), outputs = x.shape, value.shape[1]
-    return Work(
-        x=x,
-        part=np.empty((rows, outputs + 1)),
-        square=np.empty(rows),
-        copies=np.empty(rows, np.int64),
-        orders=np.empty((features, rows), np.uint32),
-        samples=np.empty(rows, np.uint32),
-        spare=np.empty(rows, np.uint32),
-        goes_left=np.empty(rows, np.uint8),
-        features=np.empty(features, np.uint32),
-        constants=np.empty(features, np.uint32),
-        state=np.empty(1, np.int64),
-        stack=np.empty(len(nodes) + 2, np.int64),
-        total=np.empty(outputs + 1),
-        left=np.empty(outputs + 1),
-        right=np.empty(outputs + 1),
-        sums=np.empty(rows),
-        weights=np.empty(rows),
-        gains=np.empty(rows),
-        nodes=nodes,
-        value=value,
-        span=np.empty((len(nodes), 5), np.int64),
-        below=np.empty((len(nodes), 2)),
-    )
 
 
 def _without_owners(typing: Any, arrays: Any) -> Any:
@@ -120,7 +79,7 @@ def _without_owners(typing: Any, arrays: Any) -> Any:
     return arrays(arrays), build
 
 
-bare = cast(Callable[[Work], Work], intrinsic(_without_owners))
+bare: Callable[[Work], Work] = intrinsic(_without_owners)
 """Returns a tuple of arrays without their owners, so that references to them are not counted.
 
 At a small node, counting takes longer than the work itself. The owners must outlive the bare arrays.
@@ -257,24 +216,6 @@ def best_place(
 ) -> tuple[float, int]:
     """Return gain and place of the best split of sorted rows; ``best`` and 0 if none gains more."""
     place, places, count_left, least = 0, order.size - 1, 0, rules.min_samples_leaf
-    if w.total.size == 2:
-        # Squared error of one target: the gains of all splits, several at a time since none is skipped.
-        total, weight = w.total[0], w.total[1]
-        left, weight_left = 0.0, 0.0
-        for p in range(places):
-            i = order[p]
-            left += w.part[i, 0]
-            weight_left += w.part[i, 1]
-            w.sums[p] = left
-            w.weights[p] = weight_left if x[order[p + 1]] > x[i] + SAME else np.nan
-        for p in range(places):
-            left, weight_left = w.sums[p], w.weights[p]
-            right, weight_right = total - left, weight - weight_left
-            w.gains[p] = left * left / weight_left + right * right / weight_right
-        for p in range(least - 1, places - least + 1):
-            if w.gains[p] > best:
-                best, place = w.gains[p], p + 1
-        return best, place
     w.left[:] = 0.0
     for p in range(places):
         i = order[p]
@@ -345,67 +286,60 @@ def find_split(
 
 
 @compiled
+def push(
+    w: Work, top: int, start: int, end: int, depth: int, parent: int, right: int, constant: int
+) -> None:
+    """Note a node to come, whose impurity is known already."""
+    w.stack[top, 0], w.stack[top, 1], w.stack[top, 2] = start, end, depth
+    w.stack[top, 3], w.stack[top, 4], w.stack[top, 5] = parent, right, constant
+
+
+@compiled
 def grow(rules: Rules, w: Work, size: int) -> tuple[int, int]:
     """Grow a tree on the first ``size`` samples, depth first; return the number of nodes and the depth."""
     for feature in range(w.features.size):
         w.features[feature] = feature
-    top, count, deepest = 1, 0, 0
-    w.stack[0] = -1
+    top, node, deepest = 1, 0, 0
+    push(w, 0, 0, size, 0, -1, 0, 0)
     while top > 0:
         top -= 1
-        if not add_node(rules, w, size, count, w.stack[top]):
-            w.stack[top], w.stack[top + 1] = 2 * count + 1, 2 * count
+        deepest = max(deepest, w.stack[top, 2])
+        if add_node(rules, w, top, node):
             top += 2
-        deepest = max(deepest, w.span[count, 3])
-        count += 1
-    return count, deepest
-
-
-@compiled
-def close(w: Work, node: int) -> bool:
-    """Make a node a leaf; return True."""
-    leaf = w.nodes[node]
-    leaf.left_child, leaf.right_child, leaf.feature, leaf.threshold = -1, -1, -2, -2.0
-    return True
-
-
-@compiled
-def add_node(rules: Rules, w: Work, size: int, node: int, place: int) -> bool:
-    """Write a node and look for its split; return whether it is a leaf.
-
-    ``place`` is twice the parent's number, plus one for its right child; -1 for the root.
-    """
-    start, end, depth, known, impurity = 0, size, 0, 0, 0.0
-    if place >= 0:
-        parent, side = place >> 1, place & 1
-        if side:
-            w.nodes[parent].right_child = node
         else:
-            w.nodes[parent].left_child = node
-        start, end = w.span[parent, side], w.span[parent, side + 1]
-        depth = w.span[parent, 3] + 1
-        known = w.span[parent, 4]
-        impurity = w.below[parent, side]
+            leaf = w.nodes[node]
+            leaf.left_child, leaf.right_child, leaf.feature, leaf.threshold = -1, -1, -2, -2.0
+        node += 1
+    return node, deepest
+
+
+@compiled
+def add_node(rules: Rules, w: Work, top: int, node: int) -> bool:
+    """Write the node at this place of the stack; if it can be split, put its children there."""
+    start, end, depth = w.stack[top, 0], w.stack[top, 1], w.stack[top, 2]
+    parent, known = w.stack[top, 3], w.stack[top, 5]
     samples, total, square = w.samples[start:end], w.total, 0.0
     total[:] = 0.0
     add_rows(w.part, samples, 1.0, total)
     if rules.criterion == SQUARED_ERROR:
         for i in samples:
             square += w.square[i]
-    weight, count = total[-1], count_of(w, samples)
-    if place < 0:
-        impurity = impurity_of(rules.criterion, total, square)
+    if parent < 0:
+        w.impurity[top] = impurity_of(rules.criterion, total, square)
+    elif w.stack[top, 4]:
+        w.nodes[parent].right_child = node
+    else:
+        w.nodes[parent].left_child = node
+    weight, count, impurity = total[-1], count_of(w, samples), w.impurity[top]
     for k in range(total.size - 1):
         w.value[node, k] = total[k] / weight
     new = w.nodes[node]
     new.n_node_samples, new.weighted_n_node_samples, new.impurity = count, weight, impurity
-    w.span[node, 0], w.span[node, 2], w.span[node, 3] = start, end, depth
     if depth >= rules.max_depth or count < rules.min_samples_split or impurity <= PURE:
-        return close(w, node)
+        return False
     feature, at, threshold, constant = find_split(rules, w, start, end, count, known)
     if feature < 0:
-        return close(w, node)
-    count_left = count_of(w, samples[:at])
+        return False
     sum_sides(w, samples, at)
     square_left = 0.0
     if rules.criterion == SQUARED_ERROR:
@@ -417,23 +351,22 @@ def add_node(rules: Rules, w: Work, size: int, node: int, place: int) -> bool:
         impurity - (w.right[-1] / weight * on_right) - (w.left[-1] / weight * on_left)
     )
     if improvement + PURE < 0.0:
-        return close(w, node)
-    new.feature, new.threshold = feature, threshold
-    w.span[node, 1], w.span[node, 4] = start + at, constant
-    w.below[node, 0], w.below[node, 1] = on_left, on_right
-    if depth + 1 >= rules.max_depth:
         return False
-    keep_left = count_left >= rules.min_samples_split and on_left > PURE
-    keep_right = count - count_left >= rules.min_samples_split and on_right > PURE
-    for i in samples[:at]:
-        w.goes_left[i] = 1
-    for i in samples[at:]:
-        w.goes_left[i] = 0
-    for j in range(constant, w.features.size):
-        other = w.features[j]
-        if other != feature:
-            part_order(w, w.orders[other][start:end], keep_left, keep_right)
-    return False
+    new.feature, new.threshold = feature, threshold
+    push(w, top, start + at, end, depth + 1, node, 1, constant)
+    push(w, top + 1, start, start + at, depth + 1, node, 0, constant)
+    w.impurity[top], w.impurity[top + 1] = on_right, on_left
+    if depth + 1 < rules.max_depth:
+        count_left = count_of(w, samples[:at])
+        keep_left = count_left >= rules.min_samples_split and on_left > PURE
+        keep_right = count - count_left >= rules.min_samples_split and on_right > PURE
+        for p in range(samples.size):
+            w.goes_left[samples[p]] = p < at
+        for j in range(constant, w.features.size):
+            other = w.features[j]
+            if other != feature:
+                part_order(w, w.orders[other][start:end], keep_left, keep_right)
+    return True
 
 
 # All trees of a node
@@ -486,7 +419,7 @@ def answer(w: Work, out: FloatArray) -> None:
             out[i, k] += w.value[node, k]
 
 
-@kept
+@njit(nogil=True, error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
 def grow_forest(
     rules: Rules,
     x: AnyArray,
@@ -505,9 +438,28 @@ def grow_forest(
     drawn for each tree. ``nodes`` and ``value`` take the last tree, whose number of nodes and depth are
     returned.
     """
-    owners = new_work(x, nodes, value)
+    (features, rows), outputs, count, depth = x.shape, target.shape[1], 0, 0
+    owners = Work(
+        x=x,
+        nodes=nodes,
+        value=value,
+        part=np.empty((rows, outputs + 1)),
+        square=np.empty(rows),
+        copies=np.empty(rows, np.int64),
+        orders=np.empty((features, rows), np.uint32),
+        samples=np.empty(rows, np.uint32),
+        spare=np.empty(rows, np.uint32),
+        goes_left=np.empty(rows, np.uint8),
+        features=np.empty(features, np.uint32),
+        constants=np.empty(features, np.uint32),
+        state=np.empty(1, np.int64),
+        stack=np.empty((rows + 1, 6), np.int64),
+        impurity=np.empty(rows + 1),
+        total=np.empty(outputs + 1),
+        left=np.empty(outputs + 1),
+        right=np.empty(outputs + 1),
+    )
     w = bare(owners)
-    rows, count, depth = len(target), 0, 0
     if not rules.bootstrap:
         for i in range(rows):
             weigh(w, rules.criterion, i, target[i], weight[i])

@@ -12,7 +12,15 @@ import numpy as np
 
 from fedrelax.models.base import BatchedModel, Rows, Task
 from fedrelax.models.scikit import ScikitModel, constant_classifier, fresh
-from fedrelax.models.trees.estimators import Problem, built, grown_forest
+from fedrelax.models.trees.growing import (
+    Packed,
+    Problem,
+    answers,
+    built,
+    fitted_forest,
+    grown,
+    pack,
+)
 from fedrelax.models.trees.rules import Rules, rules_of
 from fedrelax.typing import AnyArray, FloatArray, Model
 
@@ -57,49 +65,53 @@ class TreeNode(ScikitModel, BatchedModel):
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
     ) -> Model:
         """Fit a forest tree by tree, with the draws of a forest that is grown at once."""
-        rules = self._known_rules(X.shape[1])
+        rules = self.rules(X.shape[1])
         if rules is not None and rules.forest and isinstance(X, np.ndarray):
             with np.errstate(over="ignore"):
                 rows = X.astype(np.float32)
             if rows.size and np.isfinite(rows).all() and np.isfinite(weight).all():
-                return grown_forest(self._fresh(seed), rules, rows, y, weight)
+                return fitted_forest(self._fresh(seed), rules, rows, y, weight)
         return super()._fit_estimator(X, y, weight, seed, continued)
 
     # All at once
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
-        """Return the rules and shapes that all trees of a batch share, or None to fit one by one."""
+        """Return the shapes that all trees of a batch share, or None to fit one by one."""
         features = terms[0].X.shape[1]
-        rules = self._known_rules(features) if has_numba() else None
-        if rules is None or features == 0:
+        if not has_numba() or features == 0 or self.rules(features) is None:
             return None
-        return "trees", rules, features, self.task.n_outputs
+        return "trees", features, self.task.n_outputs
 
-    def rules(self, features: int) -> Rules:
-        """Return the rules by which the trees are grown in a batch."""
-        rules = self._known_rules(features)
-        assert rules is not None
-        return rules
-
-    def _known_rules(self, features: int) -> Rules | None:
-        """Return the rules, computed once for all rounds, or None if scikit-learn must grow the trees."""
+    def rules(self, features: int) -> Rules | None:
+        """Return the rules by which the trees are grown at once, or None if scikit-learn must do it."""
         if features not in self._rules:
             self._rules[features] = rules_of(self._template, features)
         return self._rules[features]
 
     def seed_from(self, seed: int) -> int:
         """Return the estimator's own ``random_state``, or else the node's seed."""
-        given = self._template.random_state
-        return seed if given is None else int(given)
+        own = self._template.random_state
+        return seed if own is None else int(own)
 
     def grown_on(self, terms: Sequence[Rows], seed: int) -> TreeNode:
         """Return a model of the trees grown on these rows; they are built when asked for."""
         new = copy.copy(self)
-        X, target, weight = zip(
-            *((term.X, term.target, term.weight) for term in terms), strict=True
+        new._fitted, new._grown = (
+            None,
+            Problem(
+                [term.X for term in terms],
+                [term.target for term in terms],
+                [term.weight for term in terms],
+                self.seed_from(seed),
+            ),
         )
-        new._fitted, new._grown = None, Problem(X, target, weight, self.seed_from(seed))
         return new
+
+    def packed(self, problem: Problem, asked: Sequence[AnyArray] = ()) -> Packed:
+        """Return a problem as the compiled loop takes it, with the rows to predict."""
+        rules = self.rules(problem.X[0].shape[1])
+        assert rules is not None
+        return pack(rules, problem, asked)
 
     @classmethod
     def fit_many(
@@ -125,23 +137,20 @@ class TreeNode(ScikitModel, BatchedModel):
         memory: dict[str, Any],
     ) -> list[list[FloatArray]]:
         """Grow all trees and return their predictions."""
-        from fedrelax.models.trees.batch import answers
-
-        problems = [
-            model._grown._replace(asked=asked)
+        packed = [
+            model.packed(model._grown, asked)
             for model, asked in zip(models, inputs, strict=True)
             if model._grown is not None
         ]
-        rules = models[0].rules(problems[0].X[0].shape[1])
-        return answers(rules, problems)
+        return [
+            [found[rows] for rows in problem.asked]
+            for problem, found in zip(packed, answers(packed), strict=True)
+        ]
 
     def _built(self, problem: Problem) -> Model:
         """Grow the trees of a batch again and return them as a fitted estimator."""
-        from fedrelax.models.trees.batch import grown
-
-        classes, features = self.task.classes, problem.X[0].shape[1]
-        rules = self.rules(features)
-        trees = grown(rules, problem)
+        classes, packed = self.task.classes, self.packed(problem)
+        trees = grown(packed)
         if classes is not None:
             parts = zip(problem.target, problem.weight, strict=True)
             seen = np.any([weight @ target > 0 for target, weight in parts], axis=0)
@@ -149,4 +158,5 @@ class TreeNode(ScikitModel, BatchedModel):
             if len(classes) == 1:
                 return constant_classifier(problem.X[0][:1], classes)
             trees = [tree._replace(value=tree.value[:, seen]) for tree in trees]
-        return built(fresh(self._template, problem.seed), rules, trees, features, classes)
+        features = len(packed.columns)
+        return built(fresh(self._template, problem.seed), packed.rules, trees, features, classes)
