@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -28,11 +29,16 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.federation.boxes import box_bytes
+from fedrelax.federation.boxes import (
+    Address,
+    SealedChannel,
+    box_bytes,
+    new_key,
+    public_of,
+)
 from fedrelax.federation.files import flower_config
 from fedrelax.federation.keys import make_certificates
 from fedrelax.federation.processes import ENVIRONMENT, HOST, free_port
-from fedrelax.federation.sealing import Address, SealedChannel, fresh_nonce, new_key, public_of
 
 NEIGHBOURS, ROWS, ROUND, ASKS = 10, 200, 60.0, 20
 """The federation to compute for: a round per minute, in which a SuperNode polls 20 times."""
@@ -277,7 +283,7 @@ def sealing() -> float:
     """Return the seconds a site takes to seal one box."""
     keys = {name: new_key() for name in "ab"}
     public = {name: public_of(key) for name, key in keys.items()}
-    boxes = SealedChannel(keys["a"], public, {name: fresh_nonce() for name in "ab"})
+    boxes = SealedChannel(keys["a"], public, {name: secrets.token_hex(16) for name in "ab"})
     content, begun = os.urandom(box_bytes(1, ROWS, 1)), time.perf_counter()
     for number in range(200):
         boxes.close(content, Address("run", "a", "b", number))

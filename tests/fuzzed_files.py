@@ -19,9 +19,8 @@ from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.federation.agreement import SiteManifest
-from fedrelax.federation.boxes import read_predictions, write_predictions
+from fedrelax.federation.boxes import Address, OpenChannel, read_predictions, write_predictions
 from fedrelax.federation.letters import Envelope, pack, unpack
-from fedrelax.federation.sealing import Address, OpenChannel
 from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.federation.state import Folder, LaneState
 from fedrelax.files import from_npy, to_npy

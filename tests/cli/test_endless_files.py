@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedrelax import FedRelaxError, Graph
-from fedrelax.federation.sealing import read_key
+from fedrelax.federation.boxes import read_key
 from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.files import read_file
 from fedrelax.paper.targets import read_targets

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from fedrelax import Graph, Network
+from fedrelax.federation.boxes import new_key, public_of
 from fedrelax.federation.hub import Address
 from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import Participant
-from fedrelax.federation.sealing import new_key, public_of
 from fedrelax.federation.settings import HubSettings, SiteFile, read_site
 from fedrelax.federation.table import (
     draw_own,

@@ -13,11 +13,18 @@ import pytest
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import SiteManifest
-from fedrelax.federation.boxes import box_bytes, write_predictions
+from fedrelax.federation.boxes import (
+    Address,
+    OpenChannel,
+    SealedChannel,
+    box_bytes,
+    new_key,
+    public_of,
+    write_predictions,
+)
 from fedrelax.federation.hub import Hub
 from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import RUN, Participant
-from fedrelax.federation.sealing import Address, OpenChannel, SealedChannel, new_key, public_of
 from fedrelax.files import Refused, from_npy
 from fedrelax.storage.states import to_bytes
 from tests.federation.sites import Federation, WithinProcess, hub_settings, make

@@ -9,9 +9,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.federation.letters import Envelope
-from fedrelax.federation.plan import Classes, Count, task_of
-from fedrelax.federation.settings import Name, Weight
+from fedrelax.federation.letters import Classes, Envelope, task_of
+from fedrelax.federation.settings import Count, Name, Weight
 from fedrelax.files import Refused
 from fedrelax.graph import Graph
 from fedrelax.jsonfiles import Described
@@ -67,8 +66,7 @@ class SiteManifest(Described):
         """Return the greeting in a letter, or refuse it."""
         if letter.kind != "hello":
             raise Refused(f"a greeting was answered with a letter {letter.kind!r}")
-        found: SiteManifest = letter.read(cls)
-        return found
+        return letter.read(cls)
 
 
 @dataclass(frozen=True)
@@ -82,16 +80,6 @@ class Agreement:
     task: Task
     notes: tuple[str, ...] = ()
     """What was decided about columns, in sentences."""
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The columns to learn from."""
-        return tuple(self.ready.schema.column_names)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The sites, in their order."""
-        return tuple(self.hellos)
 
 
 def agree(

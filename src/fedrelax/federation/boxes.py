@@ -1,4 +1,15 @@
-"""A site's boxes: public rows before the first round, then predictions of every lane.
+"""Boxes from site to site: public rows before the first round, then the predictions of every lane.
+
+A box is sealed, so that the hub relays what it cannot read, or open. Every site has a long-lived X25519
+key pair, and its file pins the public keys of the sites that it hears. For a run and a direction,
+sender -> receiver, the cipher's key is
+
+    HKDF-SHA256(X25519(own private, their public), salt = run id,
+                info = sender, receiver, sender's nonce, receiver's nonce)
+
+with nonces that both draw afresh for every run: a box from another run cannot be opened. The box is
+ChaCha20-Poly1305 with run, sender, receiver and round as associated data: a box from another round, or
+one meant for somebody else, cannot be opened either.
 
 Predictions are one ``.npy`` array with a line per lane: its number, and the predictions on m public rows
 by k outputs. That takes ``128 + 8 (1 + m k)`` bytes for one lane; a sealed box adds 29.
@@ -6,27 +17,37 @@ by k outputs. That takes ``128 + 8 (1 + m k)`` bytes for one lane; a sealed box 
 
 from __future__ import annotations
 
-import logging
+import base64
+import json
+import os
+import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrelax.federation.letters import Envelope
-from fedrelax.federation.plan import Plan
-from fedrelax.federation.sealing import NONCE, TAG, Address, OpenChannel, SealedChannel, read_key
-from fedrelax.federation.settings import SiteFile
-from fedrelax.files import Refused, from_npy, to_npy
-from fedrelax.public import PublicRows
-from fedrelax.runtime import Message
+from fedrelax.errors import FedRelaxError, FedRelaxWarning
+from fedrelax.extras import need
+from fedrelax.files import KEY, Refused, from_npy, is_private, read_text, to_npy, why_unread
 from fedrelax.typing import FloatArray
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 NPY_HEADER = 128
 """Bytes that numpy writes before the numbers of an array of few dimensions."""
-
-log = logging.getLogger("fedrelax.federation")
+NONCE, TAG = 12, 16
+"""Bytes that sealing adds: the cipher's own nonce and its authentication tag."""
+OPEN, SEALED = b"O", b"S"
 
 Predictions = Mapping[int, Sequence[FloatArray]]
 """By lane: predictions on the sender's public rows and, for GTVMin, on the receiver's."""
+
+
+# Predictions
 
 
 def box_bytes(lanes: int, rows: int, outputs: int) -> int:
@@ -64,63 +85,155 @@ def read_predictions(
     }
 
 
-class Mailbox:
-    """Closes and opens boxes for one site in one run."""
+# Keys
 
-    def __init__(self, site: SiteFile, plan: Plan, nonce: str) -> None:
-        self.site, self.plan = site, plan
-        self._boxes: OpenChannel | SealedChannel = OpenChannel()
-        if not site.open:
-            assert site.key is not None
-            private = read_key(site.path(site.key), site.name)
-            self._boxes = SealedChannel(private, site.keys, {**plan.nonces, site.name: nonce})
 
-    def close(self, contents: dict[str, bytes], round: int) -> dict[str, bytes]:
-        """Return a box for each receiver."""
-        return {
-            f"to {name}": self._boxes.close(
-                content, Address(self.plan.run, self.site.name, name, round)
-            )
-            for name, content in contents.items()
-        }
+def new_key() -> str:
+    """Return a new private key as text."""
+    need("cryptography", "flower")
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    def open(self, sender: str, letter: Envelope, round: int) -> bytes:
-        """Return the content of a neighbour's box for this site."""
-        address = Address(self.plan.run, sender, self.site.name, round)
+    return base64.b64encode(X25519PrivateKey.generate().private_bytes_raw()).decode()
+
+
+def public_of(private: str) -> str:
+    """Return the public key that belongs to a private one, as text."""
+    return base64.b64encode(_private(private).public_key().public_bytes_raw()).decode()
+
+
+def read_key(path: Path, name: str) -> str:
+    """Return a site's private key from its file."""
+    try:
+        text = read_text(path, KEY, "ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FedRelaxError(
+            f"site {name!r}: its key {path} cannot be read ({why_unread(error)}); make one with fedrelax "
+            "federate keys"
+        ) from error
+    try:
+        _private(text)
+    except FedRelaxError as error:
+        raise FedRelaxError(f"site {name!r}: its key {path} cannot be used: {error}") from None
+    warn_if_readable(path)
+    return text
+
+
+def warn_if_readable(path: Path) -> None:
+    """Warn of a private key that others on this machine can read."""
+    if path.exists() and not is_private(path):
+        warnings.warn(
+            f"the private key {path} can be read by other users of this machine; run chmod 600 {path}",
+            FedRelaxWarning,
+            stacklevel=2,
+        )
+
+
+def key_bytes(text: str, what: str) -> bytes:
+    """Return the bytes of a key, or refuse text that is none; ``what`` names it in the message."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError:
+        raw = b""
+    if len(raw) != 32:
+        raise FedRelaxError(
+            f"the key {what} is not 32 bytes in base64; copy it from the file that fedrelax federate "
+            "keys wrote"
+        )
+    return raw
+
+
+def _private(text: str) -> X25519PrivateKey:
+    need("cryptography", "flower")
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(key_bytes(text, "of this site"))
+
+
+# Closing and opening
+
+
+@dataclass(frozen=True)
+class Address:
+    """What a box is bound to."""
+
+    run: str
+    sender: str
+    receiver: str
+    round: int
+
+    @property
+    def bound(self) -> bytes:
+        """The address as unambiguous bytes."""
+        return json.dumps([self.run, self.sender, self.receiver, self.round]).encode()
+
+
+@dataclass(frozen=True)
+class OpenChannel:
+    """Boxes that anyone on the way can read; the address is written on them and checked."""
+
+    def close(self, content: bytes, address: Address) -> bytes:
+        """Return a box with this content."""
+        bound = address.bound
+        return OPEN + len(bound).to_bytes(4, "big") + bound + content
+
+    def open(self, box: bytes, address: Address) -> bytes:
+        """Return the content of a box, or refuse one with another address."""
+        if box[:1] != OPEN:
+            raise Refused("the box is sealed, but this federation is open")
+        length = int.from_bytes(box[1:5], "big")
+        if box[5 : 5 + length] != address.bound:
+            raise Refused("the box belongs to another run, round, sender or receiver")
+        return box[5 + length :]
+
+
+@dataclass(frozen=True)
+class SealedChannel:
+    """Boxes that only their receiver can open.
+
+    ``keys`` are the pinned public keys of other sites, ``nonces`` those that sites drew for this run.
+    """
+
+    private: str
+    keys: dict[str, str]
+    nonces: dict[str, str]
+
+    def close(self, content: bytes, address: Address) -> bytes:
+        """Return a sealed box with this content."""
+        nonce = os.urandom(NONCE)
+        cipher = self._cipher(address, address.receiver)
+        return bytes(SEALED + nonce + cipher.encrypt(nonce, content, address.bound))
+
+    def open(self, box: bytes, address: Address) -> bytes:
+        """Return the content of a box, or refuse one that its sender did not seal for this address."""
+        from cryptography.exceptions import InvalidTag
+
+        if box[:1] != SEALED:
+            raise Refused("the box is open, but this federation is sealed")
+        if len(box) < 1 + NONCE + TAG:
+            raise Refused("the box is truncated")
+        cipher = self._cipher(address, address.sender)
         try:
-            return self._boxes.open(letter.part(f"from {sender}"), address)
-        except Refused as error:
-            raise Refused(f"what came from site {sender!r} is refused: {error}") from error
+            return bytes(cipher.decrypt(box[1 : 1 + NONCE], box[1 + NONCE :], address.bound))
+        except InvalidTag as error:
+            raise Refused(
+                "the seal does not fit: the box is from another run or round, was changed, or was sealed "
+                "with a key other than the pinned one"
+            ) from error
 
-    def close_predictions(self, shared: dict[int, list[Message]], round: int) -> dict[str, bytes]:
-        """Return boxes with the predictions of all lanes, on the site's public rows and the receiver's."""
-        contents = {}
-        for name in self.site.neighbours:
-            pair = (self.site.name, name)
-            sent = {
-                k: [m.predictions for m in told if m.owner in pair] for k, told in shared.items()
-            }
-            contents[name] = write_predictions(sent)
-        return self.close(contents, round)
+    def _cipher(self, address: Address, other: str) -> ChaCha20Poly1305:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    def open_predictions(
-        self, letter: Envelope, round: int, public: PublicRows
-    ) -> tuple[dict[str, Predictions], dict[str, str]]:
-        """Return the neighbours' predictions, and why those of some were refused."""
-        plan, heard, refused = self.plan, {}, {}
-        for name in self.site.neighbours:
-            if f"from {name}" not in letter.parts:
-                continue
-            rows = [len(public.of(name))]
-            if plan.settings.objective == "gtvmin" and public.common is None:
-                rows.append(len(public.of(self.site.name)))
-            try:
-                content = self.open(name, letter, round)
-                lanes = range(len(plan.lanes))
-                heard[name] = read_predictions(content, rows, plan.task.n_outputs, lanes)
-            except Refused as error:
-                log.warning(
-                    "site %r, round %d, from site %r: %s", self.site.name, round, name, error
-                )
-                refused[name] = str(error)
-        return heard, refused
+        if other not in self.keys:
+            raise Refused(f"no key of site {other!r} is pinned")
+        theirs = key_bytes(self.keys[other], f"of site {other!r}")
+        try:
+            secret = _private(self.private).exchange(X25519PublicKey.from_public_bytes(theirs))
+        except ValueError as error:
+            raise Refused(f"the key of site {other!r} is not usable") from error
+        info = ["fedrelax", address.sender, address.receiver]
+        info += [self.nonces.get(name, "") for name in (address.sender, address.receiver)]
+        kdf = HKDF(SHA256(), 32, address.run.encode(), json.dumps(info).encode())
+        return ChaCha20Poly1305(kdf.derive(secret))

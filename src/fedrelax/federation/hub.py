@@ -7,17 +7,16 @@ import math
 import time
 import uuid
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, SiteManifest, agree
 from fedrelax.federation.lanes import CandidateRun, choose_lane, lanes_for
-from fedrelax.federation.letters import Envelope, Finished
-from fedrelax.federation.plan import Plan, plain_settings
+from fedrelax.federation.letters import Envelope, Finished, Plan
 from fedrelax.federation.protocol import HubProtocol
-from fedrelax.federation.settings import HubSettings
+from fedrelax.federation.settings import HubSettings, plain_method
 from fedrelax.federation.state import Memory
 from fedrelax.files import Refused
 from fedrelax.runtime import Callback, Outcome, Stopping, stepwise
@@ -63,20 +62,21 @@ class Federated:
     agreement: Agreement
     outcome: Outcome
     lane: CandidateRun
-    number: int
-    """The number of that lane in the plan."""
     choice: Choice | None
-    alone: tuple[Label, ...]
-    """The sites that keep the model trained alone."""
     missed: dict[str, list[int]]
-    reports: dict[str, Finished] = field(default_factory=dict)
+    reports: dict[str, Finished]
     """What every site said at the end: rows and errors on test rows."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
     @property
     def alpha(self) -> float:
         """The strength of the coupling; 0 where training alone was chosen."""
         return self.lane.spec.alpha
+
+    @property
+    def alone(self) -> tuple[Label, ...]:
+        """The sites that keep the model trained alone."""
+        return () if self.choice is None else self.choice.alone
 
 
 class Hub:
@@ -89,33 +89,39 @@ class Hub:
         self.settings, self.transport = settings, transport
         wiring = settings.method.wiring
         self.wiring = None if wiring is None else wiring.paced(settings.rounds)
-        kept = None if where is None else Memory.load(where)
-        self.memory = Memory(uuid.uuid4().hex, where) if kept is None else kept
+        memory = None if where is None else Memory.load(where)
+        self.memory = Memory(uuid.uuid4().hex, where) if memory is None else memory
         self.addresses: dict[str, Address] = {}
         self._met: dict[Address, float] = {}
         """When an address that has answered may be greeted again."""
 
     def run(self, callbacks: Sequence[Callback] = ()) -> Federated:
         """Run the rounds and return how they ended."""
-        self.memory.tell("waiting for sites", self.settings.rounds)
+        settings, memory = self.settings, self.memory
+        memory.tell("waiting for sites", settings.rounds)
         hellos = self._meet()
         agreement = self._agree(hellos)
+        graph, method = agreement.graph, settings.method
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
-        given = self.settings
-        specs = lanes_for(agreement.graph, given.alpha, given.folds, rows, given.method.update)
-        symmetric = given.method.objective == "gtvmin"
-        lanes = [CandidateRun(spec, agreement.graph, symmetric, self.wiring) for spec in specs]
-        letters = HubProtocol(self, agreement, lanes)
-        if not self.memory.begun:
+        specs = lanes_for(graph, settings.alpha, settings.folds, rows, method.update)
+        symmetric = method.objective == "gtvmin"
+        lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
+        letters = HubProtocol(self, agreement.hellos, lanes)
+        if not memory.begun:
             letters.begin(self._plans(agreement, lanes))
         letters.recall(hellos)
         outcomes, reached = self._rounds(lanes, letters, callbacks)
-        federated = self._ended(agreement, lanes, outcomes, reached, callbacks)
-        letters.finish(federated)
-        self.memory.tell("finished", self.settings.rounds, alpha=federated.alpha)
-        if (folder := self.memory.folder) is not None:
+        choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
+        if len(lanes) > 1:  # choose, and replay the chosen run up to its end
+            choice, number = choose_lane(lanes, outcomes, reached, settings, rows)
+            lane = lanes[number].with_alpha(choice.alpha)
+            outcome = lane.replay(Stopping(choice.rounds, settings.tol), callbacks)
+        reports = letters.finish(number, lane, outcome, () if choice is None else choice.alone)
+        memory.tell("finished", settings.rounds, alpha=lane.spec.alpha)
+        if (folder := memory.folder) is not None:
             folder.begin()
-        return replace(federated, reports=letters.reports, notes=tuple(self.memory.notes))
+        notes = tuple(memory.notes)
+        return Federated(agreement, outcome, lane, choice, memory.missed, reports, notes)
 
     # Who is there
 
@@ -124,62 +130,65 @@ class Hub:
 
         A run resumed after a restart goes on without sites that do not come back.
         """
-        found: dict[str, SiteManifest] = {}
+        hellos: dict[str, SiteManifest] = {}
         end = time.monotonic() + self.settings.join
         while True:
-            found |= self.greet(found)
-            missing = [name for name in self.settings.sites if name not in found]
+            hellos |= self.greet(hellos)
+            missing = [name for name in self.settings.sites if name not in hellos]
             if not missing:
-                return found
-            if time.monotonic() > end and self.memory.begun:
-                known = self.memory.hellos
-                return found | {n: SiteManifest.of(Envelope("hello", known[n])) for n in missing}
+                return hellos
             if time.monotonic() > end:
+                if self.memory.begun:
+                    before = self._first_hellos()
+                    return hellos | {name: before[name] for name in missing}
                 raise FedRelaxError(
                     f"missing after {self.settings.join:g} seconds: {listing(missing)}; start "
                     "them, or leave them out of sites"
                 )
             time.sleep(PAUSE)
 
+    def _first_hellos(self) -> dict[str, SiteManifest]:
+        """Return what the sites said about themselves when the run began."""
+        heads = self.memory.hellos.items()
+        return {name: SiteManifest.of(Envelope("hello", head)) for name, head in heads}
+
     def _agree(self, hellos: dict[str, SiteManifest]) -> Agreement:
         """Return what the sites agree on; a resumed run keeps what it began with."""
+        settings = self.settings
         if self.memory.begun:
-            known = self.memory.hellos.items()
-            hellos = {name: SiteManifest.of(Envelope("hello", head)) for name, head in known}
-        given = self.settings
-        agreement = agree(hellos, given.sites, given.open, given.schema)
+            hellos = self._first_hellos()
+        agreement = agree(hellos, settings.sites, settings.open, settings.schema)
         for text in agreement.notes:
             self.note(text)
         return agreement
 
     def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, SiteManifest]:
         """Greet addresses not met before; unknown names and second claims to a name are refused."""
-        found: dict[str, SiteManifest] = {}
+        hellos: dict[str, SiteManifest] = {}
         now, schema = time.monotonic(), self.settings.schema
-        new = [place for place in self.transport.addresses() if self._met.get(place, 0.0) <= now]
+        new = [a for a in self.transport.addresses() if self._met.get(a, 0.0) <= now]
         if not new:
-            return found
+            return hellos
         head = {"run": self.memory.run, "schema": schema and schema.to_dict()}
-        letter = Envelope("hello", head)
         if wait is None:
             wait = min(self.settings.join, max(self.settings.wait, FIRST))
-        answers = self.transport.send({place: letter for place in new}, wait)
-        for place in sorted(answers, key=str):
-            self._met[place] = math.inf
+        answers = self.transport.send(dict.fromkeys(new, Envelope("hello", head)), wait)
+        for address in sorted(answers, key=str):
+            self._met[address] = math.inf
             try:
-                hello = SiteManifest.of(answers[place])
+                hello = SiteManifest.of(answers[address])
             except Refused as error:
-                self._met[place] = time.monotonic() + AGAIN
-                self.note(f"{answers[place].head.get('reason', error)}")
+                self._met[address] = time.monotonic() + AGAIN
+                self.note(f"{answers[address].head.get('reason', error)}")
                 continue
             if hello.name not in self.settings.sites:
                 self.note(f"a site called {hello.name!r} is not in this federation and was refused")
-            elif hello.name in claimed or hello.name in found:
+            elif hello.name in claimed or hello.name in hellos:
                 self.note(f"a second site called {hello.name!r} tried to join and was refused")
             else:
-                found[hello.name] = hello
-                self.addresses[hello.name] = place
-        return found
+                hellos[hello.name] = hello
+                self.addresses[hello.name] = address
+        return hellos
 
     def note(self, text: str) -> None:
         """Write down, once, what was refused or lost."""
@@ -191,27 +200,26 @@ class Hub:
 
     def _plans(self, agreement: Agreement, lanes: Sequence[CandidateRun]) -> dict[str, Plan]:
         """Return each site's plan."""
-        given = self.settings
-        method = replace(given.method, rounds=given.rounds)
-        seeds = seeds_of(method.random_state, len(agreement.labels)).tolist()
-        classes, plans = agreement.task.classes, {}
-        for (name, hello), seed in zip(agreement.hellos.items(), seeds, strict=True):
-            near = {other: agreement.hellos[other] for other in hello.neighbours}
-            plans[name] = Plan(
+        settings, hellos, classes = self.settings, agreement.hellos, agreement.task.classes
+        method = replace(settings.method, rounds=settings.rounds)
+        seeds = seeds_of(method.random_state, len(hellos)).tolist()
+        return {
+            name: Plan(
                 run=self.memory.run,
-                method=plain_settings(method),
+                method=plain_method(method),
                 lanes=tuple(lane.spec for lane in lanes),
-                folds=given.folds,
-                validation_share=given.validation_share,
+                folds=settings.folds,
+                validation_share=settings.validation_share,
                 columns=agreement.ready.to_dict(),
                 kind=agreement.task.kind,
                 classes=None if classes is None else tuple(classes.tolist()),
-                seed=int(seed),
-                nodes=len(agreement.hellos),
-                nonces={other: said.nonce for other, said in near.items()},
-                public={other: said.public_rows for other, said in near.items()},
+                seed=seed,
+                nodes=len(hellos),
+                nonces={other: hellos[other].nonce for other in hello.neighbours},
+                public={other: hellos[other].public_rows for other in hello.neighbours},
             )
-        return plans
+            for (name, hello), seed in zip(hellos.items(), seeds, strict=True)
+        }
 
     def _rounds(
         self, lanes: Sequence[CandidateRun], letters: HubProtocol, callbacks: Sequence[Callback]
@@ -221,11 +229,16 @@ class Hub:
         Return how they ended, and the most rounds that they could have run: fewer if a callback ended
         the search.
         """
-        many = len(lanes) > 1
+        many, rounds, wiring = len(lanes) > 1, self.settings.rounds, self.wiring
+
+        def stopping(lane: CandidateRun, rounds: int) -> Stopping:
+            patience = self.settings.method.patience
+            if many:
+                patience = None if lane.spec.fold is None else PATIENCE
+            return Stopping(rounds, self.settings.tol, patience)
+
         going = {
-            number: stepwise(
-                lane, self._stopping(lane, many), () if many else callbacks, self.wiring
-            )
+            number: stepwise(lane, stopping(lane, rounds), () if many else callbacks, wiring)
             for number, lane in enumerate(lanes)
         }
         outcomes: dict[int, Outcome] = {}
@@ -239,43 +252,14 @@ class Hub:
             asked = [number for number in going if lanes[number].waits]
             if asked:
                 round = lanes[asked[0]].round
-                stage = self._stage(round - 1)
-                if self.wiring is not None and stage is not None:
-                    final = stage == self.wiring.stages - 1  # models that drift then start anew
+                stage = None if wiring is None else wiring.due(round - 1)
+                if wiring is not None and stage is not None:
+                    final = stage == wiring.stages - 1  # models that drift then start anew
                     letters.refit(round - 1, asked, final and not self.memory.settles)
-                letters.exchange(round, asked, self._stage(round) is not None)
-                self.memory.tell("running", self.settings.rounds)
+                rewired = wiring is not None and wiring.due(round) is not None
+                letters.exchange(round, asked, rewired)
+                self.memory.tell("running", rounds)
             done = max(lane.round for lane in lanes)
-            if many and any([call.choosing(done, self.settings.rounds) for call in callbacks]):
-                ends = [self._stopping(lane, many, done) for lane in lanes]
-                return [lane.told_again(end) for lane, end in zip(lanes, ends, strict=True)], done
-        return [outcomes[number] for number in range(len(lanes))], self.settings.rounds
-
-    def _stage(self, round: int) -> int | None:
-        """Return the stage of the wiring that begins after a round, or None."""
-        return None if self.wiring is None else self.wiring.due(round)
-
-    def _stopping(self, lane: CandidateRun, many: bool, rounds: int | None = None) -> Stopping:
-        patience = self.settings.method.patience
-        if many:
-            patience = PATIENCE if lane.spec.fold is not None else None
-        most = self.settings.rounds if rounds is None else rounds
-        return Stopping(most, self.settings.tol, patience)
-
-    def _ended(
-        self,
-        agreement: Agreement,
-        lanes: Sequence[CandidateRun],
-        outcomes: Sequence[Outcome],
-        reached: int,
-        callbacks: Sequence[Callback],
-    ) -> Federated:
-        """Return the one run, or choose among many and replay the chosen one up to its end."""
-        choice, alone, number = None, tuple[Label, ...](), 0
-        lane, outcome = lanes[0], outcomes[0]
-        if len(lanes) > 1:
-            rows = {name: hello.rows for name, hello in agreement.hellos.items()}
-            choice, number = choose_lane(lanes, outcomes, reached, self.settings, rows)
-            lane, alone = lanes[number].weighed(choice.alpha), choice.alone
-            outcome = lane.told_again(Stopping(choice.rounds, self.settings.tol), callbacks)
-        return Federated(agreement, outcome, lane, number, choice, alone, self.memory.missed)
+            if many and any([call.choosing(done, rounds) for call in callbacks]):
+                return [lane.replay(stopping(lane, done)) for lane in lanes], done
+        return [outcomes[number] for number in range(len(lanes))], rounds

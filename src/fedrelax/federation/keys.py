@@ -24,7 +24,7 @@ from typing import Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.federation.sealing import new_key, public_of, read_key, warn_if_readable
+from fedrelax.federation.boxes import new_key, public_of, read_key, warn_if_readable
 from fedrelax.files import why_unread
 from fedrelax.storage.places import advice_for
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedrelax.engines.sites.engine import gathered
 from fedrelax.errors import FedRelaxError
-from fedrelax.federation.plan import LaneSpec
+from fedrelax.federation.letters import LaneSpec
 from fedrelax.federation.settings import HubSettings
 from fedrelax.graph import Graph
 from fedrelax.runtime import NodeMeasures, Outcome, SiteMeasure, Stopping, run
@@ -25,7 +25,7 @@ from fedrelax.selection import Candidate, Choice
 from fedrelax.selection.candidates import Alphas, alphas_for, check_alpha
 from fedrelax.selection.losses import Losses
 from fedrelax.selection.search import TRIES, decide
-from fedrelax.typing import FloatArray, IntArray, Label
+from fedrelax.typing import FloatArray, IntArray, Label, SparseMatrix
 from fedrelax.wiring import Wiring
 
 UNKNOWN = SiteMeasure(np.nan, 0.0, 0.0, np.nan, 0, np.inf, 0.0, {})
@@ -46,14 +46,12 @@ class CandidateRun:
     def __init__(
         self, spec: LaneSpec, graph: Graph, symmetric: bool, wiring: Wiring | None = None
     ) -> None:
-        self.spec, self.labels = spec, tuple(graph.labels)
-        self.wiring = wiring
-        self.graph = graph
+        self.spec, self.graph, self.labels = spec, graph, tuple(graph.labels)
+        self.symmetric, self.wiring = symmetric, wiring
         self.given = self.edges = graph.adjacency
-        self.symmetric = symmetric
         self.recorded: list[dict[str, SiteMeasure]] = []
         """What the sites reported, round by round."""
-        self.looks: dict[int, dict[str, dict[Label, float]]] = {}
+        self.looks: dict[int, dict[str, Mapping[str, float]]] = {}
         """By round and site: how well each neighbour's answers fit the site's own rows, where asked for."""
         self.round = 0
 
@@ -68,11 +66,11 @@ class CandidateRun:
         names = map(str, self.labels)
         self.recorded.append({n: reports.get(n, before.get(n, UNKNOWN)) for n in names})
 
-    def told_again(self, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
-        """Replay the recorded rounds with this stopping rule and return how they end."""
+    def replay(self, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
+        """Run through the recorded rounds with this stopping rule and return how they end."""
         return run(self, stopping, callbacks, self.wiring)
 
-    def weighed(self, alpha: float) -> CandidateRun:
+    def with_alpha(self, alpha: float) -> CandidateRun:
         """Return a copy that takes the reports for those of another alpha; in round 0 they are the same."""
         lane = copy.copy(self)
         lane.spec = LaneSpec(alpha, self.spec.fold)
@@ -97,32 +95,34 @@ class CandidateRun:
         """Do nothing: the sites refitted when they were asked for the round."""
         return 1
 
-    def snapshot(self) -> tuple[int, Any]:
+    def snapshot(self) -> tuple[int, SparseMatrix]:
         """Return the current round and graph; the sites can go back to it."""
         return self.round, self.edges
 
-    def restore(self, state: tuple[int, Any]) -> None:
+    def restore(self, state: tuple[int, SparseMatrix]) -> None:
         """Go back to an earlier round."""
         self.round, self.edges = state
 
     # What a wiring asks
 
-    def discrepancies(self, edges: Any) -> FloatArray:
+    def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry, as site i reported it; infinite if it did not."""
         reports = self.recorded[self.round].items()
         return self._per_edge(edges, {name: report.discrepancies for name, report in reports})
 
-    def own_losses(self, edges: Any) -> FloatArray:
+    def own_losses(self, edges: SparseMatrix) -> FloatArray:
         """Return how well j's answers fit i's own rows, as site i reported it; infinite if it did not."""
         return self._per_edge(edges, self.looks.get(self.round, {}))
 
-    def _per_edge(self, edges: Any, told: Mapping[str, Mapping[Any, float]]) -> FloatArray:
-        found = []
+    def _per_edge(
+        self, edges: SparseMatrix, reported: Mapping[str, Mapping[Any, float]]
+    ) -> FloatArray:
+        values = []
         for i, label in enumerate(self.labels):
-            own = told.get(str(label), {})
+            own = reported.get(str(label), {})
             for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
-                found.append(own.get(self.labels[j], np.inf))
-        return np.array(found, dtype=float)
+                values.append(own.get(self.labels[j], np.inf))
+        return np.array(values, dtype=float)
 
     def embedding(self) -> Never:
         """Refuse: the hub has no predictions."""
@@ -131,7 +131,7 @@ class CandidateRun:
             "keep the graph that the sites give"
         )
 
-    def rewire(self, edges: Any) -> None:
+    def rewire(self, edges: SparseMatrix) -> None:
         """Go on with another graph; the sites learn of it in the letter that asks them to refit."""
         self.edges = edges
 
@@ -193,10 +193,9 @@ def choose_lane(
             for lane, outcome in zip(lanes, outcomes, strict=True)
             if lane.spec.alpha == alpha and lane.spec.fold is not None
         )
-    level, wiring = settings.method.level, lanes[0].wiring
-    candidates = [Candidate(alpha, wiring, level=level) for alpha in alphas]
+    candidates = [
+        Candidate(alpha, lanes[0].wiring, level=settings.method.level) for alpha in alphas
+    ]
     choice = decide(candidates, losses, early=True)
-    whole = LaneSpec(choice.alpha, None)
-    specs = [lane.spec for lane in lanes]
-    number = specs.index(whole if whole in specs else LaneSpec(alphas[0], None))
-    return choice, number
+    whole = [lane.spec.alpha if lane.spec.fold is None else None for lane in lanes]
+    return choice, whole.index(choice.alpha if choice.alpha in whole else alphas[0])

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Self
+from functools import cached_property
+from typing import Annotated, Any, Self, TypeVar
 
+import numpy as np
 from pydantic import Field, model_validator
 
-from fedrelax.federation.plan import Count
-from fedrelax.federation.settings import Weight
+from fedrelax.federation.settings import Count, Weight, method_from
 from fedrelax.files import Refused
 from fedrelax.jsonfiles import Described, from_plain
+from fedrelax.models import Task
 from fedrelax.runtime import SiteMeasure
+from fedrelax.schema import Preparation
+from fedrelax.solvers import FedRelax
 from fedrelax.storage.states import from_bytes, to_bytes
 from fedrelax.typing import Label
 
@@ -23,8 +27,12 @@ PUBLIC = -1
 """The round of a box of public rows."""
 RECORD = ("local_loss", "gtv", "validation_loss", "change")
 """A site's own numbers that the hub returns to it, round by round."""
+MOST_LANES, MOST_ROUNDS = 2000, 100_000
 
+Content = TypeVar("Content")
 NotNegative = Annotated[float, Field(ge=0)]
+Classes = tuple[str, ...] | tuple[bool, ...] | tuple[int, ...] | tuple[float, ...]
+"""The classes of a target, all of one type."""
 
 
 def again(round: int) -> int:
@@ -40,7 +48,7 @@ class Envelope:
     head: dict[str, Any] = field(default_factory=dict)
     parts: dict[str, bytes] = field(default_factory=dict)
 
-    def read(self, kind: Any) -> Any:
+    def read(self, kind: type[Content]) -> Content:
         """Return the head as a value of this kind, or refuse the letter."""
         return from_plain(kind, self.head, f"a letter {self.kind!r}")
 
@@ -63,15 +71,15 @@ def pack(letter: Envelope) -> bytes:
 def unpack(data: bytes) -> Envelope:
     """Return the letter in these bytes, or refuse them."""
     try:
-        found = from_bytes(data)
+        content = from_bytes(data)
     except Refused as error:
         raise Refused(f"a letter {error}") from error
-    kind, head, parts = found if isinstance(found, list) and len(found) == 3 else (None, None, None)
-    if not (isinstance(kind, str) and isinstance(head, dict) and isinstance(parts, dict)):
-        raise Refused("a letter has no kind, head or parts")
-    if not all(isinstance(k, str) and isinstance(v, bytes) for k, v in parts.items()):
-        raise Refused("a letter has a part that is not bytes")
-    return Envelope(kind, head, parts)
+    match content:
+        case [str(kind), dict(head), dict(parts)]:
+            if all(isinstance(k, str) and isinstance(v, bytes) for k, v in parts.items()):
+                return Envelope(kind, head, parts)
+            raise Refused("a letter has a part that is not bytes")
+    raise Refused("a letter has no kind, head or parts")
 
 
 # What the hub says
@@ -81,6 +89,67 @@ class Asked(Described):
     """Which run a letter belongs to."""
 
     run: str
+
+
+@dataclass(frozen=True)
+class LaneSpec:
+    """One of the runs that go side by side: its alpha, and its fold; None is all rows."""
+
+    alpha: float
+    fold: int | None
+
+
+class Plan(Asked):
+    """What a site needs to know of a run, as plain values; properties make of them what the code needs."""
+
+    method: dict[str, Any]
+    lanes: Annotated[tuple[LaneSpec, ...], Field(min_length=1, max_length=MOST_LANES)]
+    folds: int
+    validation_share: float
+    columns: dict[str, Any]
+    kind: str
+    classes: Classes | None
+    seed: int
+    """The site's own seed."""
+    nodes: Count
+    """How many sites take part."""
+    nonces: dict[str, str]
+    public: dict[str, Count]
+    """How many public rows each neighbour has."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        try:
+            rounds = self.settings.rounds or 0
+            if not isinstance(rounds, int) or not 0 <= rounds <= MOST_ROUNDS:
+                raise ValueError(f"it has {rounds} rounds; at most {MOST_ROUNDS} are allowed")
+            _ = self.ready, self.task
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @cached_property
+    def settings(self) -> FedRelax:
+        """The settings of the solver."""
+        return method_from(self.method)
+
+    @cached_property
+    def ready(self) -> Preparation:
+        """What the columns mean, and the form of the rows that sites share."""
+        return Preparation.from_dict(self.columns)
+
+    @cached_property
+    def task(self) -> Task:
+        """What is predicted."""
+        return task_of(self.kind, self.classes)
+
+
+def task_of(kind: str, classes: Sequence[Any] | None) -> Task:
+    """Return the task with these classes; numbers have none."""
+    if not classes:
+        return Task(kind, 1)
+    dtype = object if isinstance(classes[0], str) else None
+    return Task(kind, len(classes), np.asarray(classes, dtype=dtype))
 
 
 class Round(Asked):
@@ -159,12 +228,6 @@ class Relaxed(Described):
 
     reports: list[LaneReport]
     refused: dict[str, str]
-
-    @model_validator(mode="after")
-    def _each_once(self) -> Self:
-        if len({report.lane for report in self.reports}) < len(self.reports):
-            raise ValueError("it reports on a lane twice")
-        return self
 
 
 class Errors(Described):

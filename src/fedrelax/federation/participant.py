@@ -14,7 +14,7 @@ finish    which round is kept  ->  the model of that round, saved here; errors o
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import secrets
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -25,8 +25,6 @@ from fedrelax.engines.answers import AnswerExtrapolator
 from fedrelax.engines.sites.checks import reason_in_models
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import SiteManifest
-from fedrelax.federation.boxes import Predictions
-from fedrelax.federation.lane_sites import LaneSites, fit, fit_again
 from fedrelax.federation.letters import (
     KINDS,
     PUBLIC,
@@ -37,11 +35,12 @@ from fedrelax.federation.letters import (
     again,
     report_of,
 )
-from fedrelax.federation.sealing import fresh_nonce
 from fedrelax.federation.settings import SiteFile
-from fedrelax.federation.state import RUN, Folder, LaneState, Run
+from fedrelax.federation.site_run import SiteRun, fit, fit_again
+from fedrelax.federation.state import RUN, Folder, LaneState, Run, Term
 from fedrelax.federation.table import (
     SiteTable,
+    draw_own,
     parts_of,
     public_file,
     read_public,
@@ -52,9 +51,8 @@ from fedrelax.models.names import model_by_name
 from fedrelax.models.viewed import form_of
 from fedrelax.runtime import Message, Site
 from fedrelax.schema import Schema
-from fedrelax.schema.agreeing import tell
+from fedrelax.schema.agreeing import ColumnSummary, tell
 from fedrelax.threads import one_thread
-from fedrelax.typing import FloatArray
 
 log = logging.getLogger("fedrelax.federation")
 
@@ -89,37 +87,35 @@ class Participant:
     # Handshake
 
     def _hello(self, letter: Envelope) -> Envelope:
-        run, site = letter.read(Asked).run, self.site
-        known = self._kept()
-        if known is None or known.run != run:
+        site, table, run = self.site, self.table, self._read_run()
+        if run is None or run.run != letter.read(Asked).run:
             self.folder.begin()
-            known = Run(run, fresh_nonce())
-            self.folder.write(RUN, vars(known))
-        table = self.table
-        for note in table.notes:
-            log.warning("site %r: %s", site.name, note)
+            run = Run(letter.read(Asked).run, secrets.token_hex(16))
+            self.folder.write(RUN, vars(run))
         train, _ = parts_of(site, len(table))
-        given = letter.head.get("schema")
-        if given is None:
-            features, (columns, notes) = table.names, tell(table.part(train))
-            for note in notes:
-                log.warning("site %r: %s", site.name, note)
+        columns, notes = list[ColumnSummary](), list(table.notes)
+        if letter.head.get("schema") is None:
+            features = tuple(map(str, table.features.columns))
+            columns, decisions = tell(table.features.iloc[train])
+            notes += decisions
         else:
-            schema = Schema.from_dict(given)
-            features, columns = tuple(schema.column_names), []
-            table.coded(schema)
+            schema = Schema.from_dict(letter.head["schema"])
+            features = tuple(schema.column_names)
+            table.coded(schema)  # refuses rows that do not fit it
+        for note in notes:
+            log.warning("site %r: %s", site.name, note)
         common, public_rows = (None, site.public_rows) if site.drawn else public_file(site)
-        classes = np.unique(table.y).tolist() if site.task == "classification" else None
+        classes = tuple(np.unique(table.y).tolist()) if site.task == "classification" else None
         return SiteManifest(
             name=site.name,
             features=features,
             target=site.target,
             task=site.task,
-            classes=None if classes is None else tuple(classes),
+            classes=classes,
             rows=len(train),
             neighbours=site.neighbours,
             open=site.open,
-            nonce=known.nonce,
+            nonce=run.nonce,
             model=site.model,
             form=form_of(model_by_name(site.model, site.task)),  # type: ignore[arg-type]
             columns=tuple(columns),
@@ -132,61 +128,77 @@ class Participant:
     # A run
 
     def _begin(self, letter: Envelope) -> Envelope:
-        run = self._known(letter)
+        run, site = self._run_of(letter), self.site
         run.plan = letter.head
-        sites = LaneSites(self.site, self.table, run)
-        drawn = self.site.drawn
-        run.public = sites.drawn() if drawn else read_public(self.site, sites.plan.ready)
-        settles = _check(sites)
+        sites = SiteRun(site, self.table, run)
+        plan, boxes = sites.plan, dict[str, bytes]()
+        if site.drawn:
+            run.public = draw_own(site, sites.X[sites.train], plan.ready, plan.seed)
+            boxes = sites.close(dict.fromkeys(site.neighbours, to_npy(run.public)), PUBLIC)
+        else:
+            run.public = read_public(site, plan.ready)
+        network = sites.network()
+        for lane in plan.lanes:  # refuse what this site's model cannot do before the first round
+            settings = replace(plan.settings, alpha=lane.alpha)
+            settings.check(network)
+            reason = reason_in_models(network, settings)
+            if reason is not None:
+                raise FedRelaxError(reason)
         self.folder.write(RUN, vars(run))
-        boxes = {}
-        if drawn:
-            contents = dict.fromkeys(self.site.neighbours, to_npy(run.public))
-            boxes = sites.mailbox.close(contents, PUBLIC)
-        return self._reply("begun", sites, PUBLIC, boxes, settles=settles)
+        return self._reply("begun", letter, PUBLIC, boxes, settles=not sites.adapted.drifts)
 
     def _start(self, letter: Envelope) -> Envelope:
         sites = self._sites(letter)
+        plan, run = sites.plan, sites.run
         if self.site.drawn:
-            sites.run.heard = {n: _public_of(n, letter, sites) for n in self.site.neighbours}
-            self.folder.write(RUN, vars(sites.run))
-        states, shared, alone = {}, {}, dict[int | None, tuple[Site, list[Any]]]()
-        zeros = sites.plan.settings.first_exchange == "zeros"
-        for number, lane in enumerate(sites.plan.lanes):
+            run.heard = {
+                name: from_npy(
+                    sites.open(name, letter, PUBLIC),
+                    f"the public rows of site {name!r}",
+                    (plan.public.get(name, 0), plan.ready.width),
+                    finite=plan.ready.encoded,  # else gaps and categories are shared as they are
+                )
+                for name in self.site.neighbours
+            }
+            self.folder.write(RUN, vars(run))
+        states, shared, alone = {}, {}, dict[int | None, tuple[Site, list[Term]]]()
+        for number, lane in enumerate(plan.lanes):
             site = sites.of(number)
             if lane.fold not in alone:
                 alone[lane.fold] = site, fit(site, site.local_problem(), 0)
             first, terms = alone[lane.fold]
             site.adopt(first.model, first.answers)
-            shared[number] = site.share(0, zeros=zeros)
+            shared[number] = site.share(0, zeros=plan.settings.first_exchange == "zeros")
             states[number] = LaneState.of(site, terms)
         self.folder.save(0, states)
-        return self._reply("started", sites, 0, sites.mailbox.close_predictions(shared, 0))
+        return self._reply("started", letter, 0, sites.close_predictions(shared, 0))
 
     def _relax(self, letter: Envelope) -> Envelope:
-        asked: Round = letter.read(Round)
+        asked = letter.read(Round)
         round, sites = asked.round, self._sites(letter)
         latest, states = self.folder.load(round)
-        sealed_for = again(round) if asked.anew else round
-        heard, refused = sites.mailbox.open_predictions(letter, sealed_for, sites.public)
-        shared, before, after, reports = {}, {}, {}, []
-        guessing = AnswerExtrapolator(sites.public)
+        echoes = sites.plan.settings.distillation is not None
+        messages, refused = sites.open_predictions(letter, again(round) if asked.anew else round)
+        extrapolator = AnswerExtrapolator(sites.public)
+        shared, before, after, reports = dict[int, list[Message]](), {}, {}, []
         for number in [number for number in asked.lanes if number in states]:
-            site, state = sites.of(number), states[number]
-            state.restore(site)
-            if sites.plan.settings.distillation is not None and latest < round:
+            state = states[number]
+            site, terms = sites.of(number, state), state.terms
+            if echoes and latest < round:
                 fit_again(site, state, round)  # its echo is from another round
             site.received = {
-                pair: told for pair, told in site.received.items() if pair[0] not in asked.silent
+                pair: values
+                for pair, values in site.received.items()
+                if pair[0] not in asked.silent
             }
-            site.receive(_messages(heard, number, self.site.name, round))
+            site.receive(messages.get(number, ()))
             self._heed(site, number, asked)
-            looks = guessing.losses(site, self.site.neighbours) if asked.look else None
+            looks = extrapolator.losses(site, self.site.neighbours) if asked.look else None
             reports.append(report_of(number, site.measure(), looks))
-            before[number], terms = LaneState.of(site, state.terms), state.terms
+            before[number] = LaneState.of(site, terms)
             if not asked.refit:
                 continue
-            if sites.moves(number):
+            if echoes or sites.plan.lanes[number].alpha > 0:  # else a round changes nothing
                 terms = fit(site, site.problem(round), round + 1)
             shared[number] = site.share(round + 1)
             after[number] = LaneState.of(site, terms)
@@ -194,24 +206,39 @@ class Participant:
         boxes = {}
         if asked.refit:
             self.folder.save(round + 1, after)
-            boxes = sites.mailbox.close_predictions(shared, round + 1)
-        return self._reply("relaxed", sites, round, boxes, reports=reports, refused=refused)
+            boxes = sites.close_predictions(shared, round + 1)
+        return self._reply("relaxed", letter, round, boxes, reports=reports, refused=refused)
 
     def _settle(self, letter: Envelope) -> Envelope:
-        asked: Round = letter.read(Round)
+        asked = letter.read(Round)
         round, sites = asked.round, self._sites(letter)
         (_, states), shared = self.folder.load(round), {}
-        for number in [n for n in asked.lanes if n in states]:
-            site = sites.of(number)
-            states[number].restore(site)
+        for number in [number for number in asked.lanes if number in states]:
+            site = sites.of(number, states[number])
             self._heed(site, number, asked)
             terms = fit(site, site.local_problem(), round)
             site.shared.clear()
             shared[number] = site.share(round)
             states[number] = LaneState.of(site, terms)
         self.folder.save(round, states)
-        boxes = sites.mailbox.close_predictions(shared, again(round))
-        return self._reply("settled", sites, round, boxes)
+        return self._reply("settled", letter, round, sites.close_predictions(shared, again(round)))
+
+    def _finish(self, letter: Envelope) -> Envelope:
+        from fedrelax.federation.writing import save_site  # imports much that a round does not need
+
+        asked = letter.read(Finish)
+        sites, lane = self._sites(letter), asked.lane
+        if lane >= len(sites.plan.lanes):
+            raise Refused(f"lane {lane} is not in this run's plan")
+        alone = together = sites.of(lane)
+        fit(alone, alone.local_problem(), 0)
+        if not asked.alone:
+            together = sites.of(lane)
+            fit_again(together, self.folder.load(asked.round)[1][lane], 0)
+        report = save_site(sites, asked, alone.model, together.model)
+        return self._reply("finished", letter, asked.round, {}, **report)
+
+    # What several steps need
 
     def _heed(self, site: Site, lane: int, asked: Round) -> None:
         """Weight neighbours as the hub's wiring says; it cannot add any to those in the site's file."""
@@ -222,16 +249,7 @@ class Participant:
             raise Refused("the hub names neighbours that this site's file does not allow")
         site.neighbours = {name: weights.get(name, 0.0) for name in self.site.neighbours}
 
-    def _finish(self, letter: Envelope) -> Envelope:
-        from fedrelax.federation.ending import end_of_run  # imports much that a round does not need
-
-        asked, sites = letter.read(Finish), self._sites(letter)
-        report = end_of_run(sites, self.folder, asked)
-        return self._reply("finished", sites, asked.round, {}, **report)
-
-    # What several steps need
-
-    def _kept(self) -> Run | None:
+    def _read_run(self) -> Run | None:
         """Return what is kept about the current run, or None."""
         kept = self.folder.read(RUN)
         try:
@@ -239,48 +257,18 @@ class Participant:
         except TypeError as error:
             raise Refused(f"{self.folder.where / RUN} is damaged; begin a new run") from error
 
-    def _known(self, letter: Envelope) -> Run:
+    def _run_of(self, letter: Envelope) -> Run:
         """Return what is kept about the run that a letter belongs to."""
-        known, run = self._kept(), letter.read(Asked).run
-        if known is None or known.run != run:
-            raise Refused(f"the run {run!r} is not the one that this site takes part in")
-        return known
+        run, name = self._read_run(), letter.read(Asked).run
+        if run is None or run.run != name:
+            raise Refused(f"the run {name!r} is not the one that this site takes part in")
+        return run
 
-    def _sites(self, letter: Envelope) -> LaneSites:
-        """Return the sites of the lanes of a letter's run."""
-        return LaneSites(self.site, self.table, self._known(letter))
+    def _sites(self, letter: Envelope) -> SiteRun:
+        return SiteRun(self.site, self.table, self._run_of(letter))
 
     def _reply(
-        self, kind: str, sites: LaneSites, round: int, parts: dict[str, bytes], **more: Any
+        self, kind: str, letter: Envelope, round: int, parts: dict[str, bytes], **more: Any
     ) -> Envelope:
-        head = {"run": sites.plan.run, "name": self.site.name, "round": round, **more}
+        head = {"run": letter.head["run"], "name": self.site.name, "round": round, **more}
         return Envelope(kind, head, parts)
-
-
-def _check(sites: LaneSites) -> bool:
-    """Refuse settings that this site's model does not support, before the first round.
-
-    Return whether its model keeps its detail from round to round.
-    """
-    network = sites.network()
-    for lane in sites.plan.lanes:
-        settings = replace(sites.plan.settings, alpha=lane.alpha)
-        settings.check(network)
-        reason = reason_in_models(network, settings)
-        if reason is not None:
-            raise FedRelaxError(reason)
-    return not sites.adapted.drifts
-
-
-def _messages(heard: dict[str, Predictions], lane: int, me: str, round: int) -> Iterable[Message]:
-    for name, told in heard.items():
-        for owner, predictions in zip((name, me), told.get(lane, ()), strict=False):
-            yield Message(name, owner, round, predictions)
-
-
-def _public_of(name: str, letter: Envelope, sites: LaneSites) -> FloatArray:
-    """Return a neighbour's public rows; they may have gaps only where sites share rows with gaps."""
-    content, plan = sites.mailbox.open(name, letter, PUBLIC), sites.plan
-    shape = (plan.public.get(name, 0), plan.ready.width)
-    what = f"the public rows of site {name!r}"
-    return from_npy(content, what, shape, finite=plan.ready.encoded)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, InstanceOf, PrivateAttr, model_validator
 
+from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.federation.plan import LEFT_OUT, Count, plain_settings, settings_of
-from fedrelax.federation.sealing import key_bytes
-from fedrelax.files import read_text, why_unread
+from fedrelax.federation.boxes import key_bytes
+from fedrelax.files import Refused, read_text, why_unread
 from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.public import DRAWS
+from fedrelax.runtime import Distillation
 from fedrelax.schema import Schema
 from fedrelax.selection import FOLDS
 from fedrelax.selection.candidates import Alphas
@@ -37,6 +38,7 @@ def _name(value: str) -> str:
     return value
 
 
+Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, AfterValidator(_name)]
 Text = Annotated[str, Field(min_length=1)]
 Weight = Annotated[float, Field(gt=0, lt=1e12)]
@@ -112,7 +114,7 @@ class SiteFile(Described):
 
     def path(self, name: str) -> Path:
         """Return the full path of something that the file names."""
-        return self.home / name
+        return self._home / name
 
     @property
     def state(self) -> Path:
@@ -209,15 +211,11 @@ class HubSettings:
         if len(set(self.sites)) != len(self.sites) or not self.sites:
             raise FedRelaxError(f"sites={self.sites!r} must name every site once")
         check_count("rounds", self.rounds, least=0)
-        plain_settings(self.method)
+        plain_method(self.method)
         if self.method.patience is not None and not isinstance(self.alpha, int | float):
             raise FedRelaxError(
                 "patience needs a given alpha: where alpha is chosen, so is the number of rounds"
             )
-
-
-METHOD = tuple(f.name for f in fields(FedRelax) if f.name not in (*LEFT_OUT, "distillation"))
-"""Settings of the solver that the file may contain."""
 
 
 def read_hub(path: str | Path) -> HubSettings:
@@ -229,17 +227,18 @@ def read_hub(path: str | Path) -> HubSettings:
 def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
     """Return a hub's settings from plain values; ``source`` says where they come from."""
     own = {f.name for f in fields(HubSettings)} - {"method"}
+    method = METHOD - {"distillation"}
     for name in values:
-        if name not in (known := (*own, "wiring", *METHOD)):
-            hint = did_you_mean(name, known)
+        if name not in own | method | {"wiring"}:
+            hint = did_you_mean(name, [*own, "wiring", *method])
             raise FedRelaxError(f"{source} has {name!r}, which is not known{hint}")
     plain = {name: values[name] for name in own - {"schema"} if name in values}
     made = from_plain(HubSettings, plain, source)
     try:
-        method = settings_of({name: values[name] for name in METHOD if name in values})
+        solver = method_from({name: values[name] for name in method if name in values})
         settings = replace(
             made,
-            method=replace(method, wiring=as_wiring(values.get("wiring"))),
+            method=replace(solver, wiring=as_wiring(values.get("wiring"))),
             schema=Schema.read(home / str(values["schema"])) if "schema" in values else None,
             folder=home / made.folder,
             out=home / made.out,
@@ -248,3 +247,48 @@ def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
     except FedRelaxError as error:
         raise FedRelaxError(f"{source}: {error}") from None
     return settings
+
+
+# The method as plain values, for a file or a letter
+
+LEFT_OUT = {"wiring", "engine", "n_jobs", "alpha", "order", "continued", "exchange"}
+"""Settings of the solver that mean nothing at a single site, or that a federation does not support."""
+METHOD = {f.name for f in fields(FedRelax)} - LEFT_OUT
+
+
+def plain_method(method: FedRelax) -> dict[str, Any]:
+    """Return the settings that sites need, as plain values; refuse what a federation does not support."""
+    if method.wiring is not None and method.wiring.needs_common:
+        raise FedRelaxError(
+            f"wiring={method.wiring.name!r} compares predictions of all sites in one place, which a "
+            "federation does not do; let every site name all others as neighbours and use 'rewire'"
+        )
+    for name in ("order", "exchange", "continued"):
+        if getattr(method, name) != getattr(FedRelax(), name):
+            raise FedRelaxError(
+                f"{name}={getattr(method, name)!r} is not supported in a federation: all sites work at "
+                "once, send predictions as they are, and keep no models between rounds; leave it out"
+            )
+    combine = as_combine(method.combine)
+    if combine != as_combine(combine.name):
+        raise FedRelaxError(
+            f"combine={combine!r}: a federation tells its sites only a name, without settings; give "
+            f"combine={combine.name!r}"
+        )
+    values = {name: getattr(method, name) for name in sorted(METHOD)}
+    for name in ("loss", "discrepancy", "combine"):
+        values[name] = getattr(values[name], "name", values[name])
+    if method.distillation is not None:
+        values["distillation"] = asdict(method.distillation)
+    return values
+
+
+def method_from(values: Mapping[str, Any]) -> FedRelax:
+    """Return the solver's settings from plain values."""
+    strange = [name for name in values if name not in METHOD]
+    if strange:
+        raise Refused(f"the hub's plan has a setting {strange[0]!r}, which is unknown here")
+    distillation = values.get("distillation")
+    if distillation is not None:
+        values = {**values, "distillation": Distillation(**distillation)}
+    return FedRelax(**values)

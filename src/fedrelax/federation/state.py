@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from fedrelax.engines.sites.refits import AnswerKey
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.letters import LaneReport
 from fedrelax.files import SETTINGS, Refused, read_file, why_unread, write_whole
@@ -43,22 +44,25 @@ class Run:
     """The neighbours' public rows."""
 
 
+Term = tuple[Any, Any, Any, bool]
+"""A term of what a model was fitted to; see ``engines.sites.keeping``."""
+
+
 @dataclass
 class LaneState:
     """The state of one lane after a round: that of its ``Site``, and what its model was fitted to."""
 
-    answers: dict[Any, AnyArray]
+    answers: dict[AnswerKey, AnyArray]
     shared: dict[Label, AnyArray]
     received: dict[tuple[Label, Label], AnyArray]
     change: float
     neighbours: dict[Label, float]
     consensus: AnyArray | None
     steps: list[tuple[AnyArray, AnyArray]]
-    terms: list[tuple[Any, ...]]
-    """See ``engines.sites.keeping``."""
+    terms: list[Term]
 
     @classmethod
-    def of(cls, site: Site, terms: list[tuple[Any, ...]]) -> LaneState:
+    def of(cls, site: Site, terms: list[Term]) -> LaneState:
         """Return what is to be kept of a site."""
         return cls(**{name: copy(getattr(site, name)) for name in OF_SITE}, terms=terms)
 
@@ -77,15 +81,10 @@ class Folder:
     def __init__(self, where: Path) -> None:
         self.where = where
 
-    @property
-    def is_claimed(self) -> bool:
-        """Whether the folder was made by fedrelax for state."""
-        return (self.where / MARKER).is_file()
-
     def claim(self) -> None:
         """Make a folder that only its owner can read; refuse one that holds other files."""
         try:
-            if self.is_claimed:
+            if (self.where / MARKER).is_file():
                 return
             self.where.mkdir(mode=0o700, parents=True, exist_ok=True)
             others = sorted(path.name for path in self.where.iterdir())
@@ -105,63 +104,57 @@ class Folder:
     def begin(self) -> None:
         """Forget earlier runs; a folder that is not ours is refused, and nothing in it is touched."""
         self.claim()
-        for path in (*self._files(), self.where / RUN, self.where / HUB):
-            path.unlink(missing_ok=True)
+        for name in (*map(of_round, self.rounds()), RUN, HUB):
+            (self.where / name).unlink(missing_ok=True)
 
     def write(self, name: str, state: Any) -> None:
         """Keep a state under the name of a file."""
-        write_state(self.where / name, state)
+        path = self.where / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_state(path, state)
 
     def read(self, name: str) -> Any:
         """Return a state, or None if there is none; refuse a file that is not as it was written."""
         path = self.where / name
-        if not (self.is_claimed and path.is_file()):
+        if not ((self.where / MARKER).is_file() and path.is_file()):
             return None
         try:
             return read_state(path)
         except Refused as error:
             raise Refused(f"{path} {error}; delete it and begin a new run") from error
 
-    def write_round(self, round: int, state: Any) -> None:
-        """Keep the state of a round."""
-        (self.where / "rounds").mkdir(mode=0o700, exist_ok=True)
-        self.write(f"rounds/{round:05d}.bin", state)
-
-    def read_round(self, round: int) -> Any:
-        """Return the state of a round, or None."""
-        return self.read(f"rounds/{round:05d}.bin")
-
     def rounds(self) -> list[int]:
         """Return the rounds whose state is kept."""
-        return sorted(int(path.stem) for path in self._files())
-
-    def _files(self) -> list[Path]:
-        return list((self.where / "rounds").glob("[0-9]" * 5 + ".bin"))
+        files = (self.where / "rounds").glob("[0-9]" * 5 + ".bin")
+        return sorted(int(path.stem) for path in files)
 
     # A site's lanes
 
     def save(self, round: int, lanes: dict[int, LaneState]) -> None:
         """Keep the states of the lanes after a round."""
-        self.write_round(round, {number: vars(lane) for number, lane in lanes.items()})
+        self.write(of_round(round), {number: vars(lane) for number, lane in lanes.items()})
 
     def load(self, round: int) -> tuple[int, dict[int, LaneState]]:
         """Return the round of the latest state up to this one, and the state."""
-        known = [found for found in self.rounds() if found <= round]
-        if not known:
+        latest = max((number for number in self.rounds() if number <= round), default=None)
+        if latest is None:
             raise FedRelaxError(
                 f"{self.where} holds no state up to round {round}; the site has to join a run from its "
                 "beginning"
             )
+        lanes = self.read(of_round(latest))
         try:
-            kept = self.read_round(known[-1])
-            return known[-1], {int(number): LaneState(**lane) for number, lane in kept.items()}
-        except Refused:
-            raise
+            return latest, {int(number): LaneState(**lane) for number, lane in lanes.items()}
         except Exception as error:  # values of the wrong type fail in many ways
             raise Refused(
-                f"{self.where} holds a damaged state of round {known[-1]} ({type(error).__name__}); "
+                f"{self.where} holds a damaged state of round {latest} ({type(error).__name__}); "
                 "begin a new run"
             ) from error
+
+
+def of_round(round: int) -> str:
+    """Return the name of the file for a round."""
+    return f"rounds/{round:05d}.bin"
 
 
 # The hub
@@ -195,17 +188,17 @@ class Status(Described):
         """
         if self.state != "running":
             return self.state
-        there, gone = [], []
+        present, absent = [], []
         for name, site in self.sites.items():
             if site.missed and site.missed[-1] == self.round:
-                since = site.missed[-1]
+                since = self.round
                 while since - 1 in site.missed:
                     since -= 1
-                gone.append(f"{name} (since round {since})")
+                absent.append(f"{name} (since round {since})")
             else:
-                there.append(name)
-        text = f"round {self.round} of {self.rounds}: {', '.join(there)}"
-        return f"{text}; missing: {', '.join(gone)}" if gone else text
+                present.append(name)
+        text = f"round {self.round} of {self.rounds}: {', '.join(present)}"
+        return f"{text}; missing: {', '.join(absent)}" if absent else text
 
 
 def read_status(folder: Path) -> Status | None:
@@ -215,11 +208,9 @@ def read_status(folder: Path) -> Status | None:
         return from_json(Status, read_file(path, SETTINGS))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except Refused as error:
-        what = str(error)
-    except OSError as error:
-        what = f"cannot be read ({why_unread(error)})"
-    raise FedRelaxError(f"{path} {what}; the hub writes it anew when it runs")
+    except (OSError, Refused) as error:
+        what = error if isinstance(error, Refused) else f"cannot be read ({why_unread(error)})"
+        raise FedRelaxError(f"{path} {what}; the hub writes it anew when it runs") from error
 
 
 Reports = dict[str, list[LaneReport]]
@@ -265,7 +256,7 @@ class Memory:
         """Add the reports of the next round, in a file of their own."""
         if (folder := self.folder) is not None:
             plain = {n: [one.model_dump() for one in lanes] for n, lanes in reports.items()}
-            folder.write_round(len(self.reports), plain)
+            folder.write(of_round(len(self.reports)), plain)
         self.reports.append(reports)
 
     def save(self) -> None:
@@ -273,8 +264,7 @@ class Memory:
         if (folder := self.folder) is not None:
             apart = ("where", "live", "reports", "boxes")
             head = {name: value for name, value in vars(self).items() if name not in apart}
-            kept = {"head": head, "rounds": len(self.reports), "boxes": self.boxes}
-            folder.write(HUB, kept)
+            folder.write(HUB, {"head": head, "rounds": len(self.reports), "boxes": self.boxes})
 
     @classmethod
     def load(cls, where: Path) -> Memory | None:
@@ -284,10 +274,10 @@ class Memory:
         if kept is None:
             return None
         try:
-            reports = [folder.read_round(round) for round in range(kept["rounds"])]
-            made: Memory = from_plain(cls, {**kept["head"], "reports": reports})
-            made.where, made.boxes = where, dict(kept["boxes"])
-            return made
+            reports = [folder.read(of_round(round)) for round in range(kept["rounds"])]
+            memory = from_plain(cls, {**kept["head"], "reports": reports})
+            memory.where, memory.boxes = where, dict(kept["boxes"])
+            return memory
         except (TypeError, KeyError, AttributeError, Refused) as error:
             raise Refused(
                 f"{where / HUB} is damaged ({error}); delete it and begin a new run"
@@ -297,15 +287,14 @@ class Memory:
         """Write down where the run is, for people and for ``fedrelax federate status``."""
         if (folder := self.folder) is None:
             return
-        sites = {
-            name: SiteStatus(last_round=last, missed=self.missed.get(name, []))
-            for name, last in self.heard.items()
-        }
         status = Status(
             state=state,
             round=len(self.reports) - 1,
             rounds=rounds,
-            sites=sites,
+            sites={
+                name: SiteStatus(last_round=last, missed=self.missed.get(name, []))
+                for name, last in self.heard.items()
+            },
             notes=self.notes,
             time=time.time(),
             live="" if state == "finished" else self.live,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -24,7 +23,7 @@ from fedrelax.schema.kinds import find_column
 from fedrelax.schema.preparation import View
 from fedrelax.selection.search import TRIES
 from fedrelax.splits import TEST_STREAM, hold_out
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Model
 
 PUBLIC_STREAM, FOLD_STREAM, VALIDATION_STREAM = 1, 3, 4
 """Keep a site's draws of public rows, folds and validation rows apart under one seed."""
@@ -43,15 +42,6 @@ class SiteTable:
 
     def __len__(self) -> int:
         return len(self.y)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns to learn from."""
-        return tuple(map(str, self.features.columns))
-
-    def part(self, rows: IntArray) -> DataFrame:
-        """Return some rows of the columns to learn from."""
-        return self.features.iloc[rows]
 
     def coded(self, schema: Schema) -> FloatArray:
         """Return all rows as numbers, by the schema that all sites agreed on."""
@@ -102,14 +92,13 @@ def read_public(site: SiteFile, ready: Preparation) -> FloatArray:
 def public_file(site: SiteFile) -> tuple[str, int]:
     """Return the fingerprint of the file of public rows, and how many there are."""
     path = site.path(site.public)
-    rows = len(read_table(path))
-    return hashlib.sha256(read_file(path, TABLE)).hexdigest(), rows
+    return hashlib.sha256(read_file(path, TABLE)).hexdigest(), len(read_table(path))
 
 
 # Splits and models
 
 
-def model_of(site: SiteFile, rows: FloatArray, ready: Preparation) -> Any:
+def model_of(site: SiteFile, rows: FloatArray, ready: Preparation) -> Model:
     """Return the unfitted model of a site: our linear models are told the spread of its columns.
 
     Where sites share rows with gaps and categories in them, each model has its own view of them.

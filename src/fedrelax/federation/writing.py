@@ -1,4 +1,4 @@
-"""What the hub shows: a live page, and at the end numbers, history, edges and a report, but no model."""
+"""What is shown and written: the hub's live page, its numbers and report, and the model of a site."""
 
 from __future__ import annotations
 
@@ -12,22 +12,101 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines import losses_of
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Measure, get_measure
 from fedrelax.evaluation.evaluation import gains
 from fedrelax.federation.boxes import box_bytes
-from fedrelax.federation.ending import estimator_of
 from fedrelax.federation.hub import Federated, Hub
-from fedrelax.federation.letters import Finished
+from fedrelax.federation.letters import RECORD, Finish, Finished
 from fedrelax.federation.settings import HubSettings
+from fedrelax.federation.site_run import SiteRun
 from fedrelax.graph import Graph
 from fedrelax.live import LiveView
 from fedrelax.live.state import Progress
+from fedrelax.models import LocalModel
 from fedrelax.models.elsewhere import Elsewhere, ElsewhereModel
 from fedrelax.models.names import short_name
 from fedrelax.report.page import write_report
 from fedrelax.runtime import History, Record
+from fedrelax.schema import Preparation
 from fedrelax.solvers.base import EdgeValues, Result
 from fedrelax.storage import save_result
+from fedrelax.typing import DataFrame, Label
+from fedrelax.wiring import Wiring
+
+Fitted = FedRelaxClassifier | FedRelaxRegressor
+
+
+def _estimator(
+    result: Result, ready: Preparation, alpha: float, wiring: Wiring | None, **public: Any
+) -> Fitted:
+    """Return an estimator that holds the result of a run over sites."""
+    kind = FedRelaxClassifier if result.task.is_classification else FedRelaxRegressor
+    columns = ready.schema.column_names
+    fitted = kind.from_result(
+        result,
+        result.graph,
+        alpha=alpha,
+        wiring=wiring,
+        n_features=len(columns),
+        feature_names=columns,
+        preparation=ready,
+    )
+    fitted.set_params(**public)
+    return fitted
+
+
+# A site
+
+
+def save_site(
+    sites: SiteRun, asked: Finish, alone: LocalModel, together: LocalModel
+) -> dict[str, Any]:
+    """Write the site's own folder, from which ``fedrelax predict`` answers.
+
+    Return its errors on its test rows, as plain values: sums of the default measure.
+    """
+    site, plan, test = sites.site, sites.plan, sites.test
+    coupling = sites.of(0).coupling
+    records = []
+    for round, line in enumerate(asked.history):
+        numbers = [math.nan if value is None else value for value in line]
+        own = dict(zip(RECORD, numbers, strict=True))
+        values: dict[str, Any] = {**own, "objective": own["local_loss"]}
+        values |= {f"node_{key}": np.array([own[key]]) for key in RECORD[:3]}
+        records.append(Record(round=round, **values))
+    result = Result(
+        local_models={site.name: together},
+        alone={site.name: alone},
+        task=plan.task,
+        graph=Graph.from_edges([], labels=[site.name]),
+        discrepancies={},
+        history=History((site.name,), records),
+        n_rounds=asked.round,
+        reason=asked.reason,
+        losses=(coupling.loss.name, coupling.discrepancy.name),
+        engine="federation",
+    )
+    drawn, rows = site.public if site.drawn else "given", len(sites.public.of(site.name))
+    save_result(
+        site.state / "model",
+        _estimator(result, plan.ready, asked.alpha, None, public=drawn, public_rows=rows),
+        metrics={"task": plan.task.kind, "training_rows": len(sites.train)},
+        config={"site": site.name, "model": site.model, "run": plan.run},
+        feature_names=plan.ready.schema.column_names,
+        target=site.target,
+        overwrite=True,
+    )
+    per_row = get_measure(None, plan.task.kind).per_row
+    errors: dict[str, float | None] = {"alone": None, "together": None}
+    if len(test):
+        for way, model in (("alone", alone), ("together", together)):
+            predicted = model.predict(sites.X[test])
+            errors[way] = float(np.sum(per_row(plan.task, sites.y[test], predicted)))
+    return {"test_rows": len(test), "errors": errors}
+
+
+# The hub
 
 
 class FederationView(LiveView):
@@ -39,7 +118,7 @@ class FederationView(LiveView):
 
     def after_round(self, record: Record) -> str | None:
         """Show the numbers, and which sites did not answer."""
-        told = super().after_round(record)
+        stop = super().after_round(record)
         missed = self._hub.memory.missed
         missing = [name for name, rounds in missed.items() if record.round in rounds]
         if missing:
@@ -47,77 +126,82 @@ class FederationView(LiveView):
             words = f"Round {record.round} of {most}. Missing: {', '.join(missing)}."
             more = record.round < most
             self._state.tell(Progress(words, record.round, most, stoppable=more))
-        return told
+        return stop
 
 
-def write_federated(found: Federated, hub: HubSettings) -> Path:
+def write_federated(federated: Federated, hub: HubSettings) -> Path:
     """Write the hub's folder and return its path; an earlier result there is replaced."""
-    task = found.agreement.task
+    agreement = federated.agreement
     return save_result(
         hub.out,
-        fitted_of(found, hub),
-        nodes=lines_of(found),
-        metrics=metrics_of(found, hub),
-        config={"sites": list(found.agreement.labels), "alpha": found.alpha, "task": task.kind},
-        feature_names=found.agreement.features,
+        fitted_of(federated, hub),
+        nodes=lines_of(federated),
+        metrics=metrics_of(federated, hub),
+        config={
+            "sites": list(agreement.hellos),
+            "alpha": federated.alpha,
+            "task": agreement.task.kind,
+        },
+        feature_names=agreement.ready.schema.column_names,
         target=hub.target,
         overwrite=True,
         more=[write_report] if find_spec("plotly") is not None else [],
     )
 
 
-def fitted_of(found: Federated, hub: HubSettings) -> Any:
+def fitted_of(federated: Federated, hub: HubSettings) -> Fitted:
     """Return an estimator that holds the run's results; its models stay at the sites."""
-    task, graph = found.agreement.task, found.agreement.graph
-    models: dict[Any, Any] = {
+    agreement, lane, outcome = federated.agreement, federated.lane, federated.outcome
+    task, graph, hellos = agreement.task, agreement.graph, agreement.hellos
+    models: dict[Label, LocalModel] = {
         name: ElsewhereModel(Elsewhere(short_name(hello.model), name), task)
-        for name, hello in found.agreement.hellos.items()
+        for name, hello in hellos.items()
     }
-    apart = found.lane.discrepancies(graph.adjacency)
+    apart = lane.discrepancies(graph.adjacency)
     losses = losses_of(hub.method, task.kind)
-    records = [
-        record
-        for record in found.outcome.history.records
-        if np.isfinite(record.node_local_loss).any()
-    ]
+    records = [r for r in outcome.history.records if np.isfinite(r.node_local_loss).any()]
     result = Result(
         local_models=models,
         alone=models,
         task=task,
         graph=graph,
         discrepancies=EdgeValues(graph, np.where(np.isfinite(apart), apart, np.nan)),
-        kept=None if found.lane.wiring is None else Graph(found.lane.edges, graph.labels),
-        history=History(found.outcome.history.labels, records),
-        n_rounds=found.outcome.n_rounds,
-        reason=found.outcome.reason,
-        stayed=tuple(found.alone),
+        kept=None if lane.wiring is None else Graph(lane.edges, graph.labels),
+        history=History(outcome.history.labels, records),
+        n_rounds=outcome.n_rounds,
+        reason=outcome.reason,
+        stayed=tuple(federated.alone),
         losses=(losses[0].name, losses[1].name),
         engine="federation",
     )
-    hellos = found.agreement.hellos.values()
-    ways = list(dict.fromkeys(hello.public for hello in hellos))
-    drawn, rows = ways[0] if len(ways) == 1 else "several ways", max(h.public_rows for h in hellos)
-    ready, wiring = found.agreement.ready, found.lane.wiring
-    fitted = estimator_of(result, ready, found.alpha, wiring, drawn, rows)
-    fitted.choice_ = found.choice
+    ways = {hello.public for hello in hellos.values()}
+    fitted = _estimator(
+        result,
+        agreement.ready,
+        federated.alpha,
+        lane.wiring,
+        public=ways.pop() if len(ways) == 1 else "several ways",
+        public_rows=max(hello.public_rows for hello in hellos.values()),
+    )
+    fitted.choice_ = federated.choice
     return fitted
 
 
-def lines_of(found: Federated) -> Any:
+def lines_of(federated: Federated) -> DataFrame:
     """Return a table with one line per site: rows, errors on its test rows, and rounds it missed."""
     import pandas as pd
 
-    measure = get_measure(None, found.agreement.task.kind)
+    measure = get_measure(None, federated.agreement.task.kind)
     lines = []
-    for name, hello in found.agreement.hellos.items():
-        reports = [found.reports[name]] if name in found.reports else []
+    for name, hello in federated.agreement.hellos.items():
+        reports = [federated.reports[name]] if name in federated.reports else []
         line = {
             "node": name,
             "model": short_name(hello.model),
             "rows": hello.rows,
             "test_rows": sum(report.test_rows for report in reports),
             **{way: _error(measure, reports, way) for way in ("alone", "together")},
-            "missed": spans(found.missed.get(name, [])),
+            "missed": spans(federated.missed.get(name, [])),
         }
         lines.append(line)
     frame = pd.DataFrame(lines)
@@ -142,25 +226,25 @@ def spans(rounds: Sequence[int]) -> str:
     return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def metrics_of(found: Federated, hub: HubSettings) -> dict[str, Any]:
+def metrics_of(federated: Federated, hub: HubSettings) -> dict[str, Any]:
     """Return what was measured, for ``metrics.json``."""
-    task, hellos = found.agreement.task, list(found.agreement.hellos.values())
+    task, hellos = federated.agreement.task, list(federated.agreement.hellos.values())
     measure = get_measure(None, task.kind)
     bytes_of_one = max(box_bytes(1, hello.public_rows, task.n_outputs) for hello in hellos)
     return {
         "task": task.kind,
         "nodes": len(hellos),
-        "edges": found.agreement.graph.n_edges,
+        "edges": federated.agreement.graph.n_edges,
         "training_rows": sum(hello.rows for hello in hellos),
-        "features": list(found.agreement.features),
-        "stayed_alone": list(found.alone),
+        "features": list(federated.agreement.ready.schema.column_names),
+        "stayed_alone": list(federated.alone),
         "federation": {
             "measure": measure.name,
-            **{w: _error(measure, found.reports.values(), w) for w in ("alone", "together")},
+            **{w: _error(measure, federated.reports.values(), w) for w in ("alone", "together")},
             "sealed": not hub.open,
-            "candidates": 1 if found.choice is None else len(found.choice.candidates),
+            "candidates": 1 if federated.choice is None else len(federated.choice.candidates),
             "bytes_per_edge_and_round_of_one_run": bytes_of_one,
-            "missed": {name: list(rounds) for name, rounds in found.missed.items()},
-            "notes": list(found.notes),
+            "missed": {name: list(rounds) for name, rounds in federated.missed.items()},
+            "notes": list(federated.notes),
         },
     }

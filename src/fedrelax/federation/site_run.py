@@ -1,0 +1,214 @@
+"""A site in one run: its rows under the plan, the ``Site`` of every lane, and the boxes of the run.
+
+The ``Site`` is the same class as within one process, on this machine's rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from fedrelax.engines.base import coupling_of
+from fedrelax.engines.sites.keeping import packed_term, term_from
+from fedrelax.engines.sites.refits import refit
+from fedrelax.errors import FedRelaxError
+from fedrelax.federation.boxes import (
+    Address,
+    OpenChannel,
+    SealedChannel,
+    read_key,
+    read_predictions,
+    write_predictions,
+)
+from fedrelax.federation.letters import Envelope, Plan
+from fedrelax.federation.settings import SiteFile
+from fedrelax.federation.state import LaneState, Run, Term
+from fedrelax.federation.table import SiteTable, model_of, own_folds, parts_of, validation_of
+from fedrelax.files import Refused
+from fedrelax.graph import Graph
+from fedrelax.models import LocalModel, Rows
+from fedrelax.models.difference import local_model
+from fedrelax.network import Network, Node
+from fedrelax.network.rows import public_rows
+from fedrelax.public import PublicRows
+from fedrelax.runtime import Message, Site
+from fedrelax.splits import RowGroups
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Model
+
+log = logging.getLogger("fedrelax.federation")
+
+
+class SiteRun:
+    """Makes the sites of the plan's lanes from a site's rows, and closes and opens its boxes."""
+
+    def __init__(self, site: SiteFile, table: SiteTable, run: Run) -> None:
+        self.site, self.run = site, run
+        self.plan = plan = Envelope("begin", run.plan or {}).read(Plan)
+        self.X: FloatArray = plan.ready.of_node(site.name, table.coded(plan.ready.schema))
+        self.y: AnyArray = table.y
+        self.train, self.test = parts_of(site, len(self.X))
+        classes = plan.task.classes
+        strange = [] if classes is None else np.setdiff1d(self.y, classes).tolist()
+        if strange:
+            raise FedRelaxError(
+                f"site {site.name!r} has the class {strange[0]!r} in column {site.target!r}, which the "
+                "hub's plan does not have; begin a new run"
+            )
+
+    @cached_property
+    def public(self) -> PublicRows:
+        """The public rows that are known so far: one common file, or the site's and its neighbours'."""
+        if not self.site.drawn:
+            return public_rows(self.plan.ready, common=self.run.public)
+        sets = {self.site.name: self.run.public, **(self.run.heard or {})}
+        return public_rows(self.plan.ready, per_node=sets)
+
+    # Lanes
+
+    @cached_property
+    def model(self) -> Model:
+        """The unfitted model of the site."""
+        return model_of(self.site, self.X[self.train], self.plan.ready)
+
+    @cached_property
+    def adapted(self) -> LocalModel:
+        """The unfitted model as the rounds use it."""
+        return local_model(self.model, self.plan.task, self.plan.settings.update)
+
+    @cached_property
+    def _folds(self) -> list[tuple[IntArray, IntArray]]:
+        return own_folds(self.train, self.plan.folds, self.plan.seed)
+
+    def rows_of(self, lane: int) -> tuple[IntArray, IntArray]:
+        """Return the rows that a lane trains on, and those that it holds out."""
+        fold = self.plan.lanes[lane].fold
+        if fold is None:
+            return validation_of(self.train, self.plan.validation_share, self.plan.seed)
+        if not 0 <= fold < len(self._folds):
+            raise FedRelaxError(f"site {self.site.name!r} has no fold {fold}")
+        return self._folds[fold]
+
+    def of(self, lane: int, state: LaneState | None = None) -> Site:
+        """Return the site of one lane, before its first round or in a state; its model is not fitted."""
+        plan, (train, held) = self.plan, self.rows_of(lane)
+        validation = (self.X[held], self.y[held]) if len(held) else None
+        settings = replace(plan.settings, alpha=plan.lanes[lane].alpha)
+        site = Site(
+            node=Node(
+                self.site.name, self.X[train], self.y[train], self.model, validation=validation
+            ),
+            task=plan.task,
+            model=self.adapted,
+            public=self.public,
+            neighbours={name: weight for name, weight in self.site.neighbours.items()},
+            coupling=coupling_of(settings, plan.task.kind),
+            seed=plan.seed,
+            nodes=plan.nodes,
+        )
+        if state is not None:
+            state.restore(site)
+        return site
+
+    def network(self) -> Network:
+        """Return a network of this site alone, to check settings and model against."""
+        name = self.site.name
+        train, held = self.rows_of(len(self.plan.lanes) - 1)
+        return Network.from_rows(
+            Graph.from_edges([], labels=[name]),
+            self.plan.task.kind,
+            self.X,
+            self.y,
+            RowGroups.of({name: train}),
+            self.model,
+            public=self.public.of(name),
+            held=RowGroups.of({name: held}),
+            preparation=self.plan.ready,
+        )
+
+    # Boxes
+
+    @cached_property
+    def _channel(self) -> OpenChannel | SealedChannel:
+        site = self.site
+        if site.open:
+            return OpenChannel()
+        assert site.key is not None
+        nonces = {**self.plan.nonces, site.name: self.run.nonce}
+        return SealedChannel(read_key(site.path(site.key), site.name), site.keys, nonces)
+
+    def close(self, contents: Mapping[str, bytes], round: int) -> dict[str, bytes]:
+        """Return a box for each receiver."""
+        return {
+            f"to {name}": self._channel.close(
+                content, Address(self.plan.run, self.site.name, name, round)
+            )
+            for name, content in contents.items()
+        }
+
+    def open(self, sender: str, letter: Envelope, round: int) -> bytes:
+        """Return the content of a neighbour's box for this site."""
+        address = Address(self.plan.run, sender, self.site.name, round)
+        try:
+            return self._channel.open(letter.part(f"from {sender}"), address)
+        except Refused as error:
+            raise Refused(f"what came from site {sender!r} is refused: {error}") from error
+
+    def close_predictions(
+        self, shared: Mapping[int, Iterable[Message]], round: int
+    ) -> dict[str, bytes]:
+        """Return boxes with the predictions of all lanes, on the site's public rows and the receiver's."""
+        contents = {}
+        for name in self.site.neighbours:
+            ends = (self.site.name, name)
+            contents[name] = write_predictions(
+                {
+                    lane: [message.predictions for message in messages if message.owner in ends]
+                    for lane, messages in shared.items()
+                }
+            )
+        return self.close(contents, round)
+
+    def open_predictions(
+        self, letter: Envelope, round: int
+    ) -> tuple[Mapping[int, list[Message]], dict[str, str]]:
+        """Return the neighbours' predictions by lane, and why those of some were refused."""
+        plan, messages, refused = self.plan, defaultdict[int, list[Message]](list), {}
+        both_ends = plan.settings.objective == "gtvmin" and self.public.common is None
+        for name in self.site.neighbours:
+            if f"from {name}" not in letter.parts:
+                continue
+            owners = [name, self.site.name] if both_ends else [name]
+            rows = [len(self.public.of(owner)) for owner in owners]
+            try:
+                predictions = read_predictions(
+                    self.open(name, letter, round),
+                    rows,
+                    plan.task.n_outputs,
+                    range(len(plan.lanes)),
+                )
+            except Refused as error:
+                log.warning(
+                    "site %r, round %d, from site %r: %s", self.site.name, round, name, error
+                )
+                refused[name] = str(error)
+                continue
+            for lane, sets in predictions.items():
+                pairs = zip(owners, sets, strict=True)
+                messages[lane] += [Message(name, owner, round, values) for owner, values in pairs]
+        return messages, refused
+
+
+def fit(site: Site, terms: list[Rows], coming: int) -> list[Term]:
+    """Fit a site's model, let it answer for round ``coming``, and return what it was fitted to."""
+    site.adopt(*refit(site.label, site.model, terms, site.inputs(coming), site.seed, False))
+    return [packed_term(site, term) for term in terms]
+
+
+def fit_again(site: Site, state: LaneState, coming: int) -> None:
+    """Fit a site's model once more to what it was fitted to in a state."""
+    fit(site, [term_from(site, *term) for term in state.terms], coming)
