@@ -19,9 +19,8 @@ from fedrelax.cli.inputs import look_here_for_modules, node_column, nodes_in
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.report.page import write_report
-from fedrelax.schema.coding import read_numbers
 from fedrelax.schema.kinds import find_column, where
-from fedrelax.schema.numbers import MISSING
+from fedrelax.schema.numbers import MISSING, read_numbers
 from fedrelax.storage.growing import save_grown
 from fedrelax.storage.labels import by_text, check_labels, find_label
 from fedrelax.storage.loading import SavedResult, coded_rows, load_result, read_result

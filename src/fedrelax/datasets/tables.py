@@ -12,9 +12,9 @@ import numpy.typing as npt
 from fedrelax.datasets.files import UNNAMED
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema import Schema
-from fedrelax.schema.coding import texts_of
 from fedrelax.schema.inferring import coded_table, notes_on_numbers, numbers_in
 from fedrelax.schema.kinds import find_column, first_text, is_whole, kind_of, to_numbers, where
+from fedrelax.schema.numbers import texts_of
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 if TYPE_CHECKING:

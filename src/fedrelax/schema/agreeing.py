@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.schema.coding import code_column, texts_of
-from fedrelax.schema.column import MIXED, Column, Kind, Texts
+from fedrelax.schema.column import MIXED, Column, Kind
 from fedrelax.schema.dates import Cycle, Order, cycles_of
 from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
-from fedrelax.schema.numbers import Mark, read_texts
-from fedrelax.schema.schema import Schema, is_extreme, limits_of, rounded
+from fedrelax.schema.numbers import Mark, read_texts, texts_of
+from fedrelax.schema.schema import Schema, centre_and_scale, is_extreme, limits_of, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,36 +65,39 @@ class ColumnSummary:
 def tell(frame: pd.DataFrame) -> tuple[list[ColumnSummary], list[str]]:
     """Return what a site tells about a table's columns, and notes on doubts, one sentence each."""
     notes: list[str] = []
-    return [_told(frame[name], notes) for name in frame.columns], notes
+    return [_summary(frame[name], notes) for name in frame.columns], notes
 
 
-def _told(given: pd.Series, notes: list[str]) -> ColumnSummary:
-    name, known = str(given.name), int(given.notna().sum())
-    column = column_of(given, named=True, notes=notes) if known else None
+def _summary(values: pd.Series, notes: list[str]) -> ColumnSummary:
+    column = column_of(values, named=True, notes=notes) if values.notna().any() else None
     if column is None:
-        return ColumnSummary(name, NOTHING)
-    values = code_column(column, given, Texts())
-    there = values[np.isfinite(values)]
-    more: dict[str, Any] = {"known": len(there), "gaps": len(there) < len(values)}
-    if column.kind in MIXED and len(there) >= COMMON:
-        more["mean"], more["spread"] = rounded(float(there.mean()), float(there.std()))
+        return ColumnSummary(str(values.name), NOTHING)
+    codes = column.code(values)
+    finite = codes[np.isfinite(codes)]
+    more: dict[str, Any] = {"known": len(finite), "gaps": len(finite) < len(codes)}
+    if column.kind in MIXED and len(finite) >= COMMON:
+        more["mean"], more["spread"] = centre_and_scale(finite)
         if column.kind == "number":
-            more["low"], more["high"] = limits_of(there)
+            more["low"], more["high"] = limits_of(finite)
     elif column.kind in MIXED:
         more["known"] = 0
     if column.kind == "date":
-        more["cycles"], more["order"] = cycles_of(values), column.order
+        more["cycles"], more["order"] = cycles_of(finite), column.order
     if column.decimal:
-        more["decimal"], more["unsure"] = column.decimal, read_texts(given).unsure
+        more["decimal"], more["unsure"] = column.decimal, read_texts(values).unsure
     if column.kind in ("category", "text"):
-        counts = Counter(text for text in texts_of(given) if text is not None)
-        more["names"] = is_name(list(counts), sum(counts.values()))
+        counts = Counter(text for text in texts_of(values) if text is not None)
+        more["names"] = is_name(list(counts), counts.total())
         if column.kind == "category":
             common = sorted(text for text, rows in counts.items() if rows >= COMMON)
             more["categories"] = tuple(common)
             more["counts"] = tuple(counts[text] for text in common)
-            more["others"] = sum(counts.values()) - sum(more["counts"])
-    return ColumnSummary(name, column.kind, **more)
+            more["others"] = counts.total() - sum(more["counts"])
+    return ColumnSummary(column.name, column.kind, **more)
+
+
+BySite = Mapping[str, ColumnSummary]
+"""What each site tells about one column."""
 
 
 def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Schema, list[str]]:
@@ -104,39 +106,34 @@ def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Sc
     All describe the same columns, in any order. Unless columns were ``named``, those with nothing to
     learn from are left out.
     """
-    first = next(iter(told.values()))
     notes: list[str] = []
-    made, all_told = [], []
-    for column in first:
-        said = {
-            place: next(line for line in lines if line.name == column.name)
-            for place, lines in told.items()
+    columns: list[tuple[Column, BySite]] = []
+    for name in [column.name for column in next(iter(told.values()))]:
+        by_site: BySite = {
+            site: next(line for line in lines if line.name == name) for site, lines in told.items()
         }
-        kind = _kind(column.name, said)
-        reason = None if named else _useless(kind, said)
-        if reason is not None:
-            notes.append(f"Column {column.name!r} is left out: {reason}.")
-            continue
-        one = _column(column.name, kind, list(said.values()))
-        made.append(replace(one, decimal=_decimal(column.name, said)))
-        all_told.append(list(said.values()))
-    if not made:
+        kind = _kind(name, by_site)
+        reason = None if named else _useless(kind, by_site)
+        if reason is None:
+            columns.append((_column(name, kind, by_site), by_site))
+        else:
+            notes.append(f"Column {name!r} is left out: {reason}.")
+    if not columns:
         raise FedRelaxError(f"no column is left to learn from ({' '.join(notes)})")
-    gaps = any(column.gaps for column in made)
-    keep = not gaps and all(column.kind in ("number", "flag") for column in made)
-    found = []
-    for one, lines in zip(made, all_told, strict=True):
-        alike = [line for line in lines if line.decimal in ("", one.decimal)]
-        centre, scale = _spread(alike) if one.kind in MIXED else (0.0, 1.0)
-        if keep and not is_extreme(centre, scale):
-            centre, scale = 0.0, 1.0
-        found.append(replace(one, centre=centre, scale=scale))
-    return Schema(tuple(found)), notes
+    keep = all(column.kind in ("number", "flag") and not column.gaps for column, _ in columns)
+    scaled = []
+    for column, by_site in columns:
+        alike = [line for line in by_site.values() if line.decimal in ("", column.decimal)]
+        centre, scale = _spread(alike) if column.kind in MIXED else (0.0, 1.0)
+        if not keep or is_extreme(centre, scale):
+            column = replace(column, centre=centre, scale=scale)
+        scaled.append(column)
+    return Schema(tuple(scaled)), notes
 
 
-def _kind(name: str, said: Mapping[str, ColumnSummary]) -> str:
+def _kind(name: str, by_site: BySite) -> Kind | Literal["nothing"]:
     """Return the kind as which all sites can read a column; refuse kinds that do not go together."""
-    kinds = Counter(line.kind for line in said.values() if line.kind != NOTHING)
+    kinds = Counter(line.kind for line in by_site.values() if line.kind != NOTHING)
     if not kinds:
         return NOTHING
     if set(kinds) == {"category", "text"}:
@@ -144,46 +141,32 @@ def _kind(name: str, said: Mapping[str, ColumnSummary]) -> str:
     if set(kinds) == {"number", "flag"}:
         return "number"
     usual = kinds.most_common(1)[0][0]
-    whose = {place: line for place, line in said.items() if line.kind == usual}
-    other = next(iter(whose))
-    for place, line in said.items():
+    other, first = next((site, line) for site, line in by_site.items() if line.kind == usual)
+    for site, line in by_site.items():
         if line.kind not in (usual, NOTHING):
             raise FedRelaxError(
-                f"site {place!r}: column {name!r} holds {_plural(line.kind)}, but at site {other!r} "
+                f"site {site!r}: column {name!r} holds {_plural(line.kind)}, but at site {other!r} "
                 f"{_plural(usual)}; write it the same way, or give the hub a schema"
             )
-        if line.kind == "date" and line.order != whose[other].order:
+        if line.kind == "date" and line.order != first.order:
             here, there = (
                 "as year-month-day" if order == "iso" else f"with the {order}"
-                for order in (line.order, whose[other].order)
+                for order in (line.order, first.order)
             )
             raise FedRelaxError(
-                f"site {place!r}: dates in column {name!r} are read {here}, but at site {other!r} "
+                f"site {site!r}: dates in column {name!r} are read {here}, but at site {other!r} "
                 f"{there}; write them as year-month-day"
             )
     return usual
-
-
-def _decimal(name: str, said: Mapping[str, ColumnSummary]) -> Mark:
-    """Return the decimal mark that sites have in common; one that is unsure follows the others."""
-    lines = {place: line for place, line in said.items() if line.decimal}
-    sure = {place: line for place, line in lines.items() if not line.unsure}
-    marks = {line.decimal: place for place, line in (sure or lines).items()}
-    if len(marks) > 1:
-        raise FedRelaxError(
-            f"column {name!r} has decimal points at site {marks['.']!r}, but decimal commas at site "
-            f"{marks[',']!r}; write its numbers the same way"
-        )
-    return next(iter(marks), "")
 
 
 def _plural(kind: str) -> str:
     return {"flag": "true or false", "category": "categories"}.get(kind, f"{kind}s")
 
 
-def _useless(kind: str, said: Mapping[str, ColumnSummary]) -> str | None:
+def _useless(kind: str, by_site: BySite) -> str | None:
     """Return why there is nothing to learn from a column, or None."""
-    lines = [line for line in said.values() if line.kind != NOTHING]
+    lines = [line for line in by_site.values() if line.kind != NOTHING]
     if kind == NOTHING:
         return "it is empty"
     if kind in ("category", "text") and all(line.names for line in lines):
@@ -193,44 +176,51 @@ def _useless(kind: str, said: Mapping[str, ColumnSummary]) -> str | None:
     categories = {text for line in lines for text in line.categories}
     if not categories:
         return f"no text in it occurs in {COMMON} rows of any site"
-    whole = not any(line.gaps or line.others for line in lines) and len(lines) == len(said)
+    whole = not any(line.gaps or line.others for line in lines) and len(lines) == len(by_site)
     if len(categories) == 1 and whole:
         return f"it is {categories.pop()!r} in every row"
     return None
 
 
-def _column(name: str, kind: str, lines: Sequence[ColumnSummary]) -> Column:
+def _column(name: str, kind: Kind | Literal["nothing"], by_site: BySite) -> Column:
     """Return a column with everything but centre and scale; its limits are the widest of any site."""
-    there = [line for line in lines if line.kind != NOTHING]
-    more: dict[str, Any] = {"gaps": len(there) < len(lines) or any(line.gaps for line in there)}
+    lines = [line for line in by_site.values() if line.kind != NOTHING]
     if kind == NOTHING:
         raise FedRelaxError(f"feature column {name!r} is empty at all sites; leave it out")
+    gaps = len(lines) < len(by_site) or any(line.gaps for line in lines)
+    more: dict[str, Any] = {"gaps": gaps, "decimal": _decimal(name, by_site)}
     if kind == "date":
-        more["cycles"] = tuple(dict.fromkeys(c for line in there for c in line.cycles))
-        more["order"] = there[0].order
+        more["cycles"] = tuple(dict.fromkeys(c for line in lines for c in line.cycles))
+        more["order"] = lines[0].order
     if kind == "number":
-        more["low"], more["high"] = _limits(there)
+        ends = [(0.0, 1.0) for line in lines if line.kind == "flag"]
+        ends += [(x.low, x.high) for x in lines if x.low is not None and x.high is not None]
+        if ends:
+            ends += [(line.mean, line.mean) for line in lines if line.low is None and line.known]
+            more["low"], more["high"] = min(low for low, _ in ends), max(high for _, high in ends)
     if kind == "category":
         counts: Counter[str] = Counter()
-        for line in there:
+        for line in lines:
             counts.update(dict(zip(line.categories, line.counts, strict=True)))
-        common = sorted(sorted(counts), key=lambda text: -counts[text])[:MOST_CATEGORIES]
-        total = sum(line.known for line in there)
-        more["categories"] = tuple(sorted(common))
-        more["shares"] = tuple(round(counts[text] / max(total, 1), 3) for text in sorted(common))
+        common = sorted(sorted(counts, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES])
+        total = sum(line.known for line in lines)
+        more["categories"] = tuple(common)
+        more["shares"] = tuple(round(counts[text] / max(total, 1), 3) for text in common)
         more["others"] = sum(counts[text] for text in common) < total
-    return Column(name, kind, **more)  # type: ignore[arg-type]
+    return Column(name, kind, **more)
 
 
-def _limits(lines: Sequence[ColumnSummary]) -> tuple[float | None, float | None]:
-    ends = [(0.0, 1.0) for line in lines if line.kind == "flag"]
-    ends += [
-        (line.low, line.high) for line in lines if line.low is not None and line.high is not None
-    ]
-    if not ends:
-        return None, None
-    ends += [(line.mean, line.mean) for line in lines if line.low is None and line.known]
-    return min(low for low, _ in ends), max(high for _, high in ends)
+def _decimal(name: str, by_site: BySite) -> Mark:
+    """Return the decimal mark that sites have in common; one that is unsure follows the others."""
+    lines = {site: line for site, line in by_site.items() if line.decimal}
+    sure = {site: line for site, line in lines.items() if not line.unsure}
+    marks = {line.decimal: site for site, line in (sure or lines).items()}
+    if len(marks) > 1:
+        raise FedRelaxError(
+            f"column {name!r} has decimal points at site {marks['.']!r}, but decimal commas at site "
+            f"{marks[',']!r}; write its numbers the same way"
+        )
+    return next(iter(marks), "")
 
 
 def _spread(lines: Sequence[ColumnSummary]) -> tuple[float, float]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.schema.dates import Cycle, Order, wave_names, waves
-from fedrelax.schema.numbers import Mark
+from fedrelax.schema.dates import Cycle, Order, read_dates, wave_names, waves
+from fedrelax.schema.kinds import where
+from fedrelax.schema.numbers import FLAGS, Mark, read_numbers, strange, texts_of
 from fedrelax.typing import AnyArray, FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HASHED = 12
 """How many numbers a model sees of a text."""
@@ -111,37 +116,94 @@ class Column:
             own = [f"{self.name} hash {k + 1}" for k in range(HASHED)]
         return own + [f"{self.name} is missing"] * self.gaps
 
-    def encode(self, values: FloatArray, texts: Texts | None = None) -> FloatArray:
-        """Return the columns (rows, len(names)) that a numeric model sees.
+    @cached_property
+    def texts(self) -> Texts:
+        """The texts seen so far, if the column holds texts."""
+        return Texts()
 
-        ``texts`` provides the hashed numbers of texts: see ``Texts``.
-        """
-        missing = np.isnan(values)
-        known = np.where(missing, self.centre, values) if missing.any() else values
-        if self.kind == "category":
-            found = (values[:, None] == np.arange(len(self.categories) + self.others)).astype(float)
-            nowhere = ~found.any(axis=1)
-            if self.shares and nowhere.any():
-                found[nowhere, : len(self.shares)] = self.shares
-        elif self.kind == "text":
-            found = np.zeros((len(values), HASHED))
-            assert texts is not None
-            found[~missing] = texts.hashed(values[~missing])
+    def changed(self, **values: Any) -> Column:
+        """Return the column with other values for some fields, and the same texts."""
+        column = replace(self, **values)
+        column.__dict__["texts"] = self.texts
+        return column
+
+    def code(self, values: pd.Series, source: str = "the table") -> FloatArray:
+        """Return the numbers that stand for a column's values in rows."""
+        if self.kind in ("category", "text"):
+            texts = texts_of(values)
+            present = np.array([text is not None for text in texts], dtype=bool)
+            codes = np.full(len(texts), np.nan)
+            if self.kind == "text":
+                codes[present] = self.texts.codes(texts[present])
+            else:
+                position = {text: k for k, text in enumerate(self.categories)}
+                codes[present] = [position.get(text, len(position)) for text in texts[present]]
+            return codes
+        if self.kind == "date":
+            codes = read_dates(values, self.order)
+        elif self.kind == "number":
+            codes = read_numbers(values, self.decimal)
         else:
-            found = ((np.clip(known, *self.limits) - self.centre) / self.scale)[:, None]
+            codes = np.array([FLAGS.get(str(text).lower(), np.nan) for text in texts_of(values)])
+        bad = strange(values, codes)
+        if len(bad) and len(bad) * 2 > int(values.notna().sum()):
+            row = int(bad[0])
+            raise FedRelaxError(
+                f"{source}: column {self.name!r} must hold {self.kind}s, as in training, but has "
+                f"{str(values.iloc[row])!r} on {where(values.index, row)}; correct it"
+            )
+        return codes
+
+    def decode(self, codes: FloatArray) -> Any:
+        """Return the values as a column of the matching pandas or numpy type."""
+        import pandas as pd
+
+        missing = np.isnan(codes)
+        if self.kind == "number" or (self.kind == "flag" and missing.any()):
+            return codes
+        if self.kind == "flag":
+            return codes.astype(bool)
+        if self.kind == "date":
+            moments = pd.to_datetime(np.where(missing, 0, codes) * 1e6, unit="us")
+            return pd.Series(moments).mask(pd.Series(missing))
+        if self.kind == "text":
+            texts = np.full(len(codes), None, dtype=object)
+            texts[~missing] = self.texts.texts(codes[~missing])
+            return texts
+        unknown = missing | (codes >= len(self.categories))
+        positions = np.where(unknown, -1, codes).astype(int).tolist()
+        return pd.Categorical.from_codes(positions, categories=list(self.categories))
+
+    def encode(self, codes: FloatArray) -> FloatArray:
+        """Return the columns (rows, len(names)) that a numeric model sees."""
+        missing = np.isnan(codes)
+        values = np.where(missing, self.centre, codes) if missing.any() else codes
+        if self.kind == "category":
+            seen = (codes[:, None] == np.arange(len(self.categories) + self.others)).astype(float)
+            nowhere = ~seen.any(axis=1)
+            if self.shares and nowhere.any():
+                seen[nowhere, : len(self.shares)] = self.shares
+        elif self.kind == "text":
+            seen = np.zeros((len(codes), HASHED))
+            seen[~missing] = self.texts.hashed(codes[~missing])
+        else:
+            seen = ((np.clip(values, *self.limits) - self.centre) / self.scale)[:, None]
             if self.kind == "date":
-                found = np.column_stack(
-                    [found, found**2 - 1.0, *(waves(known, one) for one in self.cycles)]
+                seen = np.column_stack(
+                    [seen, seen**2 - 1.0, *(waves(values, one) for one in self.cycles)]
                 )
         if missing.any() and self.kind != "category":
-            found[missing] = 0.0
-        return np.column_stack([found, missing]) if self.gaps else found
+            seen[missing] = 0.0
+        return np.column_stack([seen, missing]) if self.gaps else seen
 
     def describe(self) -> dict[str, Any]:
         """Return the column as plain values for a file, without defaults."""
-        usual = {f.name: f.default for f in fields(self)}
-        said = {name: value for name, value in vars(self).items() if value != usual[name]}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            f.name: list(values[f.name]) if isinstance(values[f.name], tuple) else values[f.name]
+            for f in fields(self)
+            if values[f.name] != f.default
+        }
 
 
 class Texts:
@@ -161,8 +223,8 @@ class Texts:
 
     def codes(self, values: Iterable[str]) -> FloatArray:
         """Return the number of each text; a text not seen before gets a new one."""
-        known = self._codes
-        return np.array([known.setdefault(value, len(known)) for value in values], dtype=float)
+        codes = self._codes
+        return np.array([codes.setdefault(value, len(codes)) for value in values], dtype=float)
 
     def texts(self, codes: FloatArray) -> AnyArray:
         """Return the text of each number."""

@@ -16,6 +16,7 @@ from fedrelax.typing import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
+DATE_LIKE = r"\d.*[-/.:].*\d"
 Kind = Literal["numbers", "dates", "text", "nothing"]
 
 
@@ -28,7 +29,8 @@ def find_column(frame: pd.DataFrame, name: Hashable) -> Hashable:
     """
     if name in frame.columns:
         return name
-    same: list[Hashable] = [c for c in frame.columns if _plain(c) == _plain(name)]
+    plain = {c: unicodedata.normalize("NFC", str(c)).strip() for c in (name, *frame.columns)}
+    same: list[Hashable] = [c for c in frame.columns if plain[c] == plain[name]]
     if len(same) == 1:
         return same[0]
     hint = did_you_mean(name, frame.columns) or "; name one of the table's columns"
@@ -58,14 +60,12 @@ def kind_of(column: pd.Series) -> Kind:
     present = column.dropna()
     if present.empty:
         return "nothing"
-    if isinstance(column.dtype, types.CategoricalDtype):
+    if isinstance(column.dtype, pd.CategoricalDtype) or types.is_complex_dtype(column):
         return "text"
-    if types.is_datetime64_any_dtype(column) or types.is_timedelta64_dtype(column):
+    if isinstance(column.dtype, pd.PeriodDtype) or types.is_timedelta64_dtype(column):
         return "dates"
-    if isinstance(column.dtype, pd.PeriodDtype):
+    if types.is_datetime64_any_dtype(column):
         return "dates"
-    if types.is_complex_dtype(column):
-        return "text"
     if types.is_numeric_dtype(column) or types.is_bool_dtype(column):
         return "numbers"
     inferred = types.infer_dtype(present, skipna=True)
@@ -112,17 +112,13 @@ def _look_like_dates(present: pd.Series) -> bool:
     import pandas as pd
 
     sample = present.iloc[:50].astype(str).str.strip()
-    if not sample.str.contains(r"\d.*[-/.:].*\d", regex=True).all():
+    if not sample.str.contains(DATE_LIKE, regex=True).all():
         return False
     if np.isfinite(read_texts(sample).values).all():  # 1.234,5 could pass for a date
         return False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return bool(pd.to_datetime(sample, errors="coerce", utc=True).notna().all())
-
-
-def _plain(name: Any) -> str:
-    return unicodedata.normalize("NFC", str(name)).strip()
 
 
 def is_frame(given: Any) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import numbers
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Number
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,18 +19,8 @@ MISSING = frozenset(
     [
         *("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "-nan", "-NaN", "null", "NULL", "None"),
         *("<NA>", "#N/A", "#NA", "#N/A N/A", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN", "?", "-"),
-        *(
-            "na",
-            "none",
-            "missing",
-            "--",
-            "\u2013",
-            "\u2014",
-            "#DIV/0!",
-            "#VALUE!",
-            "#REF!",
-            "#NUM!",
-        ),
+        *("na", "none", "missing", "--", "\u2013", "\u2014"),
+        *("#DIV/0!", "#VALUE!", "#REF!", "#NUM!"),
     ]
 )
 """Texts that mean a missing value in columns of numbers and dates."""
@@ -64,12 +54,42 @@ def _form(mark: str) -> re.Pattern[str]:
 
 
 FORMS = {mark: _form(mark) for mark in MARKS}
-PLAIN = {
-    mark: re.compile(
-        rf"[-+]?(?:[0-9]+(?:{re.escape(mark)}[0-9]*)?|{re.escape(mark)}[0-9]+)(?:[eE][-+]?[0-9]+)?"
-    )
-    for mark in MARKS
+
+FLAGS = {
+    **dict.fromkeys(("false", "no", "f", "n", "0", "0.0"), 0.0),
+    **dict.fromkeys(("true", "yes", "t", "y", "1", "1.0"), 1.0),
 }
+"""Texts that mean false or true."""
+
+
+def texts_of(column: pd.Series) -> AnyArray:
+    """Return each value as text without surrounding blanks, None where it is missing.
+
+    Whole numbers that became floats because of a gap are written as whole numbers.
+    """
+    present = column.notna().to_numpy(dtype=bool)
+    values = column.astype(object).to_numpy()[present]
+    whole = all(isinstance(value, float) and value.is_integer() for value in values)
+    texts = np.full(len(column), None, dtype=object)
+    texts[present] = [(str(int(v)) if whole else str(v).strip()) or None for v in values]
+    return texts
+
+
+def read_numbers(column: pd.Series, decimal: Mark) -> FloatArray:
+    """Return the column as floats, NaN for values that are missing, infinite or not a number.
+
+    ``decimal`` is the decimal mark for texts that could be read with either; without one, and without
+    one of the file's, these are NaN.
+    """
+    import pandas as pd
+
+    if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        reading = read_texts(column, decimal)
+        certain = not reading.unsure or decimal or FILE_MARK in column.attrs
+        return reading.values if certain else np.full(len(column), np.nan)
+    values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    values[~np.isfinite(values)] = np.nan
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,72 +121,61 @@ def read_texts(column: pd.Series, decimal: Mark = "") -> Reading:
     >>> [(float(one.values[0]), one.unsure) for one in found]
     [(1234.0, True), (1.234, True)]
     """
-    raw = column.astype(object).to_numpy()
-    missing = column.isna().to_numpy(dtype=bool)
-    distinct = dict.fromkeys(_key(value) for value in raw[~missing])
-    read = {mark: {key: _number(key, mark) for key in distinct} for mark in MARKS}
-    values = {
-        mark: np.array(
-            [
-                np.nan if gone else found[_key(value)]
-                for value, gone in zip(raw, missing, strict=True)
-            ]
-        )
-        for mark, found in read.items()
-    }
-    counts = {mark: int(np.isfinite(found).sum()) for mark, found in values.items()}
+    keys = [
+        None
+        if gone
+        else value
+        if isinstance(value, Number)
+        else str(value).strip().translate(_USUAL)
+        for value, gone in zip(column.astype(object), column.isna(), strict=True)
+    ]
+    read = {mark: {key: _parse(key, mark) for key in dict.fromkeys(keys)} for mark in MARKS}
+    values = {mark: np.array([read[mark][key].value for key in keys], float) for mark in MARKS}
+    counts = {mark: int(np.isfinite(values[mark]).sum()) for mark in MARKS}
     same = np.array_equal(values["."], values[","], equal_nan=True)
     unsure = counts["."] == counts[","] and not same
     best: Mark = "." if counts["."] >= counts[","] else ","
     if unsure:
-        plain = all(_is_plain(key, ".") for key, value in read["."].items() if math.isfinite(value))
+        plain = all(one.plain for one in read["."].values() if math.isfinite(one.value))
         unsure, best = not plain, "." if plain else decimal or column.attrs.get(FILE_MARK, ".")
-    good = [key for key, value in read[best].items() if math.isfinite(value)]
-    signs = dict.fromkeys(sign for key in good for sign in _signs(key, best))
-    differ = {key for key in good if unsure and read["."][key] != read[","][key]}
-    special = differ or {key for key in good if not _is_plain(key, best)}
-    places = (k for k, value in enumerate(raw) if not missing[k] and _key(value) in special)
+    good = {key: one for key, one in read[best].items() if math.isfinite(one.value)}
+    doubtful = {key for key in good if unsure and read["."][key].value != read[","][key].value}
+    special = doubtful or {key for key, one in good.items() if not one.plain}
     return Reading(
         values[best],
         "" if same else best,
         unsure,
-        tuple(signs),
-        next(places, None) if special else None,
+        tuple(dict.fromkeys(sign for one in good.values() for sign in one.signs)),
+        next((k for k, key in enumerate(keys) if key in special), None),
     )
 
 
-def _key(value: Any) -> Any:
-    """Return a text without surrounding blanks, or the value itself if it is a number."""
-    return value if isinstance(value, numbers.Number) else str(value).strip().translate(_USUAL)
+class _Number(NamedTuple):
+    value: float
+    """NaN if a text is not a number, or not finite."""
+    plain: bool = True
+    """Whether it is a number already, or digits with at most a decimal mark."""
+    signs: tuple[str, ...] = ()
 
 
-def _number(value: Any, mark: Mark) -> float:
-    """Return one value as a number, NaN if it is not finite or not a number."""
+def _parse(value: Any, mark: Mark) -> _Number:
     if not isinstance(value, str):
         try:
-            found = float(value)
+            number = float(value)
         except (TypeError, ValueError, OverflowError):
-            return math.nan
-        return found if math.isfinite(found) else math.nan
+            number = math.nan
+        return _Number(number if math.isfinite(number) else math.nan)
     form = FORMS[mark].fullmatch(value)
     if form is None or (form["sign"] and form["inner"]) or (form["before"] and form["after"]):
-        return math.nan
-    digits = re.sub(r"[\s']" if mark == "," else r"[\s',]", "", form["number"])
-    if mark == ",":
-        digits = digits.replace(".", "").replace(",", ".")
-    found = float(digits)
-    negative = "-" in (form["sign"], form["inner"]) or form["open"]
-    return math.nan if math.isinf(found) else -found if negative else found
-
-
-def _signs(value: Any, mark: Mark) -> list[str]:
-    form = FORMS[mark].fullmatch(value) if isinstance(value, str) else None
-    return [] if form is None else [sign for sign in (form["before"], form["after"]) if sign]
-
-
-def _is_plain(value: Any, mark: Mark) -> bool:
-    """Tell whether a value is a number, or digits with at most a decimal mark."""
-    return not isinstance(value, str) or PLAIN[mark].fullmatch(value) is not None
+        return _Number(math.nan)
+    digits = re.sub(r"[\s'.]" if mark == "," else r"[\s',]", "", form["number"])
+    number = float(digits.replace(",", "."))
+    if "-" in (form["sign"], form["inner"]) or form["open"]:
+        number = -number
+    signs = tuple(sign for sign in (form["before"], form["after"]) if sign)
+    return _Number(
+        math.nan if math.isinf(number) else number, form["sign"] + digits == value, signs
+    )
 
 
 def is_code(text: str) -> bool:
@@ -176,11 +185,9 @@ def is_code(text: str) -> bool:
 
 def strange(column: pd.Series, values: FloatArray) -> AnyArray:
     """Return the positions of values that are present but could not be read."""
-    unread = np.isnan(values)
-    if unread.any():
-        unread &= column.notna().to_numpy(dtype=bool)
-    places = np.flatnonzero(unread)
-    if not len(places):
-        return places
-    raw = column.iloc[places].astype(object).astype(str).str.strip()
-    return np.asarray(places[~raw.isin(MISSING).to_numpy()])
+    unread = np.flatnonzero(np.isnan(values))
+    if not len(unread):
+        return unread
+    raw = column.iloc[unread]
+    texts = raw.astype(object).astype(str).str.strip()
+    return np.asarray(unread[(raw.notna() & ~texts.isin(MISSING)).to_numpy(dtype=bool)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.schema import Schema
-from fedrelax.typing import FloatArray, IntArray, Label
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
 ENCODED, CODED, FRAME = "encoded", "coded", "frame"
 """Forms in which a model may see rows: numbers only, one number per column with gaps, or a DataFrame."""
@@ -50,17 +50,15 @@ class Preparation:
         With ``measure``, centres, scales, limits and gaps are measured on these rows.
         """
         missing = np.isnan(coded)
+        somewhere = ~missing.all(axis=0)
+        lacked = np.zeros(coded.shape, dtype=bool)  # missing, as their node has no such column
         lacks: dict[Label, Lacking] = {}
-        if missing.any():
-            everywhere = missing.all(axis=0)
-            for label, own in rows.items():
-                empty = missing[own].all(axis=0) & ~everywhere
-                if empty.any():
-                    lacks[label] = tuple(np.flatnonzero(empty).tolist())
+        for label, own in rows.items() if missing.any() else ():
+            empty = missing[own].all(axis=0) & somewhere
+            if empty.any():
+                lacks[label] = tuple(np.flatnonzero(empty).tolist())
+                lacked[own] = empty
         if measure:
-            lacked = np.zeros(coded.shape, dtype=bool)  # missing, as their node has no such column
-            for label, columns in lacks.items():
-                lacked[np.ix_(rows[label], np.array(columns))] = True
             schema = schema.measured(coded, lacked)
         fills = {}
         if encoded and lacks:
@@ -85,32 +83,28 @@ class Preparation:
         pieces = self.schema.pieces(self.encoded)
         return None if all(mixed and p.stop - p.start == 1 for p, mixed in pieces) else pieces
 
-    def rows(self, coded: FloatArray, rows: Mapping[Label, Any]) -> FloatArray:
+    def rows(self, coded: FloatArray, rows: Mapping[Label, IntArray]) -> FloatArray:
         """Return coded rows in the form that the network shares; ``rows`` says which are each node's."""
-        if self.is_plain:
-            return self.schema.encode(coded)
-        found = self.schema.encode(coded) if self.encoded else coded
-        for label, own in rows.items():
-            columns = self.lacks.get(label)
-            if columns is not None and len(own):
-                if not self.encoded and found is coded:
-                    found = coded.copy()
-                found[own] = self._without(found[own], columns)
-        return found
+        shared = self.schema.encode(coded) if self.encoded or self.is_plain else coded
+        lacking = [label for label, own in rows.items() if label in self.lacks and len(own)]
+        if lacking and shared is coded:
+            shared = coded.copy()
+        for label in lacking:
+            columns, part = self.lacks[label], shared[rows[label]]
+            if self.encoded:
+                there, gone, flags = _places(self.schema, columns)
+                part[:, flags] = 0.0
+                part[:, gone] = (
+                    np.column_stack([np.ones(len(part)), part[:, there]]) @ self.fills[columns]
+                )
+            else:
+                part[:, columns] = np.nan
+            shared[rows[label]] = part
+        return shared
 
     def of_node(self, label: Label, coded: FloatArray) -> FloatArray:
         """Return coded rows of one node in the form that the network shares."""
         return self.rows(coded, {label: np.arange(len(coded))})
-
-    def _without(self, rows: FloatArray, columns: Lacking) -> FloatArray:
-        """Return rows in which the columns that a node lacks are filled in, or empty if rows are coded."""
-        if not self.encoded:
-            rows[:, columns] = np.nan
-            return rows
-        there, gone, flags = _places(self.schema, columns)
-        rows[:, flags] = 0.0
-        rows[:, gone] = np.column_stack([np.ones(len(rows)), rows[:, there]]) @ self.fills[columns]
-        return rows
 
     def has(self, label: Label) -> list[int]:
         """Return the positions of the columns that a node has."""
@@ -121,7 +115,7 @@ class Preparation:
         """Return what a node's model sees of coded rows, in this form."""
         return View(self.schema, tuple(self.has(label)), form)
 
-    def absent(self, labels: Any) -> set[str]:
+    def absent(self, labels: Iterable[Label]) -> set[str]:
         """Return the columns that none of these nodes has."""
         sets = [set(self.lacks.get(label, ())) for label in labels]
         common: set[int] = set.intersection(*sets) if sets else set()
@@ -134,33 +128,33 @@ class Preparation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for a file."""
-        said = {**self.schema.to_dict(), "rows": ENCODED if self.encoded else CODED}
+        values = {**self.schema.to_dict(), "rows": ENCODED if self.encoded else CODED}
         names = self.schema.column_names
         if self.lacks:
-            said["lacks"] = [
+            values["lacks"] = [
                 {"node": label, "columns": [names[k] for k in columns]}
                 for label, columns in self.lacks.items()
             ]
         if self.fills:
-            said["fills"] = [
+            values["fills"] = [
                 {"columns": [names[k] for k in columns], "weights": weights.tolist()}
                 for columns, weights in self.fills.items()
             ]
-        return said
+        return values
 
     @classmethod
-    def from_dict(cls, said: Any, what: str = "the schema") -> Preparation:
+    def from_dict(cls, values: object, what: str = "the schema") -> Preparation:
         """Return what ``to_dict`` described, checked; messages call it ``what``."""
         from fedrelax.jsonfiles import from_plain
 
-        schema = Schema.from_dict(said, what)
-        file = from_plain(_File, said, what)
-        place = {name: k for k, name in enumerate(schema.column_names)}
+        schema = Schema.from_dict(values, what)
+        file = from_plain(_File, values, what)
+        names = schema.column_names
 
         def positions(columns: tuple[str, ...]) -> Lacking:
-            if not columns or not set(columns) <= set(place):
+            if not columns or not set(columns) <= set(names):
                 raise FedRelaxError(f"the schema has no columns {list(columns)} that a node lacks")
-            return tuple(sorted(place[column] for column in columns))
+            return tuple(sorted(map(names.index, columns)))
 
         lacks: dict[Label, Lacking] = {line.node: positions(line.columns) for line in file.lacks}
         fills = {}
@@ -215,7 +209,7 @@ def _places(schema: Schema, columns: Lacking) -> tuple[list[int], list[int], lis
     return there, gone, flags
 
 
-def _fill(schema: Schema, numbers: FloatArray, missing: Any, columns: Lacking) -> FloatArray:
+def _fill(schema: Schema, numbers: FloatArray, missing: AnyArray, columns: Lacking) -> FloatArray:
     """Return ridge weights that predict these columns from the others, fitted to rows that have them."""
     there, gone, _ = _places(schema, columns)
     whole = numbers[~missing[:, columns].any(axis=1)]
@@ -244,18 +238,14 @@ class View:
         if self.form == FRAME:
             return self.schema.frame(coded, self.columns)
         own = coded[:, self.columns]
-        if self.form == CODED:
-            return own
-        return self.part.encode(own)
+        return own if self.form == CODED else self.part.encode(own)
 
     @property
     def part(self) -> Schema:
         """The schema of the columns in view."""
         if len(self.columns) == len(self.schema.columns):
             return self.schema
-        part = Schema(tuple(self.schema.columns[k] for k in self.columns))
-        part.__dict__["texts"] = self.schema.texts
-        return part
+        return Schema(tuple(self.schema.columns[k] for k in self.columns))
 
     @property
     def names(self) -> list[str]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, counted, did_you_mean, listing
 from fedrelax.files import SETTINGS, read_file, why_unread
-from fedrelax.schema.coding import code_column, decode_column
 from fedrelax.schema.column import MIXED, Column, Texts
 from fedrelax.schema.dates import cycles_of
 from fedrelax.schema.kinds import find_column, where
@@ -53,10 +52,10 @@ class Schema:
         if not names or len(set(names)) < len(names):
             raise FedRelaxError("schema: at least one column is needed, each with its own name")
 
-    @cached_property
+    @property
     def texts(self) -> dict[str, Texts]:
         """The texts seen so far in each text column."""
-        return {column.name: Texts() for column in self.columns if column.kind == "text"}
+        return {column.name: column.texts for column in self.columns if column.kind == "text"}
 
     @property
     def is_plain(self) -> bool:
@@ -88,22 +87,20 @@ class Schema:
 
         Columns in ``absent`` may be missing.
         """
-        found, may_miss = [], set(absent)
+        codes, may_miss = [], set(absent)
         for column in self.columns:
             try:
-                name = find_column(frame, column.name)
+                values = frame[find_column(frame, column.name)]
             except FedRelaxError:
-                if column.name in may_miss:
-                    found.append(np.full(len(frame), np.nan))
-                    continue
-                raise FedRelaxError(
-                    f"{source} has no column {column.name!r}, which is one of the features; it has "
-                    f"{listing(frame.columns, most=12)}{did_you_mean(column.name, frame.columns)}"
-                ) from None
-            found.append(
-                code_column(column, frame[name], self.texts.get(column.name), source=source)
-            )
-        coded = np.column_stack(found)
+                if column.name not in may_miss:
+                    raise FedRelaxError(
+                        f"{source} has no column {column.name!r}, which is one of the features; it has "
+                        f"{listing(frame.columns, most=12)}{did_you_mean(column.name, frame.columns)}"
+                    ) from None
+                codes.append(np.full(len(frame), np.nan))
+            else:
+                codes.append(column.code(values, source))
+        coded = np.column_stack(codes)
         check_sizes(coded, self._title, vanishing=False)
         return coded
 
@@ -114,11 +111,9 @@ class Schema:
         """Return what numeric models see of coded rows; the rows themselves if that is the same."""
         if self.is_plain:
             return np.clip(coded, *self.limits) if self._beyond(coded).any() else coded
-        parts = [
-            column.encode(coded[:, k], self.texts.get(column.name))
-            for k, column in enumerate(self.columns)
-        ]
-        return np.column_stack(parts)
+        return np.column_stack(
+            [column.encode(coded[:, k]) for k, column in enumerate(self.columns)]
+        )
 
     @cached_property
     def limits(self) -> tuple[FloatArray, FloatArray]:
@@ -149,20 +144,15 @@ class Schema:
 
         chosen = range(len(self.columns)) if only is None else only
         return pd.DataFrame(
-            {
-                self.columns[k].name: decode_column(
-                    self.columns[k], coded[:, k], self.texts.get(self.columns[k].name)
-                )
-                for k in chosen
-            }
+            {self.columns[k].name: self.columns[k].decode(coded[:, k]) for k in chosen}
         )
 
     def pieces(self, encoded: bool) -> list[tuple[slice, bool]]:
         """Return each column's slice of a row, and whether its values may be mixed."""
-        places = self.blocks if encoded else [slice(k, k + 1) for k in range(len(self.columns))]
+        slices = self.blocks if encoded else [slice(k, k + 1) for k in range(len(self.columns))]
         return [
-            (place, column.kind == "number" or (column.kind in MIXED and not encoded))
-            for place, column in zip(places, self.columns, strict=True)
+            (piece, column.kind == "number" or (column.kind in MIXED and not encoded))
+            for piece, column in zip(slices, self.columns, strict=True)
         ]
 
     def measured(self, coded: FloatArray, lacked: AnyArray | None = None) -> Schema:
@@ -173,30 +163,28 @@ class Schema:
         """
         check_sizes(coded, self._title)
         missing = np.isnan(coded)
-        if lacked is not None:
-            missing &= ~lacked
-        gaps = np.asarray(missing.any(axis=0))
+        gaps = missing if lacked is None else missing & ~lacked
         numbers = all(column.kind in ("number", "flag") for column in self.columns)
-        spread = [_spread(column, coded[:, k]) for k, column in enumerate(self.columns)]
-        keep = numbers and not np.isnan(coded).any()
-        made = []
+        keep = numbers and not missing.any()
+        columns = []
         for k, column in enumerate(self.columns):
-            new: dict[str, Any] = {"gaps": bool(gaps[k])}
-            if column.kind in MIXED and (not keep or is_extreme(*spread[k])):
-                new["centre"], new["scale"] = spread[k]
+            values = coded[:, k][np.isfinite(coded[:, k])]
+            new: dict[str, Any] = {"gaps": bool(gaps[:, k].any())}
+            if column.kind in MIXED:
+                centre, scale = centre_and_scale(values)
+                if not keep or is_extreme(centre, scale):
+                    new["centre"], new["scale"] = centre, scale
             if column.kind == "number":
-                new["low"], new["high"] = limits_of(coded[:, k])
+                new["low"], new["high"] = limits_of(values)
             if column.kind == "date":
-                new["cycles"] = cycles_of(coded[:, k])
+                new["cycles"] = cycles_of(values)
             if column.kind == "category":
-                new["others"] = bool((coded[:, k] == len(column.categories)).any())
-                there = coded[:, k][np.isfinite(coded[:, k])].astype(np.int64)
-                counts = np.bincount(there, minlength=len(column.categories)) / max(len(there), 1)
-                new["shares"] = tuple(counts[: len(column.categories)].round(3).tolist())
-            made.append(Column(**{**vars(column), **new}))
-        schema = Schema(tuple(made))
-        schema.__dict__["texts"] = self.texts
-        return schema
+                many = len(column.categories)
+                counts = np.bincount(values.astype(np.int64), minlength=many + 1)
+                new["others"] = bool(counts[many])
+                new["shares"] = tuple((counts[:many] / max(len(values), 1)).round(3).tolist())
+            columns.append(column.changed(**new))
+        return Schema(tuple(columns))
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{column.name}: {column.kind}' for column in self.columns)})"
@@ -208,11 +196,11 @@ class Schema:
         return {"columns": [column.describe() for column in self.columns]}
 
     @classmethod
-    def from_dict(cls, said: Any, what: str = "the schema") -> Schema:
+    def from_dict(cls, values: object, what: str = "the schema") -> Schema:
         """Return the schema that ``to_dict`` described, checked; messages call it ``what``."""
         from fedrelax.jsonfiles import from_plain
 
-        return from_plain(cls, said, what)
+        return from_plain(cls, values, what)
 
     @classmethod
     def read(cls, path: str | Path) -> Schema:
@@ -225,17 +213,13 @@ class Schema:
             raise FedRelaxError(f"{path} cannot be read ({why_unread(error)})") from error
 
 
-def _spread(column: Column, values: AnyArray) -> tuple[float, float]:
-    """Return centre and scale of a column's values, to six digits."""
-    known = values[np.isfinite(values)]
-    if column.kind not in MIXED or not len(known):
-        return 0.0, 1.0
-    middle = float(known.mean())
-    return rounded(middle, float(np.sqrt(np.mean(np.square(known - middle)))))
+def centre_and_scale(values: AnyArray) -> tuple[float, float]:
+    """Return mean and spread of finite values, to six digits; 0 and 1 if there are none."""
+    return rounded(float(values.mean()), float(values.std())) if len(values) else (0.0, 1.0)
 
 
 def limits_of(values: AnyArray) -> tuple[float | None, float | None]:
-    """Return the limits within which models see a column of these values; None if all are equal.
+    """Return the limits within which models see a column of finite values; None if all are equal.
 
     No value is beyond the limits. They leave room for trends that go on and for tails that are heavier
     elsewhere, and are rounded outwards to a hundredth of their distance or less.
@@ -243,11 +227,10 @@ def limits_of(values: AnyArray) -> tuple[float | None, float | None]:
     >>> limits_of(np.array([1.0, 2.0, 3.0, 4.0, 50.0])), limits_of(np.ones(3))
     ((-4.0, 98.0), (None, None))
     """
-    known = values[np.isfinite(values)]
-    if not len(known):
+    if not len(values):
         return None, None
-    places = [k * (len(known) - 1) // 4 for k in range(5)]
-    least, first, middle, third, most = np.partition(known, places)[places].tolist()
+    ranks = [k * (len(values) - 1) // 4 for k in range(5)]
+    least, first, middle, third, most = np.partition(values, ranks)[ranks].tolist()
     room = FENCE * (third - first)
     low = min(middle - REACH * (middle - least), first - room)
     high = max(middle + REACH * (most - middle), third + room)
