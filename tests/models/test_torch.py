@@ -239,7 +239,7 @@ def test_a_schedule_lowers_the_rate_over_rounds(rng):
     node = adapt(model, NUMBERS)
     for _ in range(2):
         node = node.fit([rows_of(rng)], seed=0)
-    assert node._own.optimizer["param_groups"][0]["lr"] == pytest.approx(0.01 / 64)
+    assert node._net.optimizer["param_groups"][0]["lr"] == pytest.approx(0.01 / 64)
 
 
 # Networks and estimators

@@ -1,8 +1,7 @@
 """PyTorch nets as local models: described once, trained one by one or all at once."""
 
-from fedrelax.models.torch.batching import why_alone
 from fedrelax.models.torch.model import TorchModel, linear, mlp
 from fedrelax.models.torch.modules import MLP, Linear
-from fedrelax.models.torch.node import TorchNode
+from fedrelax.models.torch.node import TorchNode, why_alone
 
 __all__ = ["MLP", "Linear", "TorchModel", "TorchNode", "linear", "mlp", "why_alone"]

@@ -2,47 +2,87 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
 import json
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.extras import need
 from fedrelax.models.base import Task
 from fedrelax.models.torch.model import TorchModel
-from fedrelax.models.torch.modules import built
-from fedrelax.models.torch.recipes import import_of, imported, is_stepper, made, recipe_of
-from fedrelax.models.torch.trained import Scaling, Trained
+from fedrelax.models.torch.modules import MLP, Linear, built, name_of
+from fedrelax.models.torch.training import Net, Scaling, Tensors, tensors_of
 
 HEADER = "fedrelax"
 VERSION = 1
 MODULE, SCALING = "module.", "scaling."
 
+Plain = dict[str, Any]
+"""A part of the JSON: plain values by name."""
+
+OURS: dict[str, type[MLP | Linear]] = {"mlp": MLP, "linear": Linear}
+LAYERS = frozenset(
+    str.split("""
+    Sequential Linear Bilinear Identity Flatten Unflatten
+    Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
+    MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d
+    AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
+    AdaptiveMaxPool3d ZeroPad1d ZeroPad2d ZeroPad3d ConstantPad1d ConstantPad2d ConstantPad3d
+    ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d
+    CircularPad1d CircularPad2d CircularPad3d
+    BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d GroupNorm
+    LayerNorm LocalResponseNorm RMSNorm
+    Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout
+    CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish
+    PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmin Softplus Softshrink Softsign Tanh
+    Tanhshrink Threshold
+    Embedding ChannelShuffle PixelShuffle PixelUnshuffle Upsample Fold Unfold CosineSimilarity
+    """)
+)
+"""The layers of ``torch.nn`` that a file may name; a net with others is saved by its import name."""
+
 
 def to_bytes(estimator: TorchModel) -> bytes:
     """Return a trained net as the bytes of a safetensors file; raise an error if it cannot be saved."""
-    trained, task = estimator.trained(), estimator.task_
-    recipe = recipe_of(estimator.module)
+    trained, task, settings = estimator.trained(), estimator.task_, estimator.get_params(deep=False)
+    recipe = _recipe(settings.pop("module"))
+    for name in ("optimizer", "schedule"):
+        if callable(settings[name]):
+            settings[name] = _import_name(settings[name])
+    if estimator.options is not None:
+        settings["options"] = dict(estimator.options)
+    classes: Plain = {"classes": None}
+    if task.classes is not None:
+        classes = {"classes": task.classes.tolist(), "dtype": task.classes.dtype.str}
     about = {
         "version": VERSION,
         "module": recipe,
         "input_shape": list(trained.input_shape),
-        "settings": _settings(estimator),
-        "task": _task(task),
+        "settings": settings,
+        "task": {"kind": task.kind, "n_outputs": task.n_outputs, **classes},
     }
+    try:
+        header = json.dumps(about)
+    except TypeError as error:
+        raise FedRelaxError(
+            f"the net cannot be saved: a setting or a class is neither a number nor a string ({error})"
+        ) from error
     state = trained.module.state_dict()
-    _check_shapes(about, made(recipe, [recipe.get("name", "")]), state)
+    _check_shapes(about, _factory(recipe, [recipe.get("name", "")]), state)
     tensors = {MODULE + name: value for name, value in state.items()}
-    if trained.scaling is not None:
-        for field in fields(Scaling):
-            tensors[SCALING + field.name] = getattr(trained.scaling, field.name)
-    plain = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
-    return bytes(_safetensors().save(plain, metadata={HEADER: json.dumps(about)}))
+    if estimator.scale:
+        tensors |= {SCALING + name: v for name, v in trained.scaling._asdict().items()}
+    own = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    return bytes(need("safetensors.torch", "torch").save(own, metadata={HEADER: header}))
 
 
 def from_bytes(data: bytes, trust: Sequence[str] = ()) -> TorchModel:
@@ -62,96 +102,12 @@ def types_in(data: bytes) -> list[str]:
     settings = about["settings"]
     parts = (about["module"], settings["optimizer"], settings["schedule"])
     names = [p["name"] for p in parts if isinstance(p, dict) and p.get("kind") == "import"]
-    return [name for name in names if not is_stepper(name)]
+    return [name for name in names if not _is_stepper(name)]
 
 
-def _loaded(tensors: dict[str, Any], about: dict[str, Any], trust: Sequence[str]) -> TorchModel:
-    if about["version"] != VERSION:
-        raise FedRelaxError(
-            f"the saved net has version {about['version']!r}, and this fedrelax reads version {VERSION}"
-        )
-    task, recipe = _task_from(about["task"]), about["module"]
-    state = {k.removeprefix(MODULE): v for k, v in tensors.items() if k.startswith(MODULE)}
-    maker = made(recipe, trust)
-    _check_shapes(about, maker, state)
-    settings = dict(about["settings"])
-    for name in ("optimizer", "schedule"):
-        if isinstance(settings[name], dict):
-            settings[name] = imported(settings[name], trust)
-    model = TorchModel(maker, **settings)
-    model.check()
-    module = built(maker, tuple(about["input_shape"]), task.n_outputs).to(model.torch_dtype)
-    if not all(value.isfinite().all() for value in state.values()):
-        raise FedRelaxError("a weight of the saved net is not finite")
-    module.load_state_dict(state)
-    if recipe["kind"] == "layers":
-        model.module = module
-    scaling = None
-    if model.scale:
-        scaling = Scaling(*(tensors[SCALING + field.name] for field in fields(Scaling)))
-    return model.fitted(Trained(module.eval(), scaling, tuple(about["input_shape"])), task)
-
-
-def _check_shapes(about: dict[str, Any], maker: Any, state: dict[str, Any]) -> None:
-    """Refuse a recipe that does not make a module with parameters of exactly these shapes.
-
-    Our own recipes are tried without allocating memory: a file may claim any size.
-    """
-    ours = about["module"]["kind"] != "import"
-    try:
-        with torch.device("meta") if ours else nullcontext():
-            module = built(maker, tuple(about["input_shape"]), about["task"]["n_outputs"])
-        found = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    except Exception as error:  # A module's own code may raise anything.
-        raise _not_again(f" ({in_one_line(error)})") from error
-    if found != {name: tuple(value.shape) for name, value in state.items()}:
-        raise _not_again("")
-
-
-def _not_again(why: str) -> FedRelaxError:
-    return FedRelaxError(
-        f"the net's module cannot be rebuilt as it was trained{why}; give TorchModel a function "
-        "or class that makes the module, not a module made by hand"
-    )
-
-
-def _settings(model: TorchModel) -> dict[str, Any]:
-    values = {k: v for k, v in model.get_params(deep=False).items() if k != "module"}
-    values["options"] = None if model.options is None else dict(model.options)
-    for name in ("optimizer", "schedule"):
-        if callable(values[name]):
-            values[name] = import_of(values[name])
-    try:
-        json.dumps(values)
-    except TypeError as error:
-        raise FedRelaxError(f"the net cannot be saved: a setting is not plain ({error})") from error
-    return values
-
-
-def _task(task: Task) -> dict[str, Any]:
-    plain: dict[str, Any] = {"kind": task.kind, "n_outputs": task.n_outputs, "classes": None}
-    if task.classes is not None:
-        names = task.classes.tolist()
-        if not all(isinstance(name, bool | int | float | str) for name in names):
-            raise FedRelaxError(
-                f"the net cannot be saved: its classes are of type {type(names[0]).__name__}; use "
-                "numbers or strings"
-            )
-        plain |= {"classes": names, "dtype": task.classes.dtype.str}
-    return plain
-
-
-def _task_from(plain: dict[str, Any]) -> Task:
-    classes = plain["classes"]
-    if classes is not None:
-        dtype = np.dtype(object if plain["dtype"].endswith("O") else plain["dtype"])
-        classes = np.array(classes, dtype=dtype)
-    return Task(str(plain["kind"]), int(plain["n_outputs"]), classes)
-
-
-def _read(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read(data: bytes) -> tuple[Tensors, Plain]:
     """Return the tensors and the JSON of a file."""
-    load = _safetensors().load
+    load = need("safetensors.torch", "torch").load
     try:
         tensors = load(data)
         length = int.from_bytes(data[:8], "little")
@@ -161,12 +117,189 @@ def _read(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return tensors, about
 
 
-def _safetensors() -> Any:
-    need("safetensors", "torch")
-    return need("safetensors.torch", "torch")
-
-
 def _unreadable(error: Exception) -> FedRelaxError:
     return FedRelaxError(
         f"the saved net cannot be read ({in_one_line(error)}); check that the file is complete"
     )
+
+
+def _loaded(tensors: Tensors, about: Plain, trust: Sequence[str]) -> TorchModel:
+    if about["version"] != VERSION:
+        raise FedRelaxError(
+            f"the saved net has version {about['version']!r}, and this fedrelax reads version {VERSION}"
+        )
+    state = {k.removeprefix(MODULE): v for k, v in tensors.items() if k.startswith(MODULE)}
+    factory = _factory(about["module"], trust)
+    _check_shapes(about, factory, state)
+    settings, classes = dict(about["settings"]), about["task"]["classes"]
+    for name in ("optimizer", "schedule"):
+        if isinstance(settings[name], dict):
+            settings[name] = _imported(settings[name], trust)
+    if classes is not None:
+        classes = np.array(classes, dtype=np.dtype(about["task"]["dtype"]))
+    task = Task(str(about["task"]["kind"]), int(about["task"]["n_outputs"]), classes)
+    model = TorchModel(factory, **settings)
+    model.check()
+    shape = tuple(about["input_shape"])
+    module = built(factory, shape, task.n_outputs).to(model.form["dtype"]).eval()
+    if not all(value.isfinite().all() for value in state.values()):
+        raise FedRelaxError("a weight of the saved net is not finite")
+    module.load_state_dict(state)
+    if about["module"]["kind"] == "layers":
+        model.module = module
+    if model.scale:
+        scaling = Scaling(*(tensors[SCALING + name] for name in Scaling._fields))
+    else:
+        scaling = Scaling.of(model, task, np.zeros((1, *shape)), np.zeros((1, task.n_outputs)))
+    return model.fitted(Net(module, tensors_of(module), scaling, shape), task)
+
+
+def _check_shapes(about: Plain, factory: Callable[..., Any], state: dict[str, Tensor]) -> None:
+    """Refuse a recipe that does not make a module with parameters of exactly these shapes.
+
+    Our own recipes are tried without allocating memory: a file may claim any size.
+    """
+    ours, why = about["module"]["kind"] != "import", ""
+    try:
+        with torch.device("meta") if ours else nullcontext():
+            module = built(factory, tuple(about["input_shape"]), about["task"]["n_outputs"])
+        shapes = {name: value.shape for name, value in module.state_dict().items()}
+        if shapes == {name: value.shape for name, value in state.items()}:
+            return
+    except Exception as error:  # A module's own code may raise anything.
+        why = f" ({in_one_line(error)})"
+    raise FedRelaxError(
+        f"the net's module cannot be rebuilt as it was trained{why}; give TorchModel a function "
+        "or class that makes the module, not a module made by hand"
+    )
+
+
+# How to rebuild a module, in plain values
+
+
+def _recipe(module: Any) -> Plain:
+    """Return how to make again what a ``TorchModel`` was given as its module."""
+    for kind, maker in OURS.items():
+        if isinstance(module, maker):
+            return {"kind": kind, "arguments": _checked(vars(module), name_of(module))}
+    if not isinstance(module, nn.Module):
+        return _import_name(module)
+    layers = _described(module)
+    return _import_name(type(module)) if layers is None else {"kind": "layers", "layers": layers}
+
+
+def _factory(recipe: Plain, trust: Sequence[str]) -> Callable[..., Any]:
+    """Return what makes the module of a recipe."""
+    if recipe["kind"] in OURS:
+        return OURS[recipe["kind"]](**_tuples(recipe["arguments"]))
+    if recipe["kind"] == "layers":
+        return functools.partial(_built_layers, recipe["layers"])
+    return _imported(recipe, trust)
+
+
+def _described(module: nn.Module) -> Plain | None:
+    """Return a layer of ``torch.nn``, or a chain of them, as plain values; None for any other module."""
+    kind = type(module)
+    if kind.__name__ not in LAYERS or getattr(nn, kind.__name__, None) is not kind:
+        return None
+    if kind is nn.Sequential:
+        inside = {name: _described(child) for name, child in module.named_children()}
+        return None if None in inside.values() else {"type": "Sequential", "layers": inside}
+    names = [name for name in inspect.signature(kind).parameters if name not in ("device", "dtype")]
+    if not all(hasattr(module, name) for name in names):
+        return None
+    arguments = {name: getattr(module, name) for name in names}
+    if "bias" in arguments:
+        arguments["bias"] = arguments["bias"] is not None
+    layer = {"type": kind.__name__, "arguments": arguments}
+    same = all(map(_is_plain, arguments.values())) and repr(_built_layers(layer)) == repr(module)
+    return layer if same else None
+
+
+def _built_layers(layers: Plain) -> nn.Module:
+    name = str(layers["type"])
+    if name not in LAYERS:
+        raise FedRelaxError(f"the saved net names a layer {name!r}, which a file may not name")
+    if name == "Sequential":
+        inside = ((key, _built_layers(child)) for key, child in layers["layers"].items())
+        return nn.Sequential(OrderedDict(inside))
+    return getattr(nn, name)(**_tuples(layers["arguments"]))
+
+
+def _import_name(thing: Any) -> Plain:
+    """Return the import name of a function or class, with the arguments that a partial fixes."""
+    arguments: Plain = {}
+    if isinstance(thing, functools.partial):
+        if thing.args:
+            raise FedRelaxError(
+                f"the net cannot be saved: {name_of(thing.func)} is given arguments without names; "
+                "name them in functools.partial"
+            )
+        thing, arguments = thing.func, dict(thing.keywords)
+    home, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    nowhere = home in (None, "__main__", "builtins") or name is None
+    if nowhere or _object_named(f"{home}:{name}") is not thing:
+        raise FedRelaxError(
+            f"the net cannot be saved: {name or type(thing).__name__} cannot be imported by name "
+            "when it is loaded; define it at the top level of a module, as a function or class"
+        )
+    arguments = _checked(arguments, str(name))
+    return {"kind": "import", "name": f"{home}:{name}", "arguments": arguments}
+
+
+def _imported(recipe: Plain, trust: Sequence[str]) -> Callable[..., Any]:
+    """Import what a recipe names, if ``trust`` names it or it is a stepper of PyTorch."""
+    name = str(recipe["name"])
+    if name not in trust and not _is_stepper(name):
+        raise FedRelaxError(
+            f"the saved net needs code that is not trusted: {name}; if you know who wrote this "
+            f"result and trust this package, say so with trust={[name]!r}"
+        )
+    thing = _object_named(name)
+    if thing is None:
+        raise FedRelaxError(
+            f"the saved net needs {name}, which cannot be imported; install its package"
+        )
+    arguments = _tuples(recipe["arguments"])
+    return functools.partial(thing, **arguments) if arguments else thing
+
+
+def _is_stepper(name: str) -> bool:
+    """Tell whether a name is that of an optimiser or schedule of PyTorch itself."""
+    thing = _object_named(name) if name.startswith(("torch.optim.", "torch.optim:")) else None
+    kinds = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+    return isinstance(thing, type) and issubclass(thing, kinds)
+
+
+def _object_named(name: str) -> Callable[..., Any] | None:
+    """Return the function or class of a name, or None."""
+    home, _, inside = name.partition(":")
+    try:
+        thing: Any = importlib.import_module(home)
+        for part in inside.split("."):
+            thing = getattr(thing, part)
+    except Exception:  # Importing runs foreign code, which may raise anything.
+        return None
+    return thing if callable(thing) else None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _checked(values: Plain, owner: str) -> Plain:
+    for key, value in values.items():
+        if not _is_plain(value):
+            raise FedRelaxError(
+                f"the net cannot be saved: {key}={value!r} of {owner} is not a plain value"
+            )
+    return dict(values)
+
+
+def _tuples(value: Any) -> Any:
+    """Turn JSON's lists back into tuples."""
+    if isinstance(value, dict):
+        return {key: _tuples(part) for key, part in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

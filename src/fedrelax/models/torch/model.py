@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from sklearn.base import BaseEstimator
@@ -16,9 +16,11 @@ from torch import nn
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.models.base import Task
 from fedrelax.models.torch.modules import MLP, Factory, Linear, built
-from fedrelax.models.torch.trained import Trained
 from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.validation import check_count
+
+if TYPE_CHECKING:
+    from fedrelax.models.torch.training import Net
 
 OPTIMIZERS: dict[str, Any] = {
     "adam": torch.optim.Adam,
@@ -95,7 +97,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
     device: str = "cpu"
     dtype: str = "float32"
     batched: bool = True
-    trained_: Trained = field(init=False)
+    trained_: Net = field(init=False)
     task_: Task = field(init=False)
 
     # Settings
@@ -140,9 +142,9 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
             ) from error
 
     @property
-    def torch_dtype(self) -> torch.dtype:
-        """The floating-point type."""
-        return DTYPES[self.dtype]
+    def form(self) -> dict[str, Any]:
+        """The floating-point type and the device of all tensors."""
+        return {"dtype": DTYPES[self.dtype], "device": self.find_device()}
 
     def amount(self, fits: int) -> int:
         """Return how many steps, or epochs, a fit lasts that comes after ``fits`` others."""
@@ -152,7 +154,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
 
     def make_module(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
         """Return a new module with its initial weights."""
-        return built(self.module, input_shape, n_outputs).to(self.find_device(), self.torch_dtype)
+        return built(self.module, input_shape, n_outputs).to(**self.form)
 
     def make_optimizer(self, parameters: Any) -> tuple[Any, Any]:
         """Return the optimiser of the parameters, and its schedule or None."""
@@ -171,7 +173,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
 
     # After training
 
-    def fitted(self, trained: Trained, task: Task) -> TorchModel:
+    def fitted(self, trained: Net, task: Task) -> TorchModel:
         """Return a copy that predicts with a trained net."""
         model = copy.copy(self)
         model.trained_, model.task_ = trained, task
@@ -182,7 +184,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         """The trained module."""
         return self.trained().module
 
-    def trained(self) -> Trained:
+    def trained(self) -> Net:
         """Return the net that a node has trained."""
         if not hasattr(self, "trained_"):
             raise FedRelaxError("this TorchModel is not trained; a network trains it at its nodes")
@@ -207,28 +209,16 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
 
 
 def mlp(classify: bool) -> TorchModel:
-    """Return a perceptron with 32 hidden units for unscaled tables, for numbers as for classes.
-
-    Weight decay takes the role of the penalty in other models: a node may have few rows.
-    """
-    return TorchModel(
-        MLP(),
-        optimizer="adamw",
-        options={"weight_decay": 0.1 if classify else 0.03},
-        first=200,
-        steps=50,
-        scale=True,
-    )
+    """Return a perceptron with 32 hidden units for unscaled tables, for numbers as for classes."""
+    return _ready_net(MLP(), 0.01, 200, classify)
 
 
 def linear(classify: bool) -> TorchModel:
     """Return a linear model trained by gradient steps, for unscaled tables."""
-    return TorchModel(
-        Linear(),
-        optimizer="adamw",
-        lr=0.03,
-        options={"weight_decay": 0.1 if classify else 0.03},
-        first=300,
-        steps=50,
-        scale=True,
-    )
+    return _ready_net(Linear(), 0.03, 300, classify)
+
+
+def _ready_net(module: Factory, lr: float, first: int, classify: bool) -> TorchModel:
+    # Weight decay takes the role of the penalty in other models: a node may have few rows.
+    options = {"weight_decay": 0.1 if classify else 0.03}
+    return TorchModel(module, "adamw", lr, options, first=first, steps=50, scale=True)

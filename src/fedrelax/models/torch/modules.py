@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedrelax.errors import FedRelaxError, in_one_line, listing
+from fedrelax.errors import FedRelaxError, listing
 from fedrelax.models.base import Task
 
 Factory = Any
@@ -113,17 +113,3 @@ def shaped_output(module: nn.Module, output: Tensor, rows: int, task: Task) -> T
         f"the module {name_of(module)} gives outputs {found} for {rows} "
         f"row{'s' * (rows != 1)}; {wanted} is wanted, {hint}"
     )
-
-
-def tried(module: nn.Module, row: Tensor, task: Task) -> None:
-    """Pass one row through the module, in evaluation mode, and check the shape of the output."""
-    module.eval()
-    with torch.no_grad():
-        try:
-            output = module(row)
-        except Exception as error:  # A module may raise anything.
-            raise FedRelaxError(
-                f"the module {name_of(module)} cannot take rows of shape {tuple(row.shape[1:])} "
-                f"({in_one_line(error)})"
-            ) from error
-    shaped_output(module, output, len(row), task)

@@ -1,63 +1,61 @@
-"""Nets at nodes: the local model around a ``TorchModel``, and what FedAvg needs of nets."""
+"""Nets at nodes: the local model around a ``TorchModel``, which nets train at once, and FedAvg of nets."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models.base import BatchedModel, Rows, Task
-from fedrelax.models.torch.batching import batch_key
 from fedrelax.models.torch.model import TorchModel
-from fedrelax.models.torch.modules import name_of
-from fedrelax.models.torch.stack import Stack, train_stack
-from fedrelax.models.torch.trained import Trained
-from fedrelax.models.torch.training import new_module, started, train
+from fedrelax.models.torch.modules import name_of, shaped_output
+from fedrelax.models.torch.training import (
+    Net,
+    forward,
+    new_module,
+    new_net,
+    predict_many,
+    train,
+    train_many,
+)
 from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray, FloatArray
 
 
 class TorchNode(BatchedModel):
-    """A ``TorchModel`` at a node. After a batched fit its weights are part of a stack of many nodes'."""
+    """A ``TorchModel`` at a node."""
 
     gradients = True
 
-    def __init__(self, model: TorchModel, task: Task, net: Trained | None = None) -> None:
+    def __init__(self, model: TorchModel, task: Task, net: Net | None = None) -> None:
         model.check()
         self.task = task
         self.recalls = model.schedule is None  # a schedule's state may be of any type
-        self._model = model
-        self._own = net
-        self._stacked: tuple[Stack, int] | None = None
+        self._model, self._net = model, net
         self._key: tuple[Hashable | None] | None = None
 
     @property
     def estimator(self) -> TorchModel:
         """The ``TorchModel``, which can predict after the first fit."""
-        net = self._net()
-        if net is None:
+        if self._net is None:
             return self._model
-        return self._model.fitted(net.without_optimizer(), self.task)
+        return self._model.fitted(self._net.to_predict(), self.task)
 
-    def _net(self) -> Trained | None:
-        """Return the net, taken out of the stack if it is part of one."""
-        if self._own is None and self._stacked is not None:
-            stack, place = self._stacked
-            self._own = stack.trained(place)
-        return self._own
-
-    def _with(self, own: Trained | None, stacked: tuple[Stack, int] | None = None) -> TorchNode:
+    def _with(self, net: Net) -> TorchNode:
         node = copy.copy(self)
-        node._own, node._stacked = own, stacked
+        node._net = net
         return node
 
     def __getstate__(self) -> dict[str, Any]:
-        self._net()
-        return {**self.__dict__, "_stacked": None, "_key": None}
+        # A view would be pickled with the weights of all nodes.
+        net = None if self._net is None else self._net.remembering(self._net.memory())
+        return {**vars(self), "_net": net, "_key": None}
 
     @property
     def name(self) -> str:
@@ -70,15 +68,13 @@ class TorchNode(BatchedModel):
 
     def memory(self) -> dict[str, Any]:
         """Return the weights and the optimiser's state."""
-        net = self._net()
-        assert net is not None
-        return net.memory()
+        assert self._net is not None
+        return self._net.memory()
 
     def remembering(self, memory: dict[str, Any]) -> TorchNode:
         """Return the net that had this memory."""
-        net = self._net()
-        assert net is not None
-        return self._with(net.remembering(memory))
+        assert self._net is not None
+        return self._with(self._net.remembering(memory))
 
     def check(self, X: AnyArray) -> None:
         """Build the module once and pass one row through it."""
@@ -86,20 +82,20 @@ class TorchNode(BatchedModel):
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> TorchNode:
         """Return the net after one more fit; see ``TorchModel`` on when it starts afresh."""
-        before = self._net() if self._model.warm_start or continued else None
+        before = None if self.forgets(continued) else self._net
         return self._with(train(self._model, self.task, terms, before, seed))
 
     def predict(self, X: AnyArray) -> FloatArray:
         """Return numbers or class probabilities."""
-        net = self._net()
-        return (self._model.trained() if net is None else net).predict(X, self.task)
+        net = self._model.trained() if self._net is None else self._net
+        return net.predict(X, self.task)
 
     # All at once
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
         """Return architecture and settings, or None if the net must be trained alone."""
         if self._key is None:
-            self._key = (batch_key(self._model, terms[0].X, self.task),)
+            self._key = (_decision(self._model, terms[0].X, self.task)[0],)
         return self._key[0]
 
     @classmethod
@@ -112,18 +108,19 @@ class TorchNode(BatchedModel):
         continued: bool,
         memory: dict[str, Any],
     ) -> list[TorchNode]:
-        """Return all nets after one more fit, their weights in one stack."""
+        """Return all nets after one more fit."""
         model, task = models[0]._model, models[0].task
+        nets = [node._net for node in models if not node.forgets(continued) and node._net]
         with one_torch_thread():
-            stack = _common_stack(models) if model.warm_start or continued else None
-            if stack is None:
+            if not nets:
                 nets = [
-                    started(node._model, task, terms[0], seed)
+                    new_net(node._model, task, terms[0], seed)
                     for node, terms, seed in zip(models, problems, seeds, strict=True)
                 ]
-                stack = Stack.of(nets, task)
-            stack = train_stack(model, stack, problems, memory)
-        return [node._with(None, (stack, place)) for place, node in enumerate(models)]
+            if len(nets) < len(models) or len({net.fits for net in nets}) > 1:
+                raise FedRelaxError("the nets have not been trained equally often")
+            fitted = train_many(model, task, nets, problems, memory)
+        return [node._with(net) for node, net in zip(models, fitted, strict=True)]
 
     @classmethod
     def predict_many(
@@ -133,26 +130,127 @@ class TorchNode(BatchedModel):
         memory: dict[str, Any],
     ) -> list[list[FloatArray]]:
         """Return all predictions, from one forward pass."""
-        stack = _common_stack(models)
-        assert stack is not None
+        nets = [node._net for node in models if node._net is not None]
         with one_torch_thread():
-            return stack.answers(inputs, memory)
+            return predict_many(models[0]._model, models[0].task, nets, inputs, memory)
 
 
-def _common_stack(models: Sequence[TorchNode]) -> Stack | None:
-    """Return the stack of exactly these nodes in this order; None before their first fit."""
-    places = [node._stacked for node in models]
-    if places[0] is not None:
-        stack = places[0][0]
-        same = all(at is not None and at[0] is stack and at[1] == k for k, at in enumerate(places))
-        if same and len(models) == len(next(iter(stack.parameters.values()))):
-            return stack
-    nets = [net for net in (node._net() for node in models) if net is not None]
-    if not nets:
-        return None
-    if len(nets) < len(models) or len({net.fits for net in nets}) > 1:
-        raise FedRelaxError("the nets have not been trained equally often")
-    return Stack.of(nets, models[0].task)
+# Which nets are trained at once
+
+
+ELEMENTWISE = (
+    torch.optim.Adadelta,
+    torch.optim.Adagrad,
+    torch.optim.Adam,
+    torch.optim.Adamax,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.SGD,
+)
+"""Optimisers whose step is elementwise."""
+INSIDE = frozenset(nn.Module().__dict__)
+"""Attributes of every module, which do not tell two modules apart."""
+
+Decision = tuple[Hashable | None, str | None]
+"""What nets trained together must share, or None and the reason."""
+_decisions: WeakKeyDictionary[TorchModel, dict[Hashable, Decision]] = WeakKeyDictionary()
+
+
+def why_alone(model: TorchModel, X: AnyArray, task: Task) -> str | None:
+    """Return why nets of this description are trained one by one, or None if all at once.
+
+    >>> import numpy as np
+    >>> net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    >>> why_alone(TorchModel(net), np.zeros((4, 3)), Task("regression", 1))
+    'the module keeps statistics of its rows (running_mean)'
+    """
+    return _decision(model, X, task)[1]
+
+
+def _decision(model: TorchModel, X: AnyArray, task: Task) -> Decision:
+    settings = model.get_params(deep=False)
+    module = settings.pop("module")
+    common = (_comparable(settings), X.shape[1:], task.kind, task.n_outputs)
+    decided = _decisions.setdefault(model, {})
+    asked = (_comparable(module), common)
+    if asked not in decided:
+        with one_torch_thread():
+            net = new_module(model, task, X, seed=0)
+            reason = _reason(model, net, X, task)
+        decided[asked] = None if reason else (_structure(net), common), reason
+    return decided[asked]
+
+
+def _reason(model: TorchModel, net: nn.Module, X: AnyArray, task: Task) -> str | None:
+    if not model.batched:
+        return "batched=False"
+    if model.batch_size is not None:
+        return f"batch_size={model.batch_size} draws the rows of a step node by node"
+    if model.patience is not None:
+        return f"patience={model.patience} lets every node stop at a different step"
+    optimizer, _ = model.make_optimizer(net.parameters())
+    if type(optimizer) not in ELEMENTWISE or len(optimizer.param_groups) != 1:
+        return f"the step of {type(optimizer).__name__} is not elementwise"
+    for name, _ in net.named_buffers():
+        return f"the module keeps statistics of its rows ({name.rpartition('.')[2]})"
+    row = torch.as_tensor(X[:1], **model.form)
+    both = {name: torch.stack([p, p]) for name, p in net.named_parameters()}
+    net.train()
+    try:
+        together = forward(net, task, both, torch.stack([row, row]))
+        together.sum().backward()
+    except Exception as error:  # PyTorch refuses what it cannot batch in many ways.
+        text = in_one_line(error, kind=False)
+        return f"PyTorch cannot run the module for many nodes at once ({text})"
+    alone = shaped_output(net, net(row), len(row), task)
+    if not torch.allclose(together[1], alone, rtol=1e-3, atol=1e-5):
+        return "the module gives different outputs when PyTorch runs it for many nodes at once"
+    return None
+
+
+def _structure(module: nn.Module) -> Hashable:
+    """Return a key that is equal for modules that compute the same function of their parameters."""
+    return tuple(
+        (
+            name,
+            type(part),
+            _comparable({k: v for k, v in vars(part).items() if k not in INSIDE}),
+            tuple(
+                (k, tuple(p.shape), p.requires_grad)
+                for k, p in part.named_parameters(recurse=False)
+            ),
+        )
+        for name, part in module.named_modules()
+    )
+
+
+def _comparable(value: Any) -> Hashable:
+    """Return something to compare a setting by: its value if it is plain, else its identity."""
+    if isinstance(value, dict):
+        return tuple(sorted((str(key), _comparable(item)) for key, item in value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(_comparable(item) for item in value)
+    if value is None or isinstance(value, bool | int | float | str | type):
+        return (type(value).__name__, value if isinstance(value, type) else repr(value))
+    return _Same(value)
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """An object that is compared by identity, and kept alive while a key names it."""
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+# FedAvg
 
 
 def untrained(
@@ -160,7 +258,7 @@ def untrained(
 ) -> list[TorchNode]:
     """Return nets that start from the same weights, each scaled by its own node's rows."""
     with one_torch_thread():
-        nets = [replace(started(model, task, rows, seed), fits=1) for rows in problems]
+        nets = [replace(new_net(model, task, rows, seed), fits=1) for rows in problems]
     return [TorchNode(model, task, net) for net in nets]
 
 
@@ -168,7 +266,7 @@ def averaged(
     nodes: Sequence[TorchNode], problems: Sequence[Rows], seed: int, memory: dict[str, Any]
 ) -> list[TorchNode]:
     """Train every net on its node's rows, with a new optimiser, and average all weights: FedAvg."""
-    terms, seeds = [[rows] for rows in problems], [seed + place for place in range(len(nodes))]
+    terms, seeds = [[rows] for rows in problems], [seed + k for k in range(len(nodes))]
     if len(nodes) > 1 and nodes[0].batch_key(terms[0]) is not None:
         fitted = TorchNode.fit_many(nodes, terms, seeds=seeds, continued=True, memory=memory)
     else:
@@ -176,14 +274,14 @@ def averaged(
             node.fit(own, seed=own_seed, continued=True)
             for node, own, own_seed in zip(nodes, terms, seeds, strict=True)
         ]
-    nets = [net for net in (node._net() for node in fitted) if net is not None]
-    shares = torch.tensor([len(rows) for rows in problems]).to(next(nets[0].module.parameters()))
-    mean = {}
-    for name, value in nets[0].module.state_dict().items():
-        mean[name] = value  # of integers, which are counts, the first node's
+    nets = [node._net for node in fitted if node._net is not None]
+    mean = dict(nets[0].tensors)  # of integers, which are counts, the first node's
+    for name, value in mean.items():
         if value.is_floating_point():
-            values = torch.stack([net.module.state_dict()[name] for net in nets])
+            shares = torch.tensor([len(rows) for rows in problems]).to(value)
+            values = torch.stack([net.tensors[name] for net in nets])
             mean[name] = torch.tensordot(shares / shares.sum(), values, 1)
-    for net in nets:
-        net.module.load_state_dict(mean)
-    return [node._with(net.without_optimizer()) for node, net in zip(fitted, nets, strict=True)]
+    return [
+        node._with(replace(net, tensors=mean, optimizer=None, schedule=None, shared=True))
+        for node, net in zip(fitted, nets, strict=True)
+    ]
