@@ -22,7 +22,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.linear.arrays import centre_and_spread
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
+from fedrelax.validation import check_count
 
 Pieces = Sequence[tuple[slice, bool]]
 """Where each column of a table is in rows, and whether values between two others are valid, too."""
@@ -61,10 +62,17 @@ def _gaussian(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatA
     return np.asarray(mean + rng.standard_normal((rows, len(mean))) @ spread.T)
 
 
-def _blend(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
+def _pairs(
+    inputs: FloatArray, rows: int, rng: np.random.Generator
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return the numbers of two inputs for every row of a blend, and the share (rows, 1) of the first."""
     one = rng.integers(len(inputs), size=rows)
     other = (one + rng.integers(1, max(len(inputs), 2), size=rows)) % len(inputs)
-    share = rng.uniform(0.25, 0.75, size=(rows, 1))
+    return one, other, rng.uniform(0.25, 0.75, size=(rows, 1))
+
+
+def _blend(inputs: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
+    one, other, share = _pairs(inputs, rows, rng)
     return np.asarray(share * inputs[one] + (1 - share) * inputs[other])
 
 
@@ -101,8 +109,7 @@ def draw_public(
         raise FedRelaxError(
             f"public={how!r} is not known (known: {', '.join(DRAWS)}){did_you_mean(how, DRAWS)}"
         )
-    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
-        raise FedRelaxError(f"public_rows={rows!r} must be a whole number of at least 1")
+    check_count("public_rows", rows, least=1)
     return draw_like(how, np.concatenate(list(inputs)), int(rows), rng, pieces)
 
 
@@ -130,39 +137,37 @@ def draw_pieces(
     """
     if how == "bootstrap":
         return DRAWS[how](inputs, rows, rng)
-    one = rng.integers(len(inputs), size=rows)
-    other = (one + rng.integers(1, max(len(inputs), 2), size=rows)) % len(inputs)
-    share = rng.uniform(0.25, 0.75, size=rows)
+    one, other, share = _pairs(inputs, rows, rng)
     drawn = np.empty((rows, inputs.shape[1]))
-    for place, _ in pieces:
+    for piece, _ in pieces:
         if how == "blend":
             source = np.where(rng.random(rows) < 0.5, one, other)
         else:
             source = rng.integers(len(inputs), size=rows)
-        drawn[:, place] = inputs[source, place]
-    numbers = [place for place, mixed in pieces if mixed]
+        drawn[:, piece] = inputs[source, piece]
+    numbers = [piece for piece, mixed in pieces if mixed]
     if how == "marginals" or not numbers:
         return drawn
-    absent = [_absent(inputs, place) for place in numbers]
-    known = np.column_stack([inputs[:, place.start] for place in numbers])
+    absent = [_absent(inputs, piece) for piece in numbers]
+    values = np.column_stack([inputs[:, piece.start] for piece in numbers])
     for k, gone in enumerate(absent):
-        known[gone, k] = known[~gone, k].mean() if not gone.all() else 0.0
+        values[gone, k] = values[~gone, k].mean() if not gone.all() else 0.0
     if how == "blend":
-        values = share[:, None] * known[one] + (1 - share[:, None]) * known[other]
+        values = share * values[one] + (1 - share) * values[other]
     else:
-        values = DRAWS[how](known, rows, rng)
-    for k, place in enumerate(numbers):
-        there = ~_absent(drawn, place)
+        values = DRAWS[how](values, rows, rng)
+    for k, piece in enumerate(numbers):
+        there = ~_absent(drawn, piece)
         if how == "blend":
             there = ~absent[k][one] & ~absent[k][other]
-            drawn[np.ix_(there, range(place.start + 1, place.stop))] = 0.0
-        drawn[there, place.start] = values[there, k]
+            drawn[there, piece.start + 1 : piece.stop] = 0.0
+        drawn[there, piece.start] = values[there, k]
     return drawn
 
 
-def _absent(rows: FloatArray, place: slice) -> AnyArray:
+def _absent(rows: FloatArray, piece: slice) -> AnyArray:
     """Tell in which rows a number is missing: NaN, or the column after it is 1."""
-    block = rows[:, place]
+    block = rows[:, piece]
     return np.isnan(block[:, 0]) | (block[:, -1] == 1.0 if block.shape[1] > 1 else False)
 
 
@@ -172,9 +177,9 @@ def filled(
     """Fill gaps in these columns, each with the value of some input, and return the rows."""
     for k in columns:
         gone = np.flatnonzero(np.isnan(drawn[:, k]))
-        known = inputs[~np.isnan(inputs[:, k]), k]
-        if len(known):
-            drawn[gone, k] = known[rng.integers(len(known), size=len(gone))]
+        values = inputs[~np.isnan(inputs[:, k]), k]
+        if len(values):
+            drawn[gone, k] = values[rng.integers(len(values), size=len(gone))]
     return drawn
 
 

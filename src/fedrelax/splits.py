@@ -101,8 +101,8 @@ def deal(
         dealt = [rng.permutation(np.arange(n) % folds) if n > 1 else np.full(n, -1) for n in counts]
         fold_of = np.concatenate(dealt)
     else:
-        given = np.asarray(times if groups is None else groups)
-        values, codes = np.unique(given[own], return_inverse=True)
+        column = np.asarray(times if groups is None else groups)
+        values, codes = np.unique(column[own], return_inverse=True)
         order = np.arange(len(values))
         in_turn = order * folds // len(values)
         fold_of = (in_turn if groups is None else rng.permutation(order % folds))[codes]
@@ -205,8 +205,8 @@ class RowGroups(Mapping[Label, IntArray]):
             return self, RowGroups(self.labels, self.order[:0], empty)
         train, held = {}, {}
         for label, index in self.items():
-            kept, out = hold_out(len(index), share, rng)
-            train[label], held[label] = index[kept], index[out]
+            stay, out = hold_out(len(index), share, rng)
+            train[label], held[label] = index[stay], index[out]
         return RowGroups.of(train), RowGroups.of(held)
 
     def place(self, label: Label) -> int:
@@ -242,7 +242,7 @@ def _sorted(group: IntArray, keys: Iterable[AnyArray]) -> IntArray:
     """
     order = np.argsort(group, kind="stable")
     for key in keys:
-        order = _within(group, key)
+        order = np.lexsort((key, group))
         ranked, values = group[order], key[order]
         one, other = values[1:], values[:-1]
         equal = (one == other) | ((one != one) & (other != other))  # NaN equals NaN here
@@ -252,16 +252,6 @@ def _sorted(group: IntArray, keys: Iterable[AnyArray]) -> IntArray:
         group = np.empty(len(order), dtype=np.int64)
         group[order] = np.cumsum(new)
     return order
-
-
-def _within(group: IntArray, key: AnyArray) -> IntArray:
-    """Return the order by group and, within one, by key; fast if rows already lie group by group."""
-    size = int(np.argmax(group != group[0])) or len(group)
-    blocks = group.reshape(-1, size) if len(group) % size == 0 else group[:, None]
-    if size > 1 and (blocks == blocks[:, :1]).all() and (np.diff(blocks[:, 0]) > 0).all():
-        within = np.argsort(key.reshape(blocks.shape), axis=1, kind="stable")
-        return np.asarray((within + size * np.arange(len(blocks))[:, None]).reshape(-1))
-    return np.lexsort((key, group))
 
 
 def row_hashes(values: AnyArray) -> npt.NDArray[np.uint64]:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, listing
+from fedrelax.errors import FedRelaxError, in_one_line, listing
+from fedrelax.extras import need
 from fedrelax.files import TABLE, read_file, why_unread
 from fedrelax.schema.numbers import FILE_MARK, MISSING, is_code, read_texts
 
@@ -68,18 +69,12 @@ def read_table(path: str | Path, as_text: Sequence[str] | Literal[True] = ()) ->
 def _parquet(path: Path, content: bytes) -> pd.DataFrame:
     import pandas as pd
 
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise FedRelaxError(
-            f"{path} is a Parquet file, which needs pyarrow; run pip install 'fedrelax[parquet]', "
-            f"or save the table as .csv"
-        ) from error
+    need("pyarrow", "parquet")
     try:
         return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
     except Exception as error:  # pyarrow raises many kinds, each meaning the same to the user
         raise FedRelaxError(
-            f"{path} cannot be read as a Parquet file ({_first_line(error)}); "
+            f"{path} cannot be read as a Parquet file ({in_one_line(error, kind=False)}); "
             f"check the file, or rename it if it is text"
         ) from error
 
@@ -94,10 +89,19 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
     line = 1 + decoded[: decoded.index(text)].count("\n")
     separator = _separator(text)
     try:
-        names = _names(path, next(_records(text, separator))[1])
-        exact = _exact(names, as_text)
-        frame = _read(text, separator, names, exact)
-        _keep_codes(frame, text, separator, names, exact)
+        header = next(_records(text, separator))[1]
+        names = [name if name.strip() else f"{UNNAMED}{k}" for k, name in enumerate(header)]
+        repeated = [name for name, times in Counter(names).items() if times > 1]
+        if repeated:
+            raise FedRelaxError(
+                f"{path} has more than one column named {listing(repeated)}; give every column a "
+                "name of its own"
+            )
+        # Spaces around a name need not be typed.
+        asked = {str(name).strip() for name in (names if as_text is True else as_text)}
+        exact = {k for k, name in enumerate(names) if name.strip() in asked}
+        frame = _read(text, separator, len(names), exact)
+        _keep_codes(frame, text, separator, exact)
     except pd.errors.ParserWarning as error:
         raise FedRelaxError(
             f"{path} has rows with more fields than its header of {len(names)} columns; quote the "
@@ -105,24 +109,24 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
         ) from error
     except (pd.errors.ParserError, csv.Error) as error:
         raise FedRelaxError(
-            f"{path} cannot be read as a table separated by {separator!r} ({_first_line(error)}); "
+            f"{path} cannot be read as a table separated by {separator!r} "
+            f"({in_one_line(error, kind=False)}); "
             f"give every row as many fields as the header and close every quotation mark"
         ) from error
     lines = list(range(1, len(frame) + 1))
     if len(frame) != text.count("\n"):  # some quoted field runs over several lines
         lines = [start for start, _ in _records(text, separator)][1:]
-    frame.columns = pd.Index(names, dtype=object)
     frame.index = pd.Index([line + start for start in lines], dtype="int64", name="line")
     frame = frame.dropna(how="all")
     frame.attrs[FILE_MARK] = "." if separator == "," else ","
-    for name in names:
-        if name not in exact:
-            frame[name] = _plain_numbers(frame[name])
-    unnamed = [name for name in names if name.startswith(UNNAMED)]
-    return frame.drop(columns=[name for name in unnamed if frame[name].isna().all()])
+    for k in frame.columns.difference(list(exact)):
+        frame[k] = _plain_numbers(frame[k])
+    empty = [name.startswith(UNNAMED) and frame[k].isna().all() for k, name in enumerate(names)]
+    frame.columns = pd.Index(names, dtype=object)
+    return frame.loc[:, ~np.array(empty)]
 
 
-def _read(text: str, separator: str, names: Sequence[str], exact: set[str]) -> pd.DataFrame:
+def _read(text: str, separator: str, width: int, exact: set[int]) -> pd.DataFrame:
     """Read a table with columns numbered by position; those in ``exact`` are read as text."""
     import pandas as pd
 
@@ -132,44 +136,28 @@ def _read(text: str, separator: str, names: Sequence[str], exact: set[str]) -> p
             io.StringIO(text),
             sep=separator,
             header=0,
-            names=range(len(names)),
+            names=range(width),
             index_col=False,
             skip_blank_lines=False,
             skipinitialspace=True,
             low_memory=False,
-            dtype={k: str for k, name in enumerate(names) if name in exact},
+            dtype=dict.fromkeys(exact, str),
             keep_default_na=False,
             na_values=[""],
         )
 
 
-def _keep_codes(
-    frame: pd.DataFrame, text: str, separator: str, names: Sequence[str], exact: set[str]
-) -> None:
+def _keep_codes(frame: pd.DataFrame, text: str, separator: str, exact: set[int]) -> None:
     """Keep columns of whole numbers as text, and add them to ``exact``, if any has leading zeros."""
-    whole = {
-        name
-        for k, name in enumerate(names)
-        if name not in exact
-        and frame[k].dtype.kind in "if"
-        and frame[k].notna().any()
-        and (frame[k].dropna() % 1 == 0).all()
-    }
-    if not whole or re.search(rf'[{re.escape(separator)}\n][ "]*0\d', text) is None:
+    if re.search(rf'[{re.escape(separator)}\n][ "]*0\d', text) is None:
         return
-    texts = _read(text, separator, names, exact | whole)
-    for k, name in enumerate(names):
-        if name in whole and any(is_code(code.strip()) for code in texts[k].dropna().unique()):
+    numeric = set(frame.select_dtypes("number").columns) - exact
+    whole = {k for k in numeric if frame[k].notna().any() and (frame[k].dropna() % 1 == 0).all()}
+    texts = _read(text, separator, frame.shape[1], exact | whole) if whole else frame
+    for k in whole:
+        if any(is_code(code.strip()) for code in texts[k].dropna().unique()):
             frame[k] = texts[k]
-            exact.add(name)
-
-
-def _exact(names: Sequence[str], as_text: Sequence[str] | Literal[True]) -> set[str]:
-    """Return the columns to be read as text; spaces around a name need not be typed."""
-    if as_text is True:
-        return set(names)
-    asked = {str(name).strip() for name in as_text}
-    return {name for name in names if name in as_text or name.strip() in asked}
+            exact.add(k)
 
 
 def _plain_numbers(column: pd.Series) -> pd.Series:
@@ -188,10 +176,10 @@ def _plain_numbers(column: pd.Series) -> pd.Series:
         return column
     if rest.isin(("True", "False", "TRUE", "FALSE", "true", "false")).all():
         return rest.str.lower().eq("true").astype(object).reindex(column.index)
-    found = read_texts(rest)
-    if found.unsure or found.example is not None or np.isnan(found.values).any():
+    reading = read_texts(rest)
+    if reading.unsure or reading.example is not None or np.isnan(reading.values).any():
         return column
-    return pd.Series(found.values, rest.index).reindex(column.index)
+    return pd.Series(reading.values, rest.index).reindex(column.index)
 
 
 def _decode(path: Path, content: bytes) -> str:
@@ -203,8 +191,8 @@ def _decode(path: Path, content: bytes) -> str:
         encodings = ["utf-16-le" if odd > even else "utf-16-be"]
     else:
         control = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in content[:65536])
-        known = ["utf-8-sig", "cp1252", "latin-1"]
-        encodings = [] if control > len(content[:65536]) / 100 else known
+        binary = control > len(content[:65536]) / 100
+        encodings = [] if binary else ["utf-8-sig", "cp1252", "latin-1"]
     for encoding in encodings:
         try:
             return content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
@@ -235,18 +223,3 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     for row in reader:
         yield start, row
         start = reader.line_num
-
-
-def _names(path: Path, header: list[str]) -> list[str]:
-    names = [name if name.strip() else f"{UNNAMED}{k}" for k, name in enumerate(header)]
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
-        raise FedRelaxError(
-            f"{path} has more than one column named {listing(repeated)}; give every column a name "
-            f"of its own"
-        )
-    return names
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -92,7 +92,15 @@ def prepare_table(
     if schema is not None:
         chosen = [find_column(frame, name) for name in schema.column_names]
     elif features is None:
-        chosen = _automatic(frame, {node, target, *(find_column(frame, e) for e in exclude)}, notes)
+        taken = {node, target, *(find_column(frame, name) for name in exclude)}
+        chosen = []
+        for column in frame.columns:
+            if column not in taken and str(column).startswith(UNNAMED):
+                notes.append(
+                    f"Column {column!r} is left out: it has no name, like a saved row number."
+                )
+            elif column not in taken:
+                chosen.append(column)
     else:
         chosen = _explicit(frame, node, target, features)
 
@@ -102,46 +110,25 @@ def prepare_table(
     needed = [node, target]
     if drop_missing:
         needed += [column for column in chosen if kind_of(frame[column]) != "nothing"]
-    kept = _complete(frame, needed, drop_missing, notes)
-    nodes = _node_labels(frame[node].iloc[kept], notes)
+    complete = _complete(frame, needed, drop_missing, notes)
+    rows = frame if len(complete) == len(frame) else frame.iloc[complete]
+    nodes = _node_labels(rows[node], notes)
     if len(set(nodes)) < 2:
         raise FedRelaxError(
             f"column {node!r} names a single node, {nodes[0]!r}, which has no neighbours to learn "
             f"from; give a table with at least two nodes, or name another column as node"
         )
-    gaps = len(kept) < len(frame)
-    y, found, classes = prepare_target(frame[target].iloc[kept], frame, task, gaps, notes)
-    rows = frame if len(kept) == len(frame) else frame.iloc[kept]
+    gaps = bool(frame[target].isna().any())
+    y, task, classes = prepare_target(rows[target], task, gaps, notes)
     if schema is None:
         if features is None:
             chosen = _other_names(rows, chosen, nodes, notes)
-        schema, coded, said = coded_table(rows, chosen, named=features is not None)
-        notes += said
+        schema, coded, decided = coded_table(rows, chosen, named=features is not None)
+        schema = schema.measured(coded)
+        notes += decided
     else:
         coded = schema.code(rows)
-    return Table(
-        X=coded,
-        y=y,
-        nodes=nodes,
-        schema=schema,
-        task=found,
-        classes=classes,
-        notes=tuple(notes),
-        row_index=kept,
-    )
-
-
-def _automatic(frame: pd.DataFrame, taken: set[Hashable], notes: list[str]) -> list[Hashable]:
-    """All columns that are not taken, except row numbers that were saved with the table."""
-    chosen: list[Hashable] = []
-    for column in frame.columns:
-        if column in taken:
-            continue
-        if str(column).startswith(UNNAMED):
-            notes.append(f"Column {column!r} is left out: it has no name, like a saved row number.")
-        else:
-            chosen.append(column)
-    return chosen
+    return Table(coded, y, nodes, schema, task, classes, tuple(notes), complete)
 
 
 def _explicit(
@@ -169,17 +156,15 @@ def _other_names(
     """Leave out text columns that are only another name of the node: one value per node, all different."""
     import pandas as pd
 
-    labels = pd.Series(list(nodes), dtype=object)
-    kept = []
+    names = set()
     for column in columns:
         if kind_of(frame[column]) == "text":
-            texts = pd.Series(list(texts_of(frame[column])), dtype=object)
-            per_node = texts.groupby(labels).nunique()
+            texts = pd.Series(texts_of(frame[column]), dtype=object)
+            per_node = texts.groupby(nodes).nunique()
             if len(per_node) > 2 and (per_node <= 1).all() and texts.nunique() == len(per_node):
                 notes.append(f"Column {column!r} is left out: it is only another name of the node.")
-                continue
-        kept.append(column)
-    return kept
+                names.add(column)
+    return [column for column in columns if column not in names]
 
 
 def _complete(
@@ -234,13 +219,12 @@ def _node_labels(column: pd.Series, notes: list[str]) -> AnyArray:
         notes.append(f"Node column {column.name!r} mixes numbers and text; all are taken as text.")
     if kinds != {float}:
         texts = [str(label) for label in labels]
-        stripped = [text.strip() for text in texts]
-        changed = sum(new != old for new, old in zip(stripped, texts, strict=True))
+        labels = [text.strip() for text in texts]
+        changed = sum(new != old for new, old in zip(labels, texts, strict=True))
         if changed:
             notes.append(
                 f"Spaces around {changed} entries of node column {column.name!r} are removed."
             )
-        labels = stripped
     return np.array(labels, dtype=object)
 
 
@@ -250,30 +234,27 @@ MOST_CODES = 20
 
 
 def prepare_target(
-    column: pd.Series,
-    frame: pd.DataFrame,
-    task: Literal["auto"] | Task,
-    gaps: bool,
-    notes: list[str],
+    column: pd.Series, task: Literal["auto"] | Task, gaps: bool, notes: list[str]
 ) -> tuple[AnyArray, Task, AnyArray | None]:
     """Return the targets, the task and the classes (None for regression).
 
-    ``column`` is complete; ``gaps`` says whether rows were dropped from ``frame`` to make it so.
+    ``column`` is complete; ``gaps`` says whether rows were dropped to make it so.
     Whole numbers in a column with gaps arrive as floats, and are taken as whole again.
     """
     if task not in ("auto", "regression", "classification"):
         raise FedRelaxError(
             f"task is {task!r}; give 'auto', 'regression' or 'classification' instead"
         )
-    found: Task = _guess(column, frame, gaps, notes) if task == "auto" else task
-    if found == "regression":
+    if task == "auto":
+        task = _guess(column, gaps, notes)
+    if task == "regression":
         numbers = quantities(column)
         if np.ptp(numbers) == 0:
             raise FedRelaxError(
                 f"target column {column.name!r} is {numbers[0]:g} in every row, so there is nothing to "
                 f"learn; name another column as target"
             )
-        return numbers, found, None
+        return numbers, task, None
     y = class_labels(column, notes)
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) == 1:
@@ -286,7 +267,7 @@ def prepare_target(
             f"target column {column.name!r} has a different class in each of its {len(y)} rows, so "
             f"there is nothing to learn; name another column as target"
         )
-    return y, found, classes
+    return y, task, classes
 
 
 def as_quantities(column: pd.Series, notes: list[str]) -> pd.Series:
@@ -304,7 +285,7 @@ def as_quantities(column: pd.Series, notes: list[str]) -> pd.Series:
     return pd.Series(reading.values, column.index, name=column.name)
 
 
-def _guess(column: pd.Series, frame: pd.DataFrame, gaps: bool, notes: list[str]) -> Task:
+def _guess(column: pd.Series, gaps: bool, notes: list[str]) -> Task:
     """Choose the task, and say so where a user could have meant the other one."""
     from pandas.api import types
 
@@ -326,22 +307,18 @@ def _guess(column: pd.Series, frame: pd.DataFrame, gaps: bool, notes: list[str])
     if types.infer_dtype(column, skipna=True) == "boolean":
         return "classification"
     numbers = to_numbers(column)
-    whole = is_whole(column) or (gaps and frame[column.name].isna().any() and _integral(numbers))
-    if not whole:
+    if not is_whole(column) and not (gaps and _integral(numbers)):
         return "regression"
     values, counts = np.unique(numbers, return_counts=True)
     codes = len(values) <= MOST_CODES and counts.min() >= 2
-    if codes and (values[0] >= 0 or len(values) == 2):
-        notes.append(
-            f"Target column {column.name!r} holds {len(values)} different whole numbers, taken as "
-            f"classes; give task='regression' if they are quantities."
-        )
-        return "classification"
+    classes = codes and (values[0] >= 0 or len(values) == 2)
+    taken = "classes; give task='regression' if they are quantities"
+    if not classes:
+        taken = "quantities; give task='classification' if they are classes"
     notes.append(
-        f"Target column {column.name!r} holds {len(values)} different whole numbers, taken as "
-        f"quantities; give task='classification' if they are classes."
+        f"Target column {column.name!r} holds {len(values)} different whole numbers, taken as {taken}."
     )
-    return "regression"
+    return "classification" if classes else "regression"
 
 
 def quantities(column: pd.Series) -> AnyArray:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_X_y, validate_data
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean
 from fedrelax.graph import Graph
-from fedrelax.models.viewed import form_of, seen
+from fedrelax.models.viewed import Seen, form_of, seen
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.inferring import coded_table
 from fedrelax.schema.kinds import as_frame, first_text, is_frame, kind_of
@@ -28,21 +28,18 @@ def one_of(groups: Any, times: Any, rows: int) -> dict[str, AnyArray]:
 
     if groups is not None and times is not None:
         raise FedRelaxError("groups and times are both given; folds can follow only one of them")
-    for name, values in (("groups", groups), ("times", times)):
-        if values is None:
-            continue
-        found = np.asarray(values)
-        if found.shape != (rows,):
-            raise FedRelaxError(f"{name} has shape {found.shape}, but X has {rows} rows")
-        missing = pd.isna(found)
-        if missing.any():
-            raise FedRelaxError(
-                f"{name} has a missing value in row {int(np.argmax(missing))}; every row needs one"
-            )
-        if found.dtype.kind == "O":
-            found = found.astype(str)
-        return {name: found}
-    return {}
+    name, values = ("times", times) if groups is None else ("groups", groups)
+    if values is None:
+        return {}
+    column = np.asarray(values)
+    if column.shape != (rows,):
+        raise FedRelaxError(f"{name} has shape {column.shape}, but X has {rows} rows")
+    missing = pd.isna(column)
+    if missing.any():
+        raise FedRelaxError(
+            f"{name} has a missing value in row {int(np.argmax(missing))}; every row needs one"
+        )
+    return {name: column.astype(str) if column.dtype.kind == "O" else column}
 
 
 def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
@@ -111,9 +108,11 @@ class TableRows:
         X, nodes, _ = split_off_nodes(X, nodes)
         coded = self._coded_at_first(X)
         rows = group_rows(nodes, len(coded))
-        seen_rows = np.arange(len(coded)) if train is None else np.flatnonzero(train)
-        own = group_rows(np.asarray(nodes, dtype=object)[seen_rows], len(seen_rows))
-        self._agree(coded[seen_rows], own)
+        if train is None:
+            return self._agree(coded, rows)
+        self._agree(
+            coded[train], group_rows(np.asarray(nodes, dtype=object)[train], int(train.sum()))
+        )
         return coded if self.preparation_ is None else self.preparation_.rows(coded, rows)
 
     def common_rows(self, X: Any, nodes: Any) -> FloatArray:
@@ -151,7 +150,7 @@ class TableRows:
         if is_frame(X):
             X = as_frame(X)
             validate_data(self, X, skip_check_array=True)
-            self._schema = self._given_schema()
+            self._schema = self._agreed_schema()
             if self._schema is None:
                 self._schema, coded, notes = coded_table(X)
                 for note in notes:
@@ -159,7 +158,7 @@ class TableRows:
                 return coded
             return self._schema.code(X, "X")
         coded = np.asarray(X, dtype=float)
-        self._schema = self._given_schema() or _schema_of_array(coded, self._own_models)
+        self._schema = self._agreed_schema() or _schema_of_array(coded, self._own_models)
         if self._schema is not None and coded.shape[1:] != (len(self._schema.columns),):
             raise FedRelaxError(
                 f"X has shape {coded.shape}, but the schema has {len(self._schema.columns)} columns; give "
@@ -171,23 +170,22 @@ class TableRows:
     def _coded_later(self, X: Any, labels: Any) -> FloatArray:
         """Return coded rows for prediction, from a table or from an array like that of training."""
         ready = self.preparation_
-        by_schema = False
-        if ready is not None and is_frame(X):  # text to be read, or columns left out in training
-            kinds = {str(kind) for kind in as_frame(X).dtypes}
-            narrow = len(ready.schema.columns) < self.n_features_in_
-            by_schema = narrow or not kinds.isdisjoint(("object", "str", "string"))
-        if ready is None or (ready.is_plain and not by_schema):
+        if ready is not None and is_frame(X):
+            frame = as_frame(X)
+            texts = {str(kind) for kind in frame.dtypes} & {"object", "str", "string"}
+            left_out = len(ready.schema.columns) < self.n_features_in_
+            if texts or left_out or not ready.is_plain:
+                coded = ready.schema.code(frame, "X", absent=ready.absent(labels))
+                if ready.is_plain:
+                    _refuse_gaps(coded)
+                return coded
+        if ready is None or ready.is_plain:
             plain = validate_data(
                 self, X, reset=False, dtype=float, allow_nd=True, ensure_all_finite="allow-nan"
             )
             _refuse_gaps(plain)
             check_sizes(plain, lambda k: f"column {k} of X", vanishing=False)
             return np.asarray(plain)
-        if is_frame(X):
-            coded = ready.schema.code(as_frame(X), "X", absent=ready.absent(labels))
-            if ready.is_plain:
-                _refuse_gaps(coded)
-            return coded
         coded = np.asarray(X, dtype=float)
         if coded.ndim != 2 or coded.shape[1] != len(ready.schema.columns):
             raise FedRelaxError(
@@ -195,14 +193,14 @@ class TableRows:
             )
         return coded
 
-    def _given_schema(self) -> Schema | None:
-        given = self.schema
-        if given is None or isinstance(given, Schema):
-            return given
-        if isinstance(given, str | Path):
-            return Schema.read(given)
+    def _agreed_schema(self) -> Schema | None:
+        """Return the schema that the user has agreed on beforehand, if any."""
+        if isinstance(self.schema, str | Path):
+            return Schema.read(self.schema)
+        if self.schema is None or isinstance(self.schema, Schema):
+            return self.schema
         raise FedRelaxError(
-            f"schema={given!r} must be a fedrelax.schema.Schema or the path of a JSON file"
+            f"schema={self.schema!r} must be a fedrelax.schema.Schema or the path of a JSON file"
         )
 
     # What nodes share
@@ -217,12 +215,11 @@ class TableRows:
         if self._schema is None:
             self.preparation_ = None
             return coded
-        own = self._own_models
-        models = [] if own else self.models_for(list(rows)).values()
+        models = [] if self._own_models else self.models_for(list(rows)).values()
         distinct = {id(model): model for model in models}.values()
         numbers = all(form_of(model) == ENCODED for model in distinct)
-        ready = Preparation.of(self._schema, coded, rows, encoded=True, measure=self.schema is None)
-        if not ready.is_plain and (not numbers or (ready.lacks and not own)):
+        ready = Preparation.of(self._schema, coded, rows, measure=self.schema is None)
+        if not ready.is_plain and (not numbers or (ready.lacks and not self._own_models)):
             ready = Preparation(ready.schema, False, ready.lacks)
         self.preparation_ = ready
         return ready.rows(coded, rows)
@@ -232,8 +229,8 @@ class TableRows:
         ready = self.preparation_
         if ready is None or ready.encoded:
             return models
-        made: dict[Any, Any] = {}
-        found = {}
+        wrapped: dict[tuple[int, tuple[int, ...]], Seen] = {}
+        views = {}
         for label, model in models.items():
             columns = tuple(ready.has(label))
             if not columns:
@@ -241,10 +238,10 @@ class TableRows:
                     f"node {label!r} has no value in any feature column; fill one in, or leave its rows out"
                 )
             key = id(model), columns
-            if key not in made:
-                made[key] = seen(model, View(ready.schema, columns, form_of(model)))
-            found[label] = made[key]
-        return found
+            if key not in wrapped:
+                wrapped[key] = seen(model, View(ready.schema, columns, form_of(model)))
+            views[label] = wrapped[key]
+        return views
 
 
 def _schema_of_array(X: AnyArray, always: bool) -> Schema | None:
@@ -269,19 +266,19 @@ def _refuse_other_targets(y: Any) -> None:
     """Refuse dates and text as the targets of a regression."""
     import pandas as pd
 
-    found = np.asarray(y)
-    if found.dtype.kind in "biufc":
+    targets = np.asarray(y)
+    if targets.dtype.kind in "biufc":
         return
-    values = pd.Series(found.ravel())
+    values = pd.Series(targets.ravel())
     kind = kind_of(values)
     if kind == "dates":
         raise FedRelaxError(
             f"y holds dates such as {str(values.dropna().iloc[0])!r}, which a regressor cannot predict; "
             "turn them into numbers, such as days since a date"
         )
-    place, value, count = first_text(values) if kind == "text" else (0, None, 0)
+    entry, value, count = first_text(values) if kind == "text" else (0, None, 0)
     if count:
         raise FedRelaxError(
-            f"y holds text such as {value!r} in row {place // max(found[0].size, 1)}, which a regressor "
+            f"y holds text such as {value!r} in row {entry // max(targets[0].size, 1)}, which a regressor "
             "cannot predict; give numbers, or use FedRelaxClassifier for classes"
         )

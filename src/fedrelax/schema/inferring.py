@@ -36,25 +36,25 @@ def schema_of(
     Columns with nothing to learn from are left out. Those that the user has ``named`` are kept, unless
     empty, which is an error.
     """
-    schema, _, notes = coded_table(frame, columns, named)
-    return schema, notes
+    schema, coded, notes = coded_table(frame, columns, named)
+    return schema.measured(coded), notes
 
 
 def coded_table(
     frame: pd.DataFrame, columns: Sequence[Hashable] | None = None, named: bool = False
 ) -> tuple[Schema, FloatArray, list[str]]:
-    """Return the schema of a table, its coded rows, and the notes of ``schema_of``."""
+    """Return the schema of a table, not measured yet, its coded rows, and the notes of ``schema_of``."""
     notes: list[str] = []
     chosen = frame.columns if columns is None else columns
     inferred = [column_of(frame[name], named, notes) for name in chosen]
-    schema = tuple(column for column in inferred if column is not None)
-    if not schema:
+    usable = tuple(column for column in inferred if column is not None)
+    if not usable:
         raise FedRelaxError(
             "no column is left to learn from; add at least one feature column besides node and target"
             + (f" ({' '.join(notes)})" if notes else "")
         )
-    coded = Schema(schema).code(frame)
-    return Schema(schema).measured(coded), coded, notes
+    schema = Schema(usable)
+    return schema, schema.code(frame), notes
 
 
 def column_of(values: pd.Series, named: bool, notes: list[str]) -> Column | None:
