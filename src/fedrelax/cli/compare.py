@@ -36,7 +36,6 @@ class CompareConfig(LearningConfig):
         "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
         "model, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
         "models allow.",
-        default=None,
         before="graph",
     )
     test_share: Annotated[float, Check(gt=0, lt=1)] = flag(
@@ -55,13 +54,11 @@ class CompareConfig(LearningConfig):
         LEARNING,
         "Maximum number of rounds of FedRelax and FedMD; cross-validation on the training "
         "rows chooses how many to run. Default: 20; 200 for linear models.",
-        default=None,
         argument="rounds",
     )
     out: Path | None = flag(
         OUTPUT,
         "Directory to write, completely or not at all. Default: none; the table is only shown.",
-        default=None,
         before="overwrite",
         saved=False,
     )

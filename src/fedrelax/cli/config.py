@@ -5,13 +5,20 @@ from __future__ import annotations
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from inspect import Signature
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import flags_of, signature_of, words_of
-from fedrelax.cli.settings import FileFlags, LearningConfig, pairs_of
+from fedrelax.cli.flags import (
+    SettingsFile,
+    TrustModel,
+    flag_parameters,
+    flags_of,
+    keyword,
+    words_of,
+)
+from fedrelax.cli.settings import LearningConfig, pairs_of
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.files import read_text, why_unread
 
@@ -24,67 +31,59 @@ def command_with(
     """Turn a function of settings into a command whose flags are the fields of ``kind``."""
 
     def decorate(run: Callable[[Config, Talk], None]) -> Callable[..., None]:
-        def command(**flags: Any) -> None:
-            with speaking(
-                bool(flags["debug"]), quiet=bool(flags["json"]), steps=kind.steps
-            ) as talk:
-                config = make_config(kind, flags.pop("config"), flags)
-                talk.out.quiet = config.json
-                with place_of(config):
-                    run(config, talk)
+        def command(config: SettingsFile = None, trust: TrustModel = None, **flags: Any) -> None:
+            from fedrelax.runtime.workers import using_backend
 
-        signature = signature_of(FileFlags, kind)
-        found = signature.parameters.values()
-        command.__annotations__ = {each.name: each.annotation for each in found}
-        command.__dict__["__signature__"] = signature
+            with speaking(flags["debug"], quiet=bool(flags["json"]), steps=kind.steps) as talk:
+                settings = make_config(kind, config, flags, trust or ())
+                talk.out.quiet = settings.json
+                with using_backend(settings.backend, settings.address):
+                    run(settings, talk)
+
+        about_file = [keyword("config", SettingsFile), keyword("trust", TrustModel)]
+        parameters = [*flag_parameters(kind), *about_file]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        command.__dict__["__signature__"] = Signature(parameters)
         command.__name__, command.__doc__ = run.__name__, run.__doc__
         return command
 
     return decorate
 
 
-def place_of(config: LearningConfig) -> AbstractContextManager[None]:
-    """Return the context in which the command's fits run; a cluster it starts is stopped at the end."""
-    from fedrelax.runtime.workers import using_backend
-
-    return using_backend(config.backend, config.address)
-
-
-def make_config(kind: type[Config], file: Path | None, flags: Mapping[str, Any]) -> Config:
+def make_config(
+    kind: type[Config], file: Path | None, flags: Mapping[str, Any], trust: Sequence[str] = ()
+) -> Config:
     """Return the settings of a run: flags that were given (not None) win over the file.
 
-    ``flags["trust"]`` holds the ``module:name`` models that the file may name. A file may come from
+    ``trust`` holds the ``module:name`` models that the file may name. A file may come from
     anywhere, and so may a module next to it; only what the user types is trusted.
     """
     from pydantic import TypeAdapter, ValidationError
 
-    flags = dict(flags)
-    trust = flags.pop("trust", None) or ()
-    given = {} if file is None else read_settings(kind, file)
+    settings = {} if file is None else read_settings(kind, file)
     if file is not None:
-        check_trusted(kind, f"--config {file}", given, flags, trust)
+        check_trusted(kind, f"--config {file}", settings, flags, trust)
     for name, value in flags.items():
         if name == "model_for" and value:
             try:
-                old, new = pairs_of(given.get(name, {})), pairs_of(value)
+                old, new = pairs_of(settings.get(name, {})), pairs_of(value)
             except ValueError as error:
                 raise FedRelaxError(f"--model-for: {error}") from None
-            given[name] = {**old, **new} if isinstance(old, dict) else old
+            settings[name] = {**old, **new} if isinstance(old, dict) else old
         elif value is not None and value != []:
-            given[name] = value
+            settings[name] = value
     try:
-        config: Config = TypeAdapter(kind).validate_python(given)
+        return TypeAdapter(kind).validate_python(settings)
     except ValidationError as error:
-        sentences = dict.fromkeys(sentence(kind, found) for found in error.errors())
+        sentences = dict.fromkeys(sentence(kind, one) for one in error.errors())
         source = "" if file is None else f" (see {file})"
         raise FedRelaxError("; ".join(sentences) + source) from None
-    return config
 
 
 def check_trusted(
     kind: type[LearningConfig],
     source: str,
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
     flags: Mapping[str, Any],
     trust: Sequence[str],
 ) -> None:
@@ -92,7 +91,7 @@ def check_trusted(
 
     These are the settings that count only when typed, and ``module:name`` models, which run code.
     """
-    for name, value in only_typed(kind, given).items():
+    for name, value in only_typed(kind, settings).items():
         if flags.get(name) is None:
             words = shlex.join(words_of(kind, {name: value}))
             raise FedRelaxError(
@@ -100,12 +99,12 @@ def check_trusted(
                 f"only when typed; type {words} if you want it, else remove it from the file"
             )
     try:
-        pairs = pairs_of(given.get("model_for", {}))
+        pairs = pairs_of(settings.get("model_for", {}))
     except ValueError:
         return  # reported later, with the flag's name
     named = list(pairs.values()) if isinstance(pairs, dict) else []
     if flags.get("model") is None:
-        named.append(given.get("model"))
+        named.append(settings.get("model"))
     for name in named:
         if isinstance(name, str) and ":" in name and name not in trust:
             raise FedRelaxError(
@@ -127,7 +126,7 @@ def only_typed(kind: type[LearningConfig], settings: Mapping[str, Any]) -> dict[
 def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:
     """Return the settings of a TOML file by their names in ``kind``."""
     try:
-        found = tomllib.loads(read_text(file, encoding="utf-8-sig"))
+        lines = tomllib.loads(read_text(file, encoding="utf-8-sig"))
     except FileNotFoundError:
         raise FedRelaxError(f"there is no file {file}; check --config") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -136,11 +135,11 @@ def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:
         raise FedRelaxError(f"--config {file} is not valid TOML: {error}") from error
     names = flags_of(kind)
     settings: dict[str, Any] = {}
-    for key, value in found.items():
+    for key, value in lines.items():
         name = key.replace("-", "_")
         if name not in names:
-            known = sorted(n.replace("_", "-") for n in names)
-            hint = did_you_mean(key.replace("_", "-"), known) or f"; known: {', '.join(known)}"
+            keys = sorted(n.replace("_", "-") for n in names)
+            hint = did_you_mean(key.replace("_", "-"), keys) or f"; known: {', '.join(keys)}"
             raise FedRelaxError(f"--config {file} has the unknown key {key!r}{hint}")
         if name in settings:
             raise FedRelaxError(f"--config {file} gives {key!r} twice; keep one of them")
@@ -162,5 +161,5 @@ def sentence(kind: type[LearningConfig], error: Any) -> str:
         message = message.replace("Input should be", "it must be", 1)
     if message.startswith(f"{flag.argument}="):
         return message  # which names the argument, and so the flag, itself
-    said = "" if error["type"] == "value_error" else f" is {error['input']!r}"
-    return f"{flag.named(name)}{said}: {message}"
+    value = "" if error["type"] == "value_error" else f" is {error['input']!r}"
+    return f"{flag.named(name)}{value}: {message}"

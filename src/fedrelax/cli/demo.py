@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.console import speaking
 from fedrelax.cli.fit import FitConfig, tell_report
 from fedrelax.cli.flags import Debug, Replace
+
+if TYPE_CHECKING:
+    from fedrelax.cli.inputs import Inputs
 
 
 def example(
@@ -62,65 +66,53 @@ def demo(
     from fedrelax.cli.interruption import Interruption
 
     with speaking(debug, steps=STEPS) as talk, Interruption().caught() as interruption:
-        _run(out, jobs, talk, interruption)
+        from fedrelax.cli.training import Run
+        from fedrelax.report.terminal import evaluation_report, kind_table
+        from fedrelax.solvers import FedRelax
+        from fedrelax.storage.places import check_directory
 
-
-def _run(out: Path, jobs: int, talk: Talk, interruption: Any) -> None:
-    from fedrelax.cli.interruption import Step
-    from fedrelax.cli.training import save, train
-    from fedrelax.report.terminal import evaluation_report, kind_table
-    from fedrelax.solvers import FedRelax
-    from fedrelax.storage.places import check_directory
-
-    check_directory(out, overwrite=True)
-    talk.plain(INTRODUCTION)
-    talk.activity.doing("Reading the digits", step="reading")
-    inputs = digits_inputs()
-    degree = len(inputs.model_names) - 1
-    config = FitConfig(
-        data=Path("digits"),  # no file: the digits come with scikit-learn
-        node="writer",
-        target="digit",
-        rounds=ROUNDS,
-        public_rows=len(inputs.public),
-        jobs=jobs,
-        out=out,
-        overwrite=True,
-        keep_test_out=True,
-    )
-    alphas = [strength / degree for strength in STRENGTHS]
-    solver = FedRelax(order="sequential")  # each learns from what those before it have just learned
-    outcome = train(inputs, config, talk, interruption, alpha=alphas, folds=FOLDS, solver=solver)
-    interruption.enter(Step.SAVING)
-    data = save(
-        inputs,
-        config,
-        outcome,
-        talk,
-        settings={
+        check_directory(out, overwrite=True)
+        talk.plain(INTRODUCTION)
+        talk.activity.doing("Reading the digits", step="reading")
+        inputs = digits_inputs()
+        config = FitConfig(
+            data=Path("digits"),  # no file: the digits come with scikit-learn
+            node="writer",
+            target="digit",
+            rounds=ROUNDS,
+            public_rows=len(inputs.public),
+            jobs=jobs,
+            out=out,
+            overwrite=True,
+            keep_test_out=True,
+        )
+        alphas = [strength / (len(inputs.model_names) - 1) for strength in STRENGTHS]
+        # each learns from what those before it have just learned
+        solver = FedRelax(order="sequential")
+        run = Run(inputs, config, talk, interruption)
+        outcome = run.train(alpha=alphas, folds=FOLDS, solver=solver)
+        fitted = outcome.fitted
+        settings = {
             "command": "fedrelax demo",
-            "alpha": outcome.fitted.alpha_,
-            "rounds": outcome.fitted.n_rounds_,
+            "alpha": fitted.alpha_,
+            "rounds": fitted.n_rounds_,
             "seed": config.seed,
-        },
-        comment="made by fedrelax demo; the data come with scikit-learn",
-        more=[lambda draft: _write_example(draft, inputs)],
-    )
-    interruption.enter(Step.ENDING)
-    assert data.evaluation is not None
-    talk.say("", evaluation_report(data), "", kind_table(data.evaluation), "")
-    place = shlex.quote(str(out))
-    picture = ", and a picture (result.png)" if (out / "result.png").exists() else ""
-    talk.plain(f"Saved in {out}: the models and the numbers{picture}.")
-    tell_report(out, talk)
-    talk.plain("Next:")
-    talk.command(f"fedrelax info {place}")
-    talk.command(f"fedrelax predict {place} {place}/example.csv --out predictions.csv")
+        }
+        comment = "made by fedrelax demo; the data come with scikit-learn"
+        data = run.save(outcome, settings, comment, [partial(_write_example, inputs)])
+        assert data.evaluation is not None
+        talk.say("", evaluation_report(data), "", kind_table(data.evaluation), "")
+        place = shlex.quote(str(out))
+        picture = ", and a picture (result.png)" if (out / "result.png").exists() else ""
+        talk.plain(f"Saved in {out}: the models and the numbers{picture}.")
+        tell_report(out, talk)
+        talk.plain("Next:")
+        talk.command(f"fedrelax info {place}")
+        talk.command(f"fedrelax predict {place} {place}/example.csv --out predictions.csv")
 
 
-def digits_inputs() -> Any:
+def digits_inputs() -> Inputs:
     """Return the digits by writer on the principal components of the public images."""
-    import numpy as np
     from sklearn.decomposition import PCA
 
     from fedrelax.cli.inputs import Inputs, set_scale
@@ -132,21 +124,19 @@ def digits_inputs() -> Any:
 
     digits = digits_by_writer()
     public = labelled_split(digits.writers, per_node=PUBLIC, random_state=1)
-    own = np.flatnonzero(~public)
-    nodes = digits.writers[own]
+    nodes = digits.writers[~public]
     # the last digits of sums depend on the number of threads, and trees on those
     with one_thread():
         components = PCA(COMPONENTS, random_state=0).fit(digits.X[public])
+        X, shared = components.transform(digits.X[~public]), components.transform(digits.X[public])
     writers = list(dict.fromkeys(nodes.tolist()))
     names = {writer: KINDS[k % len(KINDS)] for k, writer in enumerate(writers)}
-    with one_thread():
-        X, shared = components.transform(digits.X[own]), components.transform(digits.X[public])
     train = labelled_split(nodes, per_node=LABELLED, random_state=0)
     models = {writer: model_by_name(name, "classification") for writer, name in names.items()}
     set_scale(models.values(), X[train])
     return Inputs(
         X=X,
-        y=digits.y[own],
+        y=digits.y[~public],
         nodes=nodes,
         train=train,
         test=~train,
@@ -160,7 +150,7 @@ def digits_inputs() -> Any:
     )
 
 
-def _write_example(draft: Path, inputs: Any) -> None:
+def _write_example(inputs: Inputs, draft: Path) -> None:
     """Write a few test images as a table, for ``fedrelax predict``."""
     import numpy as np
     import pandas as pd

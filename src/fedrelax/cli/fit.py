@@ -7,15 +7,20 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from fedrelax.cli.config import command_with, place_of
+from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Check, Debug, flag, flags_of
+from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Check, Debug, TrustModel, flag, flags_of
 from fedrelax.cli.settings import LearningConfig, parts_of
 from fedrelax.errors import FedRelaxError, counted, listing
+
+if TYPE_CHECKING:
+    from fedrelax.cli.run_directory import RunDirectory
+    from fedrelax.cli.training import Outcome
+    from fedrelax.report import ReportData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +47,6 @@ class FitConfig(LearningConfig):
     test_from: str | None = flag(
         DATA,
         "Test on all rows from this time on, by the column of --split-by or the only date column.",
-        default=None,
         metavar="DATE",
     )
     keep_test_out: bool = flag(
@@ -50,14 +54,12 @@ class FitConfig(LearningConfig):
         "Save the models that were measured, trained without the test rows. Default: after "
         "measuring, train again on all rows with the same settings, and save those models.",
         default=False,
-        spelling="--keep-test-out",
         before="jobs",
     )
     checkpoint_every: Annotated[int | None, Check(ge=1)] = flag(
         OUTPUT,
         "Save a checkpoint next to --out every N rounds, and when the run is stopped by "
         "Ctrl-C or SIGTERM; fedrelax resume continues from it.",
-        default=None,
         metavar="N",
         before="jobs",
         saved=False,
@@ -66,18 +68,15 @@ class FitConfig(LearningConfig):
         LEARNING,
         "Differential privacy for each row of a node: noise on the sums over its rows, "
         "released once. Implies --keep-test-out. Default: no noise.",
-        default=None,
     )
     delta: Annotated[float | None, Check(gt=0, lt=1)] = flag(
         LEARNING,
         "Probability with which the promise of --epsilon may fail. Default: 1e-5.",
-        default=None,
     )
     range: Annotated[tuple[float, float] | None, Check(before=parts_of)] = flag(
         LEARNING,
         "Smallest and largest possible target, for --epsilon: known beforehand, not taken "
         "from the rows. Not needed for classes.",
-        default=None,
         metavar="LOW,HIGH",
     )
     leakage: bool = flag(
@@ -85,14 +84,12 @@ class FitConfig(LearningConfig):
         "Attack the exchanged predictions: how well can a neighbour tell a node's training "
         "rows from its test rows? The report shows this for every node.",
         default=False,
-        spelling="--leakage",
         before="jobs",
     )
     live: bool = flag(
         OUTPUT,
         "Show the run on a web page of this machine while it lasts; the address is printed.",
         default=False,
-        spelling="--live",
         before="jobs",
         saved=False,
     )
@@ -157,16 +154,10 @@ def resume(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="Checkpoint of fedrelax fit --checkpoint-every.")
     ],
-    trust: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="package.module:name",
-            help="Model that the run may use, whose code then runs; can be repeated.",
-        ),
-    ] = None,
-    overwrite: Annotated[bool | None, flags_of(FitConfig)["overwrite"].option()] = None,
-    backend: Annotated[str | None, flags_of(FitConfig)["backend"].option()] = None,
-    address: Annotated[str | None, flags_of(FitConfig)["address"].option()] = None,
+    trust: TrustModel = None,
+    overwrite: Annotated[bool | None, flags_of(FitConfig)["overwrite"].option("overwrite")] = None,
+    backend: Annotated[str | None, flags_of(FitConfig)["backend"].option("backend")] = None,
+    address: Annotated[str | None, flags_of(FitConfig)["address"].option("address")] = None,
     debug: Debug = False,
 ) -> None:
     """Continue a run that was stopped, as if nothing had happened.
@@ -179,6 +170,7 @@ def resume(
     """
     with speaking(debug, steps=FitConfig.steps) as talk:
         from fedrelax.cli.run_directory import RunDirectory
+        from fedrelax.runtime.workers import using_backend
         from fedrelax.storage.places import check_directory
 
         kept, config = RunDirectory.find(
@@ -186,17 +178,17 @@ def resume(
         )
         talk.out.quiet = config.json
         check_directory(config.out, config.overwrite)
-        with place_of(config):
+        with using_backend(config.backend, config.address):
             run_fit(config, talk, kept)
 
 
-def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
+def run_fit(config: FitConfig, talk: Talk, kept: RunDirectory | None = None) -> None:
     """Train, save and report; ``kept`` is the ``RunDirectory`` of a run that is resumed."""
     talk.activity.doing(f"Reading {config.data.name}", step="reading")
     from fedrelax.cli.inputs import read_inputs
-    from fedrelax.cli.interruption import Interruption, Step
+    from fedrelax.cli.interruption import Interruption
     from fedrelax.cli.run_directory import RunDirectory
-    from fedrelax.cli.training import live_view, save, tell_end, train
+    from fedrelax.cli.training import Run, live_view
     from fedrelax.web import check_live
 
     if config.live:
@@ -209,16 +201,16 @@ def run_fit(config: FitConfig, talk: Talk, kept: Any = None) -> None:
             nullcontext() if kept is None else kept.open(interruption),
             live_view(inputs, config.target, talk) if config.live else nullcontext() as view,
         ):
-            outcome = train(inputs, config, talk, interruption, view=view, kept=kept)
-            fitted = outcome.fitted
-            rounds = counted(fitted.n_rounds_, "round")
-            used = f"alpha = {fitted.alpha_:.6g} and {rounds} were used"
+            run = Run(inputs, config, talk, interruption, view, kept)
+            outcome = run.train()
+            rounds = counted(outcome.fitted.n_rounds_, "round")
+            used = f"alpha = {outcome.fitted.alpha_:.6g} and {rounds} were used"
             settings = config.to_file(task=inputs.task, features=list(inputs.feature_names))
-            interruption.enter(Step.SAVING)
-            data = save(inputs, config, outcome, talk, settings=settings, comment=used)
-            interruption.enter(Step.ENDING)
+            data = run.save(outcome, settings, used)
             if view is not None:
-                tell_end(view, config.out, fitted.result_)
+                page = config.out.absolute() / "report.html"
+                where = f"report at {page}" if page.exists() else f"saved in {page.parent}"
+                view.close(f"Finished after {rounds} ({outcome.fitted.result_.reason}): {where}")
         saved = data.saved
         assert saved is not None
         if config.json:
@@ -235,9 +227,10 @@ FACTS = ("task", "feature_names", "alpha", "level", "wiring", "rounds", "reason"
 """The facts of ``result.json`` that ``--json`` prints, beside those of ``metrics.json``."""
 
 
-def _tell(config: FitConfig, outcome: Any, data: Any, talk: Talk) -> None:
+def _tell(config: FitConfig, outcome: Outcome, data: ReportData, talk: Talk) -> None:
     from fedrelax.report.terminal import evaluation_report
 
+    assert data.saved is not None
     about, out = data.saved.about, config.out
     talk.say("")
     trained = "trained on all rows, with the settings that were measured"
@@ -265,32 +258,29 @@ def _tell(config: FitConfig, outcome: Any, data: Any, talk: Talk) -> None:
 
 def tell_report(out: Path, talk: Talk) -> None:
     """Say where the report is, if one was written."""
-    from fedrelax.report.page import REPORT
-
-    if (out / REPORT).exists():
-        talk.plain(f"Open {out / REPORT} in a browser: one file, which you can pass on.")
+    if (out / "report.html").exists():
+        talk.plain(f"Open {out / 'report.html'} in a browser: one file, which you can pass on.")
 
 
-def how_it_went(outcome: Any) -> str:
+def how_it_went(outcome: Outcome) -> str:
     """Return which alpha and how many rounds were used, and why, in words."""
-    result, choice = outcome.fitted.result_, outcome.fitted.choice_
-    found = outcome.fitted.whole_ is not None
-    if not found and choice is not None and choice.alpha == 0:
+    fitted, result, choice = outcome.fitted, outcome.fitted.result_, outcome.fitted.choice_
+    if fitted.whole_ is None and choice is not None and choice.alpha == 0:
         return "No coupling was chosen: alone was best in cross-validation on the training rows."
     wired = ""
     if result.kept is not None:
-        given, kept = result.graph.n_edges, result.kept.n_edges
+        before, after = result.graph.n_edges, result.kept.n_edges
         sizes = [len(cluster) for cluster in result.clusters]
         shown = ", ".join(map(str, sizes[:8])) + (", ..." if len(sizes) > 8 else "")
-        edges = f"kept {kept:,} of {given:,}" if given >= kept else f"found {kept:,}"
+        edges = f"kept {after:,} of {before:,}" if before >= after else f"found {after:,}"
         groups = f"{counted(len(sizes), 'group')} of {shown} nodes"
         wired = f" The nodes {edges} edges, which form {groups} (edges.csv, nodes.csv)."
     if result.stayed:
         alone = listing(result.stayed, most=5)
         wired += f" These validated clearly better alone and keep their own models: {alone}."
-    if found:
+    if fitted.whole_ is not None:
         return f"Found from the training rows: {choice.reason}.{wired}"
-    used = f"Used alpha {outcome.fitted.alpha_:.3g} and {counted(result.n_rounds, 'round')}"
+    used = f"Used alpha {fitted.alpha_:.3g} and {counted(result.n_rounds, 'round')}"
     if choice is not None:
         return f"{used}, chosen by cross-validation on the training rows only.{wired}"
     return f"{used} ({result.reason}).{wired}"

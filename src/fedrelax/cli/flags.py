@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from inspect import Parameter, Signature
+from dataclasses import dataclass, field, fields
+from inspect import Parameter
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -24,6 +24,23 @@ Trust = Annotated[
     typer.Option(
         metavar="package.module.Class",
         help="Type of another package that may be loaded; can be repeated.",
+    ),
+]
+TrustModel = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="package.module:name",
+        help="Model that a settings file or a stopped run may use, whose code then runs; can be "
+        "repeated.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file with any of these flags but --overwrite, --backend and --address; the command "
+        "line wins. Every result has a config.toml.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Replace = Annotated[bool, typer.Option("--overwrite", help="Replace the file.")]
@@ -58,8 +75,8 @@ class Flag:
     panel: str
     """The group in ``--help``; what is in ARGUMENTS is given without a flag."""
     help: str
-    spelling: str = ""
-    """Where it is not the field's name: ``--this/--not-this``, or ``--this`` without a value."""
+    off: str = ""
+    """How to take back what a settings file turns on, such as ``--no-overwrite``."""
     metavar: str | None = None
     before: str = ""
     """The field to come before in ``--help``, if not in the order of the class."""
@@ -74,23 +91,24 @@ class Flag:
 
     def named(self, field: str) -> str:
         """Return the flag as it is typed, or the name of the argument."""
-        if self.panel == ARGUMENTS:
-            return field.upper()
-        return self.spelling.partition("/")[0] or f"--{field.replace('_', '-')}"
+        return field.upper() if self.panel == ARGUMENTS else f"--{field.replace('_', '-')}"
 
-    def option(self) -> Any:
+    def option(self, field: str) -> Any:
         """Return the typer option or argument."""
         said: dict[str, Any] = {"help": self.help, "metavar": self.metavar, "show_default": False}
         if self.panel == ARGUMENTS:
             return typer.Argument(**said)
-        spelled = (self.spelling,) if self.spelling else ()
-        return typer.Option(*spelled, rich_help_panel=self.panel, **said)
+        spelling = self.named(field) + (f"/{self.off}" if self.off else "")
+        return typer.Option(spelling, rich_help_panel=self.panel, **said)
 
 
-def flag(panel: str, help: str, *, default: Any = MISSING, **more: Any) -> Any:
-    """Declare a field of the settings; a default of ``list`` or ``dict`` is empty. See ``Flag``."""
-    known = {"default_factory" if default in (list, dict) else "default": default}
-    return field(metadata={"flag": Flag(panel, help, **more)}, **known)
+def flag(panel: str, help: str, *, default: Any = None, **more: Any) -> Any:
+    """Declare a field of the settings, without a default if it is ``needed``. See ``Flag``."""
+    declared = Flag(panel, help, **more)
+    if declared.needed:
+        return field(metadata={"flag": declared})
+    kind = "default_factory" if default is dict else "default"
+    return field(metadata={"flag": declared}, **{kind: default})
 
 
 def flags_of(kind: type) -> dict[str, Flag]:
@@ -107,24 +125,26 @@ def words_of(kind: type, values: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def signature_of(*kinds: type) -> Signature:
-    """Return the signature that typer reads: the flags of all kinds, each with the default None."""
-    declared = {name: found for kind in kinds for name, found in flags_of(kind).items()}
-    types = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
-    order = sorted(declared, key=lambda name: PANELS.index(declared[name].panel))
-    for name, flag in declared.items():
+def keyword(name: str, annotation: Any) -> Parameter:
+    """Return a parameter of a command as typer reads it, with the default None."""
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def flag_parameters(kind: type) -> list[Parameter]:
+    """Return the flags of a settings class as parameters of a command, panel by panel."""
+    flags, types = flags_of(kind), get_type_hints(kind)
+    order = sorted(flags, key=lambda name: PANELS.index(flags[name].panel))
+    for name, flag in flags.items():
         if flag.before:
             order.remove(name)
             order.insert(order.index(flag.before), name)
     parameters = []
     for name in order:
-        said = types[name]
-        parts = set(get_args(said) or (said,)) - {NoneType}
-        kind: Any = parts.pop() if len(parts) == 1 else str
-        if get_origin(said) in (dict, list):
-            kind = list[str]
-        elif kind not in (Path, int, float, bool):  # what is checked later is read as text
-            kind = str
-        typed: Any = Annotated[kind | None, declared[name].option()]
-        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=typed))
-    return Signature(parameters)
+        parts = set(get_args(types[name]) or (types[name],)) - {NoneType}
+        typed: Any = parts.pop() if len(parts) == 1 else str
+        if get_origin(types[name]) is dict:
+            typed = list[str]
+        elif typed not in (Path, int, float, bool):  # what is checked later is read as text
+            typed = str
+        parameters.append(keyword(name, Annotated[typed | None, flags[name].option(name)]))
+    return parameters

@@ -52,7 +52,7 @@ def info(
 
 def to_dict(saved: Any) -> dict[str, Any]:
     """Return everything as plain values, for JSON."""
-    from fedrelax.report.data.sharing import sharing_of
+    from fedrelax.report.data.sharing import NOT_PRIVATE, sharing_of
 
     shared, living = sharing_of(saved), saved.living or {"story": [], "ancestors": []}
     return {
@@ -67,7 +67,7 @@ def to_dict(saved: Any) -> dict[str, Any]:
             "exchanges": shared.exchanges,
             "numbers_per_neighbour": shared.per_neighbour,
         },
-        "privacy": shared.privacy,
+        "privacy": f"{shared.promised or NOT_PRIVATE} {shared.attacked}".strip(),
         "models": saved.models,
         "story": living["story"],
         "ancestors": living["ancestors"],

@@ -50,6 +50,10 @@ class Inputs:
     splitting: Splitting
     schema: Schema | None = None
 
+    def rows(self, mask: AnyArray) -> tuple[FloatArray, AnyArray, AnyArray]:
+        """Return features, targets and nodes of the rows that a mask marks."""
+        return self.X[mask], self.y[mask], self.nodes[mask]
+
 
 @dataclass(frozen=True, eq=False)
 class Source:

@@ -28,13 +28,13 @@ def pairs_of(value: Any) -> Any:
     """Accept NODE=MODEL texts; a node may hold '=', a model never does."""
     if not isinstance(value, list | tuple):
         return value
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in value:
-        node, sign, model = str(text).rpartition("=")
-        if not sign or not node or not model:
+        node, _, model = str(text).rpartition("=")
+        if not node or not model:
             raise ValueError(f"{text!r} is not NODE=MODEL, such as Helsinki=forest")
-        found[node.strip()] = model.strip()
-    return found
+        pairs[node.strip()] = model.strip()
+    return pairs
 
 
 def parts_of(value: Any) -> Any:
@@ -48,9 +48,9 @@ def known_wiring(value: str | None) -> str | None:
     """Refuse an unknown wiring."""
     from fedrelax.wiring import WIRINGS
 
-    known = ("fixed", *WIRINGS, "auto")
-    if value is not None and value not in known:
-        raise ValueError(f"{value!r} is not one of {', '.join(known)}{did_you_mean(value, known)}")
+    names = ("fixed", *WIRINGS, "auto")
+    if value is not None and value not in names:
+        raise ValueError(f"{value!r} is not one of {', '.join(names)}{did_you_mean(value, names)}")
     return value
 
 
@@ -65,26 +65,6 @@ def number_of_workers(value: int) -> int:
 Alpha = Literal["auto"] | Annotated[float, Check(ge=0, allow_inf_nan=False)]
 Level = Literal["auto"] | Annotated[float, Check(ge=0, le=1)]
 Rounds = Annotated[int | None, Check(ge=0)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileFlags:
-    """Flags about the settings file, which cannot set them itself."""
-
-    config: Path | None = flag(
-        OUTPUT,
-        "TOML file with any of these flags but --overwrite, --backend and --address; the "
-        "command line wins. Every result has a config.toml.",
-        default=None,
-        before="jobs",
-    )
-    trust: list[str] = flag(
-        OUTPUT,
-        "Model that --config may name, whose code then runs; can be repeated.",
-        default=list,
-        metavar="package.module:name",
-        before="jobs",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +90,11 @@ class LearningConfig:
     features: Annotated[tuple[str, ...] | None, Check(before=one_or_many)] = flag(
         DATA,
         "Columns to predict from, as a,b,c. Default: all other columns.",
-        default=None,
     )
     schema: Path | None = flag(
         DATA,
         "JSON file that says what the columns mean (names, kinds, categories, scales), such "
         "as the schema.json of a result. Default: found from the table.",
-        default=None,
     )
     task: Literal["auto", "regression", "classification"] = flag(
         DATA, "auto, regression or classification. Default: auto.", default="auto"
@@ -125,7 +103,7 @@ class LearningConfig:
         DATA,
         "Leave out rows with a missing feature instead of filling it in.",
         default=False,
-        spelling="--drop-missing/--keep-missing",
+        off="--keep-missing",
     )
     graph: str = flag(
         LEARNING,
@@ -173,7 +151,6 @@ class LearningConfig:
     rounds: Rounds = flag(
         LEARNING,
         "Maximum number of rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
-        default=None,
         argument="rounds",
     )
     wiring: Annotated[str | None, Check(after=known_wiring)] = flag(
@@ -181,7 +158,6 @@ class LearningConfig:
         "fixed keeps the graph; rewire lets every node keep the neighbours that agree with "
         "it; guarded does so where some may lie; discover finds neighbours where no graph is "
         "given; auto chooses on the training rows. Default: auto, or fixed if alpha is given.",
-        default=None,
         argument="wiring",
     )
     quick: bool = flag(
@@ -189,7 +165,6 @@ class LearningConfig:
         "Try fewer settings where they are chosen, for a few seconds: no wiring, no curves, "
         "no other kinds of models.",
         default=False,
-        spelling="--quick",
         argument="quick",
     )
     minutes: Annotated[float | None, Check(ge=0, allow_inf_nan=False)] = flag(
@@ -197,7 +172,6 @@ class LearningConfig:
         "How long the choice of settings may take; what does not fit is left out, and a note "
         "says what. Default: 0.5, or a few seconds with --quick; no limit with --checkpoint-"
         "every.",
-        default=None,
         argument="minutes",
     )
     public: str = flag(
@@ -223,14 +197,13 @@ class LearningConfig:
         "Column whose values are held out whole, at all nodes: days, patients, batches; none "
         "holds out rows at random. Default: a column of dates that nodes have in common, else "
         "none.",
-        default=None,
         metavar="COLUMN",
     )
     overwrite: bool = flag(
         OUTPUT,
         "Replace an earlier result in --out.",
         default=False,
-        spelling="--overwrite/--no-overwrite",
+        off="--no-overwrite",
         saved=False,
         only_typed="replaces an earlier result",
     )
@@ -245,7 +218,6 @@ class LearningConfig:
         "Where to train nodes that are not computed all at once: threads, processes or, with "
         "an extra, a dask or ray cluster. The result does not change. Default: threads or "
         "processes, as suits the models.",
-        default=None,
         argument="backend",
         saved=False,
         only_typed="sends rows to a cluster and runs what comes back",
@@ -254,7 +226,6 @@ class LearningConfig:
         OUTPUT,
         "The cluster to use, with --backend dask or ray. Default: one with --jobs workers is "
         "started here, and stopped at the end.",
-        default=None,
         metavar="HOST:PORT",
         argument="address",
         saved=False,
@@ -266,15 +237,13 @@ class LearningConfig:
         default=0,
         argument="random_state",
     )
-    json: bool = flag(
-        OUTPUT, "Print one JSON object.", default=False, spelling="--json", saved=False
-    )
-    debug: bool = flag(OUTPUT, "Show tracebacks.", default=False, spelling="--debug", saved=False)
+    json: bool = flag(OUTPUT, "Print one JSON object.", default=False, saved=False)
+    debug: bool = flag(OUTPUT, "Show tracebacks.", default=False, saved=False)
 
     def estimator_arguments(self) -> dict[str, Any]:
         """Return the estimator's arguments by name."""
-        found = flags_of(type(self)).items()
-        return {flag.argument: getattr(self, name) for name, flag in found if flag.argument}
+        flags = flags_of(type(self)).items()
+        return {flag.argument: getattr(self, name) for name, flag in flags if flag.argument}
 
     def absolute(self) -> dict[str, Any]:
         """Return the settings by name, with absolute paths as text."""
@@ -295,7 +264,7 @@ class LearningConfig:
         saved = [
             name
             for name, flag in flags_of(type(self)).items()
-            if flag.saved and (settings.get(name) is not False or "/" in flag.spelling)
+            if flag.saved and (settings.get(name) is not False or flag.off)
         ]
         named = {name.replace("_", "-"): settings[name] for name in saved if name in settings}
         return {**named, "model-for": pairs} if pairs else named
@@ -337,15 +306,15 @@ def in_flags(text: str) -> str:
     return PLACE.sub("choose another --out", ARGUMENT.sub(_flag, text))
 
 
-def _flag(found: re.Match[str]) -> str:
-    flag, given = FLAGS[found[1]], found[2]
-    if given == "True":
+def _flag(match: re.Match[str]) -> str:
+    flag, text = FLAGS[match[1]], match[2]
+    if text == "True":
         return flag
-    if given[0] not in "'\"[":
-        return f"{flag} {given}"
+    if text[0] not in "'\"[":
+        return f"{flag} {text}"
     try:
-        value = ast.literal_eval(given)
+        value = ast.literal_eval(text)
     except (SyntaxError, ValueError):
-        return found[0]
+        return match[0]
     values = value if isinstance(value, list) else [value]
     return " ".join(f"{flag} {shlex.quote(str(each))}" for each in values)

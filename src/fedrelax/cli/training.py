@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from fedrelax.cli.interruption import ALL_ROWS, CAUSES, Interruption, Step, Watc
 from fedrelax.cli.predict import formula_note
 from fedrelax.cli.run_directory import RunDirectory
 from fedrelax.cli.settings import LearningConfig
-from fedrelax.errors import FedRelaxError, counted
+from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation, evaluate
 from fedrelax.live import LiveView
@@ -28,12 +29,12 @@ from fedrelax.report.data.report_data import USUAL, loss_unit
 from fedrelax.report.data.rounding import short
 from fedrelax.report.page import REPORT, write_report
 from fedrelax.runtime import Layer
-from fedrelax.solvers import FedRelax, Result
+from fedrelax.solvers import FedRelax
 from fedrelax.splits import group_rows
-from fedrelax.storage import Checkpoint, read_result, save_result
+from fedrelax.storage import read_result, save_result
 from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
-from fedrelax.typing import Label
+from fedrelax.typing import DataFrame, Label
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,179 +66,171 @@ def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
     )
 
 
-def train(
-    inputs: Inputs,
-    config: FitConfig,
-    talk: Talk,
-    interruption: Interruption,
-    *,
-    view: LiveView | None = None,
-    kept: RunDirectory | None = None,
-    **more: Any,
-) -> Outcome:
-    """Choose on the training rows what is "auto", run the rounds, measure on test rows, train on all.
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run of ``fit`` or ``demo``: its inputs and settings, and who watches, stops and keeps it."""
 
-    Once a signal has ended a step early, the models that were measured are the outcome. ``kept`` is
-    where the state of the run is kept; ``more`` holds arguments of the estimator that have no flag.
-    """
-    estimator = estimator_of(inputs, config)
-    if config.epsilon is not None:
-        private = FedRelax(update=config.update, exchange=private_layers(config), tol=0.0)
-        estimator.set_params(solver=private)
-    own = inputs.train
-    rows = (inputs.X[own], inputs.y[own], inputs.nodes[own])
-    start_workers(config.jobs, config.backend)
-    talk.activity.doing("Choosing settings", step="choosing")
-    first, second = (None, None) if kept is None else (kept.training, kept.all_rows)
-    watch = Watch(talk.activity, interruption)
-    callbacks = [one for one in (watch, view, first) if one is not None]
-    estimator.set_params(callbacks=callbacks, **more)
-    interruption.enter(Step.FINDING, first)
-    folds = inputs.splitting.folds(own)
-    fitted: Fitted = estimator.fit(*rows[:2], nodes=rows[2], **folds)
-    interruption.enter(Step.MEASURING, first)
-    outcome = Outcome(fitted.set_params(callbacks=()))
-    if outcome.interrupted:
-        reason = fitted.result_.reason
-        talk.note(f"{reason} after round {fitted.n_rounds_}; its models are kept.")
-    if view is not None:
-        view.tell("The rounds are done; measuring and saving.", 1, 1)
-    if own.all():
-        return outcome
-    talk.activity.doing("Measuring on test rows", step="measuring")
-    test = inputs.test
-    measured = evaluate(fitted, rows, (inputs.X[test], inputs.y[test], inputs.nodes[test]))
-    nodes = measured.nodes.assign(
-        model=_lines(inputs, fitted, list(measured.nodes["node"]))["model"]
-    )
-    if config.leakage:
-        talk.activity.doing("Attacking the exchanged predictions")
-        found = aucs(fitted, inputs, config)
-        nodes = nodes.assign(leaked=[found.get(label) for label in nodes["node"]])
-    measured = replace(measured, nodes=nodes)
-    outcome = Outcome(fitted, measured, on_all_rows=False)
-    if config.keep_test_out or config.epsilon is not None or outcome.interrupted:
-        return outcome
-    try:
-        if not interruption.take() and not interruption.cause:
-            interruption.enter(Step.ALL_ROWS, second)
-            return _on_all_rows(inputs, outcome, talk, interruption, second)
-    except KeyboardInterrupt:
-        if not interruption.cause:
-            raise
-    talk.note(
-        f"{interruption.cause}, so there is no second training on all rows: the models that were measured, "
-        "trained on the training rows, are kept."
-    )
-    return outcome
+    inputs: Inputs
+    config: FitConfig
+    talk: Talk
+    interruption: Interruption
+    view: LiveView | None = None
+    kept: RunDirectory | None = None
+    """Where the state of the run is kept, if it can be resumed."""
 
+    def train(self, **more: Any) -> Outcome:
+        """Choose on the training rows what is "auto", run the rounds, measure on test rows, train on all.
 
-def _on_all_rows(
-    inputs: Inputs,
-    outcome: Outcome,
-    talk: Talk,
-    interruption: Interruption,
-    checkpoint: Checkpoint | None,
-) -> Outcome:
-    """Train again on all rows, with the settings that were measured."""
-    fitted, measured = outcome.fitted, outcome.evaluation
-    assert measured is not None
-    talk.activity.doing(f"Training on {ALL_ROWS}, with these settings", step=ALL_ROWS)
-    watch = Watch(talk.activity, interruption, ALL_ROWS)
-    fitted.set_params(callbacks=[one for one in (watch, checkpoint) if one is not None])
-    try:
-        final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
-    finally:
-        fitted.set_params(callbacks=())
-    known = set(measured.nodes["node"])
-    new = [label for label in final.models_ if label not in known]
-    measured = measured.with_untested(_lines(inputs, final, new))
-    return Outcome(final.set_params(callbacks=()), measured)
-
-
-def save(
-    inputs: Inputs,
-    config: FitConfig,
-    outcome: Outcome,
-    talk: Talk,
-    *,
-    settings: Mapping[str, Any],
-    comment: str,
-    more: Sequence[Callable[[Path], None]] = (),
-) -> ReportData:
-    """Write the directory and return what it shows; ``settings`` go to ``config.toml``.
-
-    If the directory cannot be written, the result is saved among the temporary files, and the error
-    says where.
-    """
-    talk.activity.doing(f"Saving in {config.out}", step="saving")
-    found, result = outcome.evaluation, outcome.fitted.result_
-    metrics: dict[str, Any] = {
-        "nodes": len(result.local_models),
-        "edges": outcome.fitted.whole_graph_.n_edges,
-        "training_rows": int(inputs.train.sum()),
-        "split_by": inputs.splitting.column,
-        "saved_models_trained_on": "all rows" if outcome.on_all_rows else "training rows",
-        "stayed_alone": list(result.stayed),
-    }
-    if result.kept is not None:
-        sizes = [len(cluster) for cluster in result.clusters]
-        metrics |= {"kept_edges": result.kept.n_edges, "clusters": sizes}
-    lines = None
-    if found is None:
-        labels = list(inputs.model_names)
-        rows = [int((inputs.nodes == label).sum()) for label in labels]
-        lines = _lines(inputs, outcome.fitted, labels).assign(rows=rows)
-    shown: list[ReportData] = []
-    writers = [*more, lambda draft: shown.append(_write_views(draft, talk))]
-
-    def write(where: Path) -> None:
-        save_result(
-            where,
-            outcome.fitted,
-            nodes=lines,
-            metrics=metrics,
-            evaluation=found,
-            config=settings,
-            comment=comment,
-            feature_names=inputs.feature_names,
-            node_column=config.node,
-            target=config.target,
-            overwrite=config.overwrite,
-            more=writers,
-        )
-
-    try:
-        write(config.out)
-    except NotWritten as error:
-        home = Path(tempfile.mkdtemp(prefix="fedrelax-"))
-        place = home / (config.out.name or "result")
+        Once a signal has ended a step early, the models that were measured are the outcome. ``more``
+        holds arguments of the estimator that have no flag.
+        """
+        inputs, config, talk, interruption = self.inputs, self.config, self.talk, self.interruption
+        checkpoint = None if self.kept is None else self.kept.training
+        estimator = estimator_of(inputs, config)
+        if config.epsilon is not None:
+            private = FedRelax(update=config.update, exchange=private_layers(config), tol=0.0)
+            estimator.set_params(solver=private)
+        start_workers(config.jobs, config.backend)
+        talk.activity.doing("Choosing settings", step="choosing")
+        callbacks = [Watch(talk.activity, interruption), self.view, checkpoint]
+        estimator.set_params(callbacks=[one for one in callbacks if one is not None], **more)
+        interruption.enter(Step.FINDING, checkpoint)
+        X, y, nodes = inputs.rows(inputs.train)
+        folds = inputs.splitting.folds(inputs.train)
+        fitted: Fitted = estimator.fit(X, y, nodes=nodes, **folds).set_params(callbacks=())
+        interruption.enter(Step.MEASURING, checkpoint)
+        outcome = Outcome(fitted)
+        if outcome.interrupted:
+            reason = fitted.result_.reason
+            talk.note(f"{reason} after round {fitted.n_rounds_}; its models are kept.")
+        if self.view is not None:
+            self.view.tell("The rounds are done; measuring and saving.", 1, 1)
+        if inputs.train.all():
+            return outcome
+        outcome = Outcome(fitted, self._measured(fitted), on_all_rows=False)
+        if config.keep_test_out or config.epsilon is not None or outcome.interrupted:
+            return outcome
         try:
-            write(place)
-        except FedRelaxError:
-            shutil.rmtree(home, ignore_errors=True)
-            raise error from error.__cause__
-        raise NotWritten(f"{error}; the result was saved in {place} instead") from None
-    return shown[-1]
+            if not interruption.take() and not interruption.cause:
+                return self._on_all_rows(outcome)
+        except KeyboardInterrupt:
+            if not interruption.cause:
+                raise
+        talk.note(
+            f"{interruption.cause}, so there is no second training on all rows: the models that were "
+            "measured, trained on the training rows, are kept."
+        )
+        return outcome
 
+    def _measured(self, fitted: Fitted) -> Evaluation:
+        self.talk.activity.doing("Measuring on test rows", step="measuring")
+        inputs = self.inputs
+        measured = evaluate(fitted, inputs.rows(inputs.train), inputs.rows(inputs.test))
+        labels = list(measured.nodes["node"])
+        nodes = measured.nodes.assign(model=self._lines(fitted, labels)["model"])
+        if self.config.leakage:
+            self.talk.activity.doing("Attacking the exchanged predictions")
+            by_node = aucs(fitted, inputs, self.config)
+            nodes = nodes.assign(leaked=[by_node.get(label) for label in labels])
+        return replace(measured, nodes=nodes)
 
-def _lines(inputs: Inputs, fitted: Fitted, labels: list[Label]) -> Any:
-    """Return a table of nodes and their models' names: as given, or what "auto" has found."""
-    import pandas as pd
+    def _on_all_rows(self, outcome: Outcome) -> Outcome:
+        """Train again on all rows, with the settings that were measured."""
+        fitted, measured, inputs = outcome.fitted, outcome.evaluation, self.inputs
+        assert measured is not None
+        checkpoint = None if self.kept is None else self.kept.all_rows
+        self.interruption.enter(Step.ALL_ROWS, checkpoint)
+        activity = self.talk.activity
+        activity.doing(f"Training on {ALL_ROWS}, with these settings", step=ALL_ROWS)
+        callbacks = [Watch(activity, self.interruption, ALL_ROWS), checkpoint]
+        fitted.set_params(callbacks=[one for one in callbacks if one is not None])
+        try:
+            final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
+        finally:
+            fitted.set_params(callbacks=())
+        tested = set(measured.nodes["node"])
+        untested = self._lines(final, [label for label in final.models_ if label not in tested])
+        return Outcome(final.set_params(callbacks=()), measured.with_untested(untested))
 
-    models, names = fitted.result_.models, inputs.model_names
-    kinds = [
-        kind_name(models[label]) if names[label] == "auto" else short_name(names[label])
-        for label in labels
-    ]
-    return pd.DataFrame({"node": labels, "model": kinds})
+    def _lines(self, fitted: Fitted, labels: list[Label]) -> DataFrame:
+        """Return a table of nodes and their models' names: as given, or what "auto" has found."""
+        import pandas as pd
+
+        models, names = fitted.result_.models, self.inputs.model_names
+        kinds = [
+            kind_name(models[label]) if names[label] == "auto" else short_name(names[label])
+            for label in labels
+        ]
+        return pd.DataFrame({"node": labels, "model": kinds})
+
+    def save(
+        self,
+        outcome: Outcome,
+        settings: Mapping[str, Any],
+        comment: str,
+        more: Sequence[Callable[[Path], None]] = (),
+    ) -> ReportData:
+        """Write the directory and return what it shows; ``settings`` go to ``config.toml``.
+
+        If the directory cannot be written, the result is saved among the temporary files, and the error
+        says where.
+        """
+        inputs, config, result = self.inputs, self.config, outcome.fitted.result_
+        self.interruption.enter(Step.SAVING)
+        self.talk.activity.doing(f"Saving in {config.out}", step="saving")
+        metrics: dict[str, Any] = {
+            "nodes": len(result.local_models),
+            "edges": outcome.fitted.whole_graph_.n_edges,
+            "training_rows": int(inputs.train.sum()),
+            "split_by": inputs.splitting.column,
+            "saved_models_trained_on": "all rows" if outcome.on_all_rows else "training rows",
+            "stayed_alone": list(result.stayed),
+        }
+        if result.kept is not None:
+            sizes = [len(cluster) for cluster in result.clusters]
+            metrics |= {"kept_edges": result.kept.n_edges, "clusters": sizes}
+        lines = None
+        if outcome.evaluation is None:
+            labels = list(inputs.model_names)
+            rows = [int((inputs.nodes == label).sum()) for label in labels]
+            lines = self._lines(outcome.fitted, labels).assign(rows=rows)
+        shown: list[ReportData] = []
+
+        def write(where: Path) -> None:
+            save_result(
+                where,
+                outcome.fitted,
+                nodes=lines,
+                metrics=metrics,
+                evaluation=outcome.evaluation,
+                config=settings,
+                comment=comment,
+                feature_names=inputs.feature_names,
+                node_column=config.node,
+                target=config.target,
+                overwrite=config.overwrite,
+                more=[*more, lambda draft: shown.append(_write_views(draft, self.talk))],
+            )
+
+        try:
+            write(config.out)
+        except NotWritten as error:
+            home = Path(tempfile.mkdtemp(prefix="fedrelax-"))
+            instead = home / (config.out.name or "result")
+            try:
+                write(instead)
+            except FedRelaxError:
+                shutil.rmtree(home, ignore_errors=True)
+                raise error from error.__cause__
+            raise NotWritten(f"{error}; the result was saved in {instead} instead") from None
+        self.interruption.enter(Step.ENDING)
+        return shown[-1]
 
 
 def _write_views(draft: Path, talk: Talk) -> ReportData:
     """Write the picture and the report of a draft, or say what to install for them; return its data."""
     data = report_data(read_result(draft))
-    formulas = formula_note(data.nodes[["node"]], "nodes.csv")
-    if formulas is not None:
+    if formulas := formula_note(data.nodes[["node"]], "nodes.csv"):
         talk.note(formulas)
     talk.activity.doing("Writing the report")
     missing = {}
@@ -262,22 +255,13 @@ def _write_views(draft: Path, talk: Talk) -> ReportData:
 
 def live_view(inputs: Inputs, target: str, talk: Talk) -> LiveView:
     """Return the view of a run; its address goes to stderr, as all notes do."""
-    nodes = inputs.nodes[inputs.train]
-    rows = {label: len(index) for label, index in group_rows(nodes, len(nodes)).items()}
     return LiveView(
         inputs.graph,
-        rows=rows,
+        rows=Counter(inputs.nodes[inputs.train].tolist()),
         models={label: short_name(name) for label, name in inputs.model_names.items()},
         unit=loss_unit(USUAL[inputs.task], short(target, 28)),
         say=lambda text: talk.err.print(text, markup=False, soft_wrap=True),
     )
-
-
-def tell_end(view: LiveView, out: Path, result: Result) -> None:
-    """Say on the page where the result is saved, and stop its server."""
-    report = out / REPORT
-    where = f"report at {report.absolute()}" if report.exists() else f"saved in {out.absolute()}"
-    view.close(f"Finished after {counted(result.n_rounds, 'round')} ({result.reason}): {where}")
 
 
 def private_layers(config: FitConfig) -> list[Layer]:
@@ -291,10 +275,9 @@ def private_layers(config: FitConfig) -> list[Layer]:
     return [PrivateStatistics(epsilon=config.epsilon, delta=delta, range=spread, random_state=None)]
 
 
-def aucs(fitted: Fitted, inputs: Inputs, config: FitConfig) -> dict[Any, float]:
+def aucs(fitted: Fitted, inputs: Inputs, config: FitConfig) -> dict[Label, float]:
     """Return the AUC with which a neighbour tells each node's training rows from its test rows."""
     from fedrelax.privacy.leakage import Listener, leakage
-    from fedrelax.splits import group_rows
     from fedrelax.wiring import as_wiring
 
     first = () if inputs.graph is None else inputs.graph.labels
@@ -315,7 +298,5 @@ def aucs(fitted: Fitted, inputs: Inputs, config: FitConfig) -> dict[Any, float]:
         tol=0.0,
         exchange=[*private_layers(config), listener],
     )
-    models = solver.solve(network).local_models
-    return {
-        label: one.by_neighbour for label, one in leakage(network, listener.heard, models).items()
-    }
+    attacked = leakage(network, listener.heard, solver.solve(network).local_models)
+    return {label: attack.by_neighbour for label, attack in attacked.items()}

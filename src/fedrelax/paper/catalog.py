@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.paper.curves import AUTO, FURTHER, ROWS, Cell
@@ -28,55 +27,36 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Line:
-    """One curve of a panel, the curves it is divided by, and its bound, if any.
-
-    ``sheet`` and ``method`` name it in the table of results.
-    """
+    """One curve of a panel; ``sheet`` and ``method`` name it in the table of results."""
 
     label: str
     cell: Cell
     sheet: str
-    method: str = "fedrelax"
-    by_local: Cell | None = None
-    by_oracle: Cell | None = None
-    bound: Cell | None = None
-
-    @property
-    def cells(self) -> list[Cell]:
-        """All that must be computed to draw the line."""
-        found = [self.cell, self.by_local, self.by_oracle, self.bound]
-        return [cell for cell in found if cell is not None]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One pair of axes."""
-
-    title: str
-    lines: list[Line] = field(default_factory=list)
+    method: str = OURS
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side, as in the paper."""
+    """Panels side by side, as in the paper: the lines of each by its title."""
 
     name: str
     title: str
     ylabel: str
-    panels: list[Panel]
+    panels: dict[str, list[Line]]
     log: bool = False
     hidden: list[Line] = field(default_factory=list)
     """Lines in the table only, by which others are divided."""
 
     @property
     def lines(self) -> list[Line]:
-        """All lines of all panels, and the hidden ones."""
-        return [*(line for panel in self.panels for line in panel.lines), *self.hidden]
+        """All lines of all panels, and the hidden ones, once each."""
+        shown = [line for lines in self.panels.values() for line in lines]
+        return list(dict.fromkeys([*shown, *self.hidden]))
 
     @property
     def cells(self) -> list[Cell]:
         """All that must be computed, once each."""
-        return list(dict.fromkeys(cell for line in self.lines for cell in line.cells))
+        return list(dict.fromkeys(cell for line in self.lines for cell in line.cell.needed))
 
 
 @dataclass(frozen=True)
@@ -109,26 +89,21 @@ class Sweep:
 
     def figure(self, name: str, ask: Choice) -> Figure:
         """Return the figure with the settings that the user asked for."""
-        values = {"d": ask.features, "sigma": ask.noise}.get(self.by) or self.values
-        panels = _panels(ask.alpha or self.alphas, values, lambda *at: self._line(ask, *at))
-        _, ylabel = METRICS[self.data, self.model]
-        return Figure(name, self.title, ylabel, panels, log=self.log)
+        metric, ylabel = METRICS[self.data, self.model]
 
-    def _line(self, ask: Choice, value: Any, alpha: float) -> Line:
-        metric, _ = METRICS[self.data, self.model]
-        setting = {"d": 10, "sigma": self.sigma, "p_in": 0.8, self.by: value}
-        cell = Cell(
-            self.data, self.model, OURS, metric, **setting,
-            alpha=alpha, first_exchange=ask.first_exchange,
-        )  # fmt: skip
-        line = Line(_label(self.by, value), cell, self.sheet)
-        # A curve without neighbours' answers does not depend on the first exchange: it is computed once.
-        if self.model == TREES:
-            oracle = replace(cell, method="oracle", alpha=None, first_exchange="models")
-            return replace(line, by_local=replace(cell, alpha=0.0), by_oracle=oracle)
-        if self.data == "single" and alpha > 0:
-            return replace(line, bound=replace(cell, metric="bound", first_exchange="models"))
-        return line
+        def line(value: float, alpha: float) -> Line:
+            d, sigma, p_in = (
+                value if self.by == setting else usual
+                for setting, usual in (("d", 10), ("sigma", self.sigma), ("p_in", 0.8))
+            )
+            cell = Cell(
+                self.data, self.model, OURS, metric, int(d), sigma, p_in, alpha, ask.first_exchange
+            )
+            return Line(_label(self.by, value), cell, self.sheet)
+
+        values = {"d": ask.features, "sigma": ask.noise}.get(self.by) or self.values
+        panels = _panels(ask.alpha or self.alphas, values, line)
+        return Figure(name, self.title, ylabel, panels, log=self.log)
 
 
 METRICS = {
@@ -166,8 +141,8 @@ SWEEPS = {
 }  # fmt: skip
 
 
-def fig1c(ask: Choice) -> Figure:
-    """Return the benchmark: five clusters, compared with other federated methods."""
+def benchmark(ask: Choice) -> Figure:
+    """Return fig1c: five clusters, compared with other federated methods."""
     sheet = "1c benchmark"
 
     def line(alpha: float) -> Line:
@@ -179,66 +154,48 @@ def fig1c(ask: Choice) -> Figure:
         return Line(NAMES[method], Cell("benchmark", LINEAR, method, "MSE_w", 50), sheet, method)
 
     ours = [line(alpha) for alpha in ask.alpha or WEAK]
-    panels = [Panel(one.label, [one, *map(other, BASELINES)]) for one in ours]
+    panels = {one.label: [one, *map(other, BASELINES)] for one in ours}
     if ask.beyond:
-        more = [ours[len(ours) // 2], *map(other, (AUTO, *FURTHER))]
-        panels.append(Panel("beyond the paper", more))
+        panels["beyond the paper"] = [ours[len(ours) // 2], *map(other, (AUTO, *FURTHER))]
     title = "Benchmark: 5 clusters of 30 nodes, d/m = 5, no noise"
     return Figure("fig1c", title, "MSE of the weights", panels)
 
 
-def fig3(ask: Choice) -> Figure:
-    """Return the figure of nodes that mix three distributions, with linear models."""
-    title = "Nodes that mix three distributions, linear models"
-    return _mixtures("fig3", title, "3 noniid", LINEAR, ask, (0.01, 0.05), noisy=0.01)
+def mixtures(name: str, ask: Choice) -> Figure:
+    """Return fig3 or fig4, nodes that mix three distributions: panels by d/m and one by noise.
 
-
-def fig4(ask: Choice) -> Figure:
-    """Return the figure of nodes that mix three distributions, with decision trees.
-
-    The paper labels the last panel alpha = 1; its data are those of alpha = 0.001.
+    The paper labels the last panel of fig4 alpha = 1; its data are those of alpha = 0.001.
     """
-    title = "Nodes that mix three distributions, decision trees"
-    return _mixtures("fig4", title, "4 DT noniid", TREES, ask, (0.001, 1.0), noisy=0.001)
-
-
-def _mixtures(
-    name: str, title: str, tag: str, model: str, ask: Choice, alphas: Numbers, noisy: float
-) -> Figure:
-    """Return a mixture figure: panels by d/m and one by noise, divided by training alone."""
+    model, models, tag, alphas = MIXTURES[name]
     if ask.alpha is not None:
         alphas = tuple(alpha for alpha in ask.alpha if alpha > 0)
         if not alphas:
             raise FedRelaxError(f"{name} compares with alpha = 0; add a larger alpha")
-        noisy = alphas[0]
     features, noise = ask.features or FEATURES, ask.noise or NOISE
 
     def line(label: str, sheet: str, d: int, sigma: float, alpha: float) -> Line:
         cell = Cell("mixture", model, OURS, "MSE_val", d, sigma, 0.8, alpha, ask.first_exchange)
-        return Line(label, cell, sheet, by_local=replace(cell, alpha=0.0))
+        return Line(label, cell, f"{tag} {sheet}")
 
-    def by_features(d: int, alpha: float) -> Line:
-        return line(_label("d", d), f"{tag} d/m", d, 0.0, alpha)
+    def by_features(d: float, alpha: float) -> Line:
+        return line(_label("d", d), "d/m", int(d), 0.0, alpha)
 
     def by_noise(sigma: float, alpha: float) -> Line:
-        return line(_label("sigma", sigma), f"{tag} noise", 10, sigma, alpha)
+        return line(_label("sigma", sigma), "noise", 10, sigma, alpha)
 
     panels = _panels(alphas, features, by_features)
-    panels.append(
-        Panel(rf"{ALPHA} = {noisy:g}, d/m = 1", [by_noise(sigma, noisy) for sigma in noise])
-    )
+    noisy = rf"{ALPHA} = {alphas[0]:g}, d/m = 1"
+    panels[noisy] = [by_noise(sigma, alphas[0]) for sigma in noise]
     alone = [by_features(d, 0.0) for d in features] + [by_noise(sigma, 0.0) for sigma in noise]
-    label = "validation MSE / alone"
+    title, label = f"Nodes that mix three distributions, {models}", "validation MSE / alone"
     return Figure(name, title, label, panels, log=model == TREES, hidden=alone)
 
 
 def _panels(
-    alphas: Sequence[float], values: Sequence[Any], line: Callable[[Any, float], Line]
-) -> list[Panel]:
+    alphas: Sequence[float], values: Sequence[float], line: Callable[[float, float], Line]
+) -> dict[str, list[Line]]:
     """Return one panel per alpha with one line per value."""
-    return [
-        Panel(rf"{ALPHA} = {alpha:g}", [line(value, alpha) for value in values]) for alpha in alphas
-    ]
+    return {rf"{ALPHA} = {alpha:g}": [line(value, alpha) for value in values] for alpha in alphas}
 
 
 def _label(setting: str, value: float) -> str:
@@ -247,8 +204,11 @@ def _label(setting: str, value: float) -> str:
     return rf"{SIGMA if setting == 'sigma' else '$p_{in}$'} = {value:g}"
 
 
-OTHERS = {"fig1c": fig1c, "fig3": fig3, "fig4": fig4}
-FIGURES = tuple(sorted([*SWEEPS, *OTHERS]))
+MIXTURES: dict[str, tuple[str, str, str, Numbers]] = {
+    "fig3": (LINEAR, "linear models", "3 noniid", (0.01, 0.05)),
+    "fig4": (TREES, "decision trees", "4 DT noniid", (0.001, 1.0)),
+}
+FIGURES = tuple(sorted([*SWEEPS, *MIXTURES, "fig1c"]))
 USES = {
     "features": ("fig1a", "fig2a", "fig3", "fig4"),
     "noise": ("fig1b", "fig2b", "fig3", "fig4", "fig5a"),
@@ -261,10 +221,15 @@ def figures(names: Sequence[str], ask: Choice) -> list[Figure]:
     wanted: dict[str, None] = {}
     for name in names:
         if name != "all" and name not in FIGURES:
-            known = (*FIGURES, "all")
-            hint = did_you_mean(name, known) or f"; use {', '.join(known)}"
+            options = (*FIGURES, "all")
+            hint = did_you_mean(name, options) or f"; use {', '.join(options)}"
             raise FedRelaxError(f"there is no figure {name!r}{hint}")
         wanted |= dict.fromkeys(FIGURES if name == "all" else (name,))
     return [
-        SWEEPS[name].figure(name, ask) if name in SWEEPS else OTHERS[name](ask) for name in wanted
+        SWEEPS[name].figure(name, ask)
+        if name in SWEEPS
+        else mixtures(name, ask)
+        if name in MIXTURES
+        else benchmark(ask)
+        for name in wanted
     ]

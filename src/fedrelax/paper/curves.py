@@ -60,27 +60,46 @@ class Cell:
             parts.append(f"alpha{self.alpha:g}")
         return "-".join([*parts, self.first_exchange]).replace(" ", "_")
 
+    @property
+    def alone(self) -> Cell | None:
+        """The curve of training alone, by which validation errors are divided."""
+        return replace(self, alpha=0.0) if self.metric == "MSE_val" else None
+
+    @property
+    def oracle(self) -> Cell | None:
+        """The oracle's curve, by which those of trees on clusters are divided.
+
+        Like a bound, it does not depend on the first exchange, and is computed once for all.
+        """
+        if (self.data, self.metric) != ("clustered", "MSE_val"):
+            return None
+        return replace(self, method="oracle", alpha=None, first_exchange="models")
+
+    @property
+    def bound(self) -> Cell | None:
+        """The bound of a variation."""
+        if self.metric != "variation" or not self.alpha:
+            return None
+        return replace(self, metric="bound", first_exchange="models")
+
+    @property
+    def needed(self) -> list[Cell]:
+        """All that must be computed to draw the curve."""
+        cells = (self, self.alone, self.oracle, self.bound)
+        return [cell for cell in cells if cell is not None]
+
     def draw(self, seed: int) -> SyntheticNetwork:
         """Return the local datasets; cells that differ in method or alpha get the same."""
-        held = VALIDATION_ROWS if self.metric == "MSE_val" else 0
+        # The further baselines of the benchmark choose their settings on validation rows.
+        held = VALIDATION_ROWS if self.metric == "MSE_val" or self.data == "benchmark" else 0
+        common: dict[str, Any] = {"d": self.d, "sigma": self.sigma, "random_state": seed}
+        common |= {"m": ROWS, "m_val": held}
         if self.data == "mixture":
-            return mixture(m=ROWS, d=self.d, sigma=self.sigma, m_val=held, random_state=seed)
+            return mixture(**common)
         if self.data == "single":
-            return single_cluster(
-                m=ROWS, d=self.d, sigma=self.sigma, p_in=self.p_in, m_val=held, random_state=seed
-            )
+            return single_cluster(p_in=self.p_in, **common)
         sizes = (50,) * 3 if self.data == "clustered" else (30,) * 5
-        if self.data == "benchmark":
-            held = VALIDATION_ROWS  # The further baselines choose their settings on these rows.
-        return clustered(
-            sizes,
-            m=ROWS,
-            d=self.d,
-            sigma=self.sigma,
-            p_in=self.p_in,
-            m_val=held,
-            random_state=seed,
-        )
+        return clustered(sizes, p_in=self.p_in, **common)
 
 
 ITERATIONS = 500
@@ -126,9 +145,8 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
     parts = fold_rows(rows, estimator.folds, np.random.default_rng([0, FOLD_STREAM]))
     network = estimator.network_of(X, y, rows, {})
     folds = [estimator.network_of(X, y, *part) for part in parts]
-    search = replace(
-        estimator.search(), seconds=None
-    )  # a figure must not depend on the machine's speed
+    # a figure must not depend on the machine's speed
+    search = replace(estimator.search(), seconds=None)
     choice = search.plan(network, folds, estimator.settings()).choice
     assert choice is not None
     solver = choice.settings(estimator.settings())
@@ -148,8 +166,7 @@ def _measure(metric: str, data: SyntheticNetwork) -> Callable[[FloatArray], floa
         truth = data.true_weights[:, :, None]
         return lambda W: float(np.square(W - truth).mean())
     if metric == "MSE_val":
-        held = SquaredObjectives(data.X_val, data.y_val)
-        return held.mean_loss
+        return SquaredObjectives(data.X_val, data.y_val).mean_loss
     return lambda W: cluster_variation(W, data.clusters)
 
 
@@ -211,14 +228,8 @@ def tree_network(data: SyntheticNetwork, tree: Callable[[], Any] = decision_tree
     """Return a synthetic network with a tree at every node."""
     network = Network(data.graph)
     for i, label in enumerate(data.graph.labels):
-        network.add(
-            label,
-            data.X[i],
-            data.y[i],
-            tree(),
-            public=data.public[i],
-            validation=(data.X_val[i], data.y_val[i]),
-        )
+        held = (data.X_val[i], data.y_val[i])
+        network.add(label, data.X[i], data.y[i], tree(), public=data.public[i], validation=held)
     return network
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.paper.catalog import Choice, Figure, figures
-from fedrelax.paper.runs import Store, Task, measure_all, to_frame
+from fedrelax.paper.catalog import Choice, Figure, Line, figures
+from fedrelax.paper.runs import Measured, Store, Task, measure_all, to_frame
 from fedrelax.paper.statements import Finding, findings
 from fedrelax.paper.targets import against_targets, read_targets
+from fedrelax.typing import DataFrame
 
 Progress = Callable[[int, int, str], None]
 
@@ -22,10 +23,11 @@ class Reproduction:
     """The results of a reproduction, figure by figure."""
 
     figures: list[Figure]
-    frames: dict[str, Any]
+    measured: dict[str, dict[Line, Measured]]
+    frames: dict[str, DataFrame]
     findings: list[Finding]
-    agreement: Any | None
-    """Targets and our values side by side (a DataFrame), if targets were given."""
+    agreement: DataFrame | None
+    """Targets and our values side by side, if targets were given."""
     core_seconds: dict[str, float]
     """Seconds on one core for all runs of each figure."""
     elapsed: float
@@ -46,11 +48,11 @@ def reproduce(
 ) -> Reproduction:
     """Compute the runs that are missing under ``out`` and return the results of all figures."""
     wanted = figures(names, ask or Choice())
-    known = read_targets(targets)
+    target_frames = read_targets(targets)
     store = Store(out)
     cells = dict.fromkeys(cell for figure in wanted for cell in figure.cells)
     tasks: list[Task] = [(cell, seed) for cell in cells for seed in range(runs)]
-    missing, finished = store.missing(tasks), 0
+    missing, finished = [task for task in tasks if store.load(*task) is None], 0
     start = time.perf_counter()
 
     def done(task: Task) -> None:
@@ -67,19 +69,31 @@ def reproduce(
             "run the same command again to continue"
         ) from None
     elapsed = time.perf_counter() - start
-    frames, found, seconds = {}, [], {}
+    measured = {figure.name: measure_all(figure, store, runs) for figure in wanted}
+    frames = {name: to_frame(lines.values()) for name, lines in measured.items()}
+    seconds = {}
     for figure in wanted:
-        measured = measure_all(figure, store, runs)
-        frames[figure.name] = to_frame(measured.values())
-        found += findings(figure, list(measured.values()))
         loaded = [store.load(cell, seed) for cell in figure.cells for seed in range(runs)]
         seconds[figure.name] = sum(run.seconds for run in loaded if run is not None)
     agreement = None
-    if known:
+    if target_frames:
         import pandas as pd
 
-        agreement = against_targets(pd.concat(frames.values(), ignore_index=True), known)
-    return Reproduction(wanted, frames, found, agreement, seconds, elapsed, len(missing))
+        agreement = against_targets(pd.concat(frames.values(), ignore_index=True), target_frames)
+    return Reproduction(
+        figures=wanted,
+        measured=measured,
+        frames=frames,
+        findings=[
+            finding
+            for name, lines in measured.items()
+            for finding in findings(name, list(lines.values()))
+        ],
+        agreement=agreement,
+        core_seconds=seconds,
+        elapsed=elapsed,
+        computed=len(missing),
+    )
 
 
 def draw_figures(done: Reproduction, out: Path, runs: int) -> list[Path]:
@@ -89,12 +103,12 @@ def draw_figures(done: Reproduction, out: Path, runs: int) -> list[Path]:
     written = []
     for figure in done.figures:
         paths = [out / f"{figure.name}{ending}" for ending in (".png", ".svg")]
-        draw(figure, measure_all(figure, Store(out), runs), runs, paths)
+        draw(figure, done.measured[figure.name], runs, paths)
         written += paths
     return written
 
 
-def setting_text(line: Any) -> str:
+def setting_text(line: Mapping[str, Any]) -> str:
     """Return the setting of one row of a table as text.
 
     >>> setting_text({"figure": "1a clustered d/m", "method": "fedrelax", "d": 2, "alpha": 0.01,
@@ -122,98 +136,90 @@ def agreement_counts(done: Reproduction) -> list[tuple[str, int, int, float]]:
 def markdown(done: Reproduction, runs: int, command: str) -> str:
     """Return the whole summary."""
     names = ", ".join(figure.name for figure in done.figures)
-    lines = [f"# Reproduction of {names}", "", f"{runs} runs of every curve. Made by", ""]
-    lines += [f"    {command}", ""]
-    lines += _agreement(done) + _statements(done) + _times(done) + _values(done)
-    return "\n".join(lines) + "\n"
-
-
-def _agreement(done: Reproduction) -> list[str]:
-    if done.agreement is None:
-        return []
-    counts = agreement_counts(done)
-    lines = ["## Against the targets", ""]
-    if not counts:
-        return [*lines, "No target matches the settings of this run.", ""]
-    lines += ["| figure | compared | within | largest gap |", "|---|---|---|---|"]
-    units = dict(zip(done.agreement["figure"], done.agreement["unit"], strict=True))
-    lines += [
-        f"| {name} | {compared} | {within} | {gap:.2g} {units[name]} |"
-        for name, compared, within, gap in counts
-    ]
-    lines += [
-        "",
-        "Means agree within three combined standard errors; ratios of trees within 0.05. "
-        "Every comparison is in `targets.csv`; those of the last iteration:",
-        "",
-        "| setting | target | ours | apart | holds |",
-        "|---|---|---|---|---|",
-    ]
-    table = done.agreement
-    last = table[table["iteration"] == table.groupby("figure")["iteration"].transform("max")]
-    for line in last.to_dict("records"):
-        mark = "yes" if line["holds"] else "**no**"
-        lines.append(
-            f"| {setting_text(line)} | {line['target']:.4g} | {line['ours']:.4g} | "
-            f"{line['apart']:.2g} | {mark} |"
-        )
-    missed = table[~table["holds"]]
-    for line in missed.to_dict("records"):
-        lines.append(
-            f"\nNot within: {setting_text(line)}, iteration {line['iteration']}: target "
-            f"{line['target']:.4g}, ours {line['ours']:.4g}."
-        )
-    return [*lines, ""]
-
-
-def _statements(done: Reproduction) -> list[str]:
-    if not done.findings:
-        return []
-    lines = ["## What the paper says", "", "| figure | statement | verdict | numbers |"]
-    lines += ["|---|---|---|---|"]
-    lines += [
-        f"| {one.figure} | {one.statement} | **{one.verdict}** | {one.numbers} |"
-        for one in done.findings
-    ]
-    lines += [
-        "",
+    shared = " (curves that two figures share count in both)" if len(done.figures) > 1 else ""
+    parts = [
+        f"# Reproduction of {names}",
+        f"{runs} runs of every curve. Made by",
+        f"    {command}",
+        *([] if done.agreement is None else _agreement(done, done.agreement)),
+        "## What the paper says",
+        _table(
+            ("figure", "statement", "verdict", "numbers"),
+            [
+                (one.figure, one.statement, f"**{one.verdict}**", one.numbers)
+                for one in done.findings
+            ],
+        ),
         "A comparison is called clear at two standard errors of the paired difference; `~` marks "
         "one that is not. Values are those of the last iteration unless another is named.",
-        "",
-    ]
-    return lines
-
-
-def _times(done: Reproduction) -> list[str]:
-    lines = ["## Times", "", "| figure | seconds of one core, all runs |", "|---|---|"]
-    lines += [f"| {name} | {seconds:.0f} |" for name, seconds in done.core_seconds.items()]
-    shared = " (curves that two figures share count in both)" if len(done.figures) > 1 else ""
-    lines += [
-        "",
+        "## Times",
+        _table(
+            ("figure", "seconds of one core, all runs"),
+            [(name, f"{seconds:.0f}") for name, seconds in done.core_seconds.items()],
+        ),
         f"This command computed {done.computed} missing runs in {done.elapsed:.0f} s{shared}.",
-        "",
+        "## Last iteration of every curve",
+        _table(("curve", "metric", "mean", "standard error", "relative"), _last_values(done)),
     ]
-    return lines
+    return "\n\n".join(parts) + "\n"
 
 
-def _values(done: Reproduction) -> list[str]:
-    lines = ["## Last iteration of every curve", ""]
-    lines += ["| curve | metric | mean | standard error | relative |", "|---|---|---|---|---|"]
+def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [heads, ["---"] * len(heads), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _agreement(done: Reproduction, table: DataFrame) -> list[str]:
+    if not len(table):
+        return ["## Against the targets", "No target matches the settings of this run."]
+    units = dict(zip(table["figure"], table["unit"], strict=True))
+    last = table[table["iteration"] == table.groupby("figure")["iteration"].transform("max")]
+    return [
+        "## Against the targets",
+        _table(
+            ("figure", "compared", "within", "largest gap"),
+            [
+                (name, str(compared), str(within), f"{gap:.2g} {units[name]}")
+                for name, compared, within, gap in agreement_counts(done)
+            ],
+        ),
+        "Means agree within three combined standard errors; ratios of trees within 0.05. "
+        "Every comparison is in `targets.csv`; those of the last iteration:",
+        _table(
+            ("setting", "target", "ours", "apart", "holds"),
+            [
+                (
+                    setting_text(line),
+                    *(f"{line[name]:.4g}" for name in ("target", "ours")),
+                    f"{line['apart']:.2g}",
+                    "yes" if line["holds"] else "**no**",
+                )
+                for line in last.to_dict("records")
+            ],
+        ),
+        *(
+            f"Not within: {setting_text(line)}, iteration {line['iteration']}: target "
+            f"{line['target']:.4g}, ours {line['ours']:.4g}."
+            for line in table[~table["holds"]].to_dict("records")
+        ),
+    ]
+
+
+RELATIVE = {
+    "normalised_by_oracle": "of the oracle's",
+    "normalised_by_local": "of alone",
+    "bound": "is the bound",
+}
+
+
+def _last_values(done: Reproduction) -> list[Sequence[str]]:
+    lines: list[Sequence[str]] = []
     for frame in done.frames.values():
         last = frame[frame["iteration"] == frame["iteration"].max()]
         for line in last.to_dict("records"):
-            lines.append(
-                f"| {setting_text(line)} | {line['metric']} | {line['mean']:.4g} | "
-                f"{line['sem']:.2g} | {_relative(line)} |"
-            )
-    return [*lines, ""]
-
-
-def _relative(line: Any) -> str:
-    names = {
-        "normalised_by_oracle": "of the oracle's",
-        "normalised_by_local": "of alone",
-        "bound": "is the bound",
-    }
-    found = [f"{line[key]:.4g} {words}" for key, words in names.items() if line[key] == line[key]]
-    return ", ".join(found)
+            relative = [
+                f"{line[k]:.4g} {words}" for k, words in RELATIVE.items() if line[k] == line[k]
+            ]
+            numbers = (f"{line['mean']:.4g}", f"{line['sem']:.2g}", ", ".join(relative))
+            lines.append((setting_text(line), line["metric"], *numbers))
+    return lines

@@ -65,14 +65,10 @@ class Store:
         except OSError as error:
             raise FedRelaxError(f"{path} cannot be written ({error.strerror or error})") from error
 
-    def missing(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the runs that are not finished yet."""
-        return [task for task in tasks if self.load(*task) is None]
-
     def complete(self, tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> None:
-        """Compute and save the missing runs; ``done`` is called after each."""
+        """Compute and save runs; ``done`` is called after each."""
         # The slow ones first, so that they do not keep a single worker busy at the end.
-        wanted = sorted(self.missing(tasks), key=lambda task: -cost(task[0]))
+        wanted = sorted(tasks, key=lambda task: -cost(task[0]))
         parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
         for (cell, seed), run in parallel(joblib.delayed(compute)(task) for task in wanted):
             self.save(cell, seed, run)
@@ -110,11 +106,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Measured:
-    """A line with its ``values`` (runs, iterations); ``drawn`` is the curve that the figure shows."""
+    """A line with its ``values`` (runs, iterations), and what they are divided by or bounded by."""
 
     line: Line
     values: FloatArray
-    drawn: Curve
     by_local: Curve | None
     by_oracle: Curve | None
     bounds: FloatArray | None
@@ -123,6 +118,11 @@ class Measured:
     def plain(self) -> Curve:
         """The metric itself."""
         return mean_curve(self.values)
+
+    @property
+    def drawn(self) -> Curve:
+        """What the paper shows: trees on clusters divided by the oracle, mixtures by training alone."""
+        return self.by_oracle or self.by_local or self.plain
 
 
 def mean_curve(values: FloatArray) -> Curve:
@@ -143,48 +143,40 @@ def ratio_curve(values: FloatArray, base: FloatArray) -> Curve:
     return Curve(ratio, mean_curve(rest).sem)
 
 
-def measure(line: Line, store: Store, runs: int) -> Measured:
-    """Collect the runs of a line; all must be finished."""
+def measure_all(figure: Figure, store: Store, runs: int) -> dict[Line, Measured]:
+    """Return every line of a figure with its runs, which must all be finished."""
 
     def curves(cell: Cell) -> FloatArray:
-        found = [store.load(cell, seed) for seed in range(runs)]
-        return np.array([run.curve for run in found if run is not None])
+        loaded = [store.load(cell, seed) for seed in range(runs)]
+        return np.array([run.curve for run in loaded if run is not None])
 
-    values = curves(line.cell)
-    by_local = None if line.by_local is None else ratio_curve(values, curves(line.by_local))
-    by_oracle = None if line.by_oracle is None else ratio_curve(values, curves(line.by_oracle))
-    bounds = None if line.bound is None else curves(line.bound)[:, 0]
-    # The paper divides trees on clusters by the oracle, and mixtures by training alone.
-    drawn = by_oracle or by_local or mean_curve(values)
-    return Measured(line, values, drawn, by_local, by_oracle, bounds)
+    def ratio(line: Line, base: Cell | None) -> Curve | None:
+        return None if base is None else ratio_curve(curves(line.cell), curves(base))
 
-
-def measure_all(figure: Figure, store: Store, runs: int) -> dict[Line, Measured]:
-    """Return every line of a figure with its runs."""
-    return {line: measure(line, store, runs) for line in dict.fromkeys(figure.lines)}
+    return {
+        line: Measured(
+            line,
+            curves(line.cell),
+            by_local=ratio(line, line.cell.alone),
+            by_oracle=ratio(line, line.cell.oracle),
+            bounds=None if line.cell.bound is None else curves(line.cell.bound)[:, 0],
+        )
+        for line in figure.lines
+    }
 
 
 def to_frame(lines: Iterable[Measured]) -> DataFrame:
-    """Return a DataFrame with one row per line and iteration; a line drawn twice is in it once."""
+    """Return a DataFrame with one row per line and iteration."""
     import pandas as pd
 
-    known: dict[tuple[str, Cell], Any] = {}
+    parts = []
     for one in lines:
-        known.setdefault((one.line.sheet, one.line.cell), _rows(one))
-    return pd.concat(list(known.values()), ignore_index=True)
-
-
-def _rows(one: Measured) -> Any:
-    import pandas as pd
-
-    cell, curve = one.line.cell, one.plain
-    named = one.line.method != "fedrelax"
-    return pd.DataFrame(
-        {
+        cell, curve = one.line.cell, one.plain
+        columns = {
             "figure": one.line.sheet,
             "method": one.line.method,
             "d": cell.d,
-            "alpha": np.nan if named or cell.alpha is None else cell.alpha,
+            "alpha": np.nan if one.line.method != "fedrelax" else cell.alpha,
             "sigma": cell.sigma,
             "p_in": cell.p_in,
             "metric": cell.metric,
@@ -197,4 +189,5 @@ def _rows(one: Measured) -> Any:
             "normalised_by_oracle": np.nan if one.by_oracle is None else one.by_oracle.mean,
             "first_exchange": cell.first_exchange,
         }
-    )
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)

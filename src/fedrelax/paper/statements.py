@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedrelax.paper.catalog import Figure
 from fedrelax.paper.curves import AUTO, ROWS
 from fedrelax.paper.runs import Measured
 from fedrelax.typing import FloatArray
@@ -74,16 +73,13 @@ class Runs:
 
     def find(self, **setting: Any) -> Measured | None:
         """Return the first line whose cell has these settings."""
-        for one in self.lines:
-            cell = one.line.cell
-            if all(getattr(cell, name) == value for name, value in setting.items()):
-                return one
-        return None
+        wanted = setting.items()
+        matching = (one for one in self.lines if wanted <= vars(one.line.cell).items())
+        return next(matching, None)
 
     def values(self, name: str) -> list[Any]:
         """Return all values of a setting."""
-        found = {getattr(one.line.cell, name) for one in self.lines}
-        return sorted(value for value in found if value is not None)
+        return sorted({getattr(one.line.cell, name) for one in self.lines} - {None})
 
     def against(
         self, what: str, below: Mapping[str, Any], above: Mapping[str, Any], at: int = -1
@@ -95,40 +91,37 @@ class Runs:
         return [Comparison(what, one.values[:, at], other.values[:, at])]
 
     def against_alone(
-        self, name: str, values: list[Any], alphas: list[float] | None = None, **fixed: Any
+        self, name: str, values: list[Any], alphas: list[float] | None = None, **fixed: float
     ) -> list[Comparison]:
         """Return every alpha above 0 against alpha = 0, for every value of one setting."""
-        found = []
-        for alpha in self.coupled if alphas is None else alphas:
-            for value in values:
-                here = {name: value, **fixed}
-                found += self.against(
-                    f"{name}={value:g}, alpha={alpha:g} against alone",
-                    {**here, "alpha": alpha},
-                    {**here, "alpha": 0.0},
-                )
-        return found
+        return [
+            pair
+            for alpha in (self.coupled if alphas is None else alphas)
+            for value in values
+            for pair in self.against(
+                f"{name}={value:g}, alpha={alpha:g} against alone",
+                {name: value, "alpha": alpha, **fixed},
+                {name: value, "alpha": 0.0, **fixed},
+            )
+        ]
 
     def falling(self, name: str, values: list[float], other: str) -> list[Comparison]:
         """Return comparisons of successive values: each should give less than the one before."""
-        found = []
-        for fixed in self.values(other):
-            for before, after in itertools.pairwise(values):
-                found += self.against(
-                    f"{other}={fixed:g}: {name}={after:g} against {before:g}",
-                    {name: after, other: fixed},
-                    {name: before, other: fixed},
-                )
-        return found
+        return [
+            pair
+            for fixed in self.values(other)
+            for before, after in itertools.pairwise(values)
+            for pair in self.against(
+                f"{other}={fixed:g}: {name}={after:g} against {before:g}",
+                {name: after, other: fixed},
+                {name: before, other: fixed},
+            )
+        ]
 
     @property
     def coupled(self) -> list[float]:
         """All alphas above 0."""
         return [alpha for alpha in self.values("alpha") if alpha > 0]
-
-    def within(self, name: str, least: float = -np.inf, below: float = np.inf) -> list[Any]:
-        """Return the values of a setting in a range."""
-        return [value for value in self.values(name) if least <= value < below]
 
 
 def ordered(chain: list[tuple[str, Measured]]) -> Verdict:
@@ -189,28 +182,25 @@ Statements = dict[str, Sequence[Comparison] | Verdict]
 """The paper's statements on a figure, each with what decides it."""
 
 
-def findings(figure: Figure, lines: list[Measured]) -> list[Finding]:
+def findings(figure: str, lines: list[Measured]) -> list[Finding]:
     """Return the paper's statements on a figure with their verdicts."""
-    found = _CHECKS[figure.name](Runs(lines))
     return [
-        Finding(figure.name, text, *(by if isinstance(by, Verdict) else judge(by)))
-        for text, by in found.items()
+        Finding(figure, text, *(by if isinstance(by, Verdict) else judge(by)))
+        for text, by in _CHECKS[figure](Runs(lines)).items()
     ]
 
 
 def _fig1a(runs: Runs) -> Statements:
-    few = runs.within("d", ROWS)
-    return {"without noise, FedRelax helps nodes with d/m >= 1": runs.against_alone("d", few)}
+    _, many = _by_rows(runs)
+    return {"without noise, FedRelax helps nodes with d/m >= 1": runs.against_alone("d", many)}
 
 
 def _fig1b(runs: Runs) -> Statements:
     early, late, away = [], [], []
     for alpha in runs.coupled:
+        what = f"alpha={alpha:g} against alone at iteration 49"
         early += runs.against(
-            f"alpha={alpha:g} against alone at iteration 49",
-            {"sigma": 0.0, "alpha": alpha},
-            {"sigma": 0.0, "alpha": 0.0},
-            at=49,
+            what, {"sigma": 0.0, "alpha": alpha}, {"sigma": 0.0, "alpha": 0.0}, at=49
         )
         if (line := runs.find(sigma=5.0, alpha=alpha)) is not None:
             what = f"alpha={alpha:g}, end against start"
@@ -225,27 +215,24 @@ def _fig1b(runs: Runs) -> Statements:
 
 
 def _fig1c(runs: Runs) -> Statements:
-    lines = {alpha: runs.find(method="fedrelax", alpha=alpha) for alpha in runs.coupled}
-    ends = {alpha: line.values[:, -1].mean() for alpha, line in lines.items() if line is not None}
-    best = min(ends, key=lambda alpha: float(ends[alpha])) if ends else None
-    ours = {"method": "fedrelax", "alpha": best}
-    local = {"method": "fedrelax", "alpha": 0.0}
-    name = "FedRelax" if best is None else f"FedRelax (alpha={best:g})"
-    alone = []
-    for alpha in ends:
-        what = f"alpha={alpha:g} against alone"
-        alone += runs.against(what, {"method": "fedrelax", "alpha": alpha}, local)
-    ways: dict[str, dict[str, Any]] = {
-        "oracle": {"method": "oracle"},
-        "ifca5": {"method": "ifca5"},
-        name: ours,
-        "ifca2": {"method": "ifca2"},
-        "fedavg": {"method": "fedavg"},
-    }
-    chain = [(way, line) for way, at in ways.items() if (line := runs.find(**at)) is not None]
+    coupled = [one for one in runs.lines if one.line.cell.alpha]
+    best = min(coupled, key=lambda one: float(one.values[:, -1].mean()), default=None)
+    alpha = None if best is None else best.line.cell.alpha
+    local: dict[str, Any] = {"method": "fedrelax", "alpha": 0.0}
+    ours = {**local, "alpha": alpha}
+    name = "FedRelax" if alpha is None else f"FedRelax (alpha={alpha:g})"
+    names = ("oracle", "ifca5", name, "ifca2", "fedavg")
+    ways = {way: ours if way == name else {"method": way} for way in names}
+    chain = [
+        (way, line) for way, setting in ways.items() if (line := runs.find(**setting)) is not None
+    ]
     auto = {"method": AUTO}
     return {
-        "FedRelax is far better than training alone": alone,
+        "FedRelax is far better than training alone": [
+            pair
+            for alpha in runs.coupled
+            for pair in runs.against(f"alpha={alpha:g} against alone", {"alpha": alpha}, local)
+        ],
         "Oracle < IFCA(5) < FedRelax < IFCA(2) < FedAvg": ordered(chain),
         "even FedAvg is better than training alone": runs.against(
             "fedavg against alone", ways["fedavg"], local
@@ -260,10 +247,11 @@ def _fig1c(runs: Runs) -> Statements:
 
 
 def _fig2a(runs: Runs) -> Statements:
-    few, many = runs.within("d", below=ROWS), runs.within("d", ROWS)
-    lower = "with d/m >= 1, FedRelax lowers the validation error of trees"
+    few, many = _by_rows(runs)
     return {
-        lower: runs.against_alone("d", many),
+        "with d/m >= 1, FedRelax lowers the validation error of trees": runs.against_alone(
+            "d", many
+        ),
         "(beyond the paper) it also does so with d/m < 1": runs.against_alone("d", few),
     }
 
@@ -271,10 +259,11 @@ def _fig2a(runs: Runs) -> Statements:
 def _fig2b(runs: Runs) -> Statements:
     noise, more = runs.values("sigma"), []
     for alpha in runs.coupled:
-        gains = {}
-        for sigma in noise:
-            for pair in runs.against_alone("sigma", [sigma], [alpha]):
-                gains[sigma] = pair.below / pair.above
+        gains = {
+            sigma: pair.below / pair.above
+            for sigma in noise
+            for pair in runs.against_alone("sigma", [sigma], [alpha])
+        }
         if len(gains) > 1:
             low, high = min(gains), max(gains)
             what = f"alpha={alpha:g}, error against alone at sigma={high:g} and at {low:g}"
@@ -295,7 +284,7 @@ def _fig3(runs: Runs) -> Statements:
 
 
 def _fig4(runs: Runs) -> Statements:
-    few = runs.within("d", below=ROWS)
+    few, _ = _by_rows(runs)
     weak = runs.against_alone("d", runs.values("d"), runs.coupled[:1], sigma=0.0)
     strong = [
         Comparison(f"{pair.what}, the other way round", pair.above, pair.below)
@@ -308,18 +297,23 @@ def _fig4(runs: Runs) -> Statements:
     }
 
 
+def _by_rows(runs: Runs) -> tuple[list[int], list[int]]:
+    """Return the numbers of features below the number of rows, and the others."""
+    features = runs.values("d")
+    return [d for d in features if d < ROWS], [d for d in features if d >= ROWS]
+
+
 def _with_noise(runs: Runs) -> list[Comparison]:
     return runs.against_alone("sigma", [sigma for sigma in runs.values("sigma") if sigma > 0])
 
 
 def _fig5a(runs: Runs) -> Statements:
-    noisier = runs.falling("sigma", runs.values("sigma")[::-1], "alpha")
     return {
         BELOW: below_bound(runs),
         "a larger alpha makes the variation smaller": runs.falling(
             "alpha", runs.values("alpha"), "sigma"
         ),
-        "more noise makes it larger": noisier,
+        "more noise makes it larger": runs.falling("sigma", runs.values("sigma")[::-1], "alpha"),
     }
 
 
@@ -329,13 +323,6 @@ def _fig5b(runs: Runs) -> Statements:
 
 
 _CHECKS: dict[str, Callable[[Runs], Statements]] = {
-    "fig1a": _fig1a,
-    "fig1b": _fig1b,
-    "fig1c": _fig1c,
-    "fig2a": _fig2a,
-    "fig2b": _fig2b,
-    "fig3": _fig3,
-    "fig4": _fig4,
-    "fig5a": _fig5a,
-    "fig5b": _fig5b,
+    check.__name__.removeprefix("_"): check
+    for check in (_fig1a, _fig1b, _fig1c, _fig2a, _fig2b, _fig3, _fig4, _fig5a, _fig5b)
 }

@@ -19,9 +19,8 @@ from fedrelax.evaluation.evaluation import percent
 from fedrelax.graph import Graph
 from fedrelax.network import Network
 from fedrelax.report.data import ReportData, report_data
-from fedrelax.report.data.columns import NodeValues, node_values, spreads, usual_colour
-from fedrelax.report.data.layout import EdgeTable, Places, edges_of
-from fedrelax.report.data.report_data import places_of
+from fedrelax.report.data.columns import NodeValues, node_values, spreads
+from fedrelax.report.data.layout import EdgeTable, Places, edges_of, places_of
 from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.report.palette import CATEGORIES, CURVES, DIVERGING, LIGHT, OTHER, SEQUENTIAL, mixed
 from fedrelax.solvers import Result
@@ -235,7 +234,7 @@ def _graph(graph: Graph, data: ReportData | None = None) -> str:
         frame = data.edge_frame()
     edges = edges_of(frame, graph.labels, MOST_EDGES)
     stand = places_of(graph, edges)
-    found = None if data is None else node_values(data, usual_colour(data))
+    found = None if data is None else node_values(data)
     shades, words = colours(found, len(graph))
     caption = f'<p class="quiet">{html.escape(words)}</p>' if words else ""
     return f"<div>{graph_svg(graph.labels, stand, edges, shades)}{caption}</div>"

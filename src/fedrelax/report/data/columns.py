@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.evaluation import ALONE, TOGETHER, WAYS, gains
 from fedrelax.report.data.report_data import ReportData
 from fedrelax.report.data.rounding import numbers
-from fedrelax.report.data.sharing import BYTES
+from fedrelax.report.data.sharing import BYTES, Sharing
+from fedrelax.typing import DataFrame, Label
 
 COLOURS = ("gain", "error", "validation", "loss", "disagreement", "cluster", "model")
 QUANTITIES = {"validation": "validation_loss", "loss": "local_loss", "disagreement": "gtv"}
@@ -49,7 +51,7 @@ def spreads(values: Any) -> bool:
     return bool(len(known)) and float(known.min()) > 0 and known.max() / known.min() > SPREAD
 
 
-def lines_by_node(data: ReportData) -> tuple[Any, str, float] | None:
+def lines_by_node(data: ReportData) -> tuple[DataFrame, str, float] | None:
     """Return a DataFrame with alone, together and gain by node, the label of its errors and a scale.
 
     The errors are those on test rows, or without an evaluation the validation losses; None if no
@@ -58,8 +60,7 @@ def lines_by_node(data: ReportData) -> tuple[Any, str, float] | None:
     import pandas as pd
 
     if data.evaluation is not None:
-        lines = data.evaluation.tested
-        return lines, data.labels["error"], data.measure.scale
+        return data.evaluation.tested, data.labels["error"], data.measure.scale
     first, last = data.alone("validation_loss"), data.kept("validation_loss")
     if not np.isfinite(first).any():
         return None
@@ -68,27 +69,41 @@ def lines_by_node(data: ReportData) -> tuple[Any, str, float] | None:
     return lines[np.isfinite(last)], data.labels["validation"], 1.0
 
 
-def usual_colour(data: ReportData) -> str:
-    """Return what a graph is coloured by unless told otherwise: the gain where it is known."""
-    if lines_by_node(data) is not None:
-        return "gain"
-    return "cluster" if data.rewired else "loss"
+def node_values(data: ReportData, colour: str | None = None) -> NodeValues:
+    """Return the values for a colour, or raise an error that says what they need.
 
-
-def node_values(data: ReportData, colour: str) -> NodeValues:
-    """Return the values for a colour, or raise an error that says what they need."""
-    if colour in ("gain", "error"):
-        return _by_error(data, colour)
+    Without a colour: the gain where it is known, else the clusters of a rewired graph, else the loss.
+    """
+    found, labels = lines_by_node(data), data.graph.labels
+    if colour is None:
+        colour = "gain" if found is not None else "cluster" if data.rewired else "loss"
+    if colour == "error" and data.evaluation is None:
+        raise FedRelaxError(
+            f"colour='error' needs errors on test rows; pass evaluation=, {EVALUATE}"
+        )
+    if colour == "gain" and found is None:
+        raise FedRelaxError(
+            f"colour='gain' needs errors, but no rows were held out in the rounds; pass evaluation=, "
+            f"{EVALUATE}, or fit with validation_share=0.2"
+        )
+    if colour in ("gain", "error") and found is not None:
+        lines, label, scale = found
+        column, factor = ("gain", 1.0) if colour == "gain" else (TOGETHER, scale)
+        by_label = dict(zip(lines["node"], factor * lines[column].to_numpy(float), strict=True))
+        values = np.array([by_label.get(label, np.nan) for label in labels])
+        if colour == "error":
+            return NodeValues(f"together: {label}", values)
+        of = "validation loss" if data.evaluation is None else "error"
+        return NodeValues(f"gain against alone (% of the {of} alone)", values, "gain")
     if colour == "cluster":
         if not data.groups:
             raise FedRelaxError(
                 "colour='cluster' needs a graph that was rewired; fit with wiring='rewire' or 'auto'"
             )
-        groups = [data.groups.get(label) for label in data.graph.labels]
+        groups = [data.groups.get(label) for label in labels]
         return NodeValues("group found by the wiring", groups, "category")
     if colour == "model":
-        kinds = [data.models.get(label) for label in data.graph.labels]
-        return NodeValues("kind of model", kinds, "category")
+        return NodeValues("kind of model", [data.models.get(k) for k in labels], "category")
     if colour not in QUANTITIES:
         raise FedRelaxError(
             f"colour={colour!r} must be one of {', '.join(COLOURS)}{did_you_mean(colour, COLOURS)}"
@@ -99,27 +114,6 @@ def node_values(data: ReportData, colour: str) -> NodeValues:
             f"colour={colour!r} needs rows that were held out; fit with validation_share=0.2"
         )
     return NodeValues(data.labels[colour], values)
-
-
-def _by_error(data: ReportData, colour: str) -> NodeValues:
-    found = lines_by_node(data)
-    if colour == "error" and data.evaluation is None:
-        raise FedRelaxError(
-            f"colour='error' needs errors on test rows; pass evaluation=, {EVALUATE}"
-        )
-    if found is None:
-        raise FedRelaxError(
-            f"colour='gain' needs errors, but no rows were held out in the rounds; pass evaluation=, "
-            f"{EVALUATE}, or fit with validation_share=0.2"
-        )
-    lines, label, scale = found
-    column, factor = ("gain", 1.0) if colour == "gain" else (TOGETHER, scale)
-    known = dict(zip(lines["node"], factor * lines[column].to_numpy(float), strict=True))
-    values = np.array([known.get(label, np.nan) for label in data.graph.labels])
-    if colour == "error":
-        return NodeValues(f"together: {label}", values)
-    of = "validation loss" if data.evaluation is None else "error"
-    return NodeValues(f"gain against alone (% of the {of} alone)", values, "gain")
 
 
 @dataclass(frozen=True)
@@ -138,14 +132,10 @@ class Column:
 
     def to_list(self, data: ReportData) -> list[Any] | None:
         """Return the values as the page's script reads them."""
-        found = self.values(data)
-        if found is None or self.kind in ("name", "text"):
-            return None if found is None else list(found)
-        return numbers([float("nan") if value is None else value for value in found])
-
-
-def _saved(key: str) -> Callable[[ReportData], list[Any] | None]:
-    return lambda data: data.column(key)
+        values = self.values(data)
+        if values is None or self.kind in ("name", "text"):
+            return None if values is None else list(values)
+        return numbers([float("nan") if value is None else value for value in values])
 
 
 def _gains(data: ReportData) -> list[Any] | None:
@@ -153,15 +143,16 @@ def _gains(data: ReportData) -> list[Any] | None:
     found, alone, ours = (data.column(key) for key in ("gain", ALONE, TOGETHER))
     if found is None or alone is None or ours is None:
         return found
-    grown = [one is not None and other is not None and one == 0 < other
-             for one, other in zip(alone, ours, strict=True)]  # fmt: skip
-    return [-np.inf if worse else gain for gain, worse in zip(found, grown, strict=True)]
+    return [
+        -np.inf if first == 0 and last is not None and last > 0 else gain
+        for gain, first, last in zip(found, alone, ours, strict=True)
+    ]
 
 
-def _sent(count: Callable[[Any, Any], Any]) -> Callable[[ReportData], list[Any] | None]:
+def _sent(count: Callable[[Sharing, Label], int | str]) -> Callable[[ReportData], Any]:
     """Return a column of what left a node; nodes without a model sent nothing."""
 
-    def values(data: ReportData) -> list[Any] | None:
+    def values(data: ReportData) -> list[int | str | None] | None:
         if data.sharing is None:
             return None
         shared, own = data.sharing, data.models
@@ -183,11 +174,11 @@ NODES = (
            "model"),
     Column("cluster", "group", "count",
            lambda data: [data.groups.get(k) for k in data.graph.labels] if data.groups else None),
-    Column("rows", "rows", "count", _saved("rows"), "rows"),
-    Column("test", "test rows", "count", _saved("test_rows"), "test"),
-    *(Column(way, way, "error", _saved(way), way) for way in WAYS),
+    Column("rows", "rows", "count", lambda data: data.column("rows"), "rows"),
+    Column("test", "test rows", "count", lambda data: data.column("test_rows"), "test"),
+    *(Column(way, way, "error", partial(ReportData.column, name=way), way) for way in WAYS),
     Column("gain", "gain", "gain", _gains, "gain"),
-    Column("missed", "rounds missed", "text", _saved("missed")),
+    Column("missed", "rounds missed", "text", lambda data: data.column("missed")),
 )  # fmt: skip
 """What each node has, and what it gained."""
 SENT = (

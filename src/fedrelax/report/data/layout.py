@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from fedrelax.graph import Graph
 from fedrelax.report.data.rounding import numbers
 from fedrelax.typing import DataFrame, FloatArray, IntArray, Label
 
@@ -44,17 +45,17 @@ class EdgeTable:
         most: int,
     ) -> EdgeTable:
         """Return all edges or, of too many, those among the strongest of either end."""
-        keep: IntArray = np.arange(len(ends))
-        if len(ends) > most:
+        total, kept = len(ends), int((used > 0).sum())
+        if total > most:
             agreement = np.nan_to_num(-(there + back), nan=-np.inf)
             node = np.concatenate([ends[:, 0], ends[:, 1]])
             order = np.lexsort((-np.tile(agreement, 2), -np.tile(used, 2), node))
             starts = np.searchsorted(node[order], np.arange(nodes))
             rank = np.arange(len(order)) - starts[node[order]]
-            keep = np.unique(order[rank < max(1, most // nodes)] % len(ends))
-        weight, there, back = weight[keep], there[keep], back[keep]
-        kept = int((used > 0).sum())
-        return cls(ends[keep], weight, used[keep], there, back, len(ends), kept)
+            strongest = np.unique(order[rank < max(1, most // nodes)] % total)
+            ends, weight, used = ends[strongest], weight[strongest], used[strongest]
+            there, back = there[strongest], back[strongest]
+        return cls(ends, weight, used, there, back, total, kept)
 
     def for_layout(self) -> tuple[IntArray, FloatArray]:
         """Return the edges in use and how strongly they pull: by weight, and more if both ends agree."""
@@ -66,11 +67,10 @@ class EdgeTable:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the columns for the page's script."""
-        columns = {"weight": self.weight, "used": self.used, "there": self.there, "back": self.back}
         return {
             "source": self.ends[:, 0].tolist(),
             "target": self.ends[:, 1].tolist(),
-            **{name: numbers(values) for name, values in columns.items()},
+            **{name: numbers(getattr(self, name)) for name in ("weight", "used", "there", "back")},
             "total": self.total,
             "kept": self.kept,
         }
@@ -79,9 +79,8 @@ class EdgeTable:
 def edges_of(frame: DataFrame, labels: Sequence[Label], most: int) -> EdgeTable:
     """Return at most about ``most`` edges of a frame such as ``Result.edges_to_frame`` returns."""
     number = {label: k for k, label in enumerate(labels)}
-    ends = np.empty((len(frame), 2), dtype=np.int64)
-    for side, name in enumerate(("source", "target")):
-        ends[:, side] = [number[label] for label in frame[name]]
+    sides = [[number[label] for label in frame[name]] for name in ("source", "target")]
+    ends = np.array(sides, dtype=np.int64).T
     names = ("weight", "used", "discrepancy", "discrepancy_back")
     weight, used, there, back = (frame[name].to_numpy(float) for name in names)
     return EdgeTable.strongest(ends, weight, used, there, back, len(number), most)
@@ -105,18 +104,35 @@ class Places:
     """How many km, or units of the coordinates, one unit of ``points`` is; None for a layout."""
 
 
+def places_of(graph: Graph, edges: EdgeTable) -> Places:
+    """Return where the nodes of a graph are drawn: at their positions, or near those they agree with."""
+    return places(graph.positions, graph.geographic, *edges.for_layout(), len(graph))
+
+
 def places(
     positions: FloatArray | None, geographic: bool, ends: IntArray, strength: FloatArray, nodes: int
 ) -> Places:
-    """Return the places of ``nodes`` nodes whose edges have the ``ends`` (edges, 2)."""
-    if positions is None or positions.shape[1] < 2 or not np.isfinite(positions).any():
-        points, _ = _in_the_square(spread(nodes, ends, strength))
-        return Places(points, "layout")
-    known = np.isfinite(positions).all(axis=1)
-    flat = np.full((nodes, 2), np.nan)
-    flat[known] = project(positions[known]) if geographic else positions[known][:, :2]
-    points, unit = _in_the_square(_fill_in(flat, ends))
-    return Places(points, "map" if geographic else "coordinates", unit)
+    """Return the places of ``nodes`` nodes whose edges have the ``ends`` (edges, 2).
+
+    Nodes without a position are drawn at the mean of their neighbours, or of all nodes.
+    """
+    drawn = positions is not None and positions.shape[1] >= 2 and np.isfinite(positions).any()
+    if positions is None or not drawn:
+        points, kind = spread(nodes, ends, strength), "layout"
+    else:
+        has_place = np.isfinite(positions).all(axis=1)
+        flat, kind = positions[has_place][:, :2], "coordinates"
+        if geographic:
+            flat, kind = project(positions[has_place]), "map"
+        points = np.full((nodes, 2), flat.mean(axis=0))
+        points[has_place] = flat
+        for node in np.flatnonzero(~has_place):
+            near = np.concatenate([ends[ends[:, 0] == node, 1], ends[ends[:, 1] == node, 0]])
+            if has_place[near].any():
+                points[node] = points[near[has_place[near]]].mean(axis=0)
+    low, high = points.min(axis=0), points.max(axis=0)
+    half = float((high - low).max()) / 2 or 1.0  # one scale for both axes
+    return Places((points - (low + high) / 2) / half, kind, half if drawn else None)
 
 
 def project(degrees: FloatArray) -> FloatArray:
@@ -144,33 +160,25 @@ def project(degrees: FloatArray) -> FloatArray:
     return np.asarray(EARTH * np.stack([x * stretch, y * stretch], axis=1))
 
 
-def _fill_in(points: FloatArray, ends: IntArray) -> FloatArray:
-    """Put nodes without a position at the mean of their neighbours, or of all nodes."""
-    filled = points.copy()
-    for node in np.flatnonzero(np.isnan(points).any(axis=1)):
-        near = np.concatenate([ends[ends[:, 0] == node, 1], ends[ends[:, 1] == node, 0]])
-        near = near[np.isfinite(points[near]).all(axis=1)]
-        filled[node] = np.nanmean(points[near] if len(near) else points, axis=0)
-    return filled
-
-
-def _in_the_square(points: FloatArray) -> tuple[FloatArray, float]:
-    """Return the points between -1 and 1 with one scale for both axes, and that scale."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    half = float((high - low).max()) / 2 or 1.0
-    return (points - (low + high) / 2) / half, half
-
-
 def spread(nodes: int, ends: IntArray, strength: FloatArray, seed: int = 0) -> FloatArray:
     """Return a force-directed layout: edges pull by their strength, all nodes push each other away."""
     rng = np.random.default_rng(seed)
     points = _smooth_start(nodes, ends, strength, rng)
-    gap = 1.0 / np.sqrt(nodes)
+    gap, sample, share = 1.0 / np.sqrt(nodes), min(nodes, SAMPLE), max(1.0, nodes / SAMPLE)
     # relative to the edges at both ends, so that hubs do not collapse
     total = np.bincount(ends.ravel(), np.repeat(strength, 2), minlength=nodes)
     pull = strength / np.maximum(np.sqrt(total[ends[:, 0]] * total[ends[:, 1]]), 1e-12)
     for step in range(STEPS):
-        force = _push(points, gap, rng) + _pull(points, ends, pull) - 4.0 * gap * points
+        others = points if nodes <= SAMPLE else points[rng.choice(nodes, sample, replace=False)]
+        dx, dy = points[:, :1] - others[:, 0], points[:, 1:] - others[:, 1]
+        near = gap * gap / (dx * dx + dy * dy + 1e-6)
+        force = share * np.stack([(near * dx).sum(axis=1), (near * dy).sum(axis=1)], axis=1)
+        along = points[ends[:, 1]] - points[ends[:, 0]]
+        along *= (9.0 * pull * (0.15 + np.hypot(along[:, 0], along[:, 1])))[:, None]
+        for axis in (0, 1):
+            force[:, axis] += np.bincount(ends[:, 0], along[:, axis], minlength=nodes)
+            force[:, axis] -= np.bincount(ends[:, 1], along[:, axis], minlength=nodes)
+        force -= 4.0 * gap * points
         length = np.maximum(np.hypot(force[:, 0], force[:, 1]), 1e-12)
         most = 0.12 * (1.0 - step / STEPS) ** 1.5 + 0.002
         points = points + force * (np.minimum(length, most) / length)[:, None]
@@ -193,25 +201,3 @@ def _smooth_start(
         y = y - x * float((x * y).sum()) / max(float((x * x).sum()), 1e-12)
         points = np.stack([x / max(x.std(), 1e-12), y / max(y.std(), 1e-12)], axis=1)
     return np.asarray(0.3 * points + 0.02 * rng.normal(size=(nodes, 2)))
-
-
-def _push(points: FloatArray, gap: float, rng: np.random.Generator) -> FloatArray:
-    others, share = points, 1.0
-    if len(points) > SAMPLE:
-        others = points[rng.choice(len(points), SAMPLE, replace=False)]
-        share = len(points) / SAMPLE
-    dx = points[:, :1] - others[:, 0]
-    dy = points[:, 1:] - others[:, 1]
-    weight = gap * gap / (dx * dx + dy * dy + 1e-6)
-    return share * np.stack([(weight * dx).sum(axis=1), (weight * dy).sum(axis=1)], axis=1)
-
-
-def _pull(points: FloatArray, ends: IntArray, pull: FloatArray) -> FloatArray:
-    delta = points[ends[:, 1]] - points[ends[:, 0]]
-    force = 9.0 * pull[:, None] * delta * (0.15 + np.hypot(delta[:, 0], delta[:, 1]))[:, None]
-    found = np.empty_like(points)
-    for axis in (0, 1):
-        here = np.bincount(ends[:, 0], force[:, axis], minlength=len(points))
-        there = np.bincount(ends[:, 1], force[:, axis], minlength=len(points))
-        found[:, axis] = here - there
-    return found

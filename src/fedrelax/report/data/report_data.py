@@ -12,7 +12,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.evaluation import Evaluation, Measure, get_measure
 from fedrelax.graph import Graph
-from fedrelax.report.data.layout import EdgeTable, Places, edges_of, places
+from fedrelax.report.data.layout import EdgeTable, edges_of
 from fedrelax.report.data.rounding import short
 from fedrelax.report.data.sharing import Sharing, sharing_of
 from fedrelax.runtime import History
@@ -20,7 +20,7 @@ from fedrelax.selection import Choice
 from fedrelax.solvers import Result
 from fedrelax.storage import SavedResult
 from fedrelax.storage.loading import history_of
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import DataFrame, FloatArray, Label
 from fedrelax.wiring import WIRINGS, wiring_name
 
 USUAL = {"regression": "squared", "classification": "log"}
@@ -94,16 +94,18 @@ class Candidate:
         return float(self.losses[self.best_round])
 
 
-def candidates_of(table: Any, chosen: Mapping[str, Any]) -> list[Candidate]:
+def candidates_of(table: DataFrame | None, chosen: Mapping[str, Any]) -> list[Candidate]:
     """Return the candidates of a table such as ``Choice.to_frame`` returns; none without a table.
 
     ``chosen`` has the alpha, wiring, level and rounds of the choice.
     """
+
+    def name_of(wiring: str, level: float | None) -> str:
+        return wiring if level in (None, 1.0) else f"{wiring}, level {level:g}"
+
+    lines: list[Candidate] = []
     if table is None:
-        return []
-    level = chosen.get("level")
-    name_chosen = _name(str(chosen["wiring"]), 1.0 if level is None else float(level))
-    lines = []
+        return lines
     for _, part in table.groupby((table["round"] == 0).cumsum(), sort=False):
         wired = str(part["wiring"].iloc[0])
         share, alpha = (float(part[name].iloc[0]) for name in ("level", "alpha"))
@@ -112,8 +114,9 @@ def candidates_of(table: Any, chosen: Mapping[str, Any]) -> list[Candidate]:
         settled = [wiring is None or wiring.settled(k) for k in range(len(losses))]
         counted = np.where(np.isfinite(losses) & settled, losses, np.inf)
         best = int(np.argmin(counted)) if np.isfinite(counted).any() else len(losses) - 1
-        name, same = _name(wired, share), np.isclose(alpha, chosen["alpha"], 1e-9, 0.0)
-        taken = bool(same) and (name == name_chosen or alpha == 0)
+        name, same = name_of(wired, share), np.isclose(alpha, chosen["alpha"], 1e-9, 0.0)
+        as_chosen = name == name_of(chosen["wiring"], chosen.get("level")) or alpha == 0
+        taken = bool(same) and as_chosen
         lines.append(Candidate(name, alpha, losses, best, taken, int(chosen["rounds"])))
     return lines
 
@@ -123,10 +126,6 @@ def candidates_of_choice(choice: Choice) -> list[Candidate]:
     names = ("alpha", "level", "rounds")
     chosen = {name: getattr(choice, name) for name in names}
     return candidates_of(choice.to_frame(), {**chosen, "wiring": wiring_name(choice.wiring)})
-
-
-def _name(wiring: str, level: float) -> str:
-    return wiring if level == 1.0 else f"{wiring}, level {level:g}"
 
 
 UNKNOWN = "units of the run's loss"
@@ -151,14 +150,14 @@ class ReportData:
     """The label of every axis."""
     measure: Measure
     evaluation: Evaluation | None
-    nodes: Any
-    """A DataFrame with a line per node and what was saved about it; None if nothing was."""
+    nodes: DataFrame | None
+    """A line per node and what was saved about it; None if nothing was."""
     candidates: Sequence[Candidate]
     stayed: Sequence[Label]
     """The nodes that kept the model of round 0."""
     saved: SavedResult | None
     """The result that this is about, if it is saved."""
-    edge_frame: Callable[[], Any]
+    edge_frame: Callable[[], DataFrame]
     find_groups: Callable[[], Mapping[Label, int]]
 
     @cached_property
@@ -175,21 +174,17 @@ class ReportData:
         """Return all edges or, of too many, each node's strongest."""
         return edges_of(self.edge_frame(), self.graph.labels, most)
 
-    def places(self, edges: EdgeTable) -> Places:
-        """Return where the nodes are drawn."""
-        return places_of(self.graph, edges)
-
     def column(self, name: str) -> list[Any] | None:
         """Return a saved column by node, None for nodes without a value; None if there is no column."""
         if self.nodes is None or name not in self.nodes:
             return None
-        known = dict(zip(self.nodes["node"], self.nodes[name], strict=True))
-        return [known.get(label) for label in self.graph.labels]
+        by_label = dict(zip(self.nodes["node"], self.nodes[name], strict=True))
+        return [by_label.get(label) for label in self.graph.labels]
 
     def by_node(self, values: FloatArray) -> FloatArray:
         """Return values of the nodes with a model, NaN for the others."""
-        place = {label: k for k, label in enumerate(self.history.labels)}
-        at = np.array([place.get(label, -1) for label in self.graph.labels])
+        number = {label: k for k, label in enumerate(self.history.labels)}
+        at = np.array([number.get(label, -1) for label in self.graph.labels])
         return np.where(at >= 0, np.asarray(values)[at], np.nan)
 
     def alone(self, quantity: str) -> FloatArray:
@@ -208,51 +203,61 @@ def report_data(
     source: Result | SavedResult, evaluation: Evaluation | None = None, choice: Choice | None = None
 ) -> ReportData:
     """Return what there is to show about a result; a saved one has its own evaluation and choice."""
-    target, parts = "target", {}
     if isinstance(source, SavedResult):
-        about, nodes = source.about, source.nodes
-        evaluation, target = Evaluation.saved(source.metrics, nodes), target_of(source)
-        own = [line["node"] for line in source.models]
-        kinds = dict(zip(nodes["node"], nodes["model"], strict=True))
-        said, usual = about.get("losses") or {}, USUAL[source.task.kind]
-        losses = (said.get("own_rows", usual), said.get("edges", usual))
-        groups = dict(zip(nodes["node"], nodes.get("cluster", ()), strict=False))
-        parts = {
-            "models": {label: str(kinds[label]) for label in own},
-            "history": history_of(source, own),
-            "n_rounds": about["rounds"],
-            "rewired": about["wiring"] != "fixed",
-            "candidates": candidates_of(source.choice, about),
-            "stayed": source.metrics.get("stayed_alone", ()),
-            "edge_frame": lambda: source.edges,
-            "find_groups": lambda: groups,
-        }
-    else:
+        return _of_saved(source)
+    if evaluation is not None:
         _check(source, evaluation)
-        nodes = None if evaluation is None else evaluation.nodes
-        kinds = {} if nodes is None else dict(zip(nodes["node"], nodes["model"], strict=True))
-        losses, local = source.losses or (UNKNOWN, UNKNOWN), source.local_models
-        parts = {
-            "models": {label: str(kinds.get(label, local[label].name)) for label in local},
-            "history": source.history,
-            "n_rounds": source.n_rounds,
-            "rewired": source.kept is not None,
-            "candidates": [] if choice is None else candidates_of_choice(choice),
-            "stayed": source.stayed,
-            "edge_frame": source.edges_to_frame,
-            "find_groups": lambda: {k: n for n, g in enumerate(source.clusters, 1) for k in g},
-        }
-    measure = get_measure(None, source.task.kind) if evaluation is None else evaluation.measure
-    own_unit, across = (loss_unit(name, target) for name in losses)
+    nodes = None if evaluation is None else evaluation.nodes
+    kinds = {} if nodes is None else dict(zip(nodes["node"], nodes["model"], strict=True))
+    local, losses = source.local_models, source.losses or (UNKNOWN, UNKNOWN)
     return ReportData(
         graph=source.graph,
         nodes=nodes,
-        labels=axis_labels(own_unit, across, measure, target),
-        measure=measure,
-        evaluation=evaluation,
-        saved=source if isinstance(source, SavedResult) else None,
-        **parts,
+        **_measured(source.task.kind, evaluation, losses, "target"),
+        models={label: str(kinds.get(label, local[label].name)) for label in local},
+        history=source.history,
+        n_rounds=source.n_rounds,
+        rewired=source.kept is not None,
+        candidates=[] if choice is None else candidates_of_choice(choice),
+        stayed=source.stayed,
+        saved=None,
+        edge_frame=source.edges_to_frame,
+        find_groups=lambda: {k: n for n, g in enumerate(source.clusters, 1) for k in g},
     )
+
+
+def _of_saved(saved: SavedResult) -> ReportData:
+    about, nodes = saved.about, saved.nodes
+    own = [line["node"] for line in saved.models]
+    kinds = dict(zip(nodes["node"], nodes["model"], strict=True))
+    losses, usual = about.get("losses") or {}, USUAL[saved.task.kind]
+    names = (losses.get("own_rows", usual), losses.get("edges", usual))
+    return ReportData(
+        graph=saved.graph,
+        nodes=nodes,
+        **_measured(
+            saved.task.kind, Evaluation.saved(saved.metrics, nodes), names, target_of(saved)
+        ),
+        models={label: str(kinds[label]) for label in own},
+        history=history_of(saved, own),
+        n_rounds=about["rounds"],
+        rewired=about["wiring"] != "fixed",
+        candidates=candidates_of(saved.choice, about),
+        stayed=saved.metrics.get("stayed_alone", ()),
+        saved=saved,
+        edge_frame=lambda: saved.edges,
+        find_groups=lambda: dict(zip(nodes["node"], nodes.get("cluster", ()), strict=False)),
+    )
+
+
+def _measured(
+    task: str, evaluation: Evaluation | None, losses: tuple[str, str], target: str
+) -> dict[str, Any]:
+    """Return the evaluation, its measure, and the labels of all axes."""
+    measure = get_measure(None, task) if evaluation is None else evaluation.measure
+    own, across = (loss_unit(name, target) for name in losses)
+    labels = axis_labels(own, across, measure, target)
+    return {"evaluation": evaluation, "measure": measure, "labels": labels}
 
 
 def target_of(saved: SavedResult) -> str:
@@ -260,20 +265,13 @@ def target_of(saved: SavedResult) -> str:
     return short(saved.about.get("target_column") or "the target", LONGEST_TARGET)
 
 
-def places_of(graph: Graph, edges: EdgeTable) -> Places:
-    """Return where the nodes of a graph are drawn: at their positions, or near those they agree with."""
-    return places(graph.positions, graph.geographic, *edges.for_layout(), len(graph))
-
-
-def _check(result: Result, evaluation: Evaluation | None) -> None:
-    if evaluation is None:
-        return
+def _check(result: Result, evaluation: Evaluation) -> None:
     if not isinstance(evaluation, Evaluation):
         raise FedRelaxError(
             f"evaluation is a {type(evaluation).__name__}; pass what fedrelax.evaluation.evaluate "
             "returns"
         )
-    known = set(evaluation.nodes["node"])
-    missing = [label for label in result.graph.labels if label not in known]
+    measured = set(evaluation.nodes["node"])
+    missing = [label for label in result.graph.labels if label not in measured]
     if missing:
         raise FedRelaxError(f"evaluation has no line for node {missing[0]!r}")

@@ -59,14 +59,14 @@ class Sharing:
     """With what AUC an attack told a node's training rows from others, if it was run."""
 
     @property
-    def per_neighbour(self) -> int:
-        """How many numbers go to one neighbour in the run."""
-        return self.public_rows * self.outputs * self.exchanges * self.sets
+    def per_exchange(self) -> int:
+        """How many numbers go to one neighbour in one exchange."""
+        return self.public_rows * self.outputs * self.sets
 
     @property
-    def per_neighbour_in_trials(self) -> int:
-        """How many numbers go to one neighbour in the trials on one fold."""
-        return self.public_rows * self.outputs * self.sets * self.trials * self.trial_exchanges
+    def per_neighbour(self) -> int:
+        """How many numbers go to one neighbour in the run."""
+        return self.per_exchange * self.exchanges
 
     @property
     def noise(self) -> str:
@@ -78,11 +78,6 @@ class Sharing:
         """The guarantee for every node in words, and what it does not cover."""
         words = "; ".join(f"{one['says']}. It protects {one['protects']}" for one in self.promises)
         return f"Differential privacy of what each node sent: {words}. {BESIDE}" if words else ""
-
-    @property
-    def privacy(self) -> str:
-        """The privacy that was promised, or that none was; and what an attack found, if one was run."""
-        return f"{self.promised or NOT_PRIVATE} {self.attacked}".strip()
 
     @property
     def attacked(self) -> str:
@@ -112,10 +107,8 @@ def sharing_of(saved: SavedResult) -> Sharing:
     about, nodes, edges, tried = saved.about, saved.nodes, saved.edges, saved.choice
     both = about.get("objective") == "gtvmin" and about.get("public_for_each_node", False)
     own = {line["node"] for line in saved.models}
-    ends = [
-        pair for pair in zip(edges["source"], edges["target"], strict=True) if own.issuperset(pair)
-    ]
-    neighbours = Counter(label for pair in ends for label in pair)
+    ends = zip(edges["source"], edges["target"], strict=True)
+    neighbours = Counter(label for pair in ends if own.issuperset(pair) for label in pair)
     trials, trial_exchanges = 0, 0
     if tried is not None and not tried.empty:  # candidates without coupling exchange nothing
         coupled = tried[tried["alpha"] > 0]

@@ -146,7 +146,7 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
     if saved.about["wiring"] == "discover" and len(saved.graph) > SMALL:
         sent.append(("To candidate neighbours", CANDIDATES))
     if shared.trials:
-        size = size_text(BYTES * shared.per_neighbour_in_trials)
+        size = size_text(BYTES * shared.per_exchange * shared.trials * shared.trial_exchanges)
         trials = (
             f"{shared.trials} candidates ran up to {shared.trial_exchanges:,} exchanges each, once for "
             f"every fold that was held out (usually three): at most {size} more to each neighbour and "

@@ -12,7 +12,7 @@ import numpy as np
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER
 from fedrelax.evaluation.evaluation import NAMES
 from fedrelax.report.data import ReportData, columns
-from fedrelax.report.data.layout import MOST_EDGES, Places
+from fedrelax.report.data.layout import MOST_EDGES, Places, places_of
 from fedrelax.report.data.rounding import numbers, thinned
 from fedrelax.report.palette import CURVES
 
@@ -45,7 +45,7 @@ def script_data(data: ReportData) -> dict[str, Any]:
         },
         "labels": data.labels,
         "tables": tables,
-        "nodes": {**known, **place_columns(data.places(edges))},
+        "nodes": {**known, **place_columns(places_of(data.graph, edges))},
         "edges": edges.to_dict(),
         "wired": data.rewired,
         "rounds": {name: numbers(data.history[name][keep]) for name in ("round", *CURVES)},

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedrelax.report.data import ReportData
 from fedrelax.report.data.columns import NodeValues
-from fedrelax.report.data.layout import EdgeTable
+from fedrelax.report.data.layout import EdgeTable, places_of
 from fedrelax.report.palette import CATEGORIES, DIVERGING, LIGHT, OTHER, SEQUENTIAL, colormap
 from fedrelax.report.plots.drawing import MARKS, plain_name, tidy
 from fedrelax.typing import FloatArray
@@ -25,7 +25,7 @@ def draw_graph(
 ) -> None:
     """Draw the graph of a run, coloured by the values."""
     edges = data.edges(MOST_DRAWN)
-    stand = data.places(edges)
+    stand = places_of(data.graph, edges)
     points = stand.points * (stand.unit or 1.0)
     draw_edges(ax, points, edges, dropped)
     draw_nodes(ax, points, found)

@@ -14,7 +14,7 @@ from fedrelax.evaluation import TOGETHER, WAYS, Evaluation
 from fedrelax.extras import need
 from fedrelax.report import palette
 from fedrelax.report.data import ReportData, report_data
-from fedrelax.report.data.columns import EVALUATE, lines_by_node, node_values, usual_colour
+from fedrelax.report.data.columns import EVALUATE, lines_by_node, node_values
 from fedrelax.report.data.report_data import candidates_of_choice
 from fedrelax.report.palette import CURVES
 from fedrelax.report.plots import drawing
@@ -52,7 +52,7 @@ class Plots:
         ``names`` writes the nodes' names; by default, those of up to 25 nodes.
         """
         data = report_data(self._result, evaluation)
-        found = node_values(data, colour or usual_colour(data))
+        found = node_values(data, colour)
         ax = drawing.new_axes(ax, (6.4, 5.6))
         draw_graph(ax, data, found, dropped=dropped, names=names)
         return ax
