@@ -22,8 +22,7 @@ from fedrelax.report import palette, report_data, report_html, write_report
 from fedrelax.report.data.columns import NODES, Column
 from fedrelax.report.data.layout import EdgeTable, places, project, spread
 from fedrelax.report.data.sharing import sharing_of
-from fedrelax.report.page.answers import did_it_help, sharing_details, where
-from fedrelax.report.page.sections import command
+from fedrelax.report.page.texts import command, did_it_help, sharing_details, where
 from fedrelax.report.terminal import node_table
 from fedrelax.runtime import LocalExchange
 from fedrelax.storage import read_result, save_result

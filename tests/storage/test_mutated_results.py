@@ -27,7 +27,7 @@ from fedrelax.evaluation import evaluate
 from fedrelax.report import report_data
 from fedrelax.report.changelog import events_of
 from fedrelax.report.data.sharing import sharing_of
-from fedrelax.report.page.sections import facts
+from fedrelax.report.page.texts import facts
 from fedrelax.report.terminal import evaluation_report
 from fedrelax.storage import load_result, read_result, save_result
 from fedrelax.storage.saving import plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,14 @@ from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
 from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Check, flag
 from fedrelax.cli.settings import Alpha, LearningConfig, Rounds, parts_of
+from fedrelax.typing import AnyArray
+
+if TYPE_CHECKING:
+    from fedrelax.baselines import Baseline
+    from fedrelax.cli.inputs import Source
+    from fedrelax.comparison import Comparison
+    from fedrelax.datasets import Table
+    from fedrelax.storage.saving import Fitted
 
 FEW_TEST_ROWS = 30
 FILES = "comparison.csv, nodes.csv, comparison.json, config.toml"
@@ -92,11 +100,9 @@ def compare(config: CompareConfig, talk: Talk) -> None:
             "larger --test-share helps."
         )
     found = measure(config, source, talk)
-    table = source.table
-    settings = config.to_file(task=table.task, features=list(table.feature_names))
     talk.activity.doing("Writing the tables", step="saving")
     if config.out is not None:
-        _save(config.out, found, settings, config.overwrite, talk)
+        _save(config.out, found, config, source.table, talk)
     if config.json:
         answer = {
             "out": None if config.out is None else str(config.out),
@@ -115,7 +121,7 @@ def compare(config: CompareConfig, talk: Talk) -> None:
         talk.plain(f"\nSaved in {config.out}: {FILES}{picture}")
 
 
-def ways_of(config: CompareConfig, estimator: Any) -> list[Any]:
+def ways_of(config: CompareConfig, estimator: Fitted) -> list[Baseline]:
     """Return the ways to compare; FedRelax has the settings, models and graph of the estimator."""
     from fedrelax.comparison import usual_ways, ways_by_name
     from fedrelax.evaluation import ALONE, TOGETHER
@@ -126,13 +132,13 @@ def ways_of(config: CompareConfig, estimator: Any) -> list[Any]:
     return ways_by_name([ALONE, *config.ways, TOGETHER], ways)
 
 
-def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
+def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     """Run all ways on all splits, with a progress bar; Ctrl-C keeps the splits that are complete."""
     from fedrelax.cli.interruption import start_workers
     from fedrelax.cli.training import estimator_of
     from fedrelax.comparison import compare_ways
 
-    def estimator(train: Any) -> Any:
+    def estimator(train: AnyArray) -> Fitted:
         return estimator_of(source.inputs(train), config)
 
     table, done = source.table, 0
@@ -167,15 +173,16 @@ def measure(config: CompareConfig, source: Any, talk: Talk) -> Any:
     return found
 
 
-def _save(out: Path, found: Any, settings: dict[str, Any], overwrite: bool, talk: Talk) -> None:
+def _save(out: Path, found: Comparison, config: CompareConfig, table: Table, talk: Talk) -> None:
     from fedrelax.files import dump_toml
     from fedrelax.storage.places import whole_directory
     from fedrelax.storage.saving import write_json
 
-    with whole_directory(out, overwrite, "comparison") as draft:
+    with whole_directory(out, config.overwrite, "comparison") as draft:
         found.to_frame().to_csv(draft / "comparison.csv", index=False)
         found.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
         write_json(draft / "comparison.json", found.to_dict())
+        settings = config.to_file(task=table.task, features=list(table.feature_names))
         comment = "written by fedrelax compare; run it again with --config"
         (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")
         try:

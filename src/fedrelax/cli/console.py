@@ -13,7 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -21,7 +21,7 @@ from rich.segment import Segment
 
 from fedrelax.cli.progress import Activity
 from fedrelax.cli.settings import in_flags
-from fedrelax.errors import STEERING, FedRelaxError, FedRelaxWarning, visible
+from fedrelax.errors import STEERING, FedRelaxError, FedRelaxWarning, in_one_line, visible
 
 START = 1.5
 """Seconds until what a command needs is imported."""
@@ -48,16 +48,11 @@ class SafeConsole(Console):
         for segment in super().render(renderable, options):
             if segment.control is None:
                 text = visible(segment.text)
-                if not is_unicode(self.encoding):
+                if not self.encoding.startswith("utf"):
                     text = text.replace("…", "...")
                     text = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
                 segment = segment._replace(text=text)
             yield segment
-
-
-def is_unicode(encoding: str | None) -> bool:
-    """Tell whether an encoding has all characters."""
-    return (encoding or "utf").lower().startswith("utf")
 
 
 class Talk:
@@ -100,7 +95,7 @@ class Talk:
         self.activity.pause()
         self.note_warnings()
 
-    def say(self, *what: Any) -> None:
+    def say(self, *what: RenderableType) -> None:
         """Print a result."""
         self._results()
         self.out.print(*what)
@@ -123,14 +118,14 @@ class Talk:
         self._results()
         self.out.print("  " + " \\\n    ".join(lines), markup=False, soft_wrap=True)
 
-    def json(self, answer: Any) -> None:
+    def json(self, answer: Mapping[str, Any]) -> None:
         """Print one JSON object, also if ``quiet``; what is no number is null."""
         from fedrelax.storage.saving import plain
 
         self._results()
-        in_ascii = not is_unicode(sys.stdout.encoding)
+        in_ascii = not self.out.encoding.startswith("utf")
         text = json.dumps(plain(answer), indent=2, ensure_ascii=in_ascii, allow_nan=False)
-        typer.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+        typer.echo(STEERING.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text))
 
 
 @contextmanager
@@ -161,7 +156,12 @@ def speaking(
     except MemoryError:
         _fail(talk, "not enough memory; use fewer rows or --jobs 1", UNEXPECTED, debug)
     except Exception as error:
-        _fail(talk, *_explained(error), debug)
+        path = str(getattr(error, "filename", None))
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            text = f"give a shorter path; one of {len(path):,} letters is too long: {path}"
+            _fail(talk, text, BAD_INPUT, debug)
+        what = in_one_line(error).removesuffix(": ")
+        _fail(talk, f"unexpected {what}; run again with --debug", UNEXPECTED, debug)
     finally:
         talk.activity.pause()
         for number, handler in before.items():
@@ -169,17 +169,7 @@ def speaking(
                 signal.signal(number, handler)
 
 
-def _explained(error: Exception) -> tuple[str, int]:
-    """Return a sentence about an error that nobody foresaw, and the exit code."""
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        path = str(error.filename)
-        return f"give a shorter path; one of {len(path):,} letters is too long: {path}", BAD_INPUT
-    text = " ".join(str(error).split())
-    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"unexpected {what}; run again with --debug", UNEXPECTED
-
-
-def _fail(talk: Talk, text: str, code: int, debug: bool) -> None:
+def _fail(talk: Talk, text: str, code: int, debug: bool) -> NoReturn:
     talk.activity.pause()
     if debug:
         talk.err.print(traceback.format_exc(), markup=False, soft_wrap=True)
@@ -192,14 +182,12 @@ def _fail(talk: Talk, text: str, code: int, debug: bool) -> None:
 def _warnings_as_notes(talk: Talk) -> Iterator[None]:
     """Show our own warnings once, and sum up those of the models' libraries in one counted note each."""
 
-    def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
-        text = " ".join(str(message).split())
+    def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+        text, kind = " ".join(str(message).split()), category.__name__
         if issubclass(category, FedRelaxWarning):
             talk.note(f"{text}.")
-        elif category.__name__ == "ConvergenceWarning":
-            talk.warned[category.__name__, ""] += 1
         else:
-            talk.warned[category.__name__, text[:200]] += 1
+            talk.warned[kind, "" if kind == "ConvergenceWarning" else text[:200]] += 1
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -171,7 +171,6 @@ def try_(
 
 
 def _show(activity: Activity, status: Status) -> None:
-    """Show where a run is."""
     if status.state == "running":
         done, total = status.round, status.rounds
         activity.doing(f"Round {done} of {total}", step="rounds", done=done, total=total + 1)
@@ -191,8 +190,8 @@ def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
     if as_json:
         talk.json({"out": str(where), **saved.metrics})
         return
-    told = saved.metrics["federation"]
-    measure = measure_named(told["measure"])
+    federation = saved.metrics["federation"]
+    measure = measure_named(federation["measure"])
     talk.plain("")
     for line in saved.nodes.to_dict("records"):
         missed = f", missed rounds {line['missed']}" if line["missed"] else ""
@@ -204,9 +203,10 @@ def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
         f"Used alpha {saved.metrics['alpha']:.3g} and {counted(saved.metrics['rounds'], 'round')} "
         f"({saved.metrics['reason']})."
     )
-    size, kind = told["bytes_per_edge_and_round_of_one_run"], "sealed" if told["sealed"] else "open"
+    size = federation["bytes_per_edge_and_round_of_one_run"]
+    kind = "sealed" if federation["sealed"] else "open"
     talk.plain(f"Each edge carried {size} bytes per round and candidate each way, {kind}.")
-    for note in told["notes"]:
+    for note in federation["notes"]:
         talk.plain(f"  {note}")
     if (where / "report.html").exists():
         talk.plain(f"Open {where / 'report.html'} in a browser: what the hub knows.")
@@ -237,12 +237,12 @@ def status(
 
         inner = directory / "hub"
         file = read_hub((inner if inner.is_dir() else directory) / "hub.toml")
-        said = read_status(file.folder)
-        if said is None:
+        run = read_status(file.folder)
+        if run is None:
             raise FedRelaxError(f"no run has started: {file.folder} holds no status")
-        talk.plain(f"{said} ({time.time() - said.time:.0f} s ago)")
-        for name, site in said.sites.items():
+        talk.plain(f"{run} ({time.time() - run.time:.0f} s ago)")
+        for name, site in run.sites.items():
             missed = f", missed {len(site.missed)}" if site.missed else ""
             talk.plain(f"  {name}: predictions of round {site.last_round}{missed}")
-        for note in filter(None, [*said.notes, said.live]):
+        for note in filter(None, [*run.notes, run.live]):
             talk.plain(f"  {note}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -49,32 +48,27 @@ def parse_graph(text: str) -> GraphSpec:
         raise FedRelaxError(
             f"--graph {text!r} is not known; use {FORMS}{did_you_mean(kind, KINDS)}"
         )
+    if kind == "complete" and rest:
+        raise FedRelaxError(f"--graph {text!r}: complete takes nothing after it; use {FORMS}")
     if kind == "complete":
-        if rest:
-            raise FedRelaxError(f"--graph {text!r}: complete takes nothing after it; use {FORMS}")
         return GraphSpec(kind)
+    if kind == "edges" and not rest:
+        raise FedRelaxError("--graph edges needs a file: edges:FILE with source,target,weight")
     if kind == "edges":
-        if not rest:
-            raise FedRelaxError("--graph edges needs a file: edges:FILE with source,target,weight")
         return GraphSpec(kind, file=Path(rest))
-    if kind == "features":
-        return GraphSpec(kind, k=_neighbours(text, rest or "5"))
-    columns, _, last = rest.rpartition(":") if ":" in rest else (rest, "", "5")
-    names = parts_of(columns)
-    if not names:
-        raise FedRelaxError(
-            f"--graph {text!r} names no columns; say which hold the coordinates: knn:lat,lon:5"
-        )
-    return GraphSpec(kind, names, _neighbours(text, last))
-
-
-def _neighbours(text: str, count: str) -> int:
+    columns, count = "", rest or "5"
+    if kind == "knn":
+        columns, _, count = rest.rpartition(":") if ":" in rest else (rest, "", "5")
+        if not parts_of(columns):
+            raise FedRelaxError(
+                f"--graph {text!r} names no columns; say which hold the coordinates: knn:lat,lon:5"
+            )
     if not count.strip().isdecimal() or int(count) < 1:
         raise FedRelaxError(
             f"--graph {text!r}: {count!r} is not a number of neighbours; give 1 or more, such as "
             "knn:lat,lon:5"
         )
-    return int(count)
+    return GraphSpec(kind, parts_of(columns), int(count))
 
 
 def make_graph(
@@ -102,12 +96,14 @@ def make_graph(
     return Graph.from_coordinates(_coordinates(spec, frame, table, labels), k=spec.k)
 
 
-def _coordinates(spec: GraphSpec, frame: DataFrame, table: Table, labels: Sequence[Label]) -> Any:
+def _coordinates(
+    spec: GraphSpec, frame: DataFrame, table: Table, labels: Sequence[Label]
+) -> DataFrame:
     """Return a DataFrame with one place per node."""
     import pandas as pd
 
-    nodes, places = table.nodes.tolist(), {}
-    rows = {label: k for k, label in reversed(list(enumerate(nodes)))}
+    nodes, coordinates = table.nodes.tolist(), {}
+    first_row = {label: k for k, label in reversed(list(enumerate(nodes)))}
     for column in (find_column(frame, name) for name in spec.columns):
         if kind_of(frame[column]) != "numbers":
             raise FedRelaxError(
@@ -115,23 +111,22 @@ def _coordinates(spec: GraphSpec, frame: DataFrame, table: Table, labels: Sequen
                 "numbers; name other columns"
             )
         values = to_numbers(frame[column])[table.row_index]
-        first = values[[rows[label] for label in nodes]]
-        for wrong in (~np.isfinite(values), values != first):
-            if wrong.any():
-                row = int(wrong.argmax())
-                label, line = nodes[row], where(frame.index, int(table.row_index[row]))
-                if not np.isfinite(values[row]):
-                    raise FedRelaxError(
-                        f"node {label!r} has no {column!r} on {line}; fill in its coordinate, or leave "
-                        "the row out"
-                    )
+        first = values[[first_row[label] for label in nodes]]
+        missing = ~np.isfinite(values)
+        wrong = missing if missing.any() else values != first
+        if wrong.any():
+            row = int(wrong.argmax())
+            node, line = f"node {nodes[row]!r}", where(frame.index, int(table.row_index[row]))
+            if missing.any():
                 raise FedRelaxError(
-                    f"node {label!r} is in more than one place: {column!r} is {first[row]:g} and, on "
-                    f"{line}, {values[row]:g}; a node needs one place, so correct these rows, or use "
-                    "another --graph"
+                    f"{node} has no {column!r} on {line}; fill in its coordinate, or leave the row out"
                 )
-        places[str(column)] = values[[rows[label] for label in labels]]
-    return pd.DataFrame(places, index=pd.Index(labels, dtype=object))
+            raise FedRelaxError(
+                f"{node} is in more than one place: {column!r} is {first[row]:g} and, on {line}, "
+                f"{values[row]:g}; a node needs one place, so correct these rows, or use another --graph"
+            )
+        coordinates[str(column)] = values[[first_row[label] for label in labels]]
+    return pd.DataFrame(coordinates, index=pd.Index(labels, dtype=object))
 
 
 def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None]) -> Graph:
@@ -141,12 +136,12 @@ def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None])
     from fedrelax.graph.edges import edge_columns
 
     frame = read_table(file, as_text=True)
-    known = by_text(labels)
+    by_name = by_text(labels)
     source, target, weight = edge_columns([str(name) for name in frame.columns], str(file))
     for end in (source, target):
-        given = frame.iloc[:, end].tolist()
-        found = [find_label(value, known) for value in given]
-        ends = [old if new is None else new for new, old in zip(found, given, strict=True)]
+        texts = frame.iloc[:, end].tolist()
+        found = [(text, find_label(text, by_name)) for text in texts]
+        ends = [text if label is None else label for text, label in found]
         frame[frame.columns[end]] = pd.Series(ends, frame.index, dtype=object)
     if weight is not None:  # a text that is no number stays, for the message about it
         texts = frame.iloc[:, weight]
@@ -156,7 +151,7 @@ def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None])
         graph = Graph.from_edges(frame)
     except FedRelaxError as error:
         raise FedRelaxError(f"--graph: {file}, {error}") from error
-    strange = [label for label in graph.labels if label not in known.values()]
+    strange = [label for label in graph.labels if label not in by_name.values()]
     alone = [label for label in labels if label not in graph]
     if len(alone) == len(labels):
         raise FedRelaxError(

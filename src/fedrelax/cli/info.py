@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedrelax.cli.console import speaking
 from fedrelax.cli.flags import AsJson, Debug, SavedDir
+
+if TYPE_CHECKING:
+    from fedrelax.storage import SavedResult
 
 
 def info(
@@ -24,8 +27,7 @@ def info(
         from fedrelax.report import report_data
         from fedrelax.report.changelog import events_of
         from fedrelax.report.data.sharing import sharing_of
-        from fedrelax.report.page.answers import what_left
-        from fedrelax.report.page.sections import facts
+        from fedrelax.report.page.texts import facts, what_left
         from fedrelax.report.terminal import evaluation_report, fact_table
         from fedrelax.storage import read_result
 
@@ -50,7 +52,7 @@ def info(
             talk.plain(f"  {event.when}  {event.text}{error}")
 
 
-def to_dict(saved: Any) -> dict[str, Any]:
+def to_dict(saved: SavedResult) -> dict[str, Any]:
     """Return everything as plain values, for JSON."""
     from fedrelax.report.data.sharing import NOT_PRIVATE, sharing_of
 

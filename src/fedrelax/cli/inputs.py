@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedrelax.cli.graphs import GraphSpec, make_graph, parse_graph
-from fedrelax.cli.settings import LearningConfig
+from fedrelax.cli.settings import LearningConfig, parts_of
 from fedrelax.cli.splitting import NONE, Splitting, splitting_of
 from fedrelax.datasets import Table, prepare_table, read_table
 from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
@@ -27,7 +27,10 @@ from fedrelax.splits import group_rows
 from fedrelax.storage import SavedResult
 from fedrelax.storage.formats import check_savable
 from fedrelax.storage.labels import by_text, check_labels, find_label
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label, Model
+
+if TYPE_CHECKING:
+    from pandas import Series
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +48,7 @@ class Inputs:
     graph: Graph | None
     """None for ``--graph complete``: no pair of nodes is nearer than another."""
     model_names: dict[Label, str]
-    models: dict[Label, Any]
+    models: dict[Label, Model]
     public: str | FloatArray
     splitting: Splitting
     schema: Schema | None = None
@@ -61,7 +64,7 @@ class Source:
 
     config: LearningConfig
     spec: GraphSpec
-    frame: Any
+    frame: DataFrame
     table: Table
     model_names: dict[Label, str]
     public: str | FloatArray
@@ -114,11 +117,10 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
             model_by_name(name, "classification")
     schema = None if config.schema is None else Schema.read(config.schema)
     frame = read_table(config.data, as_text=[config.node])
-    named: list[Any] = []
-    for text in config.features or ():  # what is not a column is split at its commas
-        names = [text] if text in frame.columns else [part.strip() for part in text.split(",")]
-        named += [find_column(frame, name) for name in names if name]
-    features = None if config.features is None else named
+    features = None
+    if config.features is not None:  # what is not a column is split at its commas
+        names = [[text] if text in frame.columns else parts_of(text) for text in config.features]
+        features = [find_column(frame, name) for some in names for name in some]
     places, split = [find_column(frame, name) for name in spec.columns], []
     if config.split_by is not None and (config.split_by != NONE or NONE in frame.columns):
         split = [find_column(frame, config.split_by)]  # no feature unless named as one
@@ -139,9 +141,9 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
     if gone:
         note(f"No complete row, so no model: {listing(sorted(gone, key=str), most=3)}.")
     if places and features is None:
-        one = len(places) == 1
-        what = "is a coordinate, not a feature" if one else "are coordinates, not features"
-        them = "it" if one else "them"
+        what, them = "are coordinates, not features", "them"
+        if len(places) == 1:
+            what, them = "is a coordinate, not a feature", "it"
         note(f"{listing(places)} {what}; list {them} in --features to use {them} as both.")
     return Source(
         config=config,
@@ -164,7 +166,7 @@ def read_inputs(config: LearningConfig, note: Callable[[str], None]) -> Inputs:
     return inputs
 
 
-def set_scale(models: Iterable[Any], X: FloatArray) -> None:
+def set_scale(models: Iterable[Model], X: FloatArray) -> None:
     """Give our linear models the spread of each feature, so that one penalty suits all units."""
     scale = centre_and_spread(X)[1].tolist()
     for model in models:
@@ -183,11 +185,11 @@ def model_names(config: LearningConfig, table: Table) -> dict[Label, str]:
     """Return the name of every node's model."""
     labels = list(dict.fromkeys(table.nodes.tolist()))
     names = dict.fromkeys(labels, config.model)
-    known = by_text(labels)
+    by_name = by_text(labels)
     for text, name in config.model_for.items():
-        label = find_label(text, known)
+        label = find_label(text, by_name)
         if label is None:
-            hint = did_you_mean(text, known) or f"; the table has {listing(labels, most=3)}"
+            hint = did_you_mean(text, by_name) or f"; the table has {listing(labels, most=3)}"
             raise FedRelaxError(f"--model-for names the node {text!r}, which has no rows{hint}")
         names[label] = name
     return names
@@ -212,7 +214,7 @@ def public_rows(text: str, schema: Schema) -> str | FloatArray:
     return coded
 
 
-def node_column(frame: DataFrame, saved: SavedResult, data: Path) -> Any:
+def node_column(frame: DataFrame, saved: SavedResult, data: Path) -> Series:
     """Return the column that names the node of each row."""
     try:
         column = frame[find_column(frame, saved.about["node_column"])]
@@ -232,16 +234,16 @@ def nodes_in(frame: DataFrame, saved: SavedResult, data: Path, refuse: bool) -> 
     own = [line["node"] for line in saved.models]
     if saved.about["node_column"] is None and len(own) == 1:
         return np.array(own * len(frame), dtype=object)  # a site's own folder: all rows are its own
-    known = by_text(saved.graph.labels)
+    by_name = by_text(saved.graph.labels)
     values = node_column(frame, saved, data).tolist()
-    means = {value: find_label(value, known) for value in dict.fromkeys(values)}
-    strange = [value for value, label in means.items() if label is None]
+    labels = {value: find_label(value, by_name) for value in dict.fromkeys(values)}
+    strange = [value for value, label in labels.items() if label is None]
     if strange and refuse:
-        rows = sum(means[value] is None for value in values)
-        hint = did_you_mean(strange[0], known)
+        rows = sum(labels[value] is None for value in values)
+        hint = did_you_mean(strange[0], by_name)
         raise FedRelaxError(
             f"{data}: {rows} rows belong to nodes that are neither in the training data nor in the "
             f"graph: {listing(strange)}{hint}; leave these rows out, or fit again with these nodes"
         )
-    labels = [str(value) if means[value] is None else means[value] for value in values]
-    return np.array(labels, dtype=object)
+    found = [str(value) if labels[value] is None else labels[value] for value in values]
+    return np.array(found, dtype=object)

@@ -82,15 +82,10 @@ class Interruption:
         if self._pending and checkpoint is not None:
             checkpoint.stopping = self._pending
 
-    def tried(self) -> None:
-        """Note that a candidate has been tried: from now on a checkpoint has something to keep."""
-        if self._step is Step.FINDING:
-            self._step = Step.CHOOSING
-
-    def begun(self) -> None:
-        """Note that the rounds begin."""
-        if self._step in (Step.FINDING, Step.CHOOSING):
-            self._step = Step.ROUNDS
+    def advance(self, step: Step) -> None:
+        """Note that a candidate has been tried, which a checkpoint can keep, or that the rounds begin."""
+        if self._step is Step.FINDING or (self._step is Step.CHOOSING and step is Step.ROUNDS):
+            self._step = step
 
     def take(self) -> str:
         """Return why to end the present step, "" to go on; with a checkpoint, that ends it instead."""
@@ -138,14 +133,14 @@ class Watch(Callback):
 
     def choosing(self, done: int, total: int) -> str | None:
         """Show how many candidates have been tried; a returned reason ends the search."""
-        self._interruption.tried()
+        self._interruption.advance(Step.CHOOSING)
         what = f"Choosing settings: {done} of {total} trials"
         self._activity.doing(what, step="choosing", done=done, total=total)
         return self._interruption.take() or None
 
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Show the maximum number of rounds."""
-        self._interruption.begun()
+        self._interruption.advance(Step.ROUNDS)
         self._rounds = max(rounds, 1)
         self._activity.doing(f"Training on {self._where}: each node alone", step=self._where)
 

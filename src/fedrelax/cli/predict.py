@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from fedrelax.cli.console import speaking
 from fedrelax.cli.flags import Debug, Replace, SavedDir, Trust
 from fedrelax.errors import named, visible
+from fedrelax.typing import DataFrame
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
 
@@ -103,7 +104,7 @@ def predict(
             talk.plain(f"Wrote {written} to {out}")
 
 
-def _write(frame: Any, out: Path, overwrite: bool) -> None:
+def _write(frame: DataFrame, out: Path, overwrite: bool) -> None:
     from fedrelax.errors import FedRelaxError
     from fedrelax.storage.places import whole_file
 
@@ -122,7 +123,7 @@ def _write(frame: Any, out: Path, overwrite: bool) -> None:
 FIRST = ("=", "+", "-", "@", "\t", "\r")
 
 
-def formula_note(frame: Any, file: str) -> str | None:
+def formula_note(frame: DataFrame, file: str) -> str | None:
     """Return a note that names the columns with such cells; None if there are none.
 
     Cells are written as they are: a quote before them would change names and keep results from being read

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
+import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -13,7 +15,11 @@ from fedrelax.cli.console import Talk, speaking
 from fedrelax.cli.flags import AsJson, Debug
 from fedrelax.errors import FedRelaxError
 
+if TYPE_CHECKING:
+    from fedrelax.paper.reproduce import Reproduction
+
 MOST_LETTERS = 210
+Number = TypeVar("Number", int, float)
 
 
 def reproduce(
@@ -43,7 +49,7 @@ def reproduce(
         typer.Option(help="Values of alpha, e.g. 0,0.01,0.05. Default: the paper's."),
     ] = None,
     first_exchange: Annotated[
-        str,
+        Literal["models", "zeros"],
         typer.Option(
             help="What neighbours hear before round 1: models (as the paper says) or zeros (as the "
             "authors' code does)."
@@ -78,26 +84,22 @@ def reproduce(
         from fedrelax.paper.reproduce import draw_figures, markdown
         from fedrelax.paper.reproduce import reproduce as compute
         from fedrelax.runtime.workers import check_jobs
-        from fedrelax.solvers.checks import check_choice
 
-        check_choice("--first-exchange", first_exchange, ("models", "zeros"))
         check_jobs(jobs)
         ask = Choice(
-            features=tuple(map(int, _numbers("--features", features, whole=True))) or None,
-            noise=_numbers("--noise", noise) or None,
-            alpha=_numbers("--alpha", alpha) or None,
+            features=_numbers("--features", features, int),
+            noise=_numbers("--noise", noise, float),
+            alpha=_numbers("--alpha", alpha, float),
             first_exchange=first_exchange,
         )
-        names = list(dict.fromkeys(figure))
-        wanted = [one.name for one in figures(names, ask)]
+        wanted = [one.name for one in figures(figure, ask)]
         for name, users in USES.items():
             if getattr(ask, name) is not None and not set(users) & set(wanted):
                 talk.note(f"--{name} has no effect on {', '.join(wanted)}.")
         try:
             out.mkdir(parents=True, exist_ok=True)
-            probe = out / ".try"
-            probe.touch()
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=out):
+                pass
         except OSError as error:
             raise FedRelaxError(
                 f"--out {out} cannot be written ({error.strerror or error}); choose another directory"
@@ -110,7 +112,7 @@ def reproduce(
             talk.activity.doing(text, step="runs", done=done, total=total)
 
         done = compute(
-            names, out, runs=runs, jobs=jobs, ask=ask, targets=targets or [], progress=show
+            figure, out, runs=runs, jobs=jobs, ask=ask, targets=targets or [], progress=show
         )
         talk.activity.doing("Writing tables and drawing", step="tables")
         for name, frame in done.frames.items():
@@ -119,33 +121,36 @@ def reproduce(
             done.agreement.to_csv(out / "targets.csv", index=False, float_format="%.6g")
         command = shlex.join(["fedrelax", *sys.argv[1:]])
         (out / "summary.md").write_text(markdown(done, runs, command), encoding="utf-8")
+        kinds = "CSV, PNG and SVG"
         try:
-            pictures = draw_figures(done, out, runs)
+            draw_figures(done, out, runs)
         except ImportError:
-            pictures = []
+            kinds = "CSV"
             talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' adds it.")
         if as_json:
             talk.json(_plain(done))
-        else:
-            _tell(done, out, runs, bool(pictures), talk)
+            return
+        _tell(done, runs, talk)
+        talk.plain(f"See {out / 'summary.md'}; {kinds} files of each figure are next to it.")
 
 
-def _numbers(flag: str, text: str | None, whole: bool = False) -> tuple[float, ...]:
-    """Read a list such as 0,0.01,0.05 of numbers of at least 0."""
+def _numbers(flag: str, text: str | None, kind: type[Number]) -> tuple[Number, ...] | None:
+    """Read a list such as 0,0.01,0.05: whole numbers above 0, or numbers of at least 0."""
     if text is None:
-        return ()
-    kind = "whole numbers above 0" if whole else "numbers of at least 0"
+        return None
+    least, words = (1, "whole numbers above 0, such as 2,10,50")
+    if kind is float:
+        least, words = (0, "numbers of at least 0, such as 0,1,5")
     try:
-        found = tuple((int if whole else float)(part) for part in text.split(","))
+        numbers = tuple(dict.fromkeys(kind(part) for part in text.split(",")))
+        if all(least <= number < math.inf for number in numbers):
+            return numbers
     except ValueError:
-        found = (-1.0,)
-    if not all((1 if whole else 0) <= value < float("inf") for value in found):
-        example = "2,10,50" if whole else "0,1,5"
-        raise FedRelaxError(f"{flag} {text!r} is not a list of {kind}, such as {example}")
-    return tuple(dict.fromkeys(found))
+        pass
+    raise FedRelaxError(f"{flag} {text!r} is not a list of {words}")
 
 
-def _plain(done: Any) -> dict[str, Any]:
+def _plain(done: Reproduction) -> dict[str, Any]:
     from fedrelax.paper.reproduce import agreement_counts
 
     return {
@@ -161,7 +166,7 @@ def _plain(done: Any) -> dict[str, Any]:
     }
 
 
-def _tell(done: Any, out: Path, runs: int, pictures: bool, talk: Talk) -> None:
+def _tell(done: Reproduction, runs: int, talk: Talk) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -184,5 +189,3 @@ def _tell(done: Any, out: Path, runs: int, pictures: bool, talk: Talk) -> None:
         f"{done.computed} runs computed in {done.elapsed:.0f} s "
         f"({sum(done.core_seconds.values()):.0f} s of one core for all curves)."
     )
-    kinds = "CSV, PNG and SVG" if pictures else "CSV"
-    talk.plain(f"See {out / 'summary.md'}; {kinds} files of each figure are next to it.")

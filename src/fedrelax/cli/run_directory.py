@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from fedrelax.cli.config import check_trusted, make_config, only_typed
 from fedrelax.cli.console import INTERRUPTED, Stopped
@@ -86,36 +85,33 @@ class RunDirectory:
             terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
             raise self._stopped(TERMINATED if terminated else INTERRUPTED) from stop
         except FedRelaxError as error:
-            if not self._has_states():
-                self.forget()
-            elif isinstance(error, NotWritten):
-                raise NotWritten(
-                    f"{error}; what was learned is kept; once that is done, {self._how_to_go_on()}"
-                ) from error
+            go_on = self._how_to_go_on()
+            if go_on and isinstance(error, NotWritten):
+                words = f"{error}; what was learned is kept; once that is done, {go_on}"
+                raise NotWritten(words) from error
             raise
         self.forget()
 
     def _stopped(self, code: int) -> Stopped:
-        if not self._has_states():
-            self.forget()
-            return Stopped(
-                "interrupted before a round was kept; there is nothing to continue", code
-            )
+        go_on = self._how_to_go_on()
+        if not go_on:
+            words = "interrupted before a round was kept; there is nothing to continue"
+            return Stopped(words, code)
         last, rows = self.all_rows.saved, " on all rows"
         if last is None:
             last, rows = self.training.saved, ""
         done = "finished trials" if last is None else f"round {last}{rows}"
-        return Stopped(
-            f"interrupted; {done} and everything before are kept in {self.where}; "
-            f"{self._how_to_go_on()}",
-            code,
-        )
+        words = f"interrupted; {done} and everything before are kept in {self.where}; {go_on}"
+        return Stopped(words, code)
 
     def _how_to_go_on(self) -> str:
-        return f"continue with: {shlex.join(['fedrelax', 'resume', str(self.where), *self.typed])}"
-
-    def _has_states(self) -> bool:
-        return any(self.where.glob("*/*.state"))
+        """Return the sentence that says how to continue; if nothing was kept, delete what is left."""
+        if any(self.where.glob("*/*.state")):
+            return (
+                f"continue with: {shlex.join(['fedrelax', 'resume', str(self.where), *self.typed])}"
+            )
+        self.forget()
+        return ""
 
     def forget(self) -> None:
         """Delete what was kept, and nothing else."""
@@ -129,16 +125,16 @@ class RunDirectory:
 
     @classmethod
     def find(
-        cls, given: Path, trust: Sequence[str] = (), **typed: Any
+        cls, directory: Path, trust: Sequence[str] = (), **typed: str | bool | None
     ) -> tuple[RunDirectory, FitConfig]:
         """Return a run that was stopped, and its settings; refuse tables that have changed since.
 
         ``typed`` holds the settings that its file must not decide.
         """
-        where = given if (given / SETTINGS).exists() else checkpoint_of(given)
+        where = directory if (directory / SETTINGS).exists() else checkpoint_of(directory)
         if not os.path.lexists(where / SETTINGS):
             raise FedRelaxError(
-                f"{given} holds no run that was stopped; give the directory that fedrelax fit "
+                f"{directory} holds no run that was stopped; give the directory that fedrelax fit "
                 f"--checkpoint-every named, which ends in {ENDING}"
             )
         try:
@@ -155,8 +151,8 @@ class RunDirectory:
             ) from error
         check_trusted(FitConfig, str(where / SETTINGS), settings, typed, trust)
         config = make_config(FitConfig, None, {**settings, **typed})
-        for name, known in files.items():
-            if _checksum(Path(name)) != known:
+        for name, checksum in files.items():
+            if _checksum(Path(name)) != checksum:
                 raise FedRelaxError(
                     f"{name} has changed since the run was stopped, so the run cannot continue; restore "
                     "the file, or run fedrelax fit again"

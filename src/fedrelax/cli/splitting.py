@@ -45,7 +45,18 @@ class Splitting:
         rng = np.random.default_rng([self.seed, TEST_STREAM])
         train = training_mask(rows, self.share, rng, self.values)
         if self.values is None:
-            self._check_random(rows, train, note)
+            untested = [label for label, index in rows.items() if train[index].all()]
+            if self.share > 0 and train.all():
+                raise FedRelaxError(
+                    f"--test-share {self.share:g} leaves no test row at any node, as all have too few "
+                    "rows; raise it, or give --test-share 0 to train on everything"
+                )
+            if self.share > 0 and untested:
+                count = "1 node has" if len(untested) == 1 else f"{len(untested)} nodes have"
+                note(
+                    f"{count} too few rows for --test-share {self.share:g}: all are training rows, and "
+                    f"there is no test error for {listing(untested, most=3)}."
+                )
             return train, ~train
         if self.start is not None:
             train = np.asarray(self.values < self.start)
@@ -59,33 +70,16 @@ class Splitting:
         for label in late:
             test[rows[label]] = False
         if late:
-            what = (
-                f"before --test-from in {self.column!r}"
-                if self.start is not None
-                else "to train on"
+            before = (
+                "to train on" if self.start is None else f"before --test-from in {self.column!r}"
             )
-            note(f"No row {what}, so not measured: {listing(late, most=3)}.")
+            note(f"No row {before}, so not measured: {listing(late, most=3)}.")
         if not test.any() and self.share > 0:
             raise FedRelaxError(
                 f"--split-by {self.column} leaves no row to test on: no node has rows on both sides; "
                 "name another column, or give --test-share 0 to train on everything"
             )
         return train, test
-
-    def _check_random(self, rows: Any, train: AnyArray, note: Callable[[str], None]) -> None:
-        share = self.share
-        untested = [label for label, index in rows.items() if train[index].all()]
-        if share > 0 and train.all():
-            raise FedRelaxError(
-                f"--test-share {share:g} leaves no test row at any node, as all have too few rows; "
-                "raise it, or give --test-share 0 to train on everything"
-            )
-        if share > 0 and untested:
-            count = "1 node has" if len(untested) == 1 else f"{len(untested)} nodes have"
-            note(
-                f"{count} too few rows for --test-share {share:g}: all are training rows, and there is "
-                f"no test error for {listing(untested, most=3)}."
-            )
 
     def folds(self, rows: AnyArray) -> dict[str, Any]:
         """Return the arguments of ``fit`` for these rows that make its folds follow the same rule."""
@@ -141,8 +135,8 @@ def _unasked(
     others = [column for column in frame.columns if column not in names]
     dates = [column for column in others if kind_of(frame[column].iloc[table.row_index]) == "dates"]
     for column in dates:
-        given = frame[column].iloc[table.row_index]
-        moments = read_dates(given, order_of(given)[0])
+        texts = frame[column].iloc[table.row_index]
+        moments = read_dates(texts, order_of(texts)[0])
         if share > 0 and not np.isnan(moments).any() and _is_shared(moments, table.nodes):
             note(
                 f"Nodes have rows of the same {column!r}, and what neighbours have seen of a moment "
@@ -152,10 +146,8 @@ def _unasked(
             )
             return Splitting(share, seed, str(column), _values(frame, column, table))
     for column in others:
-        values = frame[column].iloc[table.row_index]
-        if str(column).strip().lower() in TIMES and _is_shared(
-            values.astype(str).to_numpy(), table.nodes
-        ):
+        values = frame[column].iloc[table.row_index].astype(str).to_numpy()
+        if str(column).strip().lower() in TIMES and _is_shared(values, table.nodes):
             note(
                 f"Nodes have rows of the same {column!r}; rows are held out at random, so neighbours "
                 f"may have seen the {column} of a test row. --split-by {column} holds out whole "
@@ -177,25 +169,25 @@ def _is_shared(values: AnyArray, nodes: AnyArray) -> bool:
 
 def _values(frame: DataFrame, column: Hashable, table: Table) -> AnyArray:
     """Return the column's value in each row: dates as dates, numbers as numbers, else text."""
-    found, kind = frame[column].iloc[table.row_index], kind_of(frame[column])
-    missing = found.isna().to_numpy()
+    values, kind = frame[column].iloc[table.row_index], kind_of(frame[column])
+    missing = values.isna().to_numpy()
     if missing.any():
         raise FedRelaxError(
             f"--split-by: column {column!r} has {int(missing.sum())} missing values, the first on "
-            f"{where(found.index, int(missing.argmax()))}; fill them in"
+            f"{where(values.index, int(missing.argmax()))}; fill them in"
         )
     if kind == "numbers":
-        return to_numbers(found)
+        return to_numbers(values)
     if kind == "dates":
-        moments = read_dates(found, order_of(found)[0])
+        moments = read_dates(values, order_of(values)[0])
         bad = np.flatnonzero(np.isnan(moments))
         if len(bad):
             raise FedRelaxError(
-                f"--split-by: column {column!r} holds dates except {str(found.iloc[bad[0]])!r} on "
-                f"{where(found.index, int(bad[0]))}; correct it"
+                f"--split-by: column {column!r} holds dates except {str(values.iloc[bad[0]])!r} on "
+                f"{where(values.index, int(bad[0]))}; correct it"
             )
         return moments
-    return np.asarray(found.astype(str).str.strip().to_numpy(dtype=str))
+    return np.asarray(values.astype(str).str.strip().to_numpy(dtype=str))
 
 
 def _moment(text: str, frame: DataFrame, column: Hashable) -> float:
@@ -206,11 +198,11 @@ def _moment(text: str, frame: DataFrame, column: Hashable) -> float:
         raise FedRelaxError(
             f"--test-from needs a column of dates or numbers, and {column!r} holds {kind}; name another"
         )
-    given = pd.Series([text])
-    read = (
-        pd.to_numeric(given, errors="coerce") if kind == "numbers" else read_dates(given, "mixed")
+    one = pd.Series([text])
+    as_dates = kind == "dates"
+    start = float(
+        (read_dates(one, "mixed") if as_dates else pd.to_numeric(one, errors="coerce"))[0]
     )
-    start = float(read[0])
     if np.isnan(start):
         raise FedRelaxError(
             f"--test-from {text!r} does not fit column {column!r}, which holds {kind}; give a value "

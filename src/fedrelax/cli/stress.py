@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from fedrelax.cli.console import Talk
 from fedrelax.cli.flags import LEARNING, flag
 from fedrelax.cli.settings import Alpha, LearningConfig
 from fedrelax.errors import FedRelaxError
+from fedrelax.typing import AnyArray, FloatArray, Label
+
+if TYPE_CHECKING:
+    from fedrelax.cli.inputs import Inputs
+    from fedrelax.network import Network
 
 ROUNDS = 20
 HOLDS, SUFFERS = 1.05, 1.2
@@ -49,50 +54,45 @@ def stress(config: StressConfig, talk: Talk) -> None:
     """
     from fedrelax.cli.inputs import read_inputs
 
-    used = {
-        "--wiring": config.wiring in (None, "fixed"),
-        "--quick": not config.quick,
-        "--minutes": config.minutes is None,
-        "--overwrite": not config.overwrite,
+    not_for_stress = {
+        "--wiring": config.wiring not in (None, "fixed"),
+        "--quick": config.quick,
+        "--minutes": config.minutes is not None,
+        "--overwrite": config.overwrite,
     }
-    for name, harmless in used.items():
-        if not harmless:
+    for name, used in not_for_stress.items():
+        if used:
             raise FedRelaxError(
                 f"fedrelax stress keeps the graph, chooses nothing and writes nothing, so {name} does not "
                 "apply; leave it out"
             )
     talk.activity.doing(f"Reading {config.data.name}", step="reading")
     network, alpha = network_of(read_inputs(config, talk.note), config, talk)
-    lines: list[dict[str, Any]] = []
-    usual: Any = None
-    total = len(troubles()) * len(WAYS)
-    for number, name in enumerate(troubles()):
-        line: dict[str, Any] = {"trouble": name}
-        for k, way in enumerate(WAYS):
-            done, what = number * len(WAYS) + k, f"Trouble: {name}, {way}"
-            talk.activity.doing(what, step="trouble", done=done, total=total)
-            losses, honest = losses_of(network, config, alpha, name, way)
-            usual = losses if usual is None else usual
-            line[way] = float(np.nanmean(losses[honest]))
-            line["undisturbed"] = float(np.nanmean(usual[honest]))
-        held, hurt = HOLDS * line["undisturbed"], SUFFERS * line["undisturbed"]
-        line["verdict"] = {
-            way: "holds" if line[way] <= held else "suffers" if line[way] <= hurt else "breaks"
-            for way in WAYS
-        }
-        lines.append(line)
-    broken = [line for line in lines if line["verdict"]["mean"] == "breaks"]
-    cured = {
-        way: [line["trouble"] for line in broken if line["verdict"][way] != "breaks"]
-        for way in WAYS[1:]
+    trials = [(name, way) for name in troubles() for way in WAYS]
+    lines: dict[str, dict[str, Any]] = {}
+    usual = None
+    for done, (name, way) in enumerate(trials):
+        what = f"Trouble: {name}, {way}"
+        talk.activity.doing(what, step="trouble", done=done, total=len(trials))
+        losses, honest = losses_of(network, config, alpha, name, way)
+        usual = losses if usual is None else usual
+        loss, undisturbed = (float(np.nanmean(values[honest])) for values in (losses, usual))
+        line = lines.setdefault(name, {"trouble": name, "verdict": {}})
+        line |= {way: loss, "undisturbed": undisturbed}
+        hurt = "suffers" if loss <= SUFFERS * undisturbed else "breaks"
+        line["verdict"][way] = "holds" if loss <= HOLDS * undisturbed else hurt
+    breaks = {
+        way: [name for name, line in lines.items() if line["verdict"][way] == "breaks"]
+        for way in WAYS
     }
-    names = [line["trouble"] for line in broken]
     found = {
         "alpha": alpha,
         "nodes": len(network),
-        "lines": lines,
-        "breaks": names,
-        "cured_by": cured,
+        "lines": list(lines.values()),
+        "breaks": breaks["mean"],
+        "cured_by": {
+            way: [name for name in breaks["mean"] if name not in breaks[way]] for way in WAYS[1:]
+        },
     }
     if config.json:
         talk.json(found)
@@ -100,7 +100,7 @@ def stress(config: StressConfig, talk: Talk) -> None:
         tell(found, talk)
 
 
-def network_of(inputs: Any, config: StressConfig, talk: Talk) -> tuple[Any, float]:
+def network_of(inputs: Inputs, config: StressConfig, talk: Talk) -> tuple[Network, float]:
     """Return the network with the test rows held out at every node, and alpha."""
     from fedrelax.cli.training import estimator_of
     from fedrelax.splits import group_rows
@@ -149,14 +149,14 @@ LABELS = "20 % have flipped labels"
 
 
 def losses_of(
-    network: Any, config: StressConfig, alpha: float, name: str, way: str
-) -> tuple[Any, Any]:
+    network: Network, config: StressConfig, alpha: float, name: str, way: str
+) -> tuple[FloatArray, AnyArray]:
     """Return every node's loss on its test rows after all rounds, and which nodes are honest."""
     from fedrelax import attacks
     from fedrelax.solvers import FedRelax
 
     layer = troubles()[name]
-    liars: tuple[Any, ...] = ()
+    liars: Sequence[Label] = ()
     if isinstance(layer, attacks.Attack):
         liars = layer.attackers(network.labels)
     elif name == LABELS:

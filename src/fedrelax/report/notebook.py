@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,11 @@ from fedrelax.graph import Graph
 from fedrelax.network import Network
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.columns import NodeValues, node_values, spreads
-from fedrelax.report.data.layout import EdgeTable, Places, edges_of, places_of
+from fedrelax.report.data.layout import EdgeTable, edges_of, places_of
 from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.report.palette import CATEGORIES, CURVES, DIVERGING, LIGHT, OTHER, SEQUENTIAL, mixed
 from fedrelax.solvers import Result
-from fedrelax.typing import FloatArray, IntArray, Label
+from fedrelax.typing import FloatArray
 from fedrelax.wiring import wiring_name
 
 SHADES = {"gain": DIVERGING[1:-1], "number": SEQUENTIAL[1:-1]}
@@ -32,81 +32,69 @@ SHADES = {"gain": DIVERGING[1:-1], "number": SEQUENTIAL[1:-1]}
 WIDE, HIGH, MARGIN = 300, 230, 12
 
 
-def colours(found: NodeValues | None, count: int) -> tuple[list[str | None], str]:
+def colours(found: NodeValues) -> tuple[list[str | None], str]:
     """Return a colour per node (None: not known) and what the colours mean, in words."""
-    if found is None:
-        return [LIGHT["together"]] * count, ""
     if found.kind == "category":
         ranked = [value for value, _ in Counter(found.values).most_common(len(CATEGORIES))]
         shades = dict(zip(ranked, CATEGORIES, strict=False))
         return [shades.get(value, OTHER) for value in found.values], found.label
     values, (low, high, log) = np.asarray(found.values, dtype=float), found.span()
+    ends = np.array([low, high])
     with np.errstate(divide="ignore", invalid="ignore"):
-        place, (start, end) = (
-            (np.log(values), np.log([low, high])) if log else (values, (low, high))
-        )
-    share = (place - start) / (end - start) if high > low else np.full(len(values), 0.5)
-    found_by = [
+        scaled, (start, end) = (np.log(values), np.log(ends)) if log else (values, ends)
+    share = (scaled - start) / (end - start) if high > low else np.full(len(values), 0.5)
+    mixtures = [
         mixed(SHADES[found.kind], s) if np.isfinite(v) else None
         for s, v in zip(share, values, strict=True)
     ]
     if found.kind == "gain":
-        return found_by, f"{found.label}: orange {percent(low)}, grey 0 %, blue {percent(high)}"
-    return found_by, f"{found.label}: dark {low:.3g}, light {high:.3g}"
+        return mixtures, f"{found.label}: orange {percent(low)}, grey 0 %, blue {percent(high)}"
+    return mixtures, f"{found.label}: dark {low:.3g}, light {high:.3g}"
 
 
-def graph_svg(
-    labels: Sequence[Label], stand: Places, edges: EdgeTable, shades: Sequence[str | None]
-) -> str:
+def graph_svg(graph: Graph, edges: EdgeTable, shades: Sequence[str | None]) -> str:
     """Return nodes and edges; a node shows its name when pointed at."""
-    points = stand.points
+    points = places_of(graph, edges).points
     low, high = points.min(axis=0), points.max(axis=0)
-    scale = min((WIDE - 2 * MARGIN) / max(high[0] - low[0], 1e-9),
-                (HIGH - 2 * MARGIN) / max(high[1] - low[1], 1e-9), 1e4)  # fmt: skip
-    x = WIDE / 2 + scale * (points[:, 0] - (low[0] + high[0]) / 2)
-    y = HIGH / 2 - scale * (points[:, 1] - (low[1] + high[1]) / 2)
+    room = np.array([WIDE, HIGH]) - 2 * MARGIN
+    scale = min(*(room / np.maximum(high - low, 1e-9)), 1e4)
+    x, y = ((points - (low + high) / 2) * [scale, -scale] + [WIDE / 2, HIGH / 2]).T
     radius = float(np.clip(34 / np.sqrt(len(points)), 1.8, 7))
     used = edges.used > 0
     faint = float(np.clip(9 / np.sqrt(used.sum() + 1), 0.12, 0.6))
-    dashes = f'stroke="{LIGHT["dropped"]}" stroke-dasharray="3 3" opacity="{faint / 3:.2f}"'
-    parts = [
-        _lines(x, y, edges.ends[~used], dashes),
-        _lines(x, y, edges.ends[used], f'stroke="currentColor" opacity="{faint:.2f}"'),
-    ]
-    for k, label in enumerate(labels):
-        fill = f'fill="{shades[k]}"' if shades[k] else 'fill="none"'
+    looks = {
+        f'stroke="{LIGHT["dropped"]}" stroke-dasharray="3 3" opacity="{faint / 3:.2f}"': ~used,
+        f'stroke="currentColor" opacity="{faint:.2f}"': used,
+    }
+    parts = []
+    for look, drawn in looks.items():
+        ends = edges.ends[drawn].tolist()
+        path = "".join(f"M{x[i]:.0f} {y[i]:.0f}L{x[j]:.0f} {y[j]:.0f}" for i, j in ends)
+        if path:
+            parts.append(f'<path d="{path}" fill="none" stroke-width=".8" {look}/>')
+    for k, label in enumerate(graph.labels):
         parts.append(
-            f'<circle cx="{x[k]:.1f}" cy="{y[k]:.1f}" r="{radius:.1f}" {fill} stroke="currentColor" '
-            f'stroke-width=".4"><title>{html.escape(short(label))}</title></circle>'
+            f'<circle cx="{x[k]:.1f}" cy="{y[k]:.1f}" r="{radius:.1f}" fill="{shades[k] or "none"}" '
+            f'stroke="currentColor" stroke-width=".4"><title>{html.escape(short(label))}</title>'
+            "</circle>"
         )
-    return _svg(WIDE, HIGH, f"Graph of {len(labels)} nodes", "".join(parts))
-
-
-def _lines(x: FloatArray, y: FloatArray, ends: IntArray, look: str) -> str:
-    if not len(ends):
-        return ""
-    path = "".join(f"M{x[i]:.0f} {y[i]:.0f}L{x[j]:.0f} {y[j]:.0f}" for i, j in ends.tolist())
-    return f'<path d="{path}" fill="none" stroke-width=".8" {look}/>'
+    return _svg(WIDE, HIGH, f"Graph of {len(graph)} nodes", "".join(parts))
 
 
 def curve_svg(values: FloatArray, colour: str, name: str) -> str:
     """Return one curve over the rounds, from its first to its last value."""
     wide, high = 190, 52
-    known = np.isfinite(values)
-    shown = values
-    if spreads(values):
-        shown = np.log(np.maximum(values, 1e-9 * values[known].max()))
-    low, top = float(np.min(shown[known])), float(np.max(shown[known]))
-    x = 5 + (wide - 10) * np.arange(len(values)) / max(len(values) - 1, 1)
-    y = high - 6 - (high - 12) * (shown - low) / ((top - low) or 1.0)
-    path = "".join(
-        f"{'L' if k else 'M'}{x[n]:.1f} {y[n]:.1f}" for k, n in enumerate(np.flatnonzero(known))
-    )
-    last = int(np.flatnonzero(known)[-1])
+    shown = np.flatnonzero(np.isfinite(values))
+    heights = values[shown]
+    if spreads(heights):
+        heights = np.log(np.maximum(heights, 1e-9 * heights.max()))
+    x = 5 + (wide - 10) * shown / max(len(values) - 1, 1)
+    y = high - 6 - (high - 12) * (heights - heights.min()) / (np.ptp(heights) or 1.0)
+    path = "L".join(f"{across:.1f} {up:.1f}" for across, up in zip(x, y, strict=True))
     body = (
         f'<path d="M5 {high - 2}H{wide - 5}" stroke="currentColor" opacity=".3"/>'
-        f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
-        f'<circle cx="{x[last]:.1f}" cy="{y[last]:.1f}" r="2.6" fill="{colour}"/>'
+        f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
+        f'<circle cx="{x[-1]:.1f}" cy="{y[-1]:.1f}" r="2.6" fill="{colour}"/>'
     )
     return _svg(wide, high, f"{name} by round", body)
 
@@ -148,14 +136,20 @@ def result_html(result: Result, facts: Sequence[str] = (), more: str = "") -> st
     rounds = (
         f"{counted(result.n_rounds, 'round')} ({result.reason}){stayed}, {result.engine} engine"
     )
-    parts = [
-        f'<p class="lead">{html.escape(_verdict(data))}</p>',
+    curves = []
+    for name, words in SHORT.items():
+        values = data.history[name]
+        if np.isfinite(values).any():
+            text = html.escape(f"{words}: {values[0]:.3g} → {values[-1]:.3g}")
+            picture = curve_svg(values, LIGHT[CURVES[name][1]], words)
+            curves.append(f"<p>{text}</p>{picture}")
+    return _fragment(
+        _verdict(data),
         f"<p>{html.escape('; '.join([_size(result), *facts, rounds]))}.</p>",
-        f'<div class="row">{_graph(data.graph, data)}{_curves(data)}</div>',
+        f'<div class="row">{_graph(data.graph, data)}<div>{"".join(curves)}</div></div>',
         _nodes(data, result.graph if result.kept is None else result.kept),
         more,
-    ]
-    return _fragment(parts)
+    )
 
 
 def estimator_html(fitted: Any) -> str:
@@ -163,34 +157,28 @@ def estimator_html(fitted: Any) -> str:
     wiring = wiring_name(fitted.wiring_)
     chosen = "" if fitted.choice_ is None else " (chosen on training rows)"
     facts = [f"{coupling_text(fitted.alpha_)}, wiring {wiring}{chosen}"]
-    settings = (
-        f"<details><summary>Settings</summary><pre>{html.escape(repr(fitted))}</pre></details>"
-    )
-    return result_html(fitted.result_, facts, settings)
+    settings = html.escape(repr(fitted))
+    folded = f"<details><summary>Settings</summary><pre>{settings}</pre></details>"
+    return result_html(fitted.result_, facts, folded)
 
 
 def graph_html(graph: Graph) -> str:
     """Return a graph as one line of text and a picture."""
-    lead = f'<p class="lead">{html.escape(repr(graph))}</p>'
-    return _fragment([lead, f'<div class="row">{_graph(graph)}</div>'])
+    return _fragment(repr(graph), f'<div class="row">{_graph(graph)}</div>')
 
 
 def network_html(network: Network) -> str:
     """Return a network as one line of text, a picture of its graph, and a table of its first nodes."""
-    parts = [f'<p class="lead">{html.escape(repr(network))}</p>']
-    if len(network):
-        graph = network.graph
-        parts.append(f'<div class="row">{_graph(graph)}</div>')
-        lines = []
-        for node in list(network)[:MOST_LINES]:
-            held = 0 if node.validation is None else len(node.validation[1])
-            kind = short(type(node.model).__name__)
-            lines.append([short(node.label), kind, f"{len(node.y):,}", f"{held:,}"])
-        parts.append(_table(("node", "model", "rows", "validation rows"), lines, len(network)))
-    return _fragment(parts)
-
-
-# Words
+    if not len(network):
+        return _fragment(repr(network))
+    lines = []
+    for node in list(network)[:MOST_LINES]:
+        held = 0 if node.validation is None else len(node.validation[1])
+        kind = short(type(node.model).__name__)
+        lines.append([short(node.label), kind, f"{len(node.y):,}", f"{held:,}"])
+    heads = ["node", "model", "rows", "validation rows"]
+    picture = f'<div class="row">{_graph(network.graph)}</div>'
+    return _fragment(repr(network), picture, _table(heads, lines, len(network)))
 
 
 def _verdict(data: ReportData) -> str:
@@ -208,50 +196,30 @@ def _verdict(data: ReportData) -> str:
 
 
 def _size(result: Result) -> str:
-    given = result.graph.n_edges
+    before = result.graph.n_edges
     if result.kept is None:
-        return f"{given:,} edges"
-    kept = result.kept.n_edges
-    edges = f"{kept:,} of {given:,} edges kept" if given >= kept else f"{kept:,} edges found"
+        return f"{before:,} edges"
+    after = result.kept.n_edges
+    edges = f"{after:,} of {before:,} edges kept" if before >= after else f"{after:,} edges found"
     if len(result.graph) > MOST_NODES:  # finding groups would take a while
         return edges
     return f"{edges}, in {counted(len(result.clusters), 'group')}"
-
-
-# Pictures
 
 
 def _graph(graph: Graph, data: ReportData | None = None) -> str:
     """Return a picture of a graph, coloured by a run if there is one."""
     if len(graph) > MOST_NODES:
         return f'<p class="quiet">Graphs of more than {MOST_NODES} nodes are not drawn here.</p>'
-    if data is None:
-        import pandas as pd
+    if data is not None:
+        shades, words = colours(node_values(data))
+        picture = graph_svg(graph, data.edges(MOST_EDGES), shades)
+        return f'<div>{picture}<p class="quiet">{html.escape(words)}</p></div>'
+    import pandas as pd
 
-        frame = pd.DataFrame(list(graph.edges()), columns=["source", "target", "weight"])
-        frame = frame.assign(used=frame["weight"], discrepancy=np.nan, discrepancy_back=np.nan)
-    else:
-        frame = data.edge_frame()
+    frame = pd.DataFrame(list(graph.edges()), columns=["source", "target", "weight"])
+    frame = frame.assign(used=frame["weight"], discrepancy=np.nan, discrepancy_back=np.nan)
     edges = edges_of(frame, graph.labels, MOST_EDGES)
-    stand = places_of(graph, edges)
-    found = None if data is None else node_values(data)
-    shades, words = colours(found, len(graph))
-    caption = f'<p class="quiet">{html.escape(words)}</p>' if words else ""
-    return f"<div>{graph_svg(graph.labels, stand, edges, shades)}{caption}</div>"
-
-
-def _curves(data: ReportData) -> str:
-    parts = []
-    for name, words in SHORT.items():
-        values, colour = data.history[name], LIGHT[CURVES[name][1]]
-        if not np.isfinite(values).any():
-            continue
-        ends = f"{values[0]:.3g} → {values[-1]:.3g}"
-        parts.append(f"<p>{html.escape(f'{words}: {ends}')}</p>{curve_svg(values, colour, words)}")
-    return f"<div>{''.join(parts)}</div>"
-
-
-# The table
+    return f"<div>{graph_svg(graph, edges, [LIGHT['together']] * len(graph))}</div>"
 
 
 def _nodes(data: ReportData, used: Graph) -> str:
@@ -268,18 +236,20 @@ def _nodes(data: ReportData, used: Graph) -> str:
     return _table(heads, lines, len(data.graph))
 
 
-def _table(heads: Iterable[str], lines: Sequence[Sequence[str]], total: int) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in heads)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines
-    )
+def _table(heads: list[str], lines: list[list[str]], total: int) -> str:
+    rows = [
+        "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in line)
+        for cell, line in [("th", heads), *(("td", line) for line in lines)]
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in rows[1:])
     left = total - len(lines)
     rest = f'<p class="quiet">and {left:,} more</p>' if left else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+    return f"<table><thead><tr>{rows[0]}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
 
-def _fragment(parts: Iterable[str]) -> str:
-    return f'<div class="fedrelax"><style>{STYLE}</style>{"".join(parts)}</div>'
+def _fragment(lead: str, *parts: str) -> str:
+    first = f'<p class="lead">{html.escape(lead)}</p>'
+    return f'<div class="fedrelax"><style>{STYLE}</style>{first}{"".join(parts)}</div>'
 
 
 __all__ = ["MOST_NODES", "estimator_html", "graph_html", "network_html", "result_html"]

@@ -48,14 +48,14 @@ CURVES = {
 
 def css() -> str:
     """Return the colours of both themes as CSS properties."""
-    return (
-        f":root {{\n  color-scheme: light;\n{_properties(LIGHT)}}}\n"
-        f':root[data-theme="dark"] {{\n  color-scheme: dark;\n{_properties(DARK)}}}\n'
+    light, dark = (
+        "".join(f"  --{name}: {colour};\n" for name, colour in colours.items())
+        for colours in (LIGHT, DARK)
     )
-
-
-def _properties(colours: dict[str, str]) -> str:
-    return "".join(f"  --{name}: {colour};\n" for name, colour in colours.items())
+    return (
+        f":root {{\n  color-scheme: light;\n{light}}}\n"
+        f':root[data-theme="dark"] {{\n  color-scheme: dark;\n{dark}}}\n'
+    )
 
 
 def script() -> str:

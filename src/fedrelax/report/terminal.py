@@ -48,12 +48,10 @@ class Fitting:
         self._make, self._spare = make, spare
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        wide = options.update(width=1000)
         for count in range(len(self._spare) + 1):
             table = self._make(self._spare[:count])
-            if (
-                table.__rich_measure__(console, options.update(width=1000)).maximum
-                <= options.max_width
-            ):
+            if table.__rich_measure__(console, wide).maximum <= options.max_width:
                 break
         yield table
 
@@ -90,20 +88,19 @@ def _node_table(data: ReportData, most: int, without: Sequence[str]) -> Table:
             else:
                 add_numbers(table, name)
             writers.append((values, _written(column.kind, found)))
-    place = {label: k for k, label in enumerate(data.graph.labels)}
-    lines = [place[label] for label in found.ranked()["node"]]
+    number = {label: k for k, label in enumerate(data.graph.labels)}
+    lines = [number[label] for label in found.ranked()["node"]]
     tested = lines[: len(found.tested)]
     few = len(lines) <= most
     head = lines if few else tested[: most // 2]
     tail = [] if few else tested[most // 2 :][-(most - most // 2) :]
-    for k in head:
-        table.add_row(*(write(values[k]) for values, write in writers))
     left = len(lines) - len(head) - len(tail)
-    if left:
-        rest = f"... {left} more" if tail else f"... {left} without test rows"
-        table.add_row(Text(rest, style="dim"))
-    for k in tail:
-        table.add_row(*(write(values[k]) for values, write in writers))
+    for k in (*head, *[None] * bool(left), *tail):
+        if k is None:
+            rest = f"... {left} more" if tail else f"... {left} without test rows"
+            table.add_row(Text(rest, style="dim"))
+        else:
+            table.add_row(*(write(values[k]) for values, write in writers))
     return table
 
 
@@ -129,12 +126,8 @@ def total_table(found: Evaluation) -> Table:
     add_numbers(table, *WAYS)
     table.add_row(found.measure.name, *(found.measure.show(found.errors[way]) for way in WAYS))
     against = [found.against(way).counts for way in (ALONE, POOLED)]
-    for word, text in (
-        ("better", "nodes better together"),
-        ("worse", "nodes worse together"),
-        ("equal", "nodes equal"),
-    ):
-        table.add_row(text, *(str(counts[word]) for counts in against), "")
+    for word, together in (("better", " together"), ("worse", " together"), ("equal", "")):
+        table.add_row(f"nodes {word}{together}", *(str(counts[word]) for counts in against), "")
     return table
 
 
@@ -167,10 +160,8 @@ def comparison_report(found: Comparison) -> Group:
     if found.refused:
         parts.append("")
     if found.splits < found.planned:
-        words = (
-            f"Only {found.splits} of {found.planned} splits were measured before the run stopped."
-        )
-        parts += [Text(words), ""]
+        splits = f"{found.splits} of {found.planned} splits"
+        parts += [Text(f"Only {splits} were measured before the run stopped."), ""]
     return Group(*parts, Text(found.advice, style="bold"))
 
 

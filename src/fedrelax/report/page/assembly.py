@@ -24,8 +24,7 @@ from fedrelax.report.changelog import events_of, story_section
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.report_data import target_of
 from fedrelax.report.data.rounding import alpha_text
-from fedrelax.report.page import sections
-from fedrelax.report.page.answers import did_it_help, sharing_details, what_left, where
+from fedrelax.report.page import texts
 from fedrelax.report.page.script_data import script_data
 from fedrelax.storage import SavedResult, read_result
 from fedrelax.storage.places import whole_file
@@ -43,9 +42,7 @@ UNSURE = (
     "would move with other nodes like these. Nodes that learn from each other are not independent, "
     "so the intervals may be too narrow; fedrelax compare repeats the split."
 )
-NO_PLOTLY = (
-    "the report needs plotly, which is not installed; pip install 'fedrelax[report]' brings it"
-)
+AGAIN = "This command reproduces it; the same seed and versions give the same numbers:"
 
 
 def write_report(
@@ -74,7 +71,9 @@ def report_html(source: ReportData | SavedResult) -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise FedRelaxError(NO_PLOTLY) from None
+        raise FedRelaxError(
+            "the report needs plotly, which is not installed; pip install 'fedrelax[report]' brings it"
+        ) from None
     scripts = {
         "theme": part("theme.js"),
         "script": palette.script() + "\n".join(part(f"{name}.js") for name in OWN),
@@ -135,17 +134,12 @@ def _texts(data: ReportData) -> dict[str, str]:
     """Return every sentence of the page, escaped."""
     found, saved, shared = data.evaluation, data.saved, data.sharing
     assert saved is not None and shared is not None
-    about = saved.about
+    about, told, again = saved.about, texts.told_by_sites(saved), texts.command(saved)
     title = "Not measured" if found is None else found.headline
-    helped, places = did_it_help(found), where(found, saved.metrics.get("clusters", []))
-    lead, told = sections.nodes_lead(found), sections.told_by_sites(saved)
+    helped, places = texts.did_it_help(found), texts.where(found, saved.metrics.get("clusters", []))
+    lead = texts.nodes_lead(found)
     if told is not None:
-        title, helped, places, lead = (
-            sections.TITLE,
-            sections.helped_there(told),
-            sections.where_there(told),
-            sections.NODES,
-        )
+        title, lead, (helped, places) = texts.SITES, texts.SITES_LEAD, texts.at_the_sites(told)
     target, nodes = target_of(saved), counted(len(data.models), "node")
     made = str(about["made"])[:16].replace("T", " ")
     version = about["versions"].get("fedrelax", "")
@@ -159,10 +153,10 @@ def _texts(data: ReportData) -> dict[str, str]:
         "intervals_alt": " ".join(helped[1:]),
         "unsure": UNSURE,
         "nodes_lead": lead,
-        "grid_lead": sections.grid_lead(saved),
-        "rounds_lead": sections.rounds_lead(saved),
-        "choice_lead": sections.choice_lead(saved),
-        "again": sections.again(saved),
+        "grid_lead": texts.grid_lead(saved),
+        "rounds_lead": texts.rounds_lead(saved),
+        "choice_lead": texts.choice_lead(saved),
+        "again": AGAIN if again else "It was made in Python; these settings were saved with it.",
         "footer": f"Made by fedrelax {version} from the files of the result. This page is "
         "self-contained: it loads nothing and sends nothing.",
     }
@@ -181,29 +175,24 @@ def _texts(data: ReportData) -> dict[str, str]:
         **{name: html.escape(text) for name, text in plain.items()},
         "help": _paragraphs(helped),
         "where": _paragraphs(places),
-        "left": _paragraphs(what_left(shared)),
-        "tiles": _pairs(tiles, boxed=True),
-        "sharing": _pairs(sharing_details(saved, shared)),
-        "command": f"<pre>{html.escape(sections.command(saved))}</pre>"
-        if sections.command(saved)
-        else "",
-        "settings": _pairs(sections.facts(saved).items()),
+        "left": _paragraphs(texts.what_left(shared)),
+        "tiles": "".join(f"<div>{_pairs([tile])}</div>" for tile in tiles),
+        "sharing": _pairs(texts.sharing_details(saved, shared)),
+        "command": f"<pre>{html.escape(again)}</pre>" if again else "",
+        "settings": _pairs(texts.facts(saved).items()),
         "story": story_section(saved),
         "story_link": '<a href="#story">Story</a>' if events_of(saved) else "",
     }
 
 
-def _paragraphs(texts: Iterable[str]) -> str:
-    return "".join(f"<p>{_escaped(text)}</p>" for text in texts)
+def _paragraphs(sentences: Iterable[str]) -> str:
+    return "".join(f"<p>{_escaped(text)}</p>" for text in sentences)
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"<dt>{html.escape(name)}</dt><dd>{_escaped(text)}</dd>" for name, text in pairs)
 
 
 def _escaped(text: str) -> str:
     """Escape text, and keep percentages on one line."""
     return html.escape(text).replace(" %", "&nbsp;%")
-
-
-def _pairs(pairs: Iterable[tuple[str, str]], boxed: bool = False) -> str:
-    start, end = ("<div>", "</div>") if boxed else ("", "")
-    return "".join(
-        f"{start}<dt>{html.escape(name)}</dt><dd>{_escaped(text)}</dd>{end}" for name, text in pairs
-    )

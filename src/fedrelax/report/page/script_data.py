@@ -24,18 +24,13 @@ MOST_ROUNDS = 400
 def script_data(data: ReportData) -> dict[str, Any]:
     """Return everything that the page draws."""
     edges, measure, found = data.edges(MOST_EDGES), data.measure, data.evaluation
-    known_errors = [
-        error for error in data.column(TOGETHER) or () if error is not None and error > 0
-    ]
-    usual = float(np.median(known_errors)) if known_errors else None
     if found is not None:  # three digits are shown of errors of this size
-        usual = found.errors[TOGETHER] or found.errors[ALONE]
+        usual: float | None = found.errors[TOGETHER] or found.errors[ALONE]
+    else:
+        errors = [error for error in data.column(TOGETHER) or () if error is not None and error > 0]
+        usual = float(np.median(errors)) if errors else None
     values = {column.key: column.to_list(data) for column in (*columns.NODES, *columns.SENT)}
-    known = {key: column for key, column in values.items() if column is not None}
-    tables = {
-        name: [[one.key, one.title, one.kind] for one in table if one.key in known]
-        for name, table in (("nodes", columns.NODES), ("sent", columns.SENT))
-    }
+    nodes = {key: column for key, column in values.items() if column is not None}
     keep = thinned(len(data.history), MOST_ROUNDS)
     return {
         "measure": {
@@ -44,8 +39,11 @@ def script_data(data: ReportData) -> dict[str, Any]:
             "decimals": measure.decimals(usual),
         },
         "labels": data.labels,
-        "tables": tables,
-        "nodes": {**known, **place_columns(places_of(data.graph, edges))},
+        "tables": {
+            name: [[one.key, one.title, one.kind] for one in table if one.key in nodes]
+            for name, table in (("nodes", columns.NODES), ("sent", columns.SENT))
+        },
+        "nodes": {**nodes, **place_columns(places_of(data.graph, edges))},
         "edges": edges.to_dict(),
         "wired": data.rewired,
         "rounds": {name: numbers(data.history[name][keep]) for name in ("round", *CURVES)},
@@ -94,22 +92,19 @@ def _curves(data: ReportData) -> dict[str, Any]:
 
 def _choice(data: ReportData) -> dict[str, Any] | None:
     """Return the validation loss of every candidate after every round, and which was chosen."""
-    if not data.candidates:
-        return None
     lines = []
     for one in data.candidates:
         keep = thinned(len(one.losses), MOST_ROUNDS)
         least, last = numbers([one.least, one.losses[-1]])
-        lines.append(
-            {
-                "wiring": one.wiring,
-                "alpha": float(f"{one.alpha:.5g}"),
-                "round": keep.tolist(),
-                "loss": numbers(one.losses[keep]),
-                "last": last,
-                "best": least,
-                "bestRound": one.best_round,
-                "chosen": one.chosen,
-            }
-        )
-    return {"candidates": lines}
+        line = {
+            "wiring": one.wiring,
+            "alpha": float(f"{one.alpha:.5g}"),
+            "round": keep.tolist(),
+            "loss": numbers(one.losses[keep]),
+            "last": last,
+            "best": least,
+            "bestRound": one.best_round,
+            "chosen": one.chosen,
+        }
+        lines.append(line)
+    return {"candidates": lines} if lines else None

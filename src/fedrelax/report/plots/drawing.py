@@ -16,7 +16,7 @@ from fedrelax.report.data.columns import spreads
 from fedrelax.report.data.report_data import Candidate
 from fedrelax.report.data.rounding import alpha_text, coupling_text, short
 from fedrelax.report.palette import CATEGORIES, CURVES, LIGHT, WAYS
-from fedrelax.typing import FloatArray
+from fedrelax.typing import DataFrame, FloatArray
 
 LONGEST_NAME = 24
 MARKS = ("o", "s", "D", "^", "v", "P", "X")
@@ -103,10 +103,9 @@ def draw_path(ax: Any, candidates: Sequence[Candidate], label: str) -> None:
                     marker=MARKS[k], markersize=5, linewidth=1.5,
                     linestyle=("-", "--", "-.", ":")[k % 4],
                     label=wiring.replace("fixed", "graph as given"))  # fmt: skip
-    for one in candidates:
-        if one.alpha == 0:
-            words = "each node alone (alpha 0)"
-            ax.axhline(one.losses[0], color=LIGHT["quiet"], linewidth=1, label=words, zorder=1)
+    for one in (one for one in candidates if one.alpha == 0):
+        words = "each node alone (alpha 0)"
+        ax.axhline(one.losses[0], color=LIGHT["quiet"], linewidth=1, label=words, zorder=1)
     for one in candidates:
         if one.chosen and one.alpha == 0:
             ax.plot([], [], " ", label="chosen: each node alone")
@@ -130,27 +129,27 @@ def draw_path(ax: Any, candidates: Sequence[Candidate], label: str) -> None:
 MOST_BARS = 30
 
 
-def draw_gains(ax: Any, lines: Any, label: str, scale: float) -> None:
+def draw_gains(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
     """Draw the nodes of a DataFrame with alone, together and gain; ``label`` names the errors."""
     (draw_bars if len(lines) <= MOST_BARS else draw_scatter)(ax, lines, label, scale)
 
 
-def draw_bars(ax: Any, lines: Any, label: str, scale: float) -> None:
+def draw_bars(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
     """Draw a line per node from its error alone to its error together, and a tick at the pooled error."""
     lines = lines.sort_values("gain", na_position="first", kind="stable")
-    place = np.arange(len(lines))
+    heights = np.arange(len(lines))
     alone, ours = (scale * lines[way].to_numpy(float) for way in (ALONE, TOGETHER))
-    ax.hlines(place, alone, ours, color=LIGHT["line"], linewidth=2.5, zorder=1)
+    ax.hlines(heights, alone, ours, color=LIGHT["line"], linewidth=2.5, zorder=1)
     looks = ((POOLED, "|", 90), (ALONE, "o", 42), (TOGETHER, "D", 36))
     for order, (way, marker, size) in enumerate(looks, start=2):
         if way in lines:
             errors = scale * lines[way].to_numpy(float)
             look = {"color": WAYS[way], "marker": marker, "s": size}
-            ax.scatter(errors, place, label=way, zorder=order, **look)
+            ax.scatter(errors, heights, label=way, zorder=order, **look)
     names = [plain_name(node) for node in lines["node"]]
     if "model" in lines:
         names = [f"{name} ({kind})" for name, kind in zip(names, lines["model"], strict=True)]
-    ax.set_yticks(place, names)
+    ax.set_yticks(heights, names)
     ax.set_ylim(-0.7, len(lines) - 0.3)
     ax.set_xlim(left=0)
     ax.set_xlabel(label)
@@ -160,7 +159,7 @@ def draw_bars(ax: Any, lines: Any, label: str, scale: float) -> None:
               borderaxespad=0.2)  # fmt: skip
 
 
-def draw_scatter(ax: Any, lines: Any, label: str, scale: float) -> None:
+def draw_scatter(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
     """Draw a point per node, error alone against error together: below the line, a node gained."""
     alone, ours = (scale * lines[way].to_numpy(float) for way in (ALONE, TOGETHER))
     top = 1.05 * float(max(alone.max(), ours.max()) or 1.0)

@@ -45,11 +45,9 @@ def draw_graph(
         ax.set_axis_off()
         return
     tidy(ax)
-    across, up = ("km east of the centre", "km north of the centre")
-    if stand.kind == "coordinates":
-        across, up = "first coordinate, from the centre", "second coordinate, from the centre"
-    ax.set_xlabel(across)
-    ax.set_ylabel(up)
+    on_map = stand.kind == "map"
+    ax.set_xlabel("km east of the centre" if on_map else "first coordinate, from the centre")
+    ax.set_ylabel("km north of the centre" if on_map else "second coordinate, from the centre")
 
 
 def draw_edges(ax: Any, points: FloatArray, edges: EdgeTable, dropped: bool) -> None:
@@ -95,13 +93,12 @@ def _draw_categories(ax: Any, points: FloatArray, found: NodeValues, look: dict[
     counts = Counter(found.values)
     ranked = sorted(counts, key=lambda value: (-counts[value], str(value)))
     values = np.array([ranked.index(value) for value in found.values])
-    most = len(CATEGORIES)
-    for k, value in enumerate(ranked[:most]):
+    others = len(ranked) - len(CATEGORIES)
+    for k, (value, colour) in enumerate(zip(ranked, CATEGORIES, strict=False)):
         name = f"{plain_name(value)} ({counts[value]})"
-        ax.scatter(*points[values == k].T, c=CATEGORIES[k], marker=MARKS[k], label=name, **look)
-    if len(ranked) > most:
-        rest = values >= most
-        others = len(ranked) - most
+        ax.scatter(*points[values == k].T, c=colour, marker=MARKS[k], label=name, **look)
+    if others > 0:
+        rest = values >= len(CATEGORIES)
         name = f"{others} other{'s' * (others != 1)} ({int(rest.sum())})"
         ax.scatter(*points[rest].T, c=OTHER, marker=".", label=name, **look)
     _legend(ax, f"{found.label} (nodes)")

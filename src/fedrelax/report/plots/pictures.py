@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from fedrelax.report.plots import drawing
 from fedrelax.report.plots.graph import draw_graph
 from fedrelax.selection import Choice
 from fedrelax.solvers import Result
-from fedrelax.typing import FloatArray
 
 
 class Plots:
@@ -63,33 +61,33 @@ class Plots:
         ``name`` picks one: "local_loss", "gtv", "objective" or "validation_loss". ``ax`` is one
         axes for one quantity, or as many as there are quantities.
         """
-        known = [key for key in CURVES if np.isfinite(self._data.history[key]).any()]
         if name is not None and name not in CURVES:
             raise FedRelaxError(
                 f"curve {name!r} must be one of {', '.join(CURVES)}{did_you_mean(name, CURVES)}"
             )
-        if name is not None and name not in known:
+        wanted = [
+            key
+            for key in (CURVES if name is None else [name])
+            if np.isfinite(self._data.history[key]).any()
+        ]
+        if not wanted:
             raise FedRelaxError(
                 "there is no validation curve: no rows were held out; fit with validation_share=0.2"
             )
-        wanted = known if name is None else [name]
-        given = None if ax is None else np.ravel(np.asarray(ax, dtype=object)).tolist()
-        if given is not None and len(given) != len(wanted):
-            raise FedRelaxError(
-                f"there are {len(wanted)} curves, each with a unit of its own, but ax has "
-                f"{len(given)} axes; pass {len(wanted)}, or name one: curves('gtv', ax=ax)"
-            )
-        if given is None:
+        if ax is None:
             from matplotlib import pyplot
 
             size = (min(3.1 * len(wanted), 12.4), 2.9)
-            given = pyplot.subplots(
-                1, len(wanted), figsize=size, layout="constrained", squeeze=False
-            )[1][0]
-        found = list(given)
-        for axes, key in zip(found, wanted, strict=True):
-            drawing.draw_curve(axes, self._data, key)
-        return found[0] if name is not None else np.array(found, dtype=object)
+            ax = pyplot.subplots(1, len(wanted), figsize=size, layout="constrained")[1]
+        axes = np.ravel(np.asarray(ax, dtype=object))
+        if len(axes) != len(wanted):
+            raise FedRelaxError(
+                f"there are {len(wanted)} curves, each with a unit of its own, but ax has "
+                f"{len(axes)} axes; pass {len(wanted)}, or name one: curves('gtv', ax=ax)"
+            )
+        for one, key in zip(axes, wanted, strict=True):
+            drawing.draw_curve(one, self._data, key)
+        return axes if name is None else axes[0]
 
     def gains(self, evaluation: Evaluation | None = None, *, ax: Any = None) -> Any:
         """Draw every node alone and together: a line per node or, with many nodes, a point per node.
@@ -136,10 +134,8 @@ def save_result_picture(path: Path, data: ReportData) -> None:
     tested, measure = found.tested, data.measure
     height = max(4.5, 0.3 * len(tested) + 1.6) if len(tested) <= drawing.MOST_BARS else 5.0
     mapped = data.graph.positions is not None and data.graph.positions.shape[1] == 2
-    # Axes of equal scale leave gaps that only "compressed" closes.
-    with drawing.saved_figure(
-        path, (12, height), "compressed" if mapped else "constrained"
-    ) as figure:
+    layout = "compressed" if mapped else "constrained"  # closes the gaps of axes of equal scale
+    with drawing.saved_figure(path, (12, height), layout) as figure:
         gains, right = figure.subplots(1, 2, width_ratios=(1.1, 1) if mapped else (1.6, 1))
         drawing.draw_gains(gains, tested, data.labels["error"], measure.scale)
         if mapped:
@@ -162,10 +158,19 @@ def save_comparison_picture(path: Path, found: Comparison) -> None:
     with drawing.saved_figure(path, (11, 1.7 + 0.42 * len(lines))) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         ours = found.errors[:, found.ways.index(TOGETHER)]
-        for place, line in enumerate(lines):
+        for height, line in enumerate(lines):
             errors = found.errors[:, found.ways.index(line["way"])]
-            _draw_line(left, place, line, "error", measure.scale, errors)
-            _draw_line(right, place, line, "difference", measure.scale, errors - ours)
+            colour = palette.WAYS.get(line["way"], palette.OTHER)
+            look = {"s": 52, "color": colour, "marker": MARKS.get(line["way"], "v"), "zorder": 3}
+            faint = {"s": 14, "color": palette.OTHER, "alpha": 0.6, "linewidths": 0, "zorder": 1}
+            for axes, name, splits in (
+                (left, "error", errors),
+                (right, "difference", errors - ours),
+            ):
+                ends = [measure.scale * line[name + end] for end in ("_low", "_high")]
+                axes.plot(ends, [height, height], color=colour, linewidth=2, zorder=2)
+                axes.scatter(measure.scale * line[name], height, **look)
+                axes.scatter(measure.scale * splits, np.full(len(splits), height - 0.25), **faint)
         left.set_yticks(range(len(lines)), [line["way"] for line in lines])
         left.set_ylim(-0.7, len(lines) - 0.4)
         left.set_xlabel(measure.axis("the target"))
@@ -176,17 +181,3 @@ def save_comparison_picture(path: Path, found: Comparison) -> None:
             drawing.tidy(axes, grid="x")
         words = f"Mean of {found.splits} random splits with 95 % intervals; single splits in grey"
         figure.suptitle(words, fontsize=11)
-
-
-def _draw_line(
-    axes: Any, place: int, line: Mapping[str, Any], name: str, scale: float, splits: FloatArray
-) -> None:
-    """Draw a way's mean and interval, and the single splits a little below."""
-    colour, marker = palette.WAYS.get(line["way"], palette.OTHER), MARKS.get(line["way"], "v")
-    ends = [scale * line[f"{name}_low"], scale * line[f"{name}_high"]]
-    axes.plot(ends, [place, place], color=colour, linewidth=2, zorder=2)
-    axes.scatter(scale * line[name], place, s=52, color=colour, marker=marker, zorder=3)
-    below = np.full(len(splits), place - 0.25)
-    axes.scatter(
-        scale * splits, below, s=14, color=palette.OTHER, alpha=0.6, linewidths=0, zorder=1
-    )

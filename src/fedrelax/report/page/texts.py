@@ -1,7 +1,12 @@
-"""The three answers at the top of the page: did it help, where, and what left each node. Plain text."""
+"""What the page says: the three answers at its top, the sentences above each part, and how it was made.
+
+All of it is plain text: did it help, where, and what left each node? ``fedrelax info`` says some of it.
+"""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +14,12 @@ import numpy as np
 from fedrelax.errors import counted
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Evaluation, Gap
 from fedrelax.evaluation.evaluation import NAMES, percent
-from fedrelax.evaluation.measures import difference
-from fedrelax.report.data.rounding import short
+from fedrelax.evaluation.measures import difference, measure_named
+from fedrelax.report.data.layout import MOST_EDGES
+from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
-from fedrelax.report.page.sections import computed_there, told_by_sites
 from fedrelax.storage import SavedResult
+from fedrelax.typing import DataFrame
 from fedrelax.wiring.discover import SMALL
 
 UNMEASURED = "No rows were held out for testing, so whether it helped was not measured."
@@ -32,8 +38,8 @@ def did_it_help(found: Evaluation | None) -> list[str]:
         words = f"better at {gap.better}, worse at {gap.worse}, equal at {gap.equal} of "
         words += f"{counted(gap.nodes, 'node')}{_mean(found, gap)}"
         if gap.equal == gap.nodes:
-            one, all_ = "the node with test rows", f"all {gap.nodes:,} nodes with test rows"
-            words = f"the same error at {one if gap.nodes == 1 else all_}"
+            nodes = "the node" if gap.nodes == 1 else f"all {gap.nodes:,} nodes"
+            words = f"the same error at {nodes} with test rows"
         lines.append(f"Against {NAMES[way]}: {words}.")
     return lines
 
@@ -83,7 +89,7 @@ def where(found: Evaluation | None, group_sizes: list[int]) -> list[str]:
     return lines + groups
 
 
-def _names(lines: Any, found: Evaluation) -> str:
+def _names(lines: DataFrame, found: Evaluation) -> str:
     """Name nodes with their gains; with their errors where the one alone is 0, without a percentage."""
     show, named = found.measure.show, []
     for line in lines.to_dict("records"):
@@ -99,8 +105,6 @@ SUMS = (
     "settings were found from these, without added noise. To tell what pooling all rows would be worth, "
     "this process, which has them all, also trained on all of them."
 )
-
-
 FEW_ROWS = "Sums over few rows reveal much about these rows: they are not a privacy guarantee."
 
 
@@ -131,6 +135,7 @@ ONE_PROCESS = (
     "It was computed in one process that held all nodes' rows; the sizes are what would travel between "
     "sites. The pooled model used everybody's rows, for comparison only."
 )
+OWN_MACHINES = "Every site computed on its own machine and keeps its own model."
 SCHEMA_TELLS = (
     "Before the first round all nodes agreed on what the columns mean: their names and kinds, categories "
     "and how common they are, and means, spreads and ranges over all nodes together."
@@ -153,7 +158,11 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
             "fold, from models trained on the other folds."
         )
         sent.append(("While alpha was chosen", trials))
-    told = told_by_sites(saved)
+    told, this_run = told_by_sites(saved), ONE_PROCESS
+    if told is not None:
+        sealed = "sealed: the hub carried them and could not read them"
+        seal = sealed if told.get("sealed") else "open: the hub could read them"
+        this_run = f"{OWN_MACHINES} Their predictions were {seal}."
     drawn = {"given": "Provided by the user", "standard": "Drawn from N(0, I)"}
     public = drawn.get(shared.how, f"Drawn from all nodes' inputs ({shared.how})")
     privacy = [("Privacy", shared.promised)]
@@ -177,7 +186,7 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
         ),
         *privacy,
         *([("An attack", shared.attacked)] if shared.attacked else []),
-        ("This run", ONE_PROCESS if told is None else computed_there(told)),
+        ("This run", this_run),
         (
             "This page",
             "It shows every node's name, row counts, errors and losses, but no model. Models in the "
@@ -201,3 +210,152 @@ def _predictions(saved: SavedResult, shared: Sharing) -> str:
         f"{size_text(BYTES * per)}, from each node to each neighbour. With {spread} neighbours, all "
         f"nodes together sent {size_text(BYTES * sum(counts) * per)}."
     )
+
+
+def nodes_lead(found: Evaluation | None) -> str:
+    """Say what the table of nodes compares."""
+    if found is None:
+        return "All rows were used for training, so there are no test errors to compare."
+    untested = int((found.nodes["test_rows"] == 0).sum())
+    left = ""
+    if untested:
+        left = f" {counted(untested, 'node')} {'has' if untested == 1 else 'have'} no test rows."
+    return (
+        "Every node's error on its own test rows, which nobody trained on: its model alone, the same "
+        "kind of model on everybody's rows (pooled), and together. The gain is how much lower the error "
+        f"together is than alone, in percent; with few test rows it is only rough.{left}"
+    )
+
+
+def grid_lead(saved: SavedResult) -> str:
+    """Say where the nodes are drawn and what an edge is."""
+    graph = saved.graph
+    placed = graph.positions is not None and graph.positions.shape[1] >= 2
+    if placed and graph.geographic:
+        stands = "Nodes are drawn on a map, on which distances from the centre are true."
+    elif placed:
+        stands = "Nodes are drawn at their coordinates, with the same scale on both axes."
+    else:
+        stands = "Nodes have no coordinates: connected nodes that agree are drawn close together."
+    edges = "An edge connects nodes that learn from each other."
+    if saved.about["wiring"] != "fixed":
+        kept = int((saved.edges["used"] > 0).sum())
+        edges += (
+            f" Of {len(saved.edges):,} edges the nodes kept {kept:,}: those along which they agree."
+        )
+    if len(saved.edges) > MOST_EDGES:
+        edges += " There are too many to draw, so only each node's strongest are shown."
+    return f"{stands} {edges}"
+
+
+def rounds_lead(saved: SavedResult) -> str:
+    """Say how the rounds went and why they ended."""
+    about, lines = saved.about, saved.history
+    done = int(lines["round"].max()) if len(lines) else 0
+    words = (
+        f"{counted(done, 'round')} ({about['reason']}). Round 0 is each node alone. As nodes listen to "
+        "each other, the loss on their own rows usually rises, and the GTV, their disagreement along "
+        "edges, falls."
+    )
+    if about["rounds"] < done:
+        words += f" The models of round {about['rounds']} were kept."
+    if not np.isfinite(lines["validation_loss"].to_numpy(float)).any():
+        words += " No rows were held out during these rounds, so there is no validation curve."
+    return words
+
+
+def choice_lead(saved: SavedResult) -> str:
+    """Say who chose alpha and the wiring, and why these."""
+    about = saved.about
+    rounds = counted(about["rounds"], "round")
+    used = f"{coupling_text(about['alpha'])}, {rounds}, wiring {about['wiring']}"
+    if saved.choice is None:
+        return f"Nothing was chosen: {used} were given, or are the defaults."
+    reason, better = about.get("choice"), about.get("better")
+    why = f" Why: {reason}." if reason else ""
+    if about.get("found_from_sums"):
+        return f"Found from the training rows only: {used}.{why}{f' {better}' if better else ''}"
+    return (
+        f"Chosen by cross-validation on the training rows only: {used}.{why} The simpler setting gets the "
+        "benefit of the doubt: coupling, a rewired graph or an earlier stop is chosen only if it lowers "
+        "the validation loss by more than one standard error over nodes."
+    )
+
+
+def told_by_sites(saved: SavedResult) -> dict[str, Any] | None:
+    """Return what the sites of a federation reported; None for a run within one process."""
+    federation = saved.metrics.get("federation")
+    return federation if isinstance(federation, dict) else None
+
+
+SITES = "Measured at the sites"
+SITES_LEAD = (
+    "Every site's error on its own test rows, which never left it: its model alone, and together. There "
+    "is no pooled model here, as nobody has all rows."
+)
+
+
+def at_the_sites(told: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Say what the errors at the sites are, all test rows together, and which sites were missing."""
+    measure = measure_named(told["measure"])
+    alone, ours, missed = told["alone"], told["together"], told.get("missed") or {}
+    helped = "No site held out test rows, so whether it helped was not measured."
+    if alone is not None and ours is not None:
+        errors = f"{measure.show(ours)} together and {measure.show(alone)} alone"
+        helped = f"On the sites' own test rows the {measure.name} is {errors}."
+    there = "Every site took part in every round; the table below has each one's errors."
+    if missed:
+        names = ", ".join(
+            f"{name} in {counted(len(rounds), 'round')}" for name, rounds in missed.items()
+        )
+        there = f"Missing: {names}. The others went on without them; the table says which rounds."
+    return [helped], [there]
+
+
+def command(saved: SavedResult) -> str:
+    """Return the command line that reproduces the result; empty if Python code made it."""
+    config = saved.config
+    if "command" in config:
+        return str(config["command"])
+    if not {"data", "node", "target"} <= set(config):
+        return ""
+    words = ["fedrelax", "fit", str(config["data"])]
+    for name, value in config.items():
+        if isinstance(value, dict):
+            words += [word for k, v in value.items() for word in (f"--{name}", f"{k}={v}")]
+        elif isinstance(value, bool):
+            words += [f"--{name}"] * value
+        elif name != "data":
+            words += [
+                f"--{name}",
+                ",".join(map(str, value if isinstance(value, list) else [value])),
+            ]
+    return shlex.join([*words, "--out", "result"])
+
+
+def facts(saved: SavedResult) -> dict[str, str]:
+    """Return what a result is: what it predicts, its network, its settings and the versions used."""
+    about, graph = saved.about, saved.graph
+    classes, kinds = about["classes"], saved.nodes["model"].value_counts()
+    without = len(graph) - len(saved.models)
+    return {
+        "task": f"{about['task']} of {about['target_column'] or 'the target'}"
+        + (f", classes {_list(classes)}" if classes else ""),
+        "features": _list(about["feature_names"]),
+        "nodes": f"{len(saved.models)} with a model"
+        + (f", {without} more in the graph" if without else ""),
+        "models": ", ".join(f"{count} x {kind}" for kind, count in kinds.items()),
+        "graph": f"{graph.n_edges} edges, mean degree {graph.degrees.mean():.3g}, "
+        f"{counted(len(graph.components()), 'component')}",
+        "coupling": f"{coupling_text(about['alpha'])}, {counted(about['rounds'], 'round')}, wiring "
+        f"{about['wiring']} ({about['reason']})",
+        **({"found": str(about["choice"])} if about.get("choice") else {}),
+        "public rows": f"{about['public']['rows']} ({about['public']['how']})",
+        "seed": str(about.get("seed", saved.config.get("seed", "not known"))),
+        "made with": ", ".join(f"{name} {number}" for name, number in about["versions"].items()),
+    }
+
+
+def _list(values: Sequence[object], most: int = 30) -> str:
+    more = f", and {len(values) - most} more" if len(values) > most else ""
+    return ", ".join(map(str, values[:most])) + more
