@@ -214,7 +214,7 @@ def run_fit(config: FitConfig, talk: Talk, kept: RunDirectory | None = None) -> 
         saved = data.saved
         assert saved is not None
         if config.json:
-            nodes = [] if data.evaluation is None else data.nodes.to_dict("records")
+            nodes = [] if data.evaluation is None else saved.nodes.to_dict("records")
             facts = {name: saved.about[name] for name in FACTS}
             answer = {"out": str(config.out), **facts, **saved.metrics}
             talk.json({**answer, "per_node": nodes, "notes": talk.notes})
@@ -278,7 +278,7 @@ def how_it_went(outcome: Outcome) -> str:
     if result.stayed:
         alone = listing(result.stayed, most=5)
         wired += f" These validated clearly better alone and keep their own models: {alone}."
-    if fitted.whole_ is not None:
+    if fitted.whole_ is not None and choice is not None:
         return f"Found from the training rows: {choice.reason}.{wired}"
     used = f"Used alpha {fitted.alpha_:.3g} and {counted(result.n_rounds, 'round')}"
     if choice is not None:

@@ -229,8 +229,9 @@ class Run:
 
 def _write_views(draft: Path, talk: Talk) -> ReportData:
     """Write the picture and the report of a draft, or say what to install for them; return its data."""
-    data = report_data(read_result(draft))
-    if formulas := formula_note(data.nodes[["node"]], "nodes.csv"):
+    saved = read_result(draft)
+    data = report_data(saved)
+    if formulas := formula_note(saved.nodes[["node"]], "nodes.csv"):
         talk.note(formulas)
     talk.activity.doing("Writing the report")
     missing = {}

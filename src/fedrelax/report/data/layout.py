@@ -120,7 +120,7 @@ def places(
     if positions is None or not drawn:
         points, kind = spread(nodes, ends, strength), "layout"
     else:
-        has_place = np.isfinite(positions).all(axis=1)
+        has_place = np.asarray(np.isfinite(positions).all(axis=1))
         flat, kind = positions[has_place][:, :2], "coordinates"
         if geographic:
             flat, kind = project(positions[has_place]), "map"
