@@ -123,7 +123,7 @@ class Talk:
         from fedrelax.storage.saving import plain
 
         self._results()
-        in_ascii = not self.out.encoding.startswith("utf")
+        in_ascii = not (sys.stdout.encoding or "utf").lower().startswith("utf")
         text = json.dumps(plain(answer), indent=2, ensure_ascii=in_ascii, allow_nan=False)
         typer.echo(STEERING.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text))
 

@@ -103,9 +103,8 @@ class Activity:
             return clock(spent)
         names, usual = list(self._steps), self._steps[self._step]
         here = now - self._since
-        part = self._part or here / (
-            here + usual
-        )  # what takes longer than usual may go on for a while
+        # what takes longer than usual may go on for a while
+        part = self._part or here / (here + usual)
         done = sum(self._steps[name] for name in names[: names.index(self._step)]) + part * usual
         left = time_left(spent, done, sum(self._steps.values()))
         self._share = max(self._share, spent / max(spent + left, 1e-9))  # a bar never goes back

@@ -17,7 +17,6 @@ from fedrelax.report.data.columns import EVALUATE, lines_by_node, node_values
 from fedrelax.report.data.report_data import candidates_of_choice
 from fedrelax.report.palette import CURVES
 from fedrelax.report.plots import drawing
-from fedrelax.report.plots.graph import draw_graph
 from fedrelax.selection import Choice
 from fedrelax.solvers import Result
 
@@ -52,7 +51,7 @@ class Plots:
         data = report_data(self._result, evaluation)
         found = node_values(data, colour)
         ax = drawing.new_axes(ax, (6.4, 5.6))
-        draw_graph(ax, data, found, dropped=dropped, names=names)
+        drawing.draw_graph(ax, data, found, dropped=dropped, names=names)
         return ax
 
     def curves(self, name: str | None = None, *, ax: Any = None) -> Any:
@@ -139,7 +138,7 @@ def save_result_picture(path: Path, data: ReportData) -> None:
         gains, right = figure.subplots(1, 2, width_ratios=(1.1, 1) if mapped else (1.6, 1))
         drawing.draw_gains(gains, tested, data.labels["error"], measure.scale)
         if mapped:
-            draw_graph(right, data, node_values(data, "gain"))
+            drawing.draw_graph(right, data, node_values(data, "gain"))
         else:
             drawing.draw_curve(right, data, "gtv")
         errors = ", ".join(f"{way} {measure.show(found.errors[way])}" for way in WAYS)
