@@ -99,23 +99,23 @@ def compare(config: CompareConfig, talk: Talk) -> None:
             f"every split has only {test.sum()} test rows in all, which makes the intervals rough; a "
             "larger --test-share helps."
         )
-    found = measure(config, source, talk)
+    comparison = measure(config, source, talk)
     talk.activity.doing("Writing the tables", step="saving")
     if config.out is not None:
-        _save(config.out, found, config, source.table, talk)
+        _save(config.out, comparison, config, source.table, talk)
     if config.json:
         answer = {
             "out": None if config.out is None else str(config.out),
-            **found.to_dict(),
-            "per_split": found.to_frame().to_dict("records"),
-            "per_node": found.nodes_to_frame().to_dict("records"),
+            **comparison.to_dict(),
+            "per_split": comparison.to_frame().to_dict("records"),
+            "per_node": comparison.nodes_to_frame().to_dict("records"),
             "notes": talk.notes,
         }
         talk.json(answer)
         return
     from fedrelax.report.terminal import comparison_report
 
-    talk.say("", comparison_report(found))
+    talk.say("", comparison_report(comparison))
     if config.out is not None:
         picture = ", comparison.png" if (config.out / "comparison.png").exists() else ""
         talk.plain(f"\nSaved in {config.out}: {FILES}{picture}")
@@ -152,7 +152,7 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
         talk.activity.doing(f"Comparing, {what}", step="comparing", done=finished, total=total)
 
     try:
-        found = compare_ways(
+        comparison = compare_ways(
             estimator,
             table.X,
             table.y,
@@ -168,27 +168,31 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     except KeyboardInterrupt:
         talk.note(f"{done} of {config.splits} splits were complete; a table needs two.")
         raise
-    if found.splits < config.splits:
-        talk.note(f"stopped by Ctrl-C: the table covers {found.splits} of {config.splits} splits.")
-    return found
+    if comparison.splits < config.splits:
+        talk.note(
+            f"stopped by Ctrl-C: the table covers {comparison.splits} of {config.splits} splits."
+        )
+    return comparison
 
 
-def _save(out: Path, found: Comparison, config: CompareConfig, table: Table, talk: Talk) -> None:
+def _save(
+    out: Path, comparison: Comparison, config: CompareConfig, table: Table, talk: Talk
+) -> None:
     from fedrelax.files import dump_toml
     from fedrelax.storage.places import whole_directory
     from fedrelax.storage.saving import write_json
 
     with whole_directory(out, config.overwrite, "comparison") as draft:
-        found.to_frame().to_csv(draft / "comparison.csv", index=False)
-        found.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
-        write_json(draft / "comparison.json", found.to_dict())
+        comparison.to_frame().to_csv(draft / "comparison.csv", index=False)
+        comparison.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
+        write_json(draft / "comparison.json", comparison.to_dict())
         settings = config.to_file(task=table.task, features=list(table.feature_names))
         comment = "written by fedrelax compare; run it again with --config"
         (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")
         try:
             from fedrelax.report.plots import save_comparison_picture
 
-            save_comparison_picture(draft / "comparison.png", found)
+            save_comparison_picture(draft / "comparison.png", comparison)
         except ImportError:
             talk.note(
                 "no picture is drawn without matplotlib; pip install 'fedrelax[report]' adds it."

@@ -85,7 +85,7 @@ def stress(config: StressConfig, talk: Talk) -> None:
         way: [name for name, line in lines.items() if line["verdict"][way] == "breaks"]
         for way in WAYS
     }
-    found = {
+    findings = {
         "alpha": alpha,
         "nodes": len(network),
         "lines": list(lines.values()),
@@ -95,9 +95,9 @@ def stress(config: StressConfig, talk: Talk) -> None:
         },
     }
     if config.json:
-        talk.json(found)
+        talk.json(findings)
     else:
-        tell(found, talk)
+        tell(findings, talk)
 
 
 def network_of(inputs: Inputs, config: StressConfig, talk: Talk) -> tuple[Network, float]:
@@ -179,7 +179,7 @@ def losses_of(
     return last, np.array([label not in liars for label in network.labels])
 
 
-def tell(found: dict[str, Any], talk: Talk) -> None:
+def tell(findings: dict[str, Any], talk: Talk) -> None:
     """Show the table and say what breaks."""
     from rich.table import Table
 
@@ -189,7 +189,7 @@ def tell(found: dict[str, Any], talk: Talk) -> None:
     for way in WAYS:
         table.add_column(way, justify="right", no_wrap=True)
         table.add_column("", no_wrap=True)
-    for line in found["lines"]:
+    for line in findings["lines"]:
         cells = [text for way in WAYS for text in (f"{line[way]:.4g}", line["verdict"][way])]
         table.add_row(line["trouble"], f"{line['undisturbed']:.4g}", *cells)
     talk.plain(
@@ -197,16 +197,16 @@ def tell(found: dict[str, Any], talk: Talk) -> None:
         "neighbours' answers:"
     )
     talk.say(table)
-    if not found["breaks"]:
+    if not findings["breaks"]:
         talk.plain(
             "None of this breaks your network: no loss is more than 20 % above the undisturbed one."
         )
         return
-    talk.plain(f"Breaks it: {'; '.join(found['breaks'])}.")
-    best = max(WAYS[1:], key=lambda way: len(found["cured_by"][way]))
-    cured = found["cured_by"][best]
+    talk.plain(f"Breaks it: {'; '.join(findings['breaks'])}.")
+    best = max(WAYS[1:], key=lambda way: len(findings["cured_by"][way]))
+    cured = findings["cured_by"][best]
     talk.plain(
-        f"FedRelax(combine={best!r}) withstands {len(cured)} of these {len(found['breaks'])}."
+        f"FedRelax(combine={best!r}) withstands {len(cured)} of these {len(findings['breaks'])}."
         if cured
         else "Neither the median nor the nearest neighbours help here."
     )

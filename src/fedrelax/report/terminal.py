@@ -75,9 +75,9 @@ def node_table(data: ReportData, most: int = MOST_LINES) -> Fitting:
 
 
 def _node_table(data: ReportData, most: int, without: Sequence[str]) -> Table:
-    found = data.evaluation
-    assert found is not None
-    table = plain_table(f"{found.measure.name} on the test rows of each node")
+    evaluation = data.evaluation
+    assert evaluation is not None
+    table = plain_table(f"{evaluation.measure.name} on the test rows of each node")
     writers = []
     for column in columns.NODES:
         name = column.in_terminal
@@ -87,10 +87,10 @@ def _node_table(data: ReportData, most: int, without: Sequence[str]) -> Table:
                 table.add_column(name, no_wrap=True, overflow="ellipsis")
             else:
                 add_numbers(table, name)
-            writers.append((values, _written(column.kind, found)))
+            writers.append((values, _written(column.kind, evaluation)))
     number = {label: k for k, label in enumerate(data.graph.labels)}
-    lines = [number[label] for label in found.ranked()["node"]]
-    tested = lines[: len(found.tested)]
+    lines = [number[label] for label in evaluation.ranked()["node"]]
+    tested = lines[: len(evaluation.tested)]
     few = len(lines) <= most
     head = lines if few else tested[: most // 2]
     tail = [] if few else tested[most // 2 :][-(most - most // 2) :]
@@ -104,12 +104,12 @@ def _node_table(data: ReportData, most: int, without: Sequence[str]) -> Table:
     return table
 
 
-def _written(kind: str, found: Evaluation) -> Callable[[Any], Text]:
+def _written(kind: str, evaluation: Evaluation) -> Callable[[Any], Text]:
     """Return how a column writes its values."""
     if kind in ("name", "text"):
         return lambda value: Text(short(value, LONGEST_NAME))
     if kind == "error":
-        return lambda value: Text(found.measure.show(value))
+        return lambda value: Text(evaluation.measure.show(value))
     if kind == "gain":
         return _gain  # a count, in a column with gaps, is a float
     return lambda value: Text("-" if value is None or value != value else f"{int(value):,}")
@@ -119,25 +119,27 @@ def _gain(gain: float) -> Text:
     return Text(percent(gain), style="green" if gain > 0 else "red" if gain < 0 else "")
 
 
-def total_table(found: Evaluation) -> Table:
+def total_table(evaluation: Evaluation) -> Table:
     """Return the errors over all test rows and the wins and losses per node."""
     table = plain_table("Over all test rows")
     table.add_column("")
     add_numbers(table, *WAYS)
-    table.add_row(found.measure.name, *(found.measure.show(found.errors[way]) for way in WAYS))
-    against = [found.against(way).counts for way in (ALONE, POOLED)]
+    table.add_row(
+        evaluation.measure.name, *(evaluation.measure.show(evaluation.errors[way]) for way in WAYS)
+    )
+    against = [evaluation.against(way).counts for way in (ALONE, POOLED)]
     for word, together in (("better", " together"), ("worse", " together"), ("equal", "")):
         table.add_row(f"nodes {word}{together}", *(str(counts[word]) for counts in against), "")
     return table
 
 
-def kind_table(found: Evaluation) -> Table:
+def kind_table(evaluation: Evaluation) -> Table:
     """Return a line per kind of model, the largest gain first: who learned most from the others."""
     table = plain_table("By kind of model")
     table.add_column("model")
     add_numbers(table, "nodes", "alone", "together", "gain")
-    for kind, nodes, alone, ours, gain in found.by_kind():
-        errors = (found.measure.show(alone), found.measure.show(ours))
+    for kind, nodes, alone, ours, gain in evaluation.by_kind():
+        errors = (evaluation.measure.show(alone), evaluation.measure.show(ours))
         table.add_row(escape(kind), str(nodes), *errors, _gain(gain))
     return table
 
@@ -152,30 +154,30 @@ def fact_table(facts: dict[str, str]) -> Table:
     return table
 
 
-def comparison_report(found: Comparison) -> Group:
+def comparison_report(comparison: Comparison) -> Group:
     """Return the table of the ways, those that were left out, and the advice."""
-    parts: list[Any] = [way_table(found), ""]
-    for names, reason in left_out(found.refused):
+    parts: list[Any] = [way_table(comparison), ""]
+    for names, reason in left_out(comparison.refused):
         parts.append(Text(f"Not compared: {names}: {reason}.", style="dim"))
-    if found.refused:
+    if comparison.refused:
         parts.append("")
-    if found.splits < found.planned:
-        splits = f"{found.splits} of {found.planned} splits"
+    if comparison.splits < comparison.planned:
+        splits = f"{comparison.splits} of {comparison.planned} splits"
         parts += [Text(f"Only {splits} were measured before the run stopped."), ""]
-    return Group(*parts, Text(found.advice, style="bold"))
+    return Group(*parts, Text(comparison.advice, style="bold"))
 
 
-def way_table(found: Comparison) -> Fitting:
+def way_table(comparison: Comparison) -> Fitting:
     """Return a line per way, the lowest error first, with intervals, all to the same decimals."""
-    return Fitting(partial(_way_table, found), *WITH_INTERVALS)
+    return Fitting(partial(_way_table, comparison), *WITH_INTERVALS)
 
 
-def _way_table(found: Comparison, without: Sequence[str]) -> Table:
-    measure = found.measure
-    decimals = measure.decimals(float(found.errors.mean(axis=0).max()), digits=4)
+def _way_table(comparison: Comparison, without: Sequence[str]) -> Table:
+    measure = comparison.measure
+    decimals = measure.decimals(float(comparison.errors.mean(axis=0).max()), digits=4)
     unit = f",{measure.unit}" if measure.unit else ""
     table = plain_table(
-        f"{measure.name} on test rows: mean of {found.splits} splits, 95 % intervals"
+        f"{measure.name} on test rows: mean of {comparison.splits} splits, 95 % intervals"
     )
     shown = [name not in without for name in WITH_INTERVALS]
     table.add_column("way", no_wrap=True)
@@ -190,7 +192,7 @@ def _way_table(found: Comparison, without: Sequence[str]) -> Table:
         )
         return [mean, f"{low} to {high}"] if ends else [mean]
 
-    for line in found.table.to_dict("records"):
+    for line in comparison.table.to_dict("records"):
         errors = cells(line, "error", "", shown[0])
         if line["way"] == TOGETHER:
             table.add_row(line["way"], *errors, style="bold")

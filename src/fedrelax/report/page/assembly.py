@@ -100,7 +100,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     >>> fill("<p>{{a}}</p>", {"a": "{{a}}"})
     '<p>{{a}}</p>'
     """
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template)
 
 
 def policy(scripts: Iterable[str]) -> str:
@@ -132,23 +132,26 @@ def part(name: str) -> str:
 
 def _texts(data: ReportData) -> dict[str, str]:
     """Return every sentence of the page, escaped."""
-    found, saved, shared = data.evaluation, data.saved, data.sharing
+    evaluation, saved, shared = data.evaluation, data.saved, data.sharing
     assert saved is not None and shared is not None
     about, told, again = saved.about, texts.told_by_sites(saved), texts.command(saved)
-    title = "Not measured" if found is None else found.headline
-    helped, places = texts.did_it_help(found), texts.where(found, saved.metrics.get("clusters", []))
-    lead = texts.nodes_lead(found)
+    title = "Not measured" if evaluation is None else evaluation.headline
+    helped, places = (
+        texts.did_it_help(evaluation),
+        texts.where(evaluation, saved.metrics.get("clusters", [])),
+    )
+    lead = texts.nodes_lead(evaluation)
     if told is not None:
         title, lead, (helped, places) = texts.SITES, texts.SITES_LEAD, texts.at_the_sites(told)
     target, nodes = target_of(saved), counted(len(data.models), "node")
     made = str(about["made"])[:16].replace("T", " ")
     version = about["versions"].get("fedrelax", "")
-    way = TOGETHER if found is None else found.way
+    way = TOGETHER if evaluation is None else evaluation.way
     plain = {
         "title": f"{title}: {target} at {nodes} - fedrelax report",
         "eyebrow": f"fedrelax report · predicting {target} at {nodes} · {made} UTC",
         "headline": title,
-        "tone": "" if found is None else TONES[found.sign],
+        "tone": "" if evaluation is None else TONES[evaluation.sign],
         "intervals_title": INTERVALS.format(subject=SUBJECTS[way]),
         "intervals_alt": " ".join(helped[1:]),
         "unsure": UNSURE,
@@ -161,10 +164,12 @@ def _texts(data: ReportData) -> dict[str, str]:
         "self-contained: it loads nothing and sends nothing.",
     }
     tiles = []
-    if found is not None:
-        name = found.measure.name
-        tiles += [(f"{name} {way}", found.measure.show(found.errors[way])) for way in WAYS]
-        tiles.append(("gain against alone", percent(found.gain)))
+    if evaluation is not None:
+        name = evaluation.measure.name
+        tiles += [
+            (f"{name} {way}", evaluation.measure.show(evaluation.errors[way])) for way in WAYS
+        ]
+        tiles.append(("gain against alone", percent(evaluation.gain)))
     tiles += [
         ("nodes", f"{len(saved.models):,}"),
         ("edges", f"{len(saved.edges):,}"),

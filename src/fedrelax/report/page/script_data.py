@@ -23,9 +23,9 @@ MOST_ROUNDS = 400
 
 def script_data(data: ReportData) -> dict[str, Any]:
     """Return everything that the page draws."""
-    edges, measure, found = data.edges(MOST_EDGES), data.measure, data.evaluation
-    if found is not None:  # three digits are shown of errors of this size
-        usual: float | None = found.errors[TOGETHER] or found.errors[ALONE]
+    edges, measure, evaluation = data.edges(MOST_EDGES), data.measure, data.evaluation
+    if evaluation is not None:  # three digits are shown of errors of this size
+        usual: float | None = evaluation.errors[TOGETHER] or evaluation.errors[ALONE]
     else:
         errors = [error for error in data.column(TOGETHER) or () if error is not None and error > 0]
         usual = float(np.median(errors)) if errors else None
@@ -65,29 +65,31 @@ def _intervals(data: ReportData) -> list[dict[str, Any]]:
     """Return by how much the error together is lower than alone and pooled, over nodes."""
     if data.evaluation is None:
         return []
-    found = []
+    intervals = []
     for way in (ALONE, POOLED):
         compared = data.evaluation.against(way)
         gap = compared.interval
         if gap is not None and compared.equal < compared.nodes:
             mean, low, high = numbers([gap.mean, gap.low, gap.high])
-            found.append({"name": f"against {NAMES[way]}", "mean": mean, "low": low, "high": high})
-    return found
+            intervals.append(
+                {"name": f"against {NAMES[way]}", "mean": mean, "low": low, "high": high}
+            )
+    return intervals
 
 
 def _curves(data: ReportData) -> dict[str, Any]:
     """Return each node's own curves, in the order of the graph's nodes."""
     history = data.history
     keep = thinned(len(history), max(20, MOST_POINTS // max(len(history.labels), 1)))
-    found: dict[str, Any] = {"round": history["round"][keep].tolist(), "rounds": len(history)}
+    curves: dict[str, Any] = {"round": history["round"][keep].tolist(), "rounds": len(history)}
     for name in CURVES:
         if name == "objective":
             continue
         values = history[f"node_{name}"][keep].T
         if np.isfinite(values).any():
             own = dict(zip(history.labels, map(numbers, values), strict=True))
-            found[name] = [own.get(label) for label in data.graph.labels]
-    return found
+            curves[name] = [own.get(label) for label in data.graph.labels]
+    return curves
 
 
 def _choice(data: ReportData) -> dict[str, Any] | None:

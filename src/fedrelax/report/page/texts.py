@@ -28,15 +28,15 @@ NO_SHARE = 0.01
 """A mean below this share of its interval is called no difference."""
 
 
-def did_it_help(found: Evaluation | None) -> list[str]:
+def did_it_help(evaluation: Evaluation | None) -> list[str]:
     """Return the verdict in sentences, with intervals over nodes."""
-    if found is None:
+    if evaluation is None:
         return [UNMEASURED]
-    lines = [found.verdict]
+    lines = [evaluation.verdict]
     for way in (ALONE, POOLED):
-        gap = found.against(way)
+        gap = evaluation.against(way)
         words = f"better at {gap.better}, worse at {gap.worse}, equal at {gap.equal} of "
-        words += f"{counted(gap.nodes, 'node')}{_mean(found, gap)}"
+        words += f"{counted(gap.nodes, 'node')}{_mean(evaluation, gap)}"
         if gap.equal == gap.nodes:
             nodes = "the node" if gap.nodes == 1 else f"all {gap.nodes:,} nodes"
             words = f"the same error at {nodes} with test rows"
@@ -44,42 +44,44 @@ def did_it_help(found: Evaluation | None) -> list[str]:
     return lines
 
 
-def _mean(found: Evaluation, gap: Gap) -> str:
+def _mean(evaluation: Evaluation, gap: Gap) -> str:
     mean = gap.interval
     if mean is None:
         return ""
     sure = "" if mean.above_zero or mean.below_zero else ", which includes zero"
     if abs(mean.mean) < NO_SHARE * (mean.high - mean.low):
-        ends = found.measure.between(mean.low, mean.high)
+        ends = evaluation.measure.between(mean.low, mean.high)
         return f"; on average over nodes the error is about the same (95 % interval {ends}{sure})"
     side, seen = ("lower", mean) if mean.mean >= 0 else ("higher", -mean)
-    ends = found.measure.between(seen.low, seen.high, sign="")
-    size = found.measure.gap(seen.mean, sign="")
+    ends = evaluation.measure.between(seen.low, seen.high, sign="")
+    size = evaluation.measure.gap(seen.mean, sign="")
     return f"; on average over nodes the error is {size} {side} (95 % interval {ends}{sure})"
 
 
-def where(found: Evaluation | None, group_sizes: list[int]) -> list[str]:
+def where(evaluation: Evaluation | None, group_sizes: list[int]) -> list[str]:
     """Say which nodes and which kinds of models gained and which lost, and which groups there are."""
     groups = []
     if group_sizes:
         sizes = [f"{size:,}" for size in group_sizes[:8]] + ["..."] * (len(group_sizes) > 8)
         count = counted(len(group_sizes), "group")
         groups = [f"The nodes sorted themselves into {count} ({', '.join(sizes)} nodes)."]
-    if found is None:
+    if evaluation is None:
         none = "The nodes and their graph are below; there are no test errors to compare."
         return [none, *groups]
-    ranked = found.ranked()
+    ranked = evaluation.ranked()
     gap = difference(ranked[ALONE].to_numpy(float), ranked[TOGETHER].to_numpy(float))
     best, lost = ranked[gap > 0], ranked[gap < 0]
-    lines = [f"The largest gains: {_names(best.head(MOST_NAMED), found)}."] if len(best) else []
+    lines = (
+        [f"The largest gains: {_names(best.head(MOST_NAMED), evaluation)}."] if len(best) else []
+    )
     if len(lost):
         have = "1 node has" if len(lost) == 1 else f"{len(lost):,} nodes have"
         which = "It is" if len(lost) == 1 else "The largest losses are at"
-        worst = _names(lost[::-1].head(MOST_NAMED), found)
+        worst = _names(lost[::-1].head(MOST_NAMED), evaluation)
         lines.append(f"{have} a larger error than alone. {which} {worst}.")
     else:
         lines.append("No node has a larger error than alone.")
-    kinds = found.by_kind()
+    kinds = evaluation.by_kind()
     if len(kinds) > 1:
         (most, *_, gain), (least, *_, other) = kinds[0], kinds[-1]
         lines.append(
@@ -89,9 +91,9 @@ def where(found: Evaluation | None, group_sizes: list[int]) -> list[str]:
     return lines + groups
 
 
-def _names(lines: DataFrame, found: Evaluation) -> str:
+def _names(lines: DataFrame, evaluation: Evaluation) -> str:
     """Name nodes with their gains; with their errors where the one alone is 0, without a percentage."""
-    show, named = found.measure.show, []
+    show, named = evaluation.measure.show, []
     for line in lines.to_dict("records"):
         change = percent(line["gain"])
         if not np.isfinite(line["gain"]):
@@ -212,11 +214,11 @@ def _predictions(saved: SavedResult, shared: Sharing) -> str:
     )
 
 
-def nodes_lead(found: Evaluation | None) -> str:
+def nodes_lead(evaluation: Evaluation | None) -> str:
     """Say what the table of nodes compares."""
-    if found is None:
+    if evaluation is None:
         return "All rows were used for training, so there are no test errors to compare."
-    untested = int((found.nodes["test_rows"] == 0).sum())
+    untested = int((evaluation.nodes["test_rows"] == 0).sum())
     left = ""
     if untested:
         left = f" {counted(untested, 'node')} {'has' if untested == 1 else 'have'} no test rows."

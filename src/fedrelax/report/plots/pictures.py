@@ -128,9 +128,9 @@ MARKS = {"alone": "o", "together": "D", "pooled": "s"}
 
 def save_result_picture(path: Path, data: ReportData) -> None:
     """Draw the errors per node on the left, and a map (if nodes have positions) or GTV on the right."""
-    found = data.evaluation
-    assert found is not None
-    tested, measure = found.tested, data.measure
+    evaluation = data.evaluation
+    assert evaluation is not None
+    tested, measure = evaluation.tested, data.measure
     height = max(4.5, 0.3 * len(tested) + 1.6) if len(tested) <= drawing.MOST_BARS else 5.0
     mapped = data.graph.positions is not None and data.graph.positions.shape[1] == 2
     layout = "compressed" if mapped else "constrained"  # closes the gaps of axes of equal scale
@@ -141,24 +141,24 @@ def save_result_picture(path: Path, data: ReportData) -> None:
             drawing.draw_graph(right, data, node_values(data, "gain"))
         else:
             drawing.draw_curve(right, data, "gtv")
-        errors = ", ".join(f"{way} {measure.show(found.errors[way])}" for way in WAYS)
-        title = f"{found.headline}. {measure.name} over all test rows: {errors}"
+        errors = ", ".join(f"{way} {measure.show(evaluation.errors[way])}" for way in WAYS)
+        title = f"{evaluation.headline}. {measure.name} over all test rows: {errors}"
         figure.suptitle(drawing.drawable(title), fontsize=11)
 
 
-def save_comparison_picture(path: Path, found: Comparison) -> None:
+def save_comparison_picture(path: Path, comparison: Comparison) -> None:
     """Draw the ways one below the other: errors on the left, differences from together on the right.
 
     The differences decide: errors of all ways go up and down together from split to split, so
     their intervals may overlap where the differences are clear. Needs matplotlib (the extra
     ``report``).
     """
-    lines, measure = found.table.to_dict("records")[::-1], found.measure
+    lines, measure = comparison.table.to_dict("records")[::-1], comparison.measure
     with drawing.saved_figure(path, (11, 1.7 + 0.42 * len(lines))) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
-        ours = found.errors[:, found.ways.index(TOGETHER)]
+        ours = comparison.errors[:, comparison.ways.index(TOGETHER)]
         for height, line in enumerate(lines):
-            errors = found.errors[:, found.ways.index(line["way"])]
+            errors = comparison.errors[:, comparison.ways.index(line["way"])]
             colour = palette.WAYS.get(line["way"], palette.OTHER)
             look = {"s": 52, "color": colour, "marker": MARKS.get(line["way"], "v"), "zorder": 3}
             faint = {"s": 14, "color": palette.OTHER, "alpha": 0.6, "linewidths": 0, "zorder": 1}
@@ -178,5 +178,7 @@ def save_comparison_picture(path: Path, found: Comparison) -> None:
         right.set_title("left of the line: better than together", fontsize=9, loc="left")
         for axes in (left, right):
             drawing.tidy(axes, grid="x")
-        words = f"Mean of {found.splits} random splits with 95 % intervals; single splits in grey"
+        words = (
+            f"Mean of {comparison.splits} random splits with 95 % intervals; single splits in grey"
+        )
         figure.suptitle(words, fontsize=11)
