@@ -40,8 +40,20 @@ def opened(data: bytes) -> dict[str, bytes]:
     """Return the members of a zip file by name; raise an error that says why it cannot be read."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
-            entries = file.infolist()
-            _check_entries(entries, allowed(len(data)))
+            entries, most = file.infolist(), allowed(len(data))
+            if len({entry.filename for entry in entries}) != len(entries):
+                raise FedRelaxError("its file has two parts of the same name")
+            for entry in entries:
+                if entry.flag_bits & 1 or entry.compress_type not in METHODS:
+                    raise FedRelaxError(
+                        f"the part {entry.filename!r} of its file is encrypted or unknown"
+                    )
+            total = sum(entry.file_size for entry in entries)
+            if total > most:
+                raise FedRelaxError(
+                    f"its file would unpack to {total // MEGABYTE} MB, and a file of its size may "
+                    f"unpack to at most {most // MEGABYTE} MB"
+                )
             return {entry.filename: file.read(entry) for entry in entries}
     except FedRelaxError:
         raise
@@ -69,17 +81,16 @@ def member(members: Mapping[str, bytes], name: str) -> bytes:
 def json_member(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
     """Return a member that is a JSON object."""
     try:
-        found = json.loads(member(members, name))
+        content = json.loads(member(members, name))
     except (ValueError, RecursionError) as error:
         raise FedRelaxError(f"the part {name!r} of its file is not JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise FedRelaxError(
-            f"the part {name!r} of its file is a {type(found).__name__}, not a dict"
-        )
-    return found
+    if not isinstance(content, dict):
+        kind = type(content).__name__
+        raise FedRelaxError(f"the part {name!r} of its file is a {kind}, not a dict")
+    return content
 
 
-def array_member(members: Mapping[str, bytes], name: str) -> Any:
+def array_member(members: Mapping[str, bytes], name: str) -> AnyArray:
     """Return a member that is a numpy array; its header must claim exactly the bytes that follow."""
     return from_npy(member(members, name), f"the part {name!r} of its file", dtypes=None)
 
@@ -96,18 +107,3 @@ def classes_in(described: Mapping[str, Any]) -> AnyArray | None:
     if described["classes"] is None:
         return None
     return np.asarray(described["classes"], dtype=np.dtype(described["classes_type"]))
-
-
-def _check_entries(entries: list[zipfile.ZipInfo], most: int) -> None:
-    names = {entry.filename for entry in entries}
-    if len(names) != len(entries):
-        raise FedRelaxError("its file has two parts of the same name")
-    for entry in entries:
-        if entry.flag_bits & 1 or entry.compress_type not in METHODS:
-            raise FedRelaxError(f"the part {entry.filename!r} of its file is encrypted or unknown")
-    total = sum(entry.file_size for entry in entries)
-    if total > most:
-        raise FedRelaxError(
-            f"its file would unpack to {total // MEGABYTE} MB, and a file of its size may unpack to at "
-            f"most {most // MEGABYTE} MB"
-        )

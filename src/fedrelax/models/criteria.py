@@ -37,7 +37,6 @@ SETTINGS: dict[str, frozenset[str]] = {
     "entropy": LOG,
     "gini": SQUARED | LOG,  # A leaf's class shares minimise both.
 }
-SETTING_NAMES = ("loss", "criterion")
 
 
 def last_step(estimator: Model) -> Model:
@@ -66,8 +65,7 @@ def criterion_of(estimator: Model) -> frozenset[str] | None:
     if kind in FIXED and getattr(estimator, "loss", "squared_error") != "poisson":
         return FIXED[kind]
     if kind == "GradientBoostingRegressor" or not kind.startswith("GradientBoosting"):
-        for name in SETTING_NAMES:
-            setting = getattr(estimator, name, None)
+        for setting in (getattr(estimator, name, None) for name in ("loss", "criterion")):
             if isinstance(setting, str) and setting in SETTINGS:
                 return SETTINGS[setting]
     return None
@@ -94,31 +92,22 @@ def weight_argument(estimator: Model) -> str | None:
     parameters = inspect.signature(estimator.fit).parameters
     inside = _inner_estimators(estimator)
     if "sample_weight" in parameters:
-        return "sample_weight" if all(map(_takes_plain_weights, inside)) else None
+        plain = all(weight_argument(inner) == "sample_weight" for inner in inside)
+        return "sample_weight" if plain else None
     passes_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    if passes_on and len(inside) == 1:
-        return weight_argument(inside[0])
-    return None
-
-
-def _takes_plain_weights(estimator: Model) -> bool:
-    return weight_argument(estimator) == "sample_weight"
+    return weight_argument(inside[0]) if passes_on and len(inside) == 1 else None
 
 
 def _inner_estimators(estimator: Model) -> list[Model]:
     """Return the estimators that a meta-estimator trains with the weights it is given."""
     if type(estimator).__name__.startswith("Bagging"):
         return []  # Bagging turns weights into draws, so its members need not take any.
-    found: list[Model] = []
-    for name in ("estimator", "regressor", "base_estimator", "final_estimator"):
-        inner = getattr(estimator, name, None)
-        if hasattr(inner, "fit"):
-            found.append(inner)
+    names = ("estimator", "regressor", "base_estimator", "final_estimator")
+    parts = [getattr(estimator, name, None) for name in names]
     members = getattr(estimator, "estimators", None)
     if isinstance(members, list):
-        parts = [m[1] if isinstance(m, tuple) else m for m in members]
-        found += [part for part in parts if hasattr(part, "fit")]
-    return found
+        parts += [m[1] if isinstance(m, tuple) else m for m in members]
+    return [part for part in parts if hasattr(part, "fit")]
 
 
 def resample(weight: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
@@ -132,5 +121,5 @@ def resample(weight: FloatArray, size: int, rng: np.random.Generator) -> IntArra
     """
     ends = np.cumsum(weight)
     points = (np.arange(size) + rng.random()) * (ends[-1] / size)
-    found = np.searchsorted(ends, points, side="right")
-    return np.asarray(np.minimum(found, len(weight) - 1), dtype=np.int64)
+    rows = np.searchsorted(ends, points, side="right")
+    return np.asarray(np.minimum(rows, len(weight) - 1), dtype=np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Never
 
 from fedrelax.errors import FedRelaxError
@@ -38,16 +38,13 @@ class ElsewhereModel(LocalModel):
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> Never:
         """Raise an error: the model is at its site."""
-        raise self._refusal()
+        self.predict(terms[0].X)
 
     def predict(self, X: AnyArray) -> Never:
         """Raise an error: the model is at its site."""
-        raise self._refusal()
-
-    def _refusal(self) -> FedRelaxError:
-        site = self._estimator.site
-        return FedRelaxError(
-            f"node {site!r}: its model is at the site and not here; run fedrelax predict there"
+        raise FedRelaxError(
+            f"node {self._estimator.site!r}: its model is at the site and not here; run fedrelax "
+            "predict there"
         )
 
 
@@ -58,13 +55,13 @@ def is_elsewhere(estimator: Any) -> bool:
 
 def to_bytes(estimator: Elsewhere) -> bytes:
     """Return a placeholder as JSON."""
-    return json.dumps({"model": estimator.model, "site": estimator.site}).encode()
+    return json.dumps(asdict(estimator)).encode()
 
 
 def from_bytes(data: bytes, trust: Sequence[str] = ()) -> Elsewhere:
     """Return the placeholder in a JSON file; it runs no code, so ``trust`` is not needed."""
     try:
-        found = json.loads(data)
-        return Elsewhere(str(found["model"]), str(found["site"]))
+        fields = json.loads(data)
+        return Elsewhere(str(fields["model"]), str(fields["site"]))
     except (ValueError, TypeError, KeyError) as error:
         raise FedRelaxError("the file does not say at which site the model is") from error

@@ -149,6 +149,8 @@ def _imported(name: str, task: str) -> Model:
     """Import ``package.module:name``, a class or a function, and make a model with it."""
     from sklearn.base import is_classifier, is_regressor
 
+    from fedrelax.models.registry import is_model
+
     module_name, _, own_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -161,39 +163,30 @@ def _imported(name: str, task: str) -> Model:
     if maker is None:
         hint = did_you_mean(own_name, vars(module))
         raise FedRelaxError(f"model {name!r}: {module_name} has no class {own_name!r}{hint}")
-    model = _made(name, maker)
+    if isinstance(maker, type) and any(base.__module__ == TORCH_MODULE for base in maker.__mro__):
+        from fedrelax.models.torch import TorchModel
+
+        return TorchModel(maker)
+    model = None
+    if callable(maker) and (not isinstance(maker, type) or is_model(maker)):
+        try:
+            model = maker()
+        except Exception as error:
+            raise FedRelaxError(
+                f"model {name!r} cannot be made without arguments ({type(error).__name__}: {error}); "
+                "give all its arguments a default, or use the library from Python"
+            ) from error
+    if model is None or not is_model(model):
+        raise FedRelaxError(
+            f"model {name!r} is not a model: name a class with fit and predict, in the style of "
+            "scikit-learn, a PyTorch module, or a function without arguments that returns a model"
+        )
     if not hasattr(model, "__sklearn_tags__"):
         return model  # whether it predicts numbers or classes is checked where nodes are made
     if task == "regression" and is_classifier(model):
         raise FedRelaxError(f"model {name!r} predicts classes, and the target holds numbers")
     if task == "classification" and is_regressor(model):
         raise FedRelaxError(f"model {name!r} predicts numbers, and the target holds classes")
-    return model
-
-
-def _made(name: str, maker: Any) -> Model:
-    """Return the model that a class or a function makes, if a node can use it."""
-    from fedrelax.models.registry import is_model
-
-    refusal = FedRelaxError(
-        f"model {name!r} is not a model: name a class with fit and predict, in the style of "
-        "scikit-learn, a PyTorch module, or a function without arguments that returns a model"
-    )
-    if isinstance(maker, type) and any(base.__module__ == TORCH_MODULE for base in maker.__mro__):
-        from fedrelax.models.torch import TorchModel
-
-        return TorchModel(maker)
-    if not callable(maker) or (isinstance(maker, type) and not is_model(maker)):
-        raise refusal
-    try:
-        model = maker()
-    except Exception as error:
-        raise FedRelaxError(
-            f"model {name!r} cannot be made without arguments ({type(error).__name__}: {error}); "
-            "give all its arguments a default, or use the library from Python"
-        ) from error
-    if not is_model(model):
-        raise refusal
     return model
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
 
 import numpy as np
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 from fedrelax.errors import FedRelaxError
@@ -31,6 +32,8 @@ MARGIN_LEARNERS = (
 )
 PLAIN = (type(None), bool, int, float, str)
 """Types of settings that a copy may share with its original."""
+UNROUTED = {"enable_metadata_routing": False}
+"""Lets ``fit`` take weights as they are passed, even if an outer search has turned metadata routing on."""
 RELEASING_MODULES = ("sklearn.tree", "sklearn.ensemble")
 MANY_NUMBERS = 2_000_000
 """Copies times classes (what scikit-learn computes in every step) above which doing without copies pays."""
@@ -84,7 +87,7 @@ class ScikitModel(LocalModel):
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> ScikitModel:
         """Return a model whose estimator is fitted to the stacked rows."""
-        rows = stack(terms)
+        rows, fitted = stack(terms), copy.copy(self)
         if self.task.classes is None:
             y = rows.target[:, 0] if self.task.n_outputs == 1 else rows.target
             X, weight = rows.X, rows.weight
@@ -94,14 +97,11 @@ class ScikitModel(LocalModel):
             target = rows.target if self.takes_soft_labels else hardened(rows.target)
             share = target * rows.weight[:, None]
             if not continued and is_served(self._template, share):
-                fitted = copy.copy(self)
-                fitted._fitted = fit_soft(
-                    fresh(self._template, seed), rows.X, share, self.task.classes
-                )
+                estimator = fresh(self._template, seed)
+                fitted._fitted = fit_soft(estimator, rows.X, share, self.task.classes)
                 return fitted
             row, label = np.nonzero(share)
             X, y, weight = some(rows.X, row), self.task.classes[label], share[row, label]
-        fitted = copy.copy(self)
         incremental = continued and learns_on(self._template)
         if self.task.classes is not None and not incremental and len(np.unique(y)) == 1:
             fitted._fitted = constant_classifier(X[:1], y[:1])
@@ -123,8 +123,7 @@ class ScikitModel(LocalModel):
     def _fit_estimator(
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
     ) -> Model:
-        # Weights are passed by name, even if an outer search has turned metadata routing on.
-        with unrouted():
+        with config_context(**UNROUTED):
             if continued and learns_on(self._template):
                 return self._learn_on(X, y, weight, seed)
             estimator = self._restart(y) if continued else None
@@ -155,20 +154,14 @@ class ScikitModel(LocalModel):
 
     def _learn_on(self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int) -> Model:
         """Return a copy of the fitted estimator after one ``partial_fit``."""
-        if self._fitted is None:
-            estimator = fresh(self._template, seed)
-        else:
-            estimator = copy.deepcopy(self._fitted)
+        first = self._fitted is None
+        estimator = fresh(self._template, seed) if first else copy.deepcopy(self._fitted)
         accepted = inspect.signature(estimator.partial_fit).parameters
-        given: dict[str, Any] = {}
-        if "classes" in accepted:
-            given["classes"] = self.task.classes
-        if "sample_weight" in accepted:
-            given["sample_weight"] = weight
-        elif not (weight == 1.0).all():
+        arguments = {"classes": self.task.classes, "sample_weight": weight}
+        if "sample_weight" not in accepted and not (weight == 1.0).all():
             rows = resample(weight, len(weight), np.random.default_rng(seed))
             X, y = some(X, rows), y[rows]
-        return estimator.partial_fit(X, y, **given)
+        return estimator.partial_fit(X, y, **{k: v for k, v in arguments.items() if k in accepted})
 
     def predict(self, X: AnyArray) -> FloatArray:
         """Return predictions; a classifier without ``predict_proba`` gives probabilities 0 and 1.
@@ -196,9 +189,8 @@ class GaussianProcessModel(ScikitModel):
 
     def __init__(self, estimator: Model, task: Task) -> None:
         super().__init__(estimator, task)
-        self.weights = (
-            "exact"  # the likelihood of a row with noise alpha / w is that of w such rows
-        )
+        # The likelihood of a row with noise alpha / w is that of w such rows.
+        self.weights = "exact"
 
     def _fit_weighted(
         self, estimator: Model, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int
@@ -237,21 +229,8 @@ def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
     return prediction.reshape(rows, outputs)
 
 
-def unrouted() -> AbstractContextManager[None]:
-    """Return a context without metadata routing, in which ``fit`` takes weights as they are passed."""
-    import sklearn
-
-    if sklearn.get_config()["enable_metadata_routing"]:
-        return cast(
-            AbstractContextManager[None], sklearn.config_context(enable_metadata_routing=False)
-        )
-    return nullcontext()
-
-
 def fresh(template: Model, seed: int) -> Model:
     """Return an unfitted copy; every ``random_state`` left at None gets the node's seed."""
-    from sklearn.base import clone
-
     # safe=True would refuse a model without get_params; with safe=False it is deep-copied.
     estimator = clone(template, safe=False)
     if hasattr(estimator, "get_params"):
@@ -267,8 +246,6 @@ def fresh(template: Model, seed: int) -> Model:
 
 def constant_classifier(X: AnyArray, y: AnyArray) -> Model:
     """Return a classifier that always predicts the only class that the node has."""
-    from sklearn.dummy import DummyClassifier
-
     return DummyClassifier(strategy="prior").fit(X, y)
 
 
@@ -283,15 +260,14 @@ def is_served(template: Model, share: FloatArray) -> bool:
     classes = np.count_nonzero(share.any(axis=0))
     if classes < 3 or copies == len(share) or copies * classes <= MANY_NUMBERS:
         return False
-    given = template.get_params(deep=False)
+    settings = template.get_params(deep=False)
     return (
-        given["solver"] == "lbfgs"
-        and given["penalty"] in ("l2", "deprecated")
-        and not given.get("l1_ratio")
-        and given["class_weight"] is None
-        and not given["warm_start"]
-        and np.isfinite(given["C"])
-        and given["C"] > 0
+        settings["solver"] == "lbfgs"
+        and settings["penalty"] in ("l2", "deprecated")
+        and not settings.get("l1_ratio")
+        and settings["class_weight"] is None
+        and not settings["warm_start"]
+        and 0 < settings["C"] < np.inf
     )
 
 
@@ -302,9 +278,9 @@ def fit_soft(estimator: Model, X: AnyArray, share: FloatArray, classes: AnyArray
     """
     seen = share.any(axis=0)
     X, share = np.asarray(X, dtype=float), share[:, seen]
-    found = SoftmaxModel(ridge=0.5 / estimator.C, fit_intercept=estimator.fit_intercept)
-    found.fit_terms([Rows(X, share, np.ones(len(X)), Log())])
+    model = SoftmaxModel(ridge=0.5 / estimator.C, fit_intercept=estimator.fit_intercept)
+    model.fit_terms([Rows(X, share, np.ones(len(X)), Log())])
     estimator.classes_, estimator.n_features_in_ = classes[seen], X.shape[1]
-    estimator.coef_, estimator.intercept_ = found.coef_, found.intercept_
+    estimator.coef_, estimator.intercept_ = model.coef_, model.intercept_
     estimator.n_iter_ = np.ones(1, dtype=np.int32)
     return estimator

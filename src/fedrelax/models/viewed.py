@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,17 +56,17 @@ def seen(estimator: Any, view: View) -> Seen:
     """Return a model with its view; one that takes categories is told which columns hold them."""
     if view.form == CODED and any(view.categories):
         name, package = type(estimator).__name__, package_of(estimator)
-        known: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         if name.startswith(NATIVE) and estimator.categorical_features in (None, "from_dtype"):
-            known["categorical_features"] = view.categories
+            settings["categorical_features"] = view.categories
         elif package == "xgboost" and estimator.get_params().get("feature_types") is None:
-            known["feature_types"] = ["c" if yes else "q" for yes in view.categories]
-            known["enable_categorical"] = True
+            settings["feature_types"] = ["c" if yes else "q" for yes in view.categories]
+            settings["enable_categorical"] = True
         elif package == "lightgbm":
-            places = [str(k) for k, yes in enumerate(view.categories) if yes]
-            known["categorical_feature"] = ",".join(places)
+            columns = [str(k) for k, yes in enumerate(view.categories) if yes]
+            settings["categorical_feature"] = ",".join(columns)
         # safe=True would refuse a model without get_params; with safe=False it is deep-copied.
-        estimator = clone(estimator, safe=False).set_params(**known)
+        estimator = clone(estimator, safe=False).set_params(**settings)
     return Seen(estimator, view)
 
 
@@ -111,10 +110,8 @@ class Viewed(LocalModel):
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
         """Return a model fitted to the terms in the form of the view."""
-        fitted = copy.copy(self)
         own = [replace(term, X=self.view(term.X)) for term in terms]
-        fitted.inner = self.inner.fit(own, seed=seed, continued=continued)
-        return fitted
+        return Viewed(self.inner.fit(own, seed=seed, continued=continued), self.view)
 
     def predict(self, X: AnyArray) -> FloatArray:
         """Return predictions for coded rows."""
@@ -123,6 +120,5 @@ class Viewed(LocalModel):
 
 def form_in(model: LocalModel) -> str:
     """Return the form in which a node's model sees rows."""
-    return (
-        model.view.form if isinstance(model, Viewed) and isinstance(model.view, View) else ENCODED
-    )
+    view = model.view if isinstance(model, Viewed) else None
+    return view.form if isinstance(view, View) else ENCODED

@@ -97,15 +97,13 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> Model:
 
 def _inside(model: Model) -> Model:
     """Return the library's own estimator."""
-    return (
-        getattr(model, "estimator_", model.estimator)
-        if isinstance(model, CodedClassifier)
-        else model
-    )
+    if not isinstance(model, CodedClassifier):
+        return model
+    return getattr(model, "estimator_", model.estimator)
 
 
 def _settings(estimator: Model) -> dict[str, Any]:
-    found = {}
+    settings = {}
     for name, value in estimator.get_params().items():
         value = value.item() if isinstance(value, np.generic) else value
         try:
@@ -115,8 +113,8 @@ def _settings(estimator: Model) -> dict[str, Any]:
                 f"its model {type(estimator).__name__} has {name}={value!r}, which cannot be saved; "
                 "use a string, a number or a list of these"
             ) from None
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def _write(package: str, estimator: Model) -> bytes:
@@ -162,56 +160,47 @@ def try_file(data: bytes, features: int, rows: int) -> None:
     is bad.
     """
     model = from_bytes(data, ())
-    inner = _inside(model)
-    if package_of(inner) == "xgboost":
-        _check_xgboost(inner.get_booster(), features)
-    elif package_of(inner) == "lightgbm":
-        _check_lightgbm(inner.booster_, features)
+    _check_trees(_inside(model), features)
     # A row of zeros, and rows of many orders of magnitude.
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, features)) * 10.0 ** rng.integers(-3, 6, size=(rows, 1))
     X[0] = 0.0
-    known = model.classes_ if hasattr(model, "predict_proba") else None
-    answer = np.asarray(model.predict(X) if known is None else model.predict_proba(X))
+    classes = model.classes_ if hasattr(model, "predict_proba") else None
+    answer = np.asarray(model.predict(X) if classes is None else model.predict_proba(X))
     if len(answer) != rows or answer.dtype.kind != "f" or not np.isfinite(answer).all():
         raise FedRelaxError("its saved model predicts something other than finite numbers")
-    if known is not None and answer.shape != (rows, len(known)):
-        raise FedRelaxError(f"its saved model does not predict its {len(known)} classes")
+    if classes is not None and answer.shape != (rows, len(classes)):
+        raise FedRelaxError(f"its saved model does not predict its {len(classes)} classes")
 
 
-def _check_xgboost(booster: Any, features: int) -> None:
-    """Check the trees as XGBoost would save them again."""
-    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
-    _same(booster.num_features(), features)
-    model = (
-        learner["gradient_booster"].get("model") or learner["gradient_booster"]["gbtree"]["model"]
-    )
-    for tree in model.get("trees", []):
-        left = np.asarray(tree["left_children"], dtype=np.int64)
-        right = np.asarray(tree["right_children"], dtype=np.int64)
-        asked = np.asarray(tree["split_indices"], dtype=np.int64)
-        inner = left != -1
-        place = np.flatnonzero(inner)
-        for child in (left[inner], right[inner]):
-            if (child <= place).any() or (child >= len(left)).any():
-                raise FedRelaxError("its saved model has a damaged tree")
-        if (asked[inner] < 0).any() or (asked[inner] >= features).any():
-            raise FedRelaxError(f"its saved model asks for more than {features} features")
-
-
-def _check_lightgbm(booster: Any, features: int) -> None:
-    """Check the trees as LightGBM dumps them."""
-    _same(booster.num_feature(), features)
-    waiting = [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
-    while waiting:
-        node = waiting.pop()
-        if "split_feature" not in node:
-            continue
-        if not 0 <= node["split_feature"] < features:
-            raise FedRelaxError(f"its saved model asks for more than {features} features")
-        waiting += [node["left_child"], node["right_child"]]
-
-
-def _same(found: int, wanted: int) -> None:
-    if found != wanted:
-        raise FedRelaxError(f"its saved model takes {found} features, and the result has {wanted}")
+def _check_trees(estimator: Model, features: int) -> None:
+    """Check the trees of XGBoost or LightGBM as the library has understood them."""
+    asked: list[int] = []
+    if package_of(estimator) == "xgboost":
+        booster = estimator.get_booster()
+        takes = booster.num_features()
+        gradient = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]
+        for tree in (gradient.get("model") or gradient["gbtree"]["model"]).get("trees", []):
+            left = np.asarray(tree["left_children"], dtype=np.int64)
+            parents = np.flatnonzero(left != -1)
+            for side in ("left_children", "right_children"):
+                children = np.asarray(tree[side], dtype=np.int64)[parents]
+                if (children <= parents).any() or (children >= len(left)).any():
+                    raise FedRelaxError("its saved model has a damaged tree")
+            asked += np.asarray(tree["split_indices"], dtype=np.int64)[parents].tolist()
+    elif package_of(estimator) == "lightgbm":
+        takes = estimator.booster_.num_feature()
+        waiting = [tree["tree_structure"] for tree in estimator.booster_.dump_model()["tree_info"]]
+        while waiting:
+            node = waiting.pop()
+            if "split_feature" in node:
+                asked.append(node["split_feature"])
+                waiting += [node["left_child"], node["right_child"]]
+    else:
+        return
+    if takes != features:
+        raise FedRelaxError(
+            f"its saved model takes {takes} features, and the result has {features}"
+        )
+    if not all(0 <= feature < features for feature in asked):
+        raise FedRelaxError(f"its saved model asks for more than {features} features")

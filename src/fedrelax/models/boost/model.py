@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import check_is_fitted
@@ -16,7 +17,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.models.base import Rows, Task, some, stack
 from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED, last_step, package_of
-from fedrelax.models.scikit import ScikitModel, fresh, unrouted
+from fedrelax.models.scikit import UNROUTED, ScikitModel, fresh
 from fedrelax.typing import AnyArray, FloatArray, Model
 
 CRITERIA = {
@@ -53,10 +54,10 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     estimator: Model
     classes_: AnyArray = field(init=False)
 
-    def fit(self, X: AnyArray, y: AnyArray, **given: Any) -> Self:
-        """Fit the estimator to codes; ``given`` is passed to its ``fit``."""
+    def fit(self, X: AnyArray, y: AnyArray, **arguments: Any) -> Self:
+        """Fit the estimator to codes; ``arguments`` are passed to its ``fit``."""
         self.classes_, codes = np.unique(y, return_inverse=True)
-        self.estimator_ = self.estimator.fit(X, codes, **given)
+        self.estimator_ = self.estimator.fit(X, codes, **arguments)
         return self
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
@@ -132,22 +133,18 @@ class BoostModel(ScikitModel):
         estimator = fresh(self._template, seed)
         inner = last_step(estimator)
         inner.set_params(**{self._threads: 1})
-        codes = classify and type(inner).__name__.startswith("XGB")
-        learner = CodedClassifier(estimator) if codes else estimator
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         if self._weight_argument is not None:
-            given[self._weight_argument] = weight
-        if continued and estimator is inner and self._grows(y):
-            given[self._grown] = getattr(self._fitted, "estimator_", self._fitted)
-        with unrouted():
-            return learner.fit(X, y, **given)
-
-    def _grows(self, y: AnyArray) -> bool:
-        """Whether trees for these labels can be added to the fitted ones."""
-        if self._fitted is None or not self.task.is_classification:
-            return self._fitted is not None
-        inner = getattr(self._fitted, "estimator_", self._fitted)
-        return is_boosted(inner) and np.array_equal(self._fitted.classes_, np.unique(y))
+            arguments[self._weight_argument] = weight
+        before = getattr(self._fitted, "estimator_", self._fitted)
+        # Trees for other classes cannot be added to the fitted ones.
+        grows = continued and estimator is inner and before is not None and is_boosted(before)
+        if grows and (not classify or np.array_equal(self._fitted.classes_, np.unique(y))):
+            arguments[self._grown] = before
+        if classify and type(inner).__name__.startswith("XGB"):
+            estimator = CodedClassifier(estimator)
+        with config_context(**UNROUTED):
+            return estimator.fit(X, y, **arguments)
 
 
 # The models of the command line

@@ -54,33 +54,28 @@ class IncrementalNode(LocalModel):
 
     def __init__(self, estimator: Any, task: Task) -> None:
         self.task = task
-        given = (
-            estimator if isinstance(estimator, IncrementalModel) else IncrementalModel(estimator)
-        )
-        if not is_incremental(given.model):
+        bare = not isinstance(estimator, IncrementalModel)
+        settings = IncrementalModel(estimator) if bare else estimator
+        model, kind = settings.model, type(settings.model).__name__
+        if not is_incremental(model):
             raise FedRelaxError(
-                f"IncrementalModel got {given.model!r}, which has no learn_one and predict_one; pass "
-                "a model of river"
+                f"IncrementalModel got {model!r}, which has no learn_one and predict_one; pass a "
+                "model of river"
             )
-        check_count("passes", given.passes, least=1)
-        classifies = hasattr(given.model, "predict_proba_one")
+        check_count("passes", settings.passes, least=1)
+        classifies = hasattr(model, "predict_proba_one")
         if classifies != task.is_classification:
             kinds = ("classes", "numbers") if classifies else ("numbers", "classes")
-            raise FedRelaxError(
-                f"{type(given.model).__name__} predicts {kinds[0]}, and the target holds {kinds[1]}"
-            )
+            raise FedRelaxError(f"{kind} predicts {kinds[0]}, and the target holds {kinds[1]}")
         if not classifies and task.n_outputs > 1:
             raise FedRelaxError(
-                f"{type(given.model).__name__} predicts one number per row, and the target has "
-                f"{task.n_outputs}"
+                f"{kind} predicts one number per row, and the target has {task.n_outputs}"
             )
-        self._settings, self._model, self._learned = given, given.model, False
-        self._weighs = "w" in inspect.signature(given.model.learn_one).parameters
+        self._settings, self._model, self._learned = settings, model, False
+        self._weighs = "w" in inspect.signature(model.learn_one).parameters
         self.weights = "exact" if self._weighs else "resampled"
-        if self.name.startswith("Hoeffding"):
-            self.fits = (
-                LOG if task.is_classification else SQUARED
-            )  # they split by entropy or variance
+        if kind.startswith("Hoeffding"):  # they split by entropy or variance
+            self.fits = LOG if classifies else SQUARED
 
     @property
     def estimator(self) -> Any:
@@ -93,12 +88,11 @@ class IncrementalNode(LocalModel):
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> IncrementalNode:
         """Return a model that has learned the rows, on top of what it knew or afresh."""
-        goes_on = self._learned and (continued or self._settings.learn_on)
+        goes_on = self._learned and not self.forgets(continued)
         model = copy.deepcopy(self._model if goes_on else self._settings.model)
         if not goes_on and getattr(model, "seed", 0) is None:
             model = model.clone({"seed": seed})
-        rng = np.random.default_rng(seed)
-        rows = stack(terms)
+        rng, rows = np.random.default_rng(seed), stack(terms)
         for _ in range(self._settings.passes):
             for x, y, w in self._lessons(rows, rng):
                 model.learn_one(x, y, **({"w": w} if self._weighs else {}))

@@ -88,8 +88,8 @@ def check_savable(model: Any) -> None:
     tree = model.model if isinstance(model, IncrementalModel) else model
     if isinstance(tree, SavedTree):
         return
-    asked = SAVED.get(type(tree).__name__)
-    if asked is None or tree.leaf_prediction != asked or tree.nominal_attributes:
+    leaves = SAVED.get(type(tree).__name__)
+    if leaves is None or tree.leaf_prediction != leaves or tree.nominal_attributes:
         raise FedRelaxError(
             f"its model {type(tree).__name__} cannot be saved without pickle; of river's models, "
             "HoeffdingTreeRegressor(leaf_prediction='mean') and HoeffdingTreeClassifier("
@@ -101,68 +101,59 @@ def to_bytes(tree: Any) -> bytes:
     """Return a fitted Hoeffding tree (or one that was read from a file) as JSON."""
     check_savable(tree)
     if not isinstance(tree, SavedTree):
-        tree = frozen(tree)
+        tree = _frozen(tree)
     fields = {name: getattr(tree, name) for name in (*FIELDS, "classes")}
     return json.dumps(fields, allow_nan=False).encode()
 
 
 def from_bytes(data: bytes, trust: Sequence[str]) -> SavedTree:
-    """Return the tree in a file."""
-    fields = json.loads(data)
+    """Return the tree in a file; children must come after their parents, so that no walk is endless."""
     try:
-        _check_fields(fields)
-    except FedRelaxError:
-        raise
+        fields = json.loads(data)
+        feature, left, right = (np.asarray(fields[name]) for name in ("feature", "left", "right"))
+        threshold, value = (np.asarray(fields[k], dtype=float) for k in ("threshold", "value"))
+        classes, n = fields["classes"], len(feature)
+        wide = 1 if classes is None else len(classes)
+        whole = all(a.dtype.kind == "i" and a.shape == (n,) for a in (feature, left, right))
+        inner = np.flatnonzero(feature >= 0)
+        if not whole or n == 0 or threshold.shape != (n,) or value.shape != (n, wide):
+            why = "its parts do not fit together"
+        elif not (np.isfinite(threshold).all() and np.isfinite(value).all()):
+            why = "a number is not finite"
+        elif any(
+            (side[inner] <= inner).any() or (side[inner] >= n).any() for side in (left, right)
+        ):
+            why = "it goes round in a circle"
+        else:
+            return SavedTree(**{name: fields[name] for name in (*FIELDS, "classes")})
     except Exception as error:  # something is missing or of the wrong type
         raise FedRelaxError(f"its tree is damaged ({error}); run the fit again") from error
-    return SavedTree(**{name: fields[name] for name in (*FIELDS, "classes")})
+    raise FedRelaxError(f"its tree is damaged: {why}; run the fit again")
 
 
-def _check_fields(fields: dict[str, Any]) -> None:
-    """Refuse a damaged tree; children must come after their parents, so that no walk is endless."""
-    feature, left, right = (np.asarray(fields[name]) for name in ("feature", "left", "right"))
-    threshold, value = (np.asarray(fields[name], dtype=float) for name in ("threshold", "value"))
-    classes, n = fields["classes"], len(feature)
-    wide = 1 if classes is None else len(classes)
-    whole = all(array.dtype.kind == "i" and array.shape == (n,) for array in (feature, left, right))
-    if not whole or n == 0 or threshold.shape != (n,) or value.shape != (n, wide):
-        raise FedRelaxError("its tree is damaged: its parts do not fit together; run the fit again")
-    if not (np.isfinite(threshold).all() and np.isfinite(value).all()):
-        raise FedRelaxError("its tree is damaged: a number is not finite; run the fit again")
-    inner = np.flatnonzero(feature >= 0)
-    for side in (left, right):
-        if (side[inner] <= inner).any() or (side[inner] >= n).any():
-            raise FedRelaxError("its tree is damaged: it goes round in a circle; run the fit again")
-
-
-def frozen(tree: Any) -> SavedTree:
+def _frozen(tree: Any) -> SavedTree:
     """Return the present predictions of a Hoeffding tree as a tree of plain numbers."""
     classes = sorted(tree.classes) if hasattr(tree, "classes") else None
     fields: dict[str, list[Any]] = {name: [] for name in FIELDS}
-
-    nothing = [0.0] * (1 if classes is None else len(classes))
 
     def add(node: Any) -> int:
         k = len(fields["feature"])
         branch = hasattr(node, "children")
         if branch and type(node).__name__ != "NumericBinaryBranch":
             raise FedRelaxError(f"its tree has a {type(node).__name__}, which cannot be saved")
-        fields["left"].append(-1)
-        fields["right"].append(-1)
-        fields["feature"].append(node.feature if branch else -1)
-        fields["threshold"].append(float(node.threshold) if branch else 0.0)
-        fields["value"].append(nothing if branch else _answer(node, tree, classes))
+        value = [0.0] * (1 if classes is None else len(classes))
+        if not branch:
+            answer = node.prediction({}, tree=tree)
+            if classes is None:
+                value = [float(answer)]
+            else:
+                value = as_shares(np.array([[answer.get(c, 0.0) for c in classes]]))[0].tolist()
+        row = (node.feature, float(node.threshold), -1, -1) if branch else (-1, 0.0, -1, -1)
+        for name, entry in zip(FIELDS, (*row, value), strict=True):
+            fields[name].append(entry)
         if branch:
             fields["left"][k], fields["right"][k] = (add(child) for child in node.children)
         return k
 
     add(tree._root)
     return SavedTree(**fields, classes=classes)
-
-
-def _answer(leaf: Any, tree: Any, classes: list[Any] | None) -> list[float]:
-    told = leaf.prediction({}, tree=tree)
-    if classes is None:
-        return [float(told)]
-    shares = np.array([[told.get(c, 0.0) for c in classes]])
-    return list(as_shares(shares)[0].tolist())

@@ -1,12 +1,13 @@
-"""A Keras network and what it takes to train it: epochs, batch size, scaling, classes."""
+"""Keras networks: what it takes to train one, and the adapter that makes it the model of a node."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,11 +20,21 @@ from sklearn.base import BaseEstimator
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
+from fedrelax.linear.arrays import centre_and_spread
+from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED
+from fedrelax.models.scikit import shaped
 from fedrelax.typing import AnyArray, FloatArray
 
 MANY = 4096
-SCALES = ("center_", "spread_", "target_center_", "target_spread_")
-"""The attributes of a ``KerasModel`` that scales."""
+SPARSE, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
+CRITERIA = {
+    "mean_squared_error": SQUARED,
+    "mean_absolute_error": ABSOLUTE,
+    "categorical_crossentropy": LOG,
+    SPARSE: LOG,
+    BINARY: LOG,
+}
 
 
 def load_keras(backend: str = "torch") -> Any:
@@ -50,9 +61,9 @@ def steady(seed: int) -> Iterator[None]:
     numbers, arrays = random.getstate(), np.random.get_state()
     names = ("global_random_seed", "global_seed_generator")
     state = keras.src.backend.common.global_state
-    known = {name: state.get_global_attribute(name) for name in names}
+    before = {name: state.get_global_attribute(name) for name in names}
     torch = sys.modules.get("torch")
-    drawn = None if torch is None else torch.get_rng_state()
+    tensors = None if torch is None else torch.get_rng_state()
     try:
         with threadpool_limits(1):
             keras.utils.set_random_seed(seed)
@@ -60,10 +71,10 @@ def steady(seed: int) -> Iterator[None]:
     finally:
         random.setstate(numbers)
         np.random.set_state(arrays)
-        for name, value in known.items():
+        for name, value in before.items():
             state.set_global_attribute(name, value)
         if torch is not None:
-            torch.set_rng_state(drawn)
+            torch.set_rng_state(tensors)
 
 
 @dataclass(eq=False, repr=False)
@@ -91,10 +102,8 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
     input_shape_: tuple[int, ...] = field(init=False)
     outputs_: int = field(init=False)
     classes_: AnyArray | None = field(init=False)
-    center_: FloatArray = field(init=False)
-    spread_: FloatArray = field(init=False)
-    target_center_: FloatArray = field(init=False)
-    target_spread_: FloatArray = field(init=False)
+    scales_: tuple[FloatArray, FloatArray, FloatArray, FloatArray] = field(init=False)
+    """Centre and spread of the inputs, and of the target; only where the model scales."""
 
     @property
     def model_(self) -> Any:
@@ -113,11 +122,17 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
 
     def build(self, shape: tuple[int, ...], outputs: int) -> Any:
         """Return a new, compiled network for rows of this shape."""
-        keras = load_keras()
-        if isinstance(self.model, keras.Model):
-            network = _copy_of(self.model)
+        keras, given = load_keras(), self.model
+        if isinstance(given, keras.Model):
+            network = keras.models.clone_model(given)
+            if given.built:
+                if not network.built:
+                    network.build(given.input_shape)
+                network.set_weights(given.get_weights())
+            optimizer = type(given.optimizer).from_config(given.optimizer.get_config())
+            network.compile(optimizer=optimizer, loss=given.loss, run_eagerly=given.run_eagerly)
         else:
-            network = self.model(shape, outputs)
+            network = given(shape, outputs)
             if not (isinstance(network, keras.Model) and network.compiled):
                 raise FedRelaxError(
                     "the function of a KerasModel must return a compiled keras.Model; end it with "
@@ -130,7 +145,7 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
     def scaled(self, X: AnyArray) -> AnyArray:
         """Return inputs as the network sees them."""
         if self.scale:
-            X = (X - self.center_) / self.spread_
+            X = (X - self.scales_[0]) / self.scales_[1]
         return np.asarray(X, dtype=np.float32)
 
     def outputs_for(self, X: AnyArray) -> FloatArray:
@@ -141,7 +156,7 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
         if self.classes_ is not None:
             return probabilities(answer, self.model_.loss, len(self.classes_))
         if self.scale:
-            answer = answer * self.target_spread_ + self.target_center_
+            answer = answer * self.scales_[3] + self.scales_[2]
         return answer
 
     def predict(self, X: AnyArray) -> AnyArray:
@@ -178,60 +193,22 @@ class Backend:
         return Backend, (self.name,)
 
 
-def check_model(model: Any) -> None:
-    """Refuse what is neither a compiled model nor a function of shape and outputs."""
-    keras = load_keras()
-    if isinstance(model, keras.Model):
-        if not model.compiled:
-            raise FedRelaxError(
-                f"the Keras model {model.name!r} is not compiled; call model.compile(optimizer, loss)"
-            )
-        if isinstance(model.outputs if model.built else None, list) and len(model.outputs) > 1:
-            raise FedRelaxError(
-                f"the Keras model {model.name!r} has {len(model.outputs)} outputs; one is needed"
-            )
-        return
-    try:
-        inspect.signature(model).bind((1,), 1)
-    except (TypeError, ValueError):
-        raise FedRelaxError(
-            f"KerasModel got {model!r}; pass a compiled keras.Model, or a function of the input shape "
-            "and the number of outputs that returns one"
-        ) from None
-
-
-def _copy_of(model: Any) -> Any:
-    """Return a network with the same layers, weights and settings, and a new optimiser."""
-    network = load_keras().models.clone_model(model)
-    if model.built:
-        if not network.built:
-            network.build(model.input_shape)
-        network.set_weights(model.get_weights())
-    optimizer = type(model.optimizer).from_config(model.optimizer.get_config())
-    network.compile(optimizer=optimizer, loss=model.loss, run_eagerly=model.run_eagerly)
-    return network
-
-
 def loss_name(loss: Any) -> str:
     """Return the full name of a compiled loss: "mean_squared_error" for "mse"."""
-    found = load_keras().losses.get(loss)
-    return str(getattr(found, "name", None) or getattr(found, "__name__", type(found).__name__))
-
-
-def takes_scores(loss: Any) -> bool:
-    """Whether a compiled loss has ``from_logits=True``."""
-    settings = loss.get_config() if hasattr(loss, "get_config") else {}
-    return bool(settings.get("from_logits", False))
+    function = load_keras().losses.get(loss)
+    name = getattr(function, "name", None) or getattr(function, "__name__", None)
+    return str(name or type(function).__name__)
 
 
 def probabilities(answer: FloatArray, loss: Any, outputs: int) -> FloatArray:
     """Return a classifier's outputs as probabilities of shape (rows, outputs)."""
     if not np.isfinite(answer).all():
         raise FedRelaxError("predicted NaN or infinity; the training probably diverged")
+    scores = hasattr(loss, "get_config") and loss.get_config().get("from_logits", False)
     if answer.shape[1] == 1 and outputs == 2:
-        answer = expit(answer) if takes_scores(loss) else answer
+        answer = expit(answer) if scores else answer
         return np.hstack([1 - answer, answer])
-    if takes_scores(loss):
+    if scores:
         return np.asarray(softmax(answer, axis=1))
     if (answer < 0).any() or not np.allclose(answer.sum(axis=1), 1, atol=1e-3):
         raise FedRelaxError(
@@ -239,6 +216,119 @@ def probabilities(answer: FloatArray, loss: Any, outputs: int) -> FloatArray:
             "it with a loss of from_logits=True"
         )
     return answer
+
+
+# At a node
+
+
+def is_keras(estimator: Any) -> bool:
+    """Whether this is a ``KerasModel`` or a Keras model; the check does not import Keras."""
+    if isinstance(estimator, KerasModel):
+        return True
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(estimator, getattr(keras, "Model", ()))
+
+
+class KerasNode(LocalModel):
+    """A Keras network at a node, with sample weights, soft labels, and training that can continue."""
+
+    def __init__(self, estimator: Any, task: Task) -> None:
+        self.task = task
+        self._estimator = estimator if isinstance(estimator, KerasModel) else KerasModel(estimator)
+        model = self._estimator.model
+        if not isinstance(model, load_keras().Model):
+            try:
+                inspect.signature(model).bind((1,), 1)
+            except (TypeError, ValueError):
+                raise FedRelaxError(
+                    f"KerasModel got {model!r}; pass a compiled keras.Model, or a function of the "
+                    "input shape and the number of outputs that returns one"
+                ) from None
+            return
+        if not model.compiled:
+            raise FedRelaxError(
+                f"the Keras model {model.name!r} is not compiled; call model.compile(optimizer, loss)"
+            )
+        self.fits = CRITERIA.get(loss_name(model.loss))
+        if model.built:
+            if isinstance(model.outputs, list) and len(model.outputs) > 1:
+                raise FedRelaxError(
+                    f"the Keras model {model.name!r} has {len(model.outputs)} outputs; one is needed"
+                )
+            self._check_outputs(model)
+
+    def _check_outputs(self, network: Any) -> int:
+        """Return how many outputs a network has; refuse one with too few or too many."""
+        width, task = int(network.output_shape[-1]), self.task
+        binary = task.is_classification and (width, task.n_outputs) == (1, 2)
+        if width != task.n_outputs and not (binary and loss_name(network.loss) == BINARY):
+            what = "classes" if task.is_classification else "numbers"
+            raise FedRelaxError(
+                f"the Keras model has {width} output{'s' * (width != 1)} and there are "
+                f"{task.n_outputs} {what} to predict; end it with a layer of {task.n_outputs}"
+            )
+        return width
+
+    @property
+    def estimator(self) -> KerasModel:
+        """The fitted ``KerasModel``, or before the first fit the one that was passed in."""
+        return self._estimator
+
+    def forgets(self, continued: bool) -> bool:
+        """Whether every fit starts from the initial weights: always, unless training is ``continued``."""
+        return not continued
+
+    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> KerasNode:
+        """Return a network trained for ``epochs``, from the present weights or from the initial ones."""
+        rows, before = stack(terms), self._estimator
+        goes_on = continued and hasattr(before, "weights_")
+        model = KerasModel(before.model, before.epochs, before.batch_size, before.scale)
+        model.classes_ = self.task.classes
+        model.input_shape_, model.outputs_ = rows.X.shape[1:], self.task.n_outputs
+        if model.scale and goes_on:
+            model.scales_ = before.scales_
+        elif model.scale:
+            model.scales_ = (*centre_and_spread(rows.X), *centre_and_spread(rows.target))
+        with steady(seed):
+            network = model.build(model.input_shape_, model.outputs_)
+            if goes_on:
+                network.set_weights(before.weights_)
+            X, target, weight = self._training_rows(network, model, rows)
+            network.fit(
+                X,
+                target,
+                sample_weight=weight / weight.mean(),  # Keras divides by rows, not by weights.
+                epochs=model.epochs,
+                batch_size=model.batch_size,
+                verbose=0,
+            )
+            model.adopt(network)
+        fitted = copy.copy(self)
+        fitted._estimator = model
+        return fitted
+
+    def _training_rows(
+        self, network: Any, model: KerasModel, rows: Rows
+    ) -> tuple[AnyArray, AnyArray, FloatArray]:
+        """Return scaled rows, targets and weights; soft labels have the form that the loss takes.
+
+        A loss on class numbers gets K copies of every row, each with its share of the weight.
+        """
+        width, X, target = self._check_outputs(network), model.scaled(rows.X), rows.target
+        if not self.task.is_classification:
+            if model.scale:
+                target = (target - model.scales_[2]) / model.scales_[3]
+        elif loss_name(network.loss) == SPARSE:
+            share = target * rows.weight[:, None]
+            row, label = np.nonzero(share)
+            return X[row], label, share[row, label]
+        elif width == 1:
+            target = target[:, 1:]
+        return X, target, rows.weight
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return numbers, or class probabilities."""
+        return shaped(self._estimator.outputs_for(X), len(X), self.task.n_outputs)
 
 
 # The model of the command line

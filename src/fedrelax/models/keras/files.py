@@ -9,11 +9,10 @@ Keras's own: its HDF5 file, which may point to other files, is not opened.
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.files import to_npy
 from fedrelax.models.archive import (
     array_member,
     classes_in,
@@ -28,10 +28,11 @@ from fedrelax.models.archive import (
     json_member,
     opened,
 )
-from fedrelax.models.keras.estimator import SCALES, KerasModel, load_keras, steady
+from fedrelax.models.keras.estimator import KerasModel, load_keras, steady
 
 ABOUT, CONFIG = "fedrelax.json", "config.json"
 WEIGHTS = "fedrelax-weights/{:05d}.npy"
+SCALES = ("center_", "spread_", "target_center_", "target_spread_")
 
 PLAIN = frozenset(
     ["__tensor__", "__keras_tensor__", "__numpy__", "__bytes__", "__ellipsis__", "__tuple__"]
@@ -81,29 +82,28 @@ SAFE = frozenset(
 
 def to_bytes(estimator: KerasModel) -> bytes:
     """Return a fitted ``KerasModel`` as the bytes of a ``.keras`` file."""
-    with steady(0):
-        network = estimator.build(estimator.input_shape_, estimator.outputs_)
-        network.set_weights(estimator.weights_)
-    about = {
+    about: dict[str, Any] = {
         "epochs": estimator.epochs,
         "batch_size": estimator.batch_size,
         "scale": estimator.scale,
         "input_shape": list(estimator.input_shape_),
         "outputs": estimator.outputs_,
         **described_classes(estimator.classes_),
-        **{name: getattr(estimator, name).tolist() for name in SCALES if estimator.scale},
     }
+    if estimator.scale:
+        scales = [values.tolist() for values in estimator.scales_]
+        about |= dict(zip(SCALES, scales, strict=True))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.keras"
+        with steady(0):  # Another network than ``model_``, with an optimiser that has not started.
+            network = estimator.build(estimator.input_shape_, estimator.outputs_)
+            network.set_weights(estimator.weights_)
         network.save(file)
-        buffer = io.BytesIO(file.read_bytes())
-    with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr(ABOUT, json.dumps(about))
-        for number, values in enumerate(network.get_weights()):
-            array = io.BytesIO()
-            np.save(array, values, allow_pickle=False)
-            archive.writestr(WEIGHTS.format(number), array.getvalue())
-    return buffer.getvalue()
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr(ABOUT, json.dumps(about))
+            for number, values in enumerate(estimator.weights_):
+                archive.writestr(WEIGHTS.format(number), to_npy(values))
+        return file.read_bytes()
 
 
 def from_bytes(data: bytes, trust: Sequence[str]) -> KerasModel:
@@ -114,22 +114,34 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> KerasModel:
     refused = [name for name in named if name not in trust]
     if refused:
         raise FedRelaxError(f"its types are not trusted: {', '.join(refused)}")
-    custom = {name.rpartition(".")[2]: _imported(name) for name in named}
+    custom = {}
+    for name in named:
+        module, _, last = name.rpartition(".")
+        custom[last] = getattr(import_module(module), last)
     keras = load_keras()
     network = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=True)
     if not isinstance(network, keras.Model):
         raise FedRelaxError(
             f"its file describes a {type(network).__name__}, which is not a Keras model"
         )
-    _set_weights(network, members)
-    made = KerasModel(network, about["epochs"], about["batch_size"], about["scale"])
-    made.input_shape_, made.outputs_ = tuple(about["input_shape"]), about["outputs"]
-    made.classes_ = classes_in(about)
-    for name in SCALES:
-        if made.scale:
-            setattr(made, name, np.asarray(about[name], dtype=float))
-    made.adopt(network)
-    return made
+    shapes = [tuple(values.shape) for values in network.get_weights()]
+    names = [WEIGHTS.format(number) for number in range(len(shapes))]
+    weights = [array_member(members, name) for name in names]
+    if [array.shape for array in weights] != shapes or WEIGHTS.format(len(shapes)) in members:
+        raise FedRelaxError("its weights do not fit its layers")
+    if not all(np.isfinite(array).all() for array in weights if array.dtype.kind == "f"):
+        raise FedRelaxError("one of its weights is not a finite number")
+    network.set_weights(weights)
+    model = KerasModel(network, about["epochs"], about["batch_size"], about["scale"])
+    model.input_shape_, model.outputs_ = tuple(about["input_shape"]), about["outputs"]
+    model.classes_ = classes_in(about)
+    if model.scale:
+        center, spread, target_center, target_spread = (
+            np.asarray(about[name], dtype=float) for name in SCALES
+        )
+        model.scales_ = center, spread, target_center, target_spread
+    model.adopt(network)
+    return model
 
 
 def types_in(data: bytes) -> list[str]:
@@ -137,55 +149,30 @@ def types_in(data: bytes) -> list[str]:
     return unsafe_parts(json_member(opened(data), CONFIG))
 
 
-def _set_weights(network: Any, members: dict[str, bytes]) -> None:
-    """Set the weights from the plain arrays stored beside Keras's own file, which are safe to read."""
-    wanted = [tuple(values.shape) for values in network.get_weights()]
-    names = [WEIGHTS.format(number) for number in range(len(wanted))]
-    values = [array_member(members, name) for name in names]
-    if [array.shape for array in values] != wanted or WEIGHTS.format(len(wanted)) in members:
-        raise FedRelaxError("its weights do not fit its layers")
-    if not all(np.isfinite(array).all() for array in values if array.dtype.kind == "f"):
-        raise FedRelaxError("one of its weights is not a finite number")
-    network.set_weights(values)
-
-
-def _imported(name: str) -> Any:
-    module, _, attribute = name.rpartition(".")
-    return getattr(import_module(module), attribute)
-
-
 # What a file may name
 
 
 def unsafe_parts(config: Any) -> list[str]:
     """Return what a configuration names that is not on the list, as ``module.Class``."""
-    return sorted({_name(part) for part in _parts(config) if not _is_safe(part)})
-
-
-def _parts(config: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object that a configuration describes."""
-    waiting = [config]
+    unsafe, waiting = set[str](), [config]
     while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            if "class_name" in value:
-                yield value
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
+        part = waiting.pop()
+        if isinstance(part, dict):
+            waiting += part.values()
+            if "class_name" in part:
+                function = part["class_name"] == "function"
+                name = part.get("config") if function else part["class_name"]
+                full = f"{part.get('module') or 'builtins'}.{name}"
+                module, _, last = full.rpartition(".")
+                if not (module in FUNCTIONS if function else _is_safe(module, last)):
+                    unsafe.add(full)
+        elif isinstance(part, list):
+            waiting += part
+    return sorted(unsafe)
 
 
-def _name(part: dict[str, Any]) -> str:
-    """Return what a part of a configuration is, as ``module.Class`` or ``module.function``."""
-    name = part.get("config") if part["class_name"] == "function" else part["class_name"]
-    return f"{part.get('module') or 'builtins'}.{name}"
-
-
-def _is_safe(part: dict[str, Any]) -> bool:
-    """Tell whether a part is a class on the list, or a function of Keras itself."""
-    module, _, name = _name(part).rpartition(".")
-    if part["class_name"] == "function":
-        return module in FUNCTIONS
+def _is_safe(module: str, name: str) -> bool:
+    """Tell whether this is a class of Keras that is on the list."""
     if name in PLAIN:
         return True
     if name not in SAFE or module.partition(".")[0] != "keras":
