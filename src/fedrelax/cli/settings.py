@@ -180,10 +180,10 @@ class LearningConfig:
         "blend, gaussian, marginals, uniform, standard or bootstrap. Default: blend.",
         default="blend",
     )
-    public_rows: Annotated[int, Check(ge=1)] = flag(
+    public_rows: Annotated[int, Check(ge=1)] | None = flag(
         LEARNING,
-        "How many public rows to draw. Default: 200.",
-        default=200,
+        "How many public rows to draw. Default: 200, or 2,000 where boosting is tried.",
+        default=None,
         argument="public_rows",
     )
     test_share: Annotated[float, Check(ge=0, lt=1)] = flag(

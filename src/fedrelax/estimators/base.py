@@ -27,6 +27,8 @@ from fedrelax.runtime.workers import check_backend, using_backend
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.transformer import TableModels
 from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Plan, Search, Whole, fold_rows
+from fedrelax.selection.boosting import LEAST_MEAN_ROWS, LEAST_ROWS
+from fedrelax.selection.boosting import PUBLIC_ROWS as BOOSTING_ROWS
 from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
 from fedrelax.solvers import FedRelax, Result
@@ -48,6 +50,8 @@ from fedrelax.wiring.discover import SMALL
 PUBLIC_STREAM, FOLD_STREAM = 1, 3
 """Keep the draws of public rows, folds and validation rows independent under one seed."""
 
+LINEAR_ROWS = 200
+"""Public rows that are drawn unless boosting is tried, which needs more."""
 OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
 """Solver settings for which the estimators have their own arguments."""
 
@@ -67,7 +71,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         level: Levels = "auto",
         wiring: Wirings = None,
         public: str | AnyArray | Mapping[Label, AnyArray] = "blend",
-        public_rows: int = 200,
+        public_rows: int | None = None,
         rounds: int | None = None,
         folds: int = FOLDS,
         validation_share: float = 0.0,
@@ -301,7 +305,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if isinstance(public, str):
             rng = np.random.default_rng([seed, PUBLIC_STREAM])
             pieces = None if ready is None else ready.pieces
-            drawn = draw_public(public, [X], self.public_rows, rng, pieces)
+            drawn = draw_public(public, [X], self._public_count(X, labels), rng, pieces)
             if ready is not None and ready.lacks and not ready.encoded:
                 lacking = sorted({k for columns in ready.lacks.values() for k in columns})
                 drawn = filled(drawn, X, lacking, rng)
@@ -312,6 +316,13 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
                 raise FedRelaxError(f"public has no rows for {named('node', missing)}")
             return {label: self._public_rows_of(public[label]) for label in labels}
         return self._public_rows_of(public)
+
+    def _public_count(self, X: FloatArray, labels: list[Label]) -> int:
+        """Return how many public rows to draw: as given, or as many as the models need."""
+        if self.public_rows is not None:
+            return self.public_rows
+        enough = len(X) >= max(LEAST_MEAN_ROWS * len(labels), LEAST_ROWS)
+        return BOOSTING_ROWS if self.finds_all and not self.quick and enough else LINEAR_ROWS
 
     def _public_rows_of(self, given: Any) -> Any:
         """Return the given public rows in the form in which nodes share rows."""

@@ -25,8 +25,8 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     ----------
     estimator : "auto" (default), one scikit-learn regressor or ``TorchModel`` for every node, a dict
         node -> model, or a function from a node's label to its model. "auto" with ``alpha="auto"`` finds
-        linear models, with or without curves, and forests or boosting at nodes with enough rows to show
-        that these do better: see ``solvers.WholeNetwork`` and ``selection.kinds``. On a graph other than
+        linear models, with or without curves, and adds boosted differences where held-out rows show that
+        these do better: see ``solvers.WholeNetwork`` and ``selection.boosting``. On a graph other than
         the default, classifiers and very large networks get a linear model with a penalty found from the
         rows, and exchange predictions. Where neither is possible (several outputs, separate public rows
         for each node, ``rounds`` or ``solver`` given), and whenever alpha is given, "auto" means
@@ -45,7 +45,7 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     public : how to draw the public rows ("blend", "gaussian", "marginals", "uniform", "standard",
         "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one
         array for all nodes, or a dict node -> array.
-    public_rows : how many public rows to draw.
+    public_rows : how many public rows to draw. Default: 200, or 2,000 where boosting is tried.
     rounds : the maximum number of rounds. Default: 20, or 200 for linear least squares, where a round
         costs next to nothing; with alpha given and a fixed graph, these go straight to the fixed point.
     folds : how many folds to split every node's rows into when a setting is chosen. Three of them are

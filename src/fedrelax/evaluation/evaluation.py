@@ -305,13 +305,14 @@ def _apart_and_pooled(
     """Return each node alone and pooled: the same kinds of models, each with the penalty that suits it."""
     result = fitted.result_
     whole = fitted.whole_
-    if whole is None or whole.forests:
-        network = fitted.network_of(X, y, rows, {})
-        made = network if whole is None else whole.network(network)
-        return {ALONE: result.alone, POOLED: Pooled().run(made).models}
-    found = whole.found
-    alone = (adapt(model, result.task) for model in found.alone)
+    network = fitted.network_of(X, y, rows, {})
+    if whole is None:
+        return {ALONE: result.alone, POOLED: Pooled().run(network).models}
+    alone, pooled = whole.references(network)
     return {
-        ALONE: dict(zip(result.local_models, alone, strict=True)),
-        POOLED: dict.fromkeys(rows, adapt(found.pooled, result.task)),
+        ALONE: {
+            label: adapt(model, result.task)
+            for label, model in zip(result.local_models, alone, strict=True)
+        },
+        POOLED: dict.fromkeys(rows, adapt(pooled, result.task)),
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,87 +13,92 @@ from fedrelax.engines.whole.found import ONE_MODEL, Found, find, linear_model, r
 from fedrelax.engines.whole.ridge_rows import Fold
 from fedrelax.engines.whole.softmax import reason_for_few
 from fedrelax.models import adapt
-from fedrelax.models.names import model_by_name
 from fedrelax.network import Network
 from fedrelax.network.stacked import StackedNetwork
 from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.beside import compare_beside
+from fedrelax.selection.boosting import (
+    LEAST_MEAN_ROWS,
+    LEAST_ROWS,
+    BoostingChoice,
+    Rows,
+    choose_boosting,
+    seconds_for,
+)
 from fedrelax.selection.budget import Budget, Overtime
 from fedrelax.selection.candidates import Candidate, Wirings, unit, wirings_for
 from fedrelax.selection.choice import Choice
-from fedrelax.selection.kinds import (
-    ROUNDS,
-    KindChoice,
-    choose_kinds,
-    forest_network,
-    nodes_to_try,
-    refit_kinds,
-)
 from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.selection.trials import Enough, Tell, heard
 from fedrelax.selection.trials import tried as tried_once
 from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
-from fedrelax.typing import Label
 from fedrelax.wiring import Wiring
 
 STRENGTHS = (1.0, 30.0)
 """alpha times the mean degree, at which a wiring is tried against what was found."""
 
-SECONDS = 4.0
-"""The estimated time that forests at all nodes, and other kinds at single ones, may each take."""
+SECONDS = 10.0
+"""The estimated time that boosting may take on folds."""
 MOST_NODES = 60
 """With more nodes, wirings of classifiers take too long and are not tried."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """What was found for a network, and the solver: it has the models, or trains a network of others.
-
-    ``kinds`` are the nodes whose models are of another kind than the others'.
-    """
+    """What was found for a network, and the solver: it has the models, or trains a network of others."""
 
     choice: Choice
     found: Found
     solver: Solver
-    forests: bool = False
-    kinds: Mapping[Label, KindChoice] = field(default_factory=dict)
     seed: int = 0
+    boosting: BoostingChoice | None = None
+    """How boosted differences are added to the linear models, if they are."""
+    boosted: tuple[Any, ...] = ()
+    """The nodes' models with these differences."""
 
     def but(self, note: str, left_out: str = "") -> Whole:
         """Return what was found, with a further part of the reason, and with what was left out."""
         return replace(self, choice=self.choice.but(note, left_out))
 
     def network(self, network: Network) -> Network:
-        """Return the network for the solver: as it is, with forests, or with the linear model found."""
+        """Return the network for the solver: as it is, or with the linear model found."""
         if isinstance(self.solver, WholeNetwork):
             return network
-        if self.forests:
-            return network.with_models(model_by_name("forest", network.kind))
         return network.with_models(self.found.model(_mean_rows(network)))
 
     def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
         """Train the network."""
         result = self.solver.solve(self.network(network), callbacks)
-        task = network.task
-        return result.with_models({i: adapt(one.model, task) for i, one in self.kinds.items()})
+        models = dict(zip(network.labels, self.boosted, strict=False))
+        return result.with_models(
+            {label: adapt(model, network.task) for label, model in models.items()}
+        )
 
     def again(self, network: Network) -> Whole:
         """Return the same choice for a network with other rows."""
         found = self.found.again(network)
         solver = WholeNetwork(found) if isinstance(self.solver, WholeNetwork) else self.solver
-        kinds = dict(self.kinds)
-        if kinds:
-            labels, common = network.labels, network.public.common
-            assert common is not None
-            place = {label: i for i, label in enumerate(labels)}
-            own = {place[label]: one for label, one in kinds.items() if label in place}
-            X, _, node = rows_of(network)
-            y, task = network.own_rows.y, network.task
-            new = refit_kinds(
-                own, X, y, node, len(labels), task, found.together, common, seed=self.seed
-            )
-            kinds = {labels[i]: one for i, one in new.items()}
-        return replace(self, found=found, solver=solver, kinds=kinds)
+        return replace(self, found=found, solver=solver).with_boosting(network, self.boosting)
+
+    def with_boosting(self, network: Network, choice: BoostingChoice | None) -> Whole:
+        """Add the boosted differences that were chosen, trained on all rows of a network."""
+        if choice is None:
+            return self
+        rows = _boosting_rows(network)
+        firsts = rows.starts(choice.start, self.found.together)
+        trained = rows.train(choice.start, firsts, choice.rounds, choice.own)
+        return replace(self, boosting=choice, boosted=tuple(trained.models(firsts, rows)))
+
+    def references(self, network: Network) -> tuple[list[Any], Any]:
+        """Return every node's model alone and one model for all rows, of the kind that does best there."""
+        alone, pooled = self.found.alone, self.found.pooled
+        if self.boosting is not None:
+            rows = _boosting_rows(network)
+            if self.boosting.alone < self.found.left_out["alone"]:
+                alone = rows.alone()
+            y, one = network.own_rows.y, np.zeros_like(rows.node)
+            pooled = Rows(rows.X, y, one, 1, network.task, rows.public).alone()[0]
+        return alone, pooled
 
 
 def model_for(network: Network, seed: int = 0) -> Any:
@@ -126,9 +131,9 @@ def choose_whole(
     folds judge all settings. A wiring that looks better on the first fold is tried on all, and taken if
     it lowers the loss on held-out rows by more than one standard error of the difference, taken over
     nodes; one that was ``asked`` for is taken if it lowers the loss at all.
-    Forests and boosting are tried at single nodes, and forests at all nodes, if there are rows enough
-    to tell. ``quick`` skips all of that, and curves. If ``tell`` returns anything true, the search
-    ends, and what was found so far is kept; the same when the time of ``budget`` is up.
+    Boosted differences are tried if there are rows enough. ``quick`` skips all of that, and curves. If
+    ``tell`` returns anything true, the search ends, and what was found so far is kept; the same when the
+    time of ``budget`` is up.
     """
     masks = []
     if isinstance(network, StackedNetwork):
@@ -157,7 +162,7 @@ def choose_whole(
             whole = _wired(whole, folds, settings, wired, asked, told, keeper, budget)
             left = "other kinds of models"
         if isinstance(whole.solver, WholeNetwork) and complete:
-            whole = _other_kinds(whole, network, folds, masks, settings.n_jobs, told)
+            whole = _other_kinds(whole, network, folds, masks, told)
     except Enough as enough:
         over = budget is not None and budget.left < 0
         left = f"not all {left} were tried" if over else ""
@@ -182,39 +187,47 @@ def _other_kinds(
     network: Network,
     folds: Sequence[Network],
     masks: Sequence[Fold],
-    n_jobs: int | None,
     tell: Tell | None,
 ) -> Whole:
-    """Try forests and boosting, and say what would do better with all rows in one place."""
-    found, seed, choice = whole.found, whole.seed, whole.choice
+    """Try boosted differences, and say what would do better with all rows in one place."""
     held = [mask for _, mask in masks]
-    means = [found.losses(fold) for fold in folds]
-    forests = forest_network(folds, means, seconds=SECONDS, seed=seed, n_jobs=n_jobs, tell=tell)
-    if forests.alpha is not None:
-        chosen = replace(choice.chosen, alpha=forests.alpha)
-        choice = replace(choice, chosen=chosen, rounds=ROUNDS, reason=forests.reason)
-        solver = replace(forests.settings, n_jobs=n_jobs)
-        return replace(whole, choice=choice, solver=solver, forests=True)
+    few = _reason_against_boosting(network, len(held))
+    if few is None:
+        rows = _boosting_rows(network)
+        scores = network.task.n_outputs if network.task.n_outputs > 2 else 1
+        used = max(int(SECONDS / seconds_for(len(network), scores)), 1)
+        models = [whole.found.again(fold).together for fold in folds[:used]]
+        chosen = choose_boosting(rows, network.own_rows.y, held[:used], models, tell=tell)
+        if chosen is not None:
+            choice = replace(whole.choice, reason=chosen.reason)
+            return replace(whole, choice=choice).with_boosting(network, chosen)
+    found = whole.found
     (X, _, node), y = rows_of(network), network.own_rows.y
     losses = np.full(len(X), np.nan)
     for fold, mask in zip(folds, held, strict=True):
         losses[mask] = found.losses(fold, means=False)
-    n, task, common = len(network), network.task, network.public.common
-    beside = compare_beside(X, y, node, n, task, losses, held, seed=seed)
-    choice = replace(choice, better=None if beside is None else beside.sentence)
-    kinds: dict[int, KindChoice] = {}
-    if common is not None and nodes_to_try(node, n, X.shape[1], folds=len(held), seconds=SECONDS):
-        models = [found.again(fold).together for fold in folds]
-        kinds = choose_kinds(
-            X, y, node, n, task, held, models, found.together, common, seconds=SECONDS, seed=seed,
-            tell=tell,
-        )  # fmt: skip
-    if kinds:
-        named = [f"node {network.labels[i]!r}: {one.reason}" for i, one in kinds.items()]
-        more = f", and {len(named) - 3} more nodes changed" if len(named) > 3 else ""
-        choice = replace(choice, reason=f"{choice.reason}; {'; '.join(named[:3])}{more}")
-    labelled = {network.labels[i]: one for i, one in kinds.items()}
-    return replace(whole, choice=choice, kinds=labelled)
+    beside = compare_beside(X, y, node, len(network), network.task, losses, held, seed=whole.seed)
+    better = None if beside is None else beside.sentence
+    return replace(whole, choice=replace(whole.choice, better=better))
+
+
+def _reason_against_boosting(network: Network, folds: int) -> str | None:
+    """Return why boosted differences are not tried, or None."""
+    counts, task = network.own_rows.counts, network.task
+    if network.public.common is None or not (network.graph.is_uniform or len(network) == 1):
+        return "the graph does not join all nodes alike"
+    if counts.sum() < LEAST_ROWS or counts.mean() < LEAST_MEAN_ROWS:
+        return "there are too few rows"
+    scores = task.n_outputs if task.n_outputs > 2 else 1
+    if not folds or seconds_for(len(network), scores) > SECONDS:
+        return "it would take too long"
+    return None
+
+
+def _boosting_rows(network: Network) -> Rows:
+    X, _, node = rows_of(network)
+    assert network.public.common is not None
+    return Rows(X, network.own_rows.y, node, len(network), network.task, network.public.common)
 
 
 def _choice(found: Found) -> Choice:

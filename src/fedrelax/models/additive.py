@@ -1,0 +1,160 @@
+"""Sums of many fitted models: a first one, and regressors that each add to what came before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fedrelax.linear.arrays import softmax
+from fedrelax.typing import AnyArray, FloatArray
+
+SMALLEST = 1e-6
+"""Probabilities are clipped here before their logarithm is taken."""
+BEYOND = 0.25
+"""The share of the target's range by which a first model's predictions may lie beyond it."""
+FARTHEST = 4.0
+"""The most that one row may ask of a log-odds in one step."""
+
+
+def scores_of(model: Any, X: AnyArray) -> FloatArray:
+    """Return a model's scores (rows, k): numbers, log-odds of two classes, or logarithms of several."""
+    if not hasattr(model, "predict_proba"):
+        return np.asarray(model.predict(X), dtype=float).reshape(len(X), 1)
+    logs = np.log(np.clip(model.predict_proba(X), SMALLEST, None))
+    return np.asarray(logs[:, 1:] - logs[:, :1] if logs.shape[1] == 2 else logs)
+
+
+def probabilities(scores: FloatArray) -> FloatArray:
+    """Return class probabilities; a single column scores the second of two classes."""
+    if scores.shape[1] == 1:
+        scores = np.column_stack([np.zeros(len(scores)), scores[:, 0]])
+    return softmax(scores)
+
+
+def newton_step(
+    target: FloatArray, scores: FloatArray, classes: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return what is missing from the scores (rows, k), and how much each entry of that weighs.
+
+    For numbers the residual; for classes one step of Newton's method on the log loss, (y - p) / (p (1 - p))
+    with weight p (1 - p), as in LogitBoost.
+    """
+    if not classes:
+        return target - scores, np.ones_like(scores)
+    p = probabilities(scores)
+    p, target = (p[:, 1:], target[:, 1:]) if scores.shape[1] == 1 else (p, target)
+    weight = np.maximum(p * (1.0 - p), 1e-3)
+    return np.clip((target - p) / weight, -FARTHEST, FARTHEST), weight
+
+
+def limits_of(y: AnyArray) -> tuple[float, float]:
+    """Return how far predictions may go: a quarter of the target's range beyond it on both sides."""
+    low, high = float(np.min(y)), float(np.max(y))
+    return low - BEYOND * (high - low), high + BEYOND * (high - low)
+
+
+class AdditiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The sum of regressors; ``fit`` fits each to what those before it leave open.
+
+    The first one's predictions are held within a quarter of the target's range beyond it: what a line says
+    of a row far outside all others is no basis to add to.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> X = np.linspace(0.0, 1.0, 20)[:, None]
+    >>> model = AdditiveRegressor((Ridge(1e-6), DecisionTreeRegressor(max_depth=4))).fit(X, X[:, 0] ** 2)
+    >>> bool(model.score(X, X[:, 0] ** 2) > 0.99)
+    True
+    """
+
+    def __init__(self, parts: Sequence[Any] = ()) -> None:
+        self.parts = parts
+
+    @classmethod
+    def of(cls, parts: Sequence[Any], n_features: int, limits: tuple[float, float]) -> Self:
+        """Return the sum of fitted regressors."""
+        made = cls(tuple(parts))
+        made.parts_, made.n_features_in_, made.limits_ = tuple(parts), n_features, limits
+        return made
+
+    def fit(self, X: AnyArray, y: AnyArray) -> Self:
+        """Fit every regressor to what those before it leave open."""
+        X, y = validate_data(self, X, y, y_numeric=True)
+        fitted: list[Any] = []
+        self.limits_ = limits_of(y)
+        for part in self.parts:
+            fitted.append(clone(part).fit(X, y))
+            y = y - (fitted[-1].predict(X) if fitted[1:] else self._first(fitted[0], X))
+        self.parts_ = tuple(fitted)
+        return self
+
+    def _first(self, model: Any, X: AnyArray) -> FloatArray:
+        return np.asarray(np.clip(model.predict(X), *self.limits_), dtype=float)
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return the sum of all predictions."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False)
+        total = np.zeros(len(X))
+        for number, part in enumerate(self.parts_):
+            total += part.predict(X) if number else self._first(part, X)
+        return total
+
+
+class AdditiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier, and regressors that add to its log-odds.
+
+    ``fit`` fits ``regressor`` ``steps`` times to Newton's step on the log loss. A network fits all parts
+    itself and hands them out as ``first_`` and ``parts_``, each of which has a regressor for every score.
+    """
+
+    def __init__(self, first: Any, regressor: Any, steps: int = 1) -> None:
+        self.first = first
+        self.regressor = regressor
+        self.steps = steps
+
+    @classmethod
+    def of(cls, first: Any, parts: Sequence[Sequence[Any]]) -> Self:
+        """Return the sum of a fitted classifier and fitted regressors."""
+        made = cls(first, clone(parts[0][0]) if parts else None, len(parts))
+        made.first_, made.parts_ = first, tuple(tuple(part) for part in parts)
+        made.classes_, made.n_features_in_ = first.classes_, first.n_features_in_
+        return made
+
+    def fit(self, X: AnyArray, y: AnyArray) -> Self:
+        """Fit the classifier, and add to it step by step."""
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        self.first_ = clone(self.first).fit(X, y)
+        self.parts_: tuple[tuple[Any, ...], ...] = ()
+        self.classes_ = self.first_.classes_
+        target = (y[:, None] == self.classes_).astype(float)
+        for _ in range(self.steps):
+            aims, weights = newton_step(target, self._scores(X), classes=True)
+            step = tuple(
+                clone(self.regressor).fit(X, aim, sample_weight=weight)
+                for aim, weight in zip(aims.T, weights.T, strict=True)
+            )
+            self.parts_ = (*self.parts_, step)
+        return self
+
+    def _scores(self, X: AnyArray) -> FloatArray:
+        scores = scores_of(self.first_, X)
+        for part in self.parts_:
+            scores = scores + np.column_stack([model.predict(X) for model in part])
+        return scores
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        check_is_fitted(self)
+        return probabilities(self._scores(validate_data(self, X, reset=False)))
+
+    def predict(self, X: AnyArray) -> AnyArray:
+        """Return the most likely class."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
