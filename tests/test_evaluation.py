@@ -53,21 +53,24 @@ def test_each_way_is_measured_on_the_test_rows():
     assert found.errors["pooled"] == pytest.approx(np.sqrt(np.mean((pooled - test[1]) ** 2)))
 
 
-def test_forests_are_compared_with_forests():
+def test_boosting_is_compared_with_boosting():
     rng = np.random.default_rng(0)
     X, nodes = rng.uniform(-1, 1, size=(400, 2)), np.repeat(np.arange(5), 80)
     y = 10.0 * (X[:, 0] > 0.2) * (X[:, 1] < 0.3) + 0.1 * rng.normal(size=400)
     train = np.arange(400) % 2 == 0
     model = FedRelaxRegressor("auto", minutes=10, random_state=0)
     model.fit(X[train], y[train], nodes=nodes[train])
-    assert "forest" in type(model.models_[0]).__name__.lower()
+    assert "boosted differences" in model.choice_.reason
     found = evaluate(
         model, (X[train], y[train], nodes[train]), (X[~train], y[~train], nodes[~train])
     )
+    rows = {i: np.flatnonzero(nodes[train] == i) for i in range(5)}
+    alone, pooled = model.whole_.references(model.network_of(X[train], y[train], rows, {}))
     own = nodes[~train] == 3
-    alone = model.result_.alone[3].predict(X[~train][own]).ravel()
-    assert found.nodes["alone"][3] == pytest.approx(np.sqrt(np.mean((alone - y[~train][own]) ** 2)))
-    assert found.errors["pooled"] < found.errors["alone"]
+    left = alone[3].predict(X[~train][own]) - y[~train][own]
+    assert "HistGradientBoosting" in repr(alone[3]) and "HistGradientBoosting" in repr(pooled)
+    assert found.nodes["alone"][3] == pytest.approx(np.sqrt(np.mean(left**2)))
+    assert found.errors["together"] < found.errors["alone"]
 
 
 def test_wrong_labels_are_counted():

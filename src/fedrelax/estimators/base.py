@@ -179,7 +179,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         self, plan: Plan, network: Network, rows: Mapping[Label, AnyArray], seed: int
     ) -> Self:
         """Train according to the plan and keep the result."""
-        self.plan_ = plan
+        self.plan_, self.public_rows_ = plan, len(network.public.of(network.labels[0]))
         result = plan.solve(network, tuple(self.callbacks))
         chosen = given(self.alpha, self.wirings, self.level)
         if plan.choice is not None:
@@ -435,7 +435,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if feature_names is not None:
             made.feature_names_in_ = np.asarray(feature_names, dtype=object)
         made.node_column_, made.preparation_ = node_column, preparation
-        made.plan_ = Plan(FedRelax(alpha=alpha, wiring=wiring))
+        made.plan_, made.public_rows_ = Plan(FedRelax(alpha=alpha, wiring=wiring)), LINEAR_ROWS
         made._adopt(result, graph, None, Candidate(alpha, wiring))
         made._origin = origin
         return made

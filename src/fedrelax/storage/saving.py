@@ -171,7 +171,7 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         names = [f"x{k}" for k in range(fitted.n_features_in_)]
     public, seed, choice, losses = fitted.public, fitted.random_state, fitted.choice_, result.losses
     if isinstance(public, str):
-        drawn, size = public, fitted.public_rows
+        drawn, size = public, fitted.public_rows_
     else:
         sets = public.values() if isinstance(public, Mapping) else [public]
         drawn, size = "given", max(map(len, sets))

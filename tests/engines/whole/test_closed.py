@@ -118,8 +118,7 @@ def test_evidence_is_the_restricted_likelihood_of_the_mixed_model() -> None:
     assert np.allclose(np.diff(found), np.diff(expected), atol=1e-3)
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_learning_the_coupling_raises_the_evidence_and_finds_its_scale(full: bool) -> None:
+def test_learning_the_coupling_raises_the_evidence_and_finds_its_scale() -> None:
     rng = np.random.default_rng(5)
     n, m, spread = 300, 12, np.array([2.0, 0.5, 3.0])
     node = np.repeat(np.arange(n), m)
@@ -128,7 +127,7 @@ def test_learning_the_coupling_raises_the_evidence_and_finds_its_scale(full: boo
     y = (X * W[node]).sum(axis=1) + 0.7 * rng.normal(size=n * m)
     sums = NodeSums.of(X, y, node, n)
     ridge, start = np.array([1e-3, 1e-3, 0.0]), np.eye(3)
-    learned = learn_coupling(sums, ridge, start, full=full, steps=60)
+    learned = learn_coupling(sums, ridge, start)
     before, after = (
         negative_log_evidence(sums, solve_complete(sums, ridge, P)) for P in (start, learned)
     )
@@ -140,6 +139,6 @@ def test_tied_columns_share_one_strength() -> None:
     X, y, node, n = rows(6, n=20)
     R, P = setting(X, 1.0)
     sums = NodeSums.of(with_constant(X), y, node, n)
-    learned = learn_coupling(sums, R, P, full=True, tied=np.array([0, 1]))
+    learned = learn_coupling(sums, R, P, tied=np.array([0, 1]))
     assert learned[0, 0] == learned[1, 1] != learned[2, 2]
-    assert learned[0, 1] == 0 and learned[0, 2] == 0 and learned[2, 3] != 0
+    assert np.array_equal(learned, np.diag(np.diag(learned)))

@@ -23,6 +23,11 @@ import numpy as np
 
 from fedrelax.typing import FloatArray, IntArray
 
+STEPS = 6
+"""Steps in which strengths are learned."""
+STRENGTHS = (1e-6, 1e9)
+"""The least and the largest strength that is learned."""
+
 
 @dataclass(frozen=True)
 class NodeSums:
@@ -162,39 +167,32 @@ def learn_coupling(
     ridge: FloatArray,
     coupling: FloatArray,
     *,
-    full: bool = False,
     tied: IntArray | None = None,
     held: IntArray | None = None,
-    steps: int = 30,
 ) -> FloatArray:
-    """Learn P from the network by EM steps on the evidence, starting at ``coupling``.
+    """Learn one strength per column from the network by ``STEPS`` steps on the evidence.
 
-    Every step sets P to the inverse of the nodes' expected spread about their mean. ``full`` learns the
-    whole matrix, otherwise only its diagonal: one strength per column. The columns ``tied`` share one
-    strength (curves, of which there are many) and have no cross terms; those ``held`` keep theirs.
+    MacKay's fixed point: a strength is the number of deviations that the rows determine, over their sum of
+    squares. The columns ``tied`` share one strength (curves, of which there are many); those ``held``
+    keep theirs.
     """
-    d, none = len(ridge), np.empty(0, dtype=np.int64)
+    none = np.empty(0, dtype=np.int64)
     tied, held = none if tied is None else tied, none if held is None else held
-    free = np.setdiff1d(np.arange(d), np.concatenate([tied, held]))
-    kept = coupling[held, held]
-    freedom = sums.rows.sum() - (ridge == 0).sum()
-    n = sums.n
-    for _ in range(steps):
+    free = np.setdiff1d(np.arange(len(ridge)), np.concatenate([tied, held]))
+    groups = [*free[:, None], *([tied] if len(tied) else [])]
+    freedom, n = sums.rows.sum() - (ridge == 0).sum(), sums.n
+    for _ in range(STEPS):
         net = solve_complete(sums, ridge, coupling)
         residual = sums.power.sum() - (sums.moment * net.models).sum()
         noise = max(float(residual / freedom), 1e-12)
         total = net.inverse.sum(axis=0)
-        of_mean = (total + total @ net.passed @ total) / n
-        deviations = net.models - net.models.mean(axis=0)
-        spread = deviations.T @ deviations / noise + net.covariances().sum(axis=0) - of_mean
-        spread = (spread + spread.T) / (2 * (n - 1))
-        coupling = np.zeros((d, d))
-        coupling[held, held] = kept
-        if full:
-            block = spread[np.ix_(free, free)] + 1e-9 * np.eye(len(free))
-            coupling[np.ix_(free, free)] = np.linalg.inv(block)
-        else:
-            coupling[free, free] = 1.0 / np.maximum(np.diag(spread)[free], 1e-9)
-        if len(tied):
-            coupling[tied, tied] = 1.0 / max(float(np.diag(spread)[tied].mean()), 1e-9)
+        unsure = np.diag(net.covariances().sum(axis=0) - (total + total @ net.passed @ total) / n)
+        squares = np.square(net.models - net.models.mean(axis=0)).sum(axis=0) / noise
+        strengths = np.diag(coupling).copy()
+        for group in groups:
+            all_of_them = len(group) * (n - 1)
+            known = all_of_them - strengths[group].mean() * unsure[group].sum()
+            ratio = max(known, 1e-3 * all_of_them) / max(squares[group].sum(), 1e-12)
+            strengths[group] = np.clip(ratio, *STRENGTHS)
+        coupling = np.diag(strengths)
     return coupling

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.whole.closed import learn_coupling, level_and_shape
+from fedrelax.engines.whole.closed import learn_coupling
 from fedrelax.engines.whole.ridge_rows import (
     ALONE,
     FAINT,
@@ -109,16 +109,15 @@ def _least(parts: Sequence[Candidate]) -> float:
 
 
 def straight_candidates(rows: Rows) -> tuple[Candidate, ...]:
-    """Return the best candidate of the grid, and the two couplings learned from there."""
+    """Return the best candidate of the grid, and the strengths learned from there."""
     d = rows.X.shape[1]
-    Q, centre = rows.X.T @ rows.X / len(rows.X), rows.X.mean(axis=0)
     pulls = list(product(STRENGTHS, LEVELS)) if rows.sums.n > 1 else [(1.0, 1.0)]
     grid = [
         replace(
             rows.candidate(
                 f"penalty {penalty:g}, pull {strength:g}, {level:g} of it on the level",
                 ridge_of(penalty, d),
-                strength * rows.pull * level_and_shape(Q, centre, level),
+                strength * rows.pull * np.diag(np.append(np.ones(d - 1), level)),
             ),
             level=level,
         )
@@ -198,23 +197,16 @@ def _effects(
 def _with_learned(
     rows: Rows, grid: list[Candidate], tied: IntArray, held: IntArray | None = None
 ) -> tuple[Candidate, ...]:
-    """Return the best of a grid and the couplings learned from it, to be averaged.
+    """Return the best of a grid and the strengths learned from it, to be averaged.
 
-    Learning the coupling assumes independent rows; if rows belong together, folds tell whether it helps.
+    Learning them assumes independent rows; if rows belong together, folds tell whether it helps.
     """
     best = min(grid, key=lambda candidate: candidate.score)
     assert best.coupling is not None
     if rows.sums.n == 1:
         return (best,)
-    learned = [
-        rows.candidate(
-            "coupling learned from the network",
-            best.ridge,
-            learn_coupling(rows.sums, best.ridge, best.coupling, full=full, tied=tied, held=held),
-        )
-        for full in (False, True)
-    ]
-    both = (best, *learned)
+    coupling = learn_coupling(rows.sums, best.ridge, best.coupling, tied=tied, held=held)
+    both = (best, rows.candidate("coupling learned from the network", best.ridge, coupling))
     if rows.folds and square(rows.left_out(both)) > best.score:
         return (best,)
     return both
