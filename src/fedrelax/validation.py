@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
@@ -57,23 +57,17 @@ def generator(random_state: RandomState) -> np.random.Generator:
         ) from None
 
 
-def check_number(name: str, value: Any, least: float, below: float = math.inf) -> None:
+def check_number(name: str, value: object, least: float, below: float = math.inf) -> None:
     """Refuse what is not a finite number in [least, below)."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, least, below):
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not real or not least <= value < below or value > sys.float_info.max:  # type: ignore[operator]
         upper = "" if below == math.inf else f" and less than {below:g}"
         raise FedRelaxError(
             f"{name}={value!r} must be a finite number of at least {least:g}{upper}"
         )
 
 
-def _within(value: Real, least: float, below: float) -> bool:
-    try:
-        return least <= float(value) < below
-    except OverflowError:
-        return False
-
-
-def check_count(name: str, value: Any, least: int) -> None:
+def check_count(name: str, value: object, least: int) -> None:
     """Refuse what is not a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise FedRelaxError(f"{name}={value!r} must be a whole number of at least {least}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from fedrelax.datasets.synthetic import largest_remainder
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.kinds import find_column, where
 from fedrelax.typing import AnyArray, FloatArray, IntArray
-from fedrelax.validation import check_count
+from fedrelax.validation import RandomState, check_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,24 +119,21 @@ def load_weather(path: str | Path) -> Weather:
     frame["name"] = frame["name"].where(~namesakes, frame["name"] + " " + place)
     frame = frame.groupby(["name", "Timestamp"], as_index=False).mean()
 
-    coordinates = frame.groupby("name")[["Latitude", "Longitude"]].first()
-    coordinates.index = pd.Index(coordinates.index.tolist(), dtype=object, name="station")
-    return Weather(
-        X=_daily_curve(frame["Timestamp"]),
-        y=frame["temp"].to_numpy(np.float64),
-        stations=np.array(frame["name"].tolist(), dtype=object),
-        timestamps=frame["Timestamp"].to_numpy(),
-        coordinates=coordinates.rename(columns=str.lower),
-    )
-
-
-def _daily_curve(timestamps: pd.Series) -> FloatArray:
-    """Time in [-1, 1], its square, and the sine and cosine of the hour of the day."""
+    timestamps = frame["Timestamp"]
     since = (timestamps - timestamps.min()).dt.total_seconds().to_numpy(np.float64)
     time = 2 * since / max(since.max(), 1.0) - 1
     of_day = (timestamps - timestamps.dt.normalize()).dt.total_seconds().to_numpy(np.float64)
     angle = 2 * np.pi * of_day / 86400
-    return np.column_stack([time, time**2, np.sin(angle), np.cos(angle)])
+
+    coordinates = frame.groupby("name")[["Latitude", "Longitude"]].first()
+    coordinates.index = pd.Index(coordinates.index.tolist(), dtype=object, name="station")
+    return Weather(
+        X=np.column_stack([time, time**2, np.sin(angle), np.cos(angle)]),
+        y=frame["temp"].to_numpy(np.float64),
+        stations=np.array(frame["name"].tolist(), dtype=object),
+        timestamps=timestamps.to_numpy(),
+        coordinates=coordinates.rename(columns=str.lower),
+    )
 
 
 def _refuse(frame: pd.DataFrame, column: str, bad: pd.Series, found: str) -> None:
@@ -194,10 +191,10 @@ def example_table(random_state: int = 0) -> pd.DataFrame:
 
 
 def labelled_split(
-    nodes: Sequence[Any] | AnyArray,
+    nodes: Sequence[object] | AnyArray,
     per_node: int = 20,
-    random_state: int | np.random.Generator | None = 0,
-    stratify: Sequence[Any] | AnyArray | None = None,
+    random_state: RandomState = 0,
+    stratify: Sequence[object] | AnyArray | None = None,
 ) -> npt.NDArray[np.bool_]:
     """Choose ``per_node`` rows of every node at random; return the mask of the chosen rows.
 
@@ -237,7 +234,7 @@ def labelled_split(
     return chosen
 
 
-def _column(name: str, values: Sequence[Any] | AnyArray) -> AnyArray:
+def _column(name: str, values: Sequence[object] | AnyArray) -> AnyArray:
     column = np.asarray(values)
     if column.ndim != 1 or not len(column):
         raise FedRelaxError(

@@ -67,7 +67,7 @@ class Network:
         self,
         graph: Graph,
         task: str = "regression",
-        public: Any | None = None,
+        public: object = None,
         columns: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(graph, Graph):
@@ -92,12 +92,12 @@ class Network:
     def add(
         self,
         label: Label,
-        X: Any,
-        y: Any,
+        X: object,
+        y: object,
         model: Model,
         *,
-        public: Any | None = None,
-        validation: tuple[Any, Any] | None = None,
+        public: object = None,
+        validation: tuple[object, object] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Network:
         """Add a node and return the network, so that calls can be chained.
@@ -118,20 +118,17 @@ class Network:
             model = seen_by(self.preparation, model, has)
             if validation is not None:
                 what = f"node {label!r}: validation"
-                validation = (
-                    coded_rows(self.preparation, validation[0], columns, what)[0],
-                    validation[1],
-                )
+                held, _ = coded_rows(self.preparation, validation[0], columns, what)
+                validation = held, validation[1]
         elif columns is not None:
             raise FedRelaxError(
                 f"node {label!r}: columns= is given, but the network has no named columns; give the public "
                 "rows as a DataFrame: Network(graph, public=frame)"
             )
-        X, y = self._own_rows(label, X, y, "")
-        if validation is not None:
-            validation = self._own_rows(label, *validation, "validation ")
+        own = self._own_rows(label, X, y, "")
+        out = None if validation is None else self._own_rows(label, *validation, "validation ")
         shared = None if public is None else public_rows_of(public, f"node {label!r}")
-        self._nodes[label] = Node(label, X, y, model, shared, validation)
+        self._nodes[label] = Node(label, *own, model, shared, out)
         for name in ("own_rows", "validation_rows", "task", "graph"):
             self.__dict__.pop(name, None)
         return self
@@ -141,7 +138,9 @@ class Network:
         """Whether rows may have gaps, because every model has its own view of them."""
         return self.preparation is not None and not self.preparation.encoded
 
-    def _own_rows(self, label: Label, X: Any, y: Any, which: str) -> tuple[AnyArray, AnyArray]:
+    def _own_rows(
+        self, label: Label, X: object, y: object, which: str
+    ) -> tuple[AnyArray, AnyArray]:
         """Return checked arrays of one node's rows."""
         rows = numbers_of(X, f"node {label!r}: {which}X", self.has_gaps)
         if rows.ndim < 2:
@@ -174,7 +173,7 @@ class Network:
         X: AnyArray,
         y: AnyArray,
         rows: RowGroups,
-        models: Any,
+        models: Model | Mapping[Label, Model],
         *,
         public: AnyArray | Mapping[Label, AnyArray],
         held: RowGroups | None = None,
@@ -202,7 +201,7 @@ class Network:
         return tuple(self._nodes)
 
     @property
-    def models(self) -> list[Any]:
+    def models(self) -> list[Model]:
         """The unfitted models of the nodes, in order."""
         return [node.model for node in self]
 
@@ -222,7 +221,7 @@ class Network:
         pairs = [part or (first.X[:0], first.y[:0]) for part in held]
         return StackedRows.of([X for X, _ in pairs], [y for _, y in pairs])
 
-    def with_models(self, models: Any) -> Network:
+    def with_models(self, models: Model | Mapping[Label, Model]) -> Network:
         """Return a network of the same rows with other models: one for all, or a dict node -> model."""
         other = copy.copy(self)
         other.memory = None
@@ -234,9 +233,9 @@ class Network:
         return other
 
     @property
-    def distinct_models(self) -> dict[Label, Any]:
+    def distinct_models(self) -> dict[Label, Model]:
         """The distinct model objects, each under the first node that has it."""
-        first: dict[int, tuple[Label, Any]] = {}
+        first: dict[int, tuple[Label, Model]] = {}
         for label, model in zip(self.labels, self.models, strict=True):
             first.setdefault(id(model), (label, model))
         return dict(first.values())

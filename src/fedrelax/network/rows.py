@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError, counted, did_you_mean
 from fedrelax.models.viewed import Seen, form_of, seen
 from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation, Schema, schema_of
 from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.schema.preparation import View
-from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Label, Model
 from fedrelax.validation import check_sizes
 
 T = TypeVar("T")
@@ -80,24 +80,28 @@ def width_of(X: AnyArray) -> str:
     return str(X.shape[1]) if X.ndim == 2 else f"shape {X.shape[1:]}"
 
 
-def numbers_of(values: Any, what: str, gaps: bool = False) -> AnyArray:
-    """Return a float array; refuse infinity and, unless ``gaps``, NaN."""
+def _floats(values: object, what: str) -> FloatArray:
     try:
-        array = np.asarray(values, dtype=float)
+        return np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
         raise FedRelaxError(f"{what} has an entry that is not a number ({error})") from error
+
+
+def numbers_of(values: object, what: str, gaps: bool = False) -> FloatArray:
+    """Return a float array; refuse infinity and, unless ``gaps``, NaN."""
+    array = _floats(values, what)
     bad = np.argwhere(np.isinf(array) if gaps else ~np.isfinite(array))
     if len(bad):
         row = int(bad[0][0]) if array.ndim else 0
         raise FedRelaxError(
-            f"{what} has {len(bad)} NaN or infinite value{'s' * (len(bad) != 1)}, the first in "
-            f"row {row}; fill them in or leave out the rows"
+            f"{what} has {counted(len(bad), 'NaN or infinite value')}, the first in row {row}; "
+            "fill them in or leave out the rows"
         )
     check_sizes(array, what, vanishing=False)
     return array
 
 
-def public_rows_of(values: Any, what: str, gaps: bool = False) -> AnyArray:
+def public_rows_of(values: object, what: str, gaps: bool = False) -> FloatArray:
     """Return public rows as a float array with at least one row."""
     rows = numbers_of(values, f"public rows of {what}", gaps)
     if rows.ndim < 2 or len(rows) == 0:
@@ -108,49 +112,44 @@ def public_rows_of(values: Any, what: str, gaps: bool = False) -> AnyArray:
     return rows
 
 
-def named_rows(public: Any, columns: Sequence[str] | None) -> tuple[Preparation, FloatArray]:
+def named_rows(public: object, columns: Sequence[str] | None) -> tuple[Preparation, FloatArray]:
     """Return what the columns of the public rows mean, and the rows coded as one number per column."""
     if public is None:
         raise FedRelaxError(
             "columns= names the columns of the common public rows; pass public= too"
         )
-    frame = as_frame(public) if is_frame(public) else _named(public, columns, "the public rows")
-    found, _ = schema_of(frame, named=True)
+    frame = _named(public, columns, "the public rows")
+    own, _ = schema_of(frame, named=True)
     # Nodes' rows may lie beyond the public ones, so these set no limits.
-    schema = Schema(tuple(replace(column, low=None, high=None) for column in found.columns))
-    coded = schema.code(frame, "public")
-    return Preparation(schema, encoded=False), coded
+    schema = Schema(tuple(replace(column, low=None, high=None) for column in own.columns))
+    return Preparation(schema, encoded=False), schema.code(frame, "public")
 
 
 def coded_rows(
-    ready: Preparation, X: Any, columns: Sequence[str] | None, what: str
+    ready: Preparation, X: object, columns: Sequence[str] | None, what: str
 ) -> tuple[FloatArray, tuple[int, ...]]:
     """Return a node's rows in the network's columns, NaN in those it lacks, and the columns it has."""
-    schema = ready.schema
-    if is_frame(X):
-        frame = as_frame(X)
-    else:
-        frame = _named(X, schema.column_names if columns is None else columns, what)
-    strange = [str(name) for name in frame.columns if str(name) not in schema.column_names]
+    names = ready.schema.column_names
+    frame = _named(X, names if columns is None else columns, what)
+    strange = [str(name) for name in frame.columns if str(name) not in names]
     if strange:
-        hint = did_you_mean(strange[0], schema.column_names)
+        hint = did_you_mean(strange[0], names)
         raise FedRelaxError(
             f"{what} has a column {strange[0]!r}, which the public rows do not have{hint}; leave it out, "
             "or add it to the public rows"
         )
-    coded = schema.code(frame, what, absent=set(schema.column_names) - set(frame.columns))
-    has = tuple(k for k, name in enumerate(schema.column_names) if name in frame.columns)
-    return coded, has
+    coded = ready.schema.code(frame, what, absent=set(names) - set(frame.columns))
+    return coded, tuple(k for k, name in enumerate(names) if name in frame.columns)
 
 
-def seen_by(ready: Preparation, model: Model, has: tuple[int, ...]) -> Any:
+def seen_by(ready: Preparation, model: Model, has: tuple[int, ...]) -> Model:
     """Return the model with a view of these columns; a full set of plain numbers needs no view."""
     if ready.schema.is_plain and len(has) == len(ready.schema.columns):
         return model
     return seen(model, View(ready.schema, has, form_of(model)))
 
 
-def seen_like(ready: Preparation | None, model: Model, before: Any) -> Any:
+def seen_like(ready: Preparation | None, model: Model, before: Model) -> Model:
     """Return a model that takes the place of another one at its node, with a view of the same columns."""
     if ready is None or isinstance(model, Seen):
         return model
@@ -166,14 +165,13 @@ def public_rows(ready: Preparation | None, **sets: Any) -> PublicRows:
     return PublicRows(**sets, pieces=ready.pieces, numbers=numbers)
 
 
-def _named(X: Any, columns: Sequence[str] | None, what: str) -> Any:
+def _named(X: object, columns: Sequence[str] | None, what: str) -> DataFrame:
+    """Return rows as a DataFrame: as they are if they are one, else with these names of columns."""
     import pandas as pd
 
-    try:
-        rows = np.asarray(X, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise FedRelaxError(f"{what} has an entry that is not a number ({error})") from error
-    names = [] if columns is None else list(columns)
+    if is_frame(X):
+        return as_frame(X)
+    rows, names = _floats(X, what), [] if columns is None else list(columns)
     if rows.ndim != 2 or rows.shape[1] != len(names):
         raise FedRelaxError(
             f"{what} has shape {rows.shape}, but {len(names)} columns are named; name each column once"

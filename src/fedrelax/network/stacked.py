@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from typing import Any, Never
+from typing import Never
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fedrelax.network.base import Network, Node
 from fedrelax.network.rows import Lookup, StackedRows, public_rows, public_rows_of
 from fedrelax.schema import Preparation
 from fedrelax.splits import RowGroups
-from fedrelax.typing import AnyArray, Label
+from fedrelax.typing import AnyArray, Label, Model
 from fedrelax.validation import check_sizes
 
 
@@ -28,7 +28,7 @@ class StackedNetwork(Network):
         X: AnyArray,
         y: AnyArray,
         rows: RowGroups,
-        models: Any,
+        models: Model | Mapping[Label, Model],
         public: AnyArray | Mapping[Label, AnyArray],
         held: RowGroups | None,
         preparation: Preparation | None = None,
@@ -61,7 +61,7 @@ class StackedNetwork(Network):
                 f"{named('node', strangers, 'is')} not in the graph; give one with all nodes"
             )
 
-    def add(self, label: Label, *rest: Any, **more: Any) -> Never:
+    def add(self, label: Label, *rest: object, **more: object) -> Never:
         """Refuse: the rows are one fixed table."""
         raise FedRelaxError(
             f"node {label!r}: a network from one table takes no more nodes; use Network() and add()"
@@ -78,13 +78,13 @@ class StackedNetwork(Network):
         return self._rows.labels
 
     @property
-    def models(self) -> list[Any]:
+    def models(self) -> list[Model]:
         """The unfitted models of the nodes."""
         if isinstance(self._models, Mapping):
             return [self._models[label] for label in self.labels]
         return [self._models] * len(self)
 
-    def with_models(self, models: Any) -> StackedNetwork:
+    def with_models(self, models: Model | Mapping[Label, Model]) -> StackedNetwork:
         """Return a network of the same rows with other models: one for all, or a dict node -> model."""
         other = copy.copy(self)
         other._models, other.memory = _one_if_same(models, self.labels), None
@@ -97,7 +97,7 @@ class StackedNetwork(Network):
         return trained, np.isin(self._rows.order, [] if held is None else held.order)
 
     @property
-    def distinct_models(self) -> dict[Label, Any]:
+    def distinct_models(self) -> dict[Label, Model]:
         """The distinct model objects, each under the first node that has it."""
         if isinstance(self._models, Mapping):
             return super().distinct_models
@@ -154,7 +154,7 @@ def _taken(
     return stacked
 
 
-def _one_if_same(models: Any, labels: tuple[Label, ...]) -> Any:
+def _one_if_same(models: Model, labels: tuple[Label, ...]) -> Model:
     """Return the model that all nodes share, or the dict as it is."""
     if not isinstance(models, Mapping):
         return models

@@ -56,61 +56,49 @@ def read_dates(column: pd.Series, order: str) -> FloatArray:
             moments = pd.to_datetime(
                 column, format="mixed", dayfirst=order == "day first", errors="coerce", utc=True
             )
-    found = moments.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
-    seconds = found.astype("int64") / 1e6
-    return np.asarray(np.where(np.isnat(found), np.nan, seconds))
+    instants = moments.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
+    seconds = instants.astype("int64") / 1e6
+    return np.asarray(np.where(np.isnat(instants), np.nan, seconds))
 
 
 def order_of(column: pd.Series) -> tuple[Order, bool]:
     """Return the way that reads most values, and whether another one reads as many but differently."""
     values = column.dropna()
     read = {order: read_dates(values, order) for order in FORMATS}
-    counts = {order: int(np.isfinite(found).sum()) for order, found in read.items()}
+    counts = {order: int(np.isfinite(seconds).sum()) for order, seconds in read.items()}
     best = max(FORMATS, key=lambda order: counts[order])
-    if best == "iso":
-        return best, False
-    month, day = read["month first"], read["day first"]
-    if counts["month first"] != counts["day first"]:
+    if best == "iso" or counts["month first"] != counts["day first"]:
         return best, False
     # Both ways are lenient; a text such as 31/12/2023 tells how the others are meant.
-    strict = {order: _strict(values, order) for order in FORMATS[1:]}
-    best = max(strict, key=lambda order: strict[order])
-    return best, len(set(strict.values())) == 1 and not np.array_equal(month, day)
-
-
-def _strict(values: pd.Series, order: str) -> int:
-    """Return how many texts of the form a/b/year have a possible month where the order puts it."""
-    parts = values.astype(str).str.extract(r"^\s*(\d{1,2})[-/.](\d{1,2})[-/.]\d{2,4}").astype(float)
-    month = parts[0 if order == "month first" else 1]
-    return int((month <= 12).sum())
+    pattern = r"^\s*(\d{1,2})[-/.](\d{1,2})[-/.]\d{2,4}"
+    first, second = (values.astype(str).str.extract(pattern).astype(float) <= 12).sum().tolist()
+    same = np.array_equal(read["month first"], read["day first"])
+    return "month first" if first >= second else "day first", first == second and not same
 
 
 def cycles_of(seconds: FloatArray) -> tuple[Cycle, ...]:
-    """Return the cycles that a column's times go through often enough to be learned.
+    """Return the cycles that a column's times, without gaps, go through often enough to be learned.
 
     >>> cycles_of(np.arange(96) * 3600.0), cycles_of(np.arange(60) * DAY)
     (('hour',), ('weekday',))
     """
-    known = seconds[np.isfinite(seconds)]
-    if not len(known):
+    if not len(seconds):
         return ()
-    span = float(np.ptp(known))
-    found: list[Cycle] = []
-    if span > DAY and len(np.unique(known % DAY)) > 2:
-        found.append("hour")
-    if span >= 2 * WEEK and len(np.unique((known // DAY) % 7)) > 2:
-        found.append("weekday")
+    span = float(np.ptp(seconds))
+    cycles: list[Cycle] = []
+    if span > DAY and len(np.unique(seconds % DAY)) > 2:
+        cycles.append("hour")
+    if span >= 2 * WEEK and len(np.unique((seconds // DAY) % 7)) > 2:
+        cycles.append("weekday")
     if span >= 300 * DAY:
-        found.append("season")
-    return tuple(found)
+        cycles.append("season")
+    return tuple(cycles)
 
 
 def waves(seconds: FloatArray, cycle: Cycle) -> FloatArray:
     """Return the sine and cosine columns of a cycle, (rows, 2 * waves)."""
     period, count = CYCLES[cycle]
-    at = seconds - SUNDAY if cycle == "weekday" else seconds
-    if cycle == "weekday":
-        at = np.floor(at / DAY) * DAY
+    at = np.floor((seconds - SUNDAY) / DAY) * DAY if cycle == "weekday" else seconds
     angle = 2 * np.pi * np.outer(at / period, np.arange(1, count + 1))
     return np.column_stack([np.sin(angle), np.cos(angle)])
 

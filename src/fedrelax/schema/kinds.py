@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sized
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -98,14 +98,14 @@ def is_whole(column: pd.Series) -> bool:
     return bool(types.is_integer_dtype(column) or types.is_bool_dtype(column))
 
 
-def first_text(column: pd.Series) -> tuple[int, Any, int]:
+def first_text(column: pd.Series) -> tuple[int, object, int]:
     """Return position and value of the first entry that is not a number, and how many such there are."""
     import pandas as pd
 
     numbers = pd.to_numeric(column.astype(object), errors="coerce")
     bad = np.flatnonzero((numbers.isna() & column.notna()).to_numpy())
-    place = int(bad[0]) if len(bad) else int(np.flatnonzero(column.notna())[0])
-    return place, column.iloc[place], len(bad)
+    row = int(bad[0]) if len(bad) else int(np.flatnonzero(column.notna())[0])
+    return row, column.iloc[row], len(bad)
 
 
 def _look_like_dates(present: pd.Series) -> bool:
@@ -121,14 +121,14 @@ def _look_like_dates(present: pd.Series) -> bool:
         return bool(pd.to_datetime(sample, errors="coerce", utc=True).notna().all())
 
 
-def is_frame(given: Any) -> bool:
+def is_frame(table: object) -> bool:
     """Tell whether this is a DataFrame of pandas, polars or another library, or one yet to be collected."""
-    kind = type(given)
+    kind = type(table)
     methods = ("iloc", "to_dict", "collect")
     return hasattr(kind, "columns") and any(hasattr(kind, name) for name in methods)
 
 
-def as_frame(given: Any) -> pd.DataFrame:
+def as_frame(table: Any) -> pd.DataFrame:
     """Return a DataFrame of any library as a pandas DataFrame.
 
     >>> import pandas as pd
@@ -137,20 +137,20 @@ def as_frame(given: Any) -> pd.DataFrame:
     """
     import pandas as pd
 
-    if isinstance(given, pd.DataFrame):
-        return given
+    if isinstance(table, pd.DataFrame):
+        return table
     import narwhals as nw
 
     try:
-        table = nw.from_native(given)
-        table = table.collect() if isinstance(table, nw.LazyFrame) else table
+        frame = nw.from_native(table)
+        frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
     except TypeError as error:
         raise FedRelaxError(
-            f"X is a {type(given).__name__}; give a pandas or polars DataFrame, or an array"
+            f"X is a {type(table).__name__}; give a pandas or polars DataFrame, or an array"
         ) from error
     columns = {}
-    for name in table.columns:
-        column = table[name]
+    for name in frame.columns:
+        column = frame[name]
         if isinstance(column.dtype, nw.Datetime | nw.Date):
             columns[name] = pd.to_datetime(pd.Series(column.to_list()), utc=True)
         else:
@@ -158,8 +158,8 @@ def as_frame(given: Any) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def index_of(given: Any) -> pd.Index:
+def index_of(table: Sized) -> pd.Index:
     """Return what rows are called: the index of a pandas DataFrame, else their numbers."""
     import pandas as pd
 
-    return given.index if isinstance(given, pd.DataFrame) else pd.RangeIndex(len(given))
+    return table.index if isinstance(table, pd.DataFrame) else pd.RangeIndex(len(table))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from fedrelax.schema.kinds import as_frame
 from fedrelax.schema.preparation import ENCODED, FRAME, Preparation
-from fedrelax.typing import AnyArray, Label
+from fedrelax.typing import AnyArray, DataFrame, Label, Model
 
 
 class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -25,7 +25,7 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.node = node
         self.form = form
 
-    def fit(self, X: Any = None, y: Any = None) -> Self:
+    def fit(self, X: object = None, y: object = None) -> Self:
         """Return the transformer itself: there is nothing to fit."""
         return self
 
@@ -43,7 +43,7 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """How many columns of the table the node has."""
         return len(self.preparation.has(self.node))
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: object) -> AnyArray | DataFrame:
         """Return what the model sees of a DataFrame, or of coded rows."""
         ready, node = self.preparation, self.node
         if isinstance(X, np.ndarray):
@@ -54,22 +54,22 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return ready.of_node(node, coded)
         return ready.view(node, self.form)(coded)
 
-    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
+    def get_feature_names_out(self, input_features: object = None) -> AnyArray:
         """Return the names of the columns that the model sees."""
         ready = self.preparation
         seen = ready.schema if ready.encoded else ready.view(self.node, self.form)
         return np.array(seen.names, dtype=object)
 
 
-class TableModels(Mapping[Label, Any]):
+class TableModels(Mapping[Label, Pipeline]):
     """The nodes' fitted models, each as a pipeline that takes a DataFrame of the node's columns."""
 
     def __init__(
-        self, models: Mapping[Label, Any], preparation: Preparation, forms: Mapping[Label, str]
+        self, models: Mapping[Label, Model], preparation: Preparation, forms: Mapping[Label, str]
     ) -> None:
         self._models, self._preparation, self._forms = models, preparation, forms
 
-    def __getitem__(self, label: Label) -> Any:
+    def __getitem__(self, label: Label) -> Pipeline:
         model, form = self._models[label], self._forms.get(label, ENCODED)
         first = TableColumns(self._preparation, label, form)
         if form != FRAME and not hasattr(model, "feature_names_in_"):
