@@ -173,17 +173,17 @@ def resume(
         from fedrelax.runtime.workers import using_backend
         from fedrelax.storage.places import check_directory
 
-        kept, config = RunDirectory.find(
+        stopped, config = RunDirectory.find(
             directory, trust or (), overwrite=overwrite, backend=backend, address=address
         )
         talk.out.quiet = config.json
         check_directory(config.out, config.overwrite)
         with using_backend(config.backend, config.address):
-            run_fit(config, talk, kept)
+            run_fit(config, talk, stopped)
 
 
-def run_fit(config: FitConfig, talk: Talk, kept: RunDirectory | None = None) -> None:
-    """Train, save and report; ``kept`` is the ``RunDirectory`` of a run that is resumed."""
+def run_fit(config: FitConfig, talk: Talk, checkpoints: RunDirectory | None = None) -> None:
+    """Train, save and report; ``checkpoints`` are those of a run that is resumed."""
     talk.activity.doing(f"Reading {config.data.name}", step="reading")
     from fedrelax.cli.inputs import read_inputs
     from fedrelax.cli.interruption import Interruption
@@ -195,13 +195,13 @@ def run_fit(config: FitConfig, talk: Talk, kept: RunDirectory | None = None) -> 
         check_live()
     with Interruption().caught() as interruption:
         inputs = read_inputs(config, talk.note)
-        if kept is None and config.checkpoint_every is not None:
-            kept = RunDirectory.begin(config)
+        if checkpoints is None and config.checkpoint_every is not None:
+            checkpoints = RunDirectory.begin(config)
         with (
-            nullcontext() if kept is None else kept.open(interruption),
+            nullcontext() if checkpoints is None else checkpoints.open(interruption),
             live_view(inputs, config.target, talk) if config.live else nullcontext() as view,
         ):
-            run = Run(inputs, config, talk, interruption, view, kept)
+            run = Run(inputs, config, talk, interruption, view, checkpoints)
             outcome = run.train()
             rounds = counted(outcome.fitted.n_rounds_, "round")
             used = f"alpha = {outcome.fitted.alpha_:.6g} and {rounds} were used"

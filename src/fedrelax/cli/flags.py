@@ -95,11 +95,11 @@ class Flag:
 
     def option(self, field: str) -> Any:
         """Return the typer option or argument."""
-        said: dict[str, Any] = {"help": self.help, "metavar": self.metavar, "show_default": False}
+        shown: dict[str, Any] = {"help": self.help, "metavar": self.metavar, "show_default": False}
         if self.panel == ARGUMENTS:
-            return typer.Argument(**said)
+            return typer.Argument(**shown)
         spelling = self.named(field) + (f"/{self.off}" if self.off else "")
-        return typer.Option(spelling, rich_help_panel=self.panel, **said)
+        return typer.Option(spelling, rich_help_panel=self.panel, **shown)
 
 
 def flag(panel: str, help: str, *, default: Any = None, **more: Any) -> Any:

@@ -75,7 +75,7 @@ class Run:
     talk: Talk
     interruption: Interruption
     view: LiveView | None = None
-    kept: RunDirectory | None = None
+    checkpoints: RunDirectory | None = None
     """Where the state of the run is kept, if it can be resumed."""
 
     def train(self, **more: Any) -> Outcome:
@@ -85,7 +85,7 @@ class Run:
         holds arguments of the estimator that have no flag.
         """
         inputs, config, talk, interruption = self.inputs, self.config, self.talk, self.interruption
-        checkpoint = None if self.kept is None else self.kept.training
+        checkpoint = None if self.checkpoints is None else self.checkpoints.training
         estimator = estimator_of(inputs, config)
         if config.epsilon is not None:
             private = FedRelax(update=config.update, exchange=private_layers(config), tol=0.0)
@@ -138,7 +138,7 @@ class Run:
         """Train again on all rows, with the settings that were measured."""
         fitted, measured, inputs = outcome.fitted, outcome.evaluation, self.inputs
         assert measured is not None
-        checkpoint = None if self.kept is None else self.kept.all_rows
+        checkpoint = None if self.checkpoints is None else self.checkpoints.all_rows
         self.interruption.enter(Step.ALL_ROWS, checkpoint)
         activity = self.talk.activity
         activity.doing(f"Training on {ALL_ROWS}, with these settings", step=ALL_ROWS)

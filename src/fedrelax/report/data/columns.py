@@ -37,18 +37,18 @@ class NodeValues:
     def span(self) -> tuple[float, float, bool]:
         """Return the usual range of the numbers, and whether it needs a logarithmic scale."""
         values = np.asarray(self.values, dtype=float)
-        known = values[np.isfinite(values)]
+        finite = values[np.isfinite(values)]
         if self.kind == "gain":
-            most = float(np.clip(np.quantile(np.abs(known), 0.95), 1, 100)) if len(known) else 1.0
+            most = float(np.clip(np.quantile(np.abs(finite), 0.95), 1, 100)) if len(finite) else 1.0
             return -most, most, False
-        low, high = np.quantile(known, [0.02, 0.98]).tolist()
+        low, high = np.quantile(finite, [0.02, 0.98]).tolist()
         return low, high, spreads(np.array([low, high]))
 
 
 def spreads(values: Any) -> bool:
     """Tell whether positive values span so wide a range that a logarithmic scale shows them better."""
-    known = np.asarray(values)[np.isfinite(values)]
-    return bool(len(known)) and float(known.min()) > 0 and known.max() / known.min() > SPREAD
+    finite = np.asarray(values)[np.isfinite(values)]
+    return bool(len(finite)) and float(finite.min()) > 0 and finite.max() / finite.min() > SPREAD
 
 
 def lines_by_node(data: ReportData) -> tuple[DataFrame, str, float] | None:

@@ -35,10 +35,10 @@ TINY = 1e-9
 """Values smaller than the largest by this factor are rounding errors, and left off the axis."""
 
 
-def new_axes(given: Any, size: tuple[float, float]) -> Any:
+def new_axes(ax: Any, size: tuple[float, float]) -> Any:
     """Return the axes that were given, or those of a new figure."""
-    if given is not None:
-        return given
+    if ax is not None:
+        return ax
     from matplotlib import pyplot
 
     return pyplot.subplots(figsize=size, layout="constrained")[1]
@@ -69,12 +69,12 @@ def tidy(ax: Any, grid: str | None = None) -> None:
 
 def scale_up(ax: Any, values: FloatArray, zero: bool = True) -> None:
     """Make the y axis logarithmic where values span a wide range, else start it at 0 if asked."""
-    known = values[np.isfinite(values)]
-    if spreads(known):
+    finite = values[np.isfinite(values)]
+    if spreads(finite):
         ax.set_yscale("log")
-        ax.set_ylim(bottom=max(ax.get_ylim()[0], TINY * float(known.max())))
-    elif zero and len(known) and known.min() >= 0:
-        ax.set_ylim(0, 1.06 * float(known.max()) or 1.0)
+        ax.set_ylim(bottom=max(ax.get_ylim()[0], TINY * float(finite.max())))
+    elif zero and len(finite) and finite.min() >= 0:
+        ax.set_ylim(0, 1.06 * float(finite.max()) or 1.0)
 
 
 def plain_name(label: object) -> str:
@@ -248,13 +248,13 @@ def draw_nodes(ax: Any, points: FloatArray, found: NodeValues) -> None:
     from matplotlib.colors import LogNorm, Normalize
 
     values = np.asarray(found.values, dtype=float)
-    known = np.isfinite(values)
-    ax.scatter(*points[~known].T, **{**look, "facecolors": LIGHT["panel"]})
+    finite = np.isfinite(values)
+    ax.scatter(*points[~finite].T, **{**look, "facecolors": LIGHT["panel"]})
     low, high, log = found.span()
     colours = colormap(DIVERGING if found.kind == "gain" else SEQUENTIAL)
     norm = (LogNorm if log else Normalize)(low, high)
-    dots = ax.scatter(*points[known].T, c=values[known], cmap=colours, norm=norm, **look)
-    beyond = (bool((values[known] < low).any()), bool((values[known] > high).any()))
+    dots = ax.scatter(*points[finite].T, c=values[finite], cmap=colours, norm=norm, **look)
+    beyond = (bool((values[finite] < low).any()), bool((values[finite] > high).any()))
     extend = {(True, True): "both", (True, False): "min", (False, True): "max"}
     bar = ax.figure.colorbar(dots, ax=ax, shrink=0.8, extend=extend.get(beyond, "neither"))
     bar.set_label(found.label)
