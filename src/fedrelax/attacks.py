@@ -18,7 +18,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, named
 from fedrelax.network import Network
 from fedrelax.runtime.exchange import Exchange, Layer, Message, Settings, Wrapped
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import FloatArray, Label
 
 __all__ = [
     "Attack",
@@ -53,7 +53,7 @@ class Attack(Layer):
             return self.nodes
         count = round(self.share * len(labels))
         chosen = np.random.default_rng(self.seed).choice(len(labels), count, replace=False)
-        return tuple(labels[place] for place in sorted(chosen))
+        return tuple(labels[k] for k in sorted(chosen))
 
     def check(self, network: Network, settings: Settings) -> None:
         """Refuse attackers that are not in the network."""
@@ -65,9 +65,7 @@ class Attack(Layer):
 
     def around(self, inner: Exchange, network: Network, settings: Settings) -> Exchange:
         """Return an exchange in which some lie."""
-        places = {label: place for place, label in enumerate(network.labels)}
-        liars = self.attackers(network.labels)
-        return _Lying(inner, self, {label: places[label] for label in liars}, network)
+        return _Lying(inner, self, network)
 
     @abstractmethod
     def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
@@ -77,13 +75,11 @@ class Attack(Layer):
 class _Lying(Wrapped):
     changing = ("_copied",)
 
-    def __init__(
-        self, inner: Exchange, attack: Attack, places: dict[Label, int], network: Network
-    ) -> None:
+    def __init__(self, inner: Exchange, attack: Attack, network: Network) -> None:
         super().__init__(inner)
-        self._attack, self._places = attack, places
-        self._classes = network.task.is_classification
-        self._leader = next(iter(places), None)
+        self._attack, self._classes = attack, network.task.is_classification
+        numbers = {label: number for number, label in enumerate(network.labels)}
+        self._liars = {label: numbers[label] for label in attack.attackers(network.labels)}
         self._copied: FloatArray | None = None
 
     def post(self, messages: Iterable[Message]) -> None:
@@ -91,19 +87,18 @@ class _Lying(Wrapped):
         self.inner.post([self._sent(message) for message in messages])
 
     def _sent(self, message: Message) -> Message:
-        if message.sender not in self._places:
+        if message.sender not in self._liars:
             return message
-        honest = message.predictions
+        honest, round = message.predictions, max(message.round, 0)
         if isinstance(self._attack, Colluding):
-            if message.sender == self._leader or self._copied is None:
+            if message.sender == next(iter(self._liars)) or self._copied is None:
                 self._copied = honest
             honest = self._copied
-        place = self._places[message.sender]
-        rng = np.random.default_rng([self._attack.seed, place, max(message.round, 0)])
+        rng = np.random.default_rng([self._attack.seed, self._liars[message.sender], round])
         # 1/classes is to probabilities what zero is to numbers: to know nothing.
         centre = 1.0 / honest.shape[1] if self._classes else 0.0
-        told = centre + self._attack.lie(honest - centre, max(message.round, 0), rng)
-        return replace(message, predictions=told)
+        lie = centre + self._attack.lie(honest - centre, round, rng)
+        return replace(message, predictions=lie)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +109,9 @@ class Constant(Attack):
 
     def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
         """Return it; with classes, in favour of the first one."""
-        told = np.zeros_like(honest)
-        told[:, 0] = self.value
-        return told
+        lie = np.zeros_like(honest)
+        lie[:, 0] = self.value
+        return lie
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +169,9 @@ class Drifting(Attack):
 
     def lie(self, honest: FloatArray, round: int, rng: np.random.Generator) -> FloatArray:
         """Return answers that are off by a little more than before."""
-        told = honest.copy()
-        told[:, 0] += self.step * round * _size(honest)
-        return told
+        lie = honest.copy()
+        lie[:, 0] += self.step * round * _size(honest)
+        return lie
 
 
 def _size(answers: FloatArray) -> float:
@@ -185,14 +180,11 @@ def _size(answers: FloatArray) -> float:
 
 def flip_labels(network: Network, nodes: Iterable[Label]) -> Network:
     """Return the network with the labels of some nodes flipped: -y, or the classes in reverse order."""
-    changed, task = set(nodes), network.task
+    changed, classes = set(nodes), network.task.classes
     made = Network(network.graph, network.kind, network.public.common)
     for node in network:
-        y: AnyArray = node.y
+        y = node.y
         if node.label in changed:
-            if task.classes is None:
-                y = -y
-            else:
-                y = task.classes[::-1][np.searchsorted(task.classes, y)]
+            y = -y if classes is None else classes[::-1][np.searchsorted(classes, y)]
         made.add(node.label, node.X, y, node.model, public=node.public, validation=node.validation)
     return made
