@@ -56,9 +56,14 @@ class GaussianMechanism:
     ) -> GaussianMechanism:
         """Return the mechanism with the least noise that keeps all releases within (epsilon, delta)."""
         _positive("epsilon", epsilon)
-        _share("delta", delta)
-        _positive("releases", releases)
-        mu = _mu_of(float(epsilon), float(delta))
+        _check_delta(delta)
+        low = high = max(float(epsilon), 1e-3)
+        while _excess(epsilon, low, delta) > 0:
+            low /= 2
+        while _excess(epsilon, high, delta) < 0:
+            high *= 2
+        ends = math.log(low), math.log(high)
+        mu = math.exp(brentq(lambda log: _excess(epsilon, math.exp(log), delta), *ends, **TIGHT))
         return cls(math.sqrt(releases) * sensitivity / mu, sensitivity, releases)
 
     @property
@@ -77,7 +82,6 @@ class GaussianMechanism:
 
     def epsilon(self, delta: float) -> float:
         """Return the exact epsilon for a delta."""
-        _share("delta", delta)
         most = self.epsilon_zcdp_simple(delta)
         if _log_delta(0.0, self.mu) <= math.log(delta):
             return 0.0
@@ -85,8 +89,7 @@ class GaussianMechanism:
 
     def epsilon_zcdp(self, delta: float) -> float:
         """Return the best epsilon that follows from rho alone."""
-        _share("delta", delta)
-        rho, cost = self.rho, -math.log(delta)
+        most, rho, cost = self.epsilon_zcdp_simple(delta), self.rho, -math.log(delta)
 
         def of(log_order: float) -> float:
             order = 1.0 + math.exp(log_order)
@@ -94,12 +97,12 @@ class GaussianMechanism:
             return order * rho + cost / (order - 1.0) + gain
 
         centre = 0.5 * math.log(cost / rho)  # the best order without the gain
-        found = minimize_scalar(of, bounds=(centre - 5.0, centre + 5.0), method="bounded")
-        return max(0.0, min(float(found.fun), self.epsilon_zcdp_simple(delta)))
+        best = minimize_scalar(of, bounds=(centre - 5.0, centre + 5.0), method="bounded")
+        return max(0.0, min(float(best.fun), most))
 
     def epsilon_zcdp_simple(self, delta: float) -> float:
         """Return rho + 2 sqrt(rho ln(1/delta))."""
-        _share("delta", delta)
+        _check_delta(delta)
         return self.rho + 2.0 * math.sqrt(-self.rho * math.log(delta))
 
 
@@ -128,27 +131,11 @@ def _excess(epsilon: float, mu: float, delta: float) -> float:
     return max(_log_delta(epsilon, mu), -1e300) - math.log(delta)
 
 
-def _mu_of(epsilon: float, delta: float) -> float:
-    """Return the largest mu that keeps within (epsilon, delta)."""
-    low = high = max(epsilon, 1e-3)
-    while _excess(epsilon, low, delta) > 0:
-        low /= 2
-    while _excess(epsilon, high, delta) < 0:
-        high *= 2
-    found = brentq(
-        lambda log_mu: _excess(epsilon, math.exp(log_mu), delta),
-        math.log(low),
-        math.log(high),
-        **TIGHT,
-    )
-    return math.exp(float(found))
-
-
 def _positive(name: str, value: float) -> None:
     if isinstance(value, bool) or not (np.isfinite(value) and value > 0):
         raise FedRelaxError(f"{name}={value!r} must be a finite number above 0")
 
 
-def _share(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise FedRelaxError(f"{name}={value!r} must be a number between 0 and 1")
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise FedRelaxError(f"delta={delta!r} must be a number between 0 and 1")

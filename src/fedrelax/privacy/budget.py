@@ -77,18 +77,18 @@ class Budget(Layer):
                 f"exchange: the budget of this {name} has been spent in an earlier run; make a new one, "
                 "and add up the epsilons of both"
             )
+        unseen = "by rows without noise"
         if settings.patience is not None:
             raise FedRelaxError(
-                f"patience={settings.patience!r}: the best round would be chosen by rows without noise, "
-                f"as in a search over alpha; with {name} use patience=None and a single alpha"
+                f"patience={settings.patience!r}: the best round would be chosen {unseen}, as in a search "
+                f"over alpha; with {name} use patience=None and a single alpha"
             )
-        if settings.tol is None or settings.tol > 0:
+        if settings.tol != 0:
             raise FedRelaxError(
-                f"tol={settings.tol!r}: the last round would be chosen by rows without noise; with "
-                f"{name} use tol=0"
+                f"tol={settings.tol!r}: the last round would be chosen {unseen}; with {name} use tol=0"
             )
         if settings.wiring is not None:
             raise FedRelaxError(
-                f"wiring={settings.wiring.name!r}: whom a node keeps would be chosen by rows without "
-                f"noise; with {name} use wiring=None"
+                f"wiring={settings.wiring.name!r}: whom a node keeps would be chosen {unseen}; with "
+                f"{name} use wiring=None"
             )

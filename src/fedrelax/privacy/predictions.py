@@ -101,12 +101,12 @@ class PrivatePredictions(Budget):
 
     def describe(self, network: Network, settings: Settings) -> str:
         """Return the promise: noise, sensitivity, epsilon and delta."""
-        found = self.noise(network)
+        noise = self.noise(network)
         return (
-            f"predictions with noise {found.sigma:.4g} in {found.releases} exchanges, sensitivity "
-            f"{found.sensitivity:.4g} (any change of a node's rows): epsilon "
-            f"{found.epsilon(self.delta):.4g} at delta {self.delta:g} (by zCDP "
-            f"{found.epsilon_zcdp(self.delta):.4g})"
+            f"predictions with noise {noise.sigma:.4g} in {noise.releases} exchanges, sensitivity "
+            f"{noise.sensitivity:.4g} (any change of a node's rows): epsilon "
+            f"{noise.epsilon(self.delta):.4g} at delta {self.delta:g} (by zCDP "
+            f"{noise.epsilon_zcdp(self.delta):.4g})"
         )
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import centre_and_spread, with_constant
-from fedrelax.models import Task
 from fedrelax.network import Network
 from fedrelax.privacy.accountant import GaussianMechanism
 from fedrelax.privacy.budget import Budget
@@ -50,14 +49,10 @@ class PrivateStatistics(Budget):
     components: int | None = None
 
     def __post_init__(self) -> None:
-        self.mechanism(True)  # refuses an invalid epsilon or delta
+        GaussianMechanism.for_budget(self.epsilon, self.delta)  # refuses an invalid one
         super().__post_init__()
         if self.components is not None:
             check_count("components", self.components, least=1)
-
-    def mechanism(self, classes: bool) -> GaussianMechanism:
-        """Return the noise on the single release."""
-        return GaussianMechanism.for_budget(self.epsilon, self.delta, _sensitivity(classes))
 
     def check(self, network: Network, settings: Settings) -> None:
         """Refuse several sets of public rows."""
@@ -75,64 +70,63 @@ class PrivateStatistics(Budget):
 
     def noise(self, network: Network) -> GaussianMechanism:
         """Return the noise on the single release."""
-        return self.mechanism(network.task.is_classification)
+        most = _sensitivity(network.task.is_classification)
+        return GaussianMechanism.for_budget(self.epsilon, self.delta, most)
 
     def describe(self, network: Network, settings: Settings) -> str:
         """Return the promise: noise, sensitivity, epsilon and delta."""
-        found = self.noise(network)
+        noise = self.noise(network)
         return (
-            f"moments of each node's rows with noise {found.sigma:.4g}, released once, sensitivity "
-            f"{found.sensitivity:.4g} (one row replaced): epsilon {found.epsilon(self.delta):.4g} at "
+            f"moments of each node's rows with noise {noise.sigma:.4g}, released once, sensitivity "
+            f"{noise.sensitivity:.4g} (one row replaced): epsilon {noise.epsilon(self.delta):.4g} at "
             f"delta {self.delta:g}"
         )
 
     def answers(self, network: Network) -> dict[Label, FloatArray]:
-        """Return what neighbours hear from every node: answers on the public rows."""
+        """Return what neighbours hear from every node: answers on the public rows.
+
+        They are those of a least-squares fit to the summed moments, regularised by the noise: a symmetric
+        matrix of noise with sigma / sqrt(2) off the diagonal has eigenvalues up to sigma sqrt(2 columns),
+        so smaller eigenvalues cannot be told from zero, and are raised to that size.
+        """
         task, public = network.task, network.public.common
         assert public is not None
-        scaling = Scaling.of(public, self.components)
-        sigma = self.mechanism(task.is_classification).sigma
-        streams = np.random.SeedSequence(self.random_state).spawn(len(network))
-        moments = {}
-        for node, stream in zip(network, streams, strict=True):
-            exact = _moments(scaling.rows(node.X), self._targets(node.y, task))
-            moments[node.label] = _noisy(exact, sigma, np.random.default_rng(stream))
-        rows = scaling.rows(public)
-        return {
-            label: self._plain(
-                rows @ _ridge(self._around_node(network, label, moments), sigma), task
+        scaling, sigma = Scaling.of(public, self.components), self.noise(network).sigma
+        middle, half = 0.0, 1.0
+        if not task.is_classification:
+            low, high = self.limits
+            middle, half = (low + high) / 2, (high - low) / 2 * math.sqrt(task.n_outputs)
+        most = 1.0 / math.sqrt(task.n_outputs)
+
+        def scaled(targets: FloatArray) -> FloatArray:
+            return (
+                targets
+                if task.is_classification
+                else np.clip((targets - middle) / half, -most, most)
             )
-            for label in network.labels
-        }
 
-    @staticmethod
-    def _around_node(
-        network: Network, label: Label, moments: dict[Label, tuple[FloatArray, FloatArray]]
-    ) -> list[tuple[float, FloatArray, FloatArray]]:
-        near = network.graph.neighbours(label)
-        most = max(near.values(), default=1.0)
-        return [
-            (1.0, *moments[label]),
-            *((weight / most, *moments[other]) for other, weight in near.items()),
-        ]
+        def plain(answers: FloatArray) -> FloatArray:
+            if task.is_classification:
+                return on_simplex(answers)
+            return np.asarray(middle + half * np.clip(answers, -most, most))
 
-    def _targets(self, y: AnyArray, task: Task) -> FloatArray:
-        targets = task.encode(y)
-        if task.is_classification:
-            return targets
-        middle, half = self._middle
-        return np.asarray(np.clip((targets - middle) / half, -1.0, 1.0) / math.sqrt(task.n_outputs))
-
-    def _plain(self, answers: FloatArray, task: Task) -> FloatArray:
-        if task.is_classification:
-            return on_simplex(answers)
-        middle, half = self._middle
-        return np.asarray(middle + half * np.clip(answers * math.sqrt(task.n_outputs), -1.0, 1.0))
-
-    @property
-    def _middle(self) -> tuple[float, float]:
-        low, high = self.limits
-        return (low + high) / 2, (high - low) / 2
+        moments = {}
+        streams = np.random.SeedSequence(self.random_state).spawn(len(network))
+        for node, stream in zip(network, streams, strict=True):
+            exact = _moments(scaling.rows(node.X), scaled(task.encode(node.y)))
+            moments[node.label] = _noisy(*exact, sigma, np.random.default_rng(stream))
+        answers, rows = {}, scaling.rows(public)
+        for label in network.labels:
+            near = network.graph.neighbours(label)
+            largest = max(near.values(), default=1.0)
+            shares = {label: 1.0} | {other: weight / largest for other, weight in near.items()}
+            square = np.sum([share * moments[j][0] for j, share in shares.items()], axis=0)
+            cross = np.sum([share * moments[j][1] for j, share in shares.items()], axis=0)
+            least = sigma * math.sqrt(2 * len(square) * sum(a**2 for a in shares.values()))
+            values, vectors = np.linalg.eigh(square)
+            weights = vectors @ ((vectors.T @ cross) / np.maximum(values, least)[:, None])
+            answers[label] = plain(rows @ weights)
+        return answers
 
 
 @dataclass(frozen=True)
@@ -195,23 +189,9 @@ def _moments(rows: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 def _noisy(
-    moments: tuple[FloatArray, FloatArray], sigma: float, rng: np.random.Generator
+    square: FloatArray, cross: FloatArray, sigma: float, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Add noise to both; two equal entries of the first count as one number, sqrt(2) times as large."""
-    square, cross = moments
     noise = np.triu(rng.normal(0.0, sigma / math.sqrt(2), square.shape), 1)
     noise = noise + noise.T + np.diag(rng.normal(0.0, sigma, len(square)))
     return square + noise, cross + rng.normal(0.0, sigma, cross.shape)
-
-
-def _ridge(parts: list[tuple[float, FloatArray, FloatArray]], sigma: float) -> FloatArray:
-    """Return the weights of a least-squares fit to the summed moments, regularised by the noise.
-
-    A symmetric matrix of noise with sigma / sqrt(2) off the diagonal has eigenvalues up to
-    sigma sqrt(2 columns): smaller eigenvalues cannot be told from zero, and are raised to that size.
-    """
-    square = np.sum([weight * one for weight, one, _ in parts], axis=0)
-    cross = np.sum([weight * one for weight, _, one in parts], axis=0)
-    size = sigma * math.sqrt(2 * len(square) * sum(weight**2 for weight, _, _ in parts))
-    values, vectors = np.linalg.eigh(square)
-    return np.asarray(vectors @ ((vectors.T @ cross) / np.maximum(values, size)[:, None]))
