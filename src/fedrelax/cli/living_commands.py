@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedrelax.cli.console import Talk, speaking
 from fedrelax.cli.flags import Debug, Trust
 from fedrelax.cli.settings import parts_of
+
+if TYPE_CHECKING:
+    from fedrelax.living import Change
 
 STEPS = {"loading": 1.0, "rows": 0.5, "fitting": 1.0, "saving": 1.0}
 """The steps of each command, with their usual seconds."""
@@ -70,11 +73,11 @@ def join(
     [bold]Example:[/bold] fedrelax join result new_shop.csv --out grown
     """
     with speaking(debug, steps=STEPS) as talk:
-        from fedrelax.cli.new_rows import Grown, positions_in, rows_in
+        from fedrelax.cli.new_rows import Grown, positions_in
 
-        grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
+        grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         near = [grown.node(text) for text in parts_of(neighbours or "")] or None
-        (X, y, nodes), frame = rows_in(data, grown, talk, newcomer=label, joining=True)
+        (X, y, nodes), frame = grown.newcomers(data, label)
         for name in dict.fromkeys(nodes.tolist()):
             talk.activity.doing(f"Fitting {name} and those near it", step="fitting")
             own = nodes == name
@@ -88,7 +91,7 @@ def join(
                 tol=tol,
             )
             _tell(change, talk)
-        grown.save(talk)
+        grown.save(report)
 
 
 def update(
@@ -111,14 +114,13 @@ def update(
     [bold]Example:[/bold] fedrelax update result this_week.csv --table rows.csv --keep 500 --out next
     """
     with speaking(debug, steps=STEPS) as talk:
-        from fedrelax.cli.new_rows import Grown, rows_in
+        from fedrelax.cli.new_rows import Grown
 
-        grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
-        rows, _ = rows_in(data, grown, talk)
+        grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
+        rows = grown.new_rows(data)
         talk.activity.doing("Refitting the nodes of new rows and those near them", step="fitting")
-        change = grown.fitted.update(*rows, keep=keep, ripple=ripple, tol=tol)
-        _tell(change, talk)
-        grown.save(talk)
+        _tell(grown.fitted.update(*rows, keep=keep, ripple=ripple, tol=tol), talk)
+        grown.save(report)
 
 
 def unplug(
@@ -140,13 +142,13 @@ def unplug(
     with speaking(debug, steps=STEPS) as talk:
         from fedrelax.cli.new_rows import Grown
 
-        grown = Grown.of(directory, out, table, trust or [], overwrite, report, talk)
+        grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         talk.activity.doing("Refitting the neighbours", step="fitting")
         _tell(grown.fitted.unplug(grown.node(label), ripple=ripple, tol=tol), talk)
-        grown.save(talk)
+        grown.save(report)
 
 
-def _tell(change: Any, talk: Talk) -> None:
+def _tell(change: Change, talk: Talk) -> None:
     from fedrelax.errors import counted, listing
 
     who = listing(change.nodes, most=3)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,16 +27,21 @@ from fedrelax.storage.places import check_directory
 from fedrelax.storage.saving import Fitted
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
+Rows = tuple[FloatArray, AnyArray, AnyArray]
+"""Features as the network codes them, targets and nodes of rows, as estimators take them."""
+SOURCE = Path("the request")
+"""What messages call the table of new rows in a request."""
+
 
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """A loaded result, and where the changed one is to be saved."""
+    """A loaded result that changes, and where the changed one is to be saved."""
 
     saved: SavedResult
     fitted: Fitted
     out: Path
-    overwrite: bool
-    report: bool
+    talk: Talk
+    overwrite: bool = False
 
     @classmethod
     def of(
@@ -46,9 +50,8 @@ class Grown:
         out: Path,
         table: Path | None,
         trust: Sequence[str],
-        overwrite: bool,
-        report: bool,
         talk: Talk,
+        overwrite: bool = False,
     ) -> Grown:
         """Load a result, with the rows of its nodes if there is a table of them."""
         talk.activity.doing(f"Loading {directory}", step="loading")
@@ -56,84 +59,95 @@ class Grown:
         saved = read_result(directory)
         if trust:
             look_here_for_modules()
-        grown = cls(saved, load_result(saved, trust), out, overwrite, report)
+        grown = cls(saved, load_result(saved, trust), out, talk, overwrite)
         if not grown.fitted.can_go_on:
             raise FedRelaxError(
                 f"{directory} lacks what is needed to change it (it was saved by an earlier version, by a "
                 "federation, or with layers around the exchange); fit it again"
             )
         if table is not None:
-            grown.fitted.know_rows(*rows_in(table, grown, talk, strangers=True)[0])
+            frame = grown._read(table)
+            frame = frame.dropna(subset=[k for k in frame if k == saved.about["node_column"]])
+            nodes = nodes_in(frame, saved, table, refuse=False)
+            own = np.array([label in saved.graph for label in nodes], dtype=bool)
+            grown.fitted.know_rows(*grown._checked(frame[own], nodes[own], table)[0])
         return grown
 
     def node(self, text: str) -> Label:
         """Return the node that a text names."""
-        known = by_text(self.saved.graph.labels)
-        found = find_label(text, known)
-        if found is None:
-            raise FedRelaxError(f"node {text!r} is not in the network{did_you_mean(text, known)}")
-        return found
+        labels = by_text(self.saved.graph.labels)
+        label = find_label(text, labels)
+        if label is None:
+            raise FedRelaxError(f"node {text!r} is not in the network{did_you_mean(text, labels)}")
+        return label
 
-    def save(self, talk: Talk) -> None:
+    def new_rows(self, data: Path) -> Rows:
+        """Return the rows of a table, all of nodes of the network."""
+        frame = self._read(data)
+        return self._checked(frame, nodes_in(frame, self.saved, data, refuse=True), data)[0]
+
+    def sent_rows(self, frame: DataFrame) -> Rows:
+        """Return the rows of a request; each must have a target."""
+        nodes = nodes_in(frame, self.saved, SOURCE, refuse=True)
+        return self._checked(frame, nodes, SOURCE, may_miss=False)[0]
+
+    def newcomers(self, data: Path, label: str | None) -> tuple[Rows, DataFrame]:
+        """Return the rows of newcomers, or of the one with this label, and their table."""
+        frame = self._read(data)
+        if label is not None:
+            nodes = np.array([self._new_label(label)] * len(frame), dtype=object)
+            return self._checked(frame, nodes, data)
+        try:
+            texts = node_column(frame, self.saved, data).astype(str)
+        except FedRelaxError as error:
+            raise FedRelaxError(f"{error}; or name the newcomer with --label") from None
+        labels = {text: self._new_label(text) for text in texts.unique()}
+        nodes = np.array([labels[text] for text in texts], dtype=object)
+        return self._checked(frame, nodes, data)
+
+    def save(self, report: bool) -> None:
         """Write the new result."""
-        talk.activity.doing(f"Saving in {self.out}", step="saving")
-
-        more: list[Callable[[Path], Any]] = [write_report] if self.report else []  # it is large
+        self.talk.activity.doing(f"Saving in {self.out}", step="saving")
+        more = [write_report] if report else []  # it is large
         save_grown(self.out, self.saved, self.fitted, overwrite=self.overwrite, more=more)
-        talk.plain(f"Saved in {self.out}; {self.saved.directory} stays as it is.")
-        where = shlex.quote(str(self.out))
-        talk.plain(f"Next: fedrelax info {where}, or fedrelax report {where}")
+        self.talk.plain(f"Saved in {self.out}; {self.saved.directory} stays as it is.")
+        out = shlex.quote(str(self.out))
+        self.talk.plain(f"Next: fedrelax info {out}, or fedrelax report {out}")
+
+    def _read(self, data: Path) -> DataFrame:
+        self.talk.activity.doing(f"Reading {data.name}", step="rows")
+        return read_table(data, as_text=[str(self.saved.about["node_column"])])
+
+    def _new_label(self, text: str) -> Label:
+        """Return a newcomer's label, which ``predict`` will find: a number if all labels are numbers."""
+        name, labels = text.strip(), self.saved.graph.labels
+        if not name:
+            raise FedRelaxError(
+                f"the newcomer's label is {text!r}; give it a name that is not blank"
+            )
+        numbers = all(isinstance(label, int) for label in labels)
+        label = int(name) if numbers and re.fullmatch("-?[1-9][0-9]{0,17}|0", name) else name
+        check_labels([*labels, label] if label not in self.saved.graph else [label])
+        return label
+
+    def _checked(
+        self, frame: DataFrame, nodes: AnyArray, data: Path, may_miss: bool = True
+    ) -> tuple[Rows, DataFrame]:
+        """Return rows with a target, and their table; rows without one are left out or refused."""
+        target, missing = _target(frame, self.saved, data, may_miss)
+        if missing.any():
+            self.talk.note(
+                f"{int(missing.sum())} of {len(frame)} rows are left out: they have no target in column "
+                f"{self.saved.about['target_column']!r}."
+            )
+            frame, nodes, target = frame[~missing], nodes[~missing], target[~missing]
+        X = coded_rows(self.saved, frame, nodes, str(data), self.talk.note)
+        if not len(frame):
+            raise FedRelaxError(f"{data} has no rows of nodes of this network")
+        return (X, target, nodes), frame
 
 
-Rows = tuple[FloatArray, AnyArray, AnyArray]
-"""Features as the network codes them, targets and nodes of rows, as estimators take them."""
-
-
-def rows_in(
-    data: Path,
-    grown: Grown,
-    talk: Talk,
-    *,
-    frame: Any = None,
-    newcomer: str | None = None,
-    joining: bool = False,
-    strangers: bool = False,
-) -> tuple[Rows, DataFrame]:
-    """Return the rows of a table, checked, and the table; ``frame`` is the table if it is read already.
-
-    With ``joining`` the nodes are newcomers, and all rows belong to ``newcomer`` if it is given. Otherwise
-    they must be in the network; with ``strangers``, rows of other nodes are left out instead of refused.
-    """
-    from_file = frame is None
-    if from_file:
-        talk.activity.doing(f"Reading {data.name}", step="rows")
-        frame = read_table(data, as_text=[str(grown.saved.about["node_column"])])
-    saved = grown.saved
-    if newcomer is not None:
-        nodes = np.array([_name(newcomer, saved)] * len(frame), dtype=object)
-    elif joining:
-        nodes = _names(frame, saved, data)
-    else:
-        if strangers:
-            frame = frame.dropna(subset=[k for k in frame if k == saved.about["node_column"]])
-        nodes = nodes_in(frame, saved, data, refuse=not strangers)
-        if strangers:
-            own = np.array([label in saved.graph for label in nodes], dtype=bool)
-            frame, nodes = frame[own], nodes[own]
-    target, missing = _target(frame, saved, data, may_miss=from_file)
-    if missing.any():
-        talk.note(
-            f"{int(missing.sum())} of {len(frame)} rows are left out: they have no target in column "
-            f"{saved.about['target_column']!r}."
-        )
-        frame, nodes, target = frame[~missing], nodes[~missing], target[~missing]
-    X = coded_rows(saved, frame, nodes, str(data), talk.note)
-    if not len(frame):
-        raise FedRelaxError(f"{data} has no rows of nodes of this network")
-    return (X, target, nodes), frame
-
-
-def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:
+def positions_in(frame: DataFrame, saved: SavedResult) -> FloatArray | None:
     """Return a node's coordinates, if its table has the columns that the graph was made from."""
     import pandas as pd
 
@@ -147,29 +161,8 @@ def positions_in(frame: Any, saved: SavedResult) -> FloatArray | None:
     return np.asarray(values) if np.isfinite(values).all() else None
 
 
-def _names(frame: Any, saved: SavedResult, data: Path) -> AnyArray:
-    """Return the names of newcomers, as their table has them."""
-    try:
-        texts = node_column(frame, saved, data).astype(str)
-    except FedRelaxError as error:
-        raise FedRelaxError(f"{error}; or name the newcomer with --label") from None
-    names = {text: _name(text, saved) for text in texts.unique()}
-    return np.array([names[text] for text in texts], dtype=object)
-
-
-def _name(text: str, saved: SavedResult) -> Label:
-    """Return a newcomer's label, which ``predict`` will find: a number if all labels are numbers."""
-    name = text.strip()
-    if not name:
-        raise FedRelaxError(f"the newcomer's label is {text!r}; give it a name that is not blank")
-    numbers = all(isinstance(label, int) for label in saved.graph.labels)
-    label = int(name) if numbers and re.fullmatch("-?[1-9][0-9]{0,17}|0", name) else name
-    check_labels([*saved.graph.labels, label] if label not in saved.graph else [label])
-    return label
-
-
 def _target(
-    frame: Any, saved: SavedResult, data: Path, may_miss: bool
+    frame: DataFrame, saved: SavedResult, data: Path, may_miss: bool
 ) -> tuple[AnyArray, AnyArray]:
     """Return the targets, numbers or classes of the network, and the rows to leave out for want of one."""
     name = saved.about["target_column"]
@@ -187,8 +180,8 @@ def _target(
         wrong = np.isnan(values)
         what = "no number"
     else:
-        known = by_text(classes.tolist())
-        found = [find_label(value, known) for value in column.tolist()]
+        labels = by_text(classes.tolist())
+        found = [find_label(value, labels) for value in column.tolist()]
         wrong = np.array([value is None for value in found], dtype=bool)
         values = np.array(
             [classes[0] if value is None else value for value in found], classes.dtype
@@ -207,10 +200,6 @@ def _target(
     return np.asarray(values), missing
 
 
-SOURCE = Path("the request")
-"""What messages call the table of new rows."""
-
-
 class Learner:
     """Learns from new rows; each call writes a new result to DIR.learned/0001, 0002, ...
 
@@ -220,18 +209,17 @@ class Learner:
     def __init__(self, directory: Path, table: Path, trust: tuple[str, ...], talk: Talk) -> None:
         self._home = directory.with_name(f"{directory.name}.learned")
         self._number = max([0, *(int(path.name) for path in self._home.glob("[0-9]" * 4))])
-        self._talk = talk
-        self._grown = Grown.of(directory, self._next(), table, trust, False, False, talk)
+        self._grown = Grown.of(directory, self._next(), table, trust, talk)
 
     def _next(self) -> Path:
         self._number += 1
         return self._home / f"{self._number:04d}"
 
     @contextmanager
-    def __call__(self, frame: Any) -> Iterator[Path]:
+    def __call__(self, frame: DataFrame) -> Iterator[Path]:
         """Predict rows, learn from them and save; if that or the block fails, take everything back."""
         grown = self._grown
-        grown.fitted.update(*rows_in(SOURCE, grown, self._talk, frame=frame)[0])
+        grown.fitted.update(*grown.sent_rows(frame))
         try:
             self._home.mkdir(exist_ok=True)
             out = save_grown(grown.out, grown.saved, grown.fitted)

@@ -89,9 +89,13 @@ def pooling_graph(
     sites, task, weights = _sites(network, folds, seed), network.task, np.zeros(len(i))
     with one_thread():  # As in the rounds: more threads only slow down small fits.
         alone = [_losses(site, [site], [site], task, seed)[0] for site in sites]
-        for pair, (a, b) in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
-            together = _pooled(sites[a], sites[b], task, seed)
-            weights[pair] = _weight((alone[a], alone[b]), together)
+        for pair, numbers in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
+            both = [sites[k] for k in numbers]
+            if both[0].given is both[1].given:
+                together = _losses(both[0], both, both, task, seed)
+            else:
+                together = [_losses(site, both, [site], task, seed)[0] for site in both]
+            weights[pair] = _weight([alone[k] for k in numbers], together)
             if progress is not None:
                 progress(pair + 1, len(i))
     return Graph(from_pairs(len(labels), i, j, weights), labels)
@@ -120,15 +124,6 @@ def _sites(network: Network, folds: int, seed: int) -> list[_Site]:
     return sites
 
 
-def _pooled(a: _Site, b: _Site, task: Task, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Return both nodes' held-out losses when they learn from the rows of both."""
-    if a.given is b.given:
-        of_a, of_b = _losses(a, [a, b], [a, b], task, seed)
-    else:
-        of_a, of_b = (_losses(site, [a, b], [site], task, seed)[0] for site in (a, b))
-    return of_a, of_b
-
-
 def _losses(
     learner: _Site, sources: Sequence[_Site], asked: Sequence[_Site], task: Task, seed: int
 ) -> list[FloatArray]:
@@ -137,15 +132,15 @@ def _losses(
     losses = [np.zeros(len(site.X)) for site in asked]
     for fold in range(len(learner.folds)):
         held = [(s, s.folds[fold][1], out) for s, out in zip(asked, losses, strict=True)]
-        inputs: Inputs = {("held", s.label): s.X[rows] for s, rows, _ in held if len(rows)}
-        if not inputs:
+        held = [(s, rows, out) for s, rows, out in held if len(rows)]
+        if not held:
             continue
-        numbers = [(s, s.folds[fold][0]) for s in sources]
-        terms = [Rows(s.X[at], s.target[at], np.ones(len(at)), loss) for s, at in numbers]
+        inputs: Inputs = {("held", s.label): s.X[rows] for s, rows, _ in held}
+        train = [(s, s.folds[fold][0]) for s in sources]
+        terms = [Rows(s.X[rows], s.target[rows], np.ones(len(rows)), loss) for s, rows in train]
         _, answers = refit(learner.label, learner.model, terms, inputs, seed, False)
         for s, rows, out in held:
-            if len(rows):
-                out[rows] = loss.per_row(s.target[rows], task.plausible(answers["held", s.label]))
+            out[rows] = loss.per_row(s.target[rows], task.plausible(answers["held", s.label]))
     return losses
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fedrelax.errors import counted, listing
 from fedrelax.storage import SavedResult
@@ -26,7 +24,21 @@ class Event:
 
 def events_of(saved: SavedResult) -> list[Event]:
     """Return the story of a network, oldest first; empty if nothing happened since training."""
-    return [] if saved.living is None else [_event(line) for line in saved.living["story"]]
+    events = []
+    for line in [] if saved.living is None else saved.living["story"]:
+        what, rows = line["what"], line["rows"]
+        text = f"{listing(line['nodes'], most=3)} {WORDS.get(what, what)}"
+        if what == "join" and line["neighbours"]:
+            text += f" next to {listing(line['neighbours'], most=3)}"
+        if what == "update":
+            text += f" {counted(rows, 'row')}"
+        for move in line["moves"]:
+            text += f"; {move['node']} moved to {listing(move['neighbours'], most=3)}"
+        if line["drifting"]:
+            text += f"; drifted from their neighbours: {listing(line['drifting'], most=3)}"
+        text += f"; {counted(line['refitted'], 'node')} refitted"
+        events.append(Event(what, line["when"], text, line["error"], rows))
+    return events
 
 
 def running_error(events: list[Event]) -> list[tuple[int, float]]:
@@ -38,27 +50,12 @@ def running_error(events: list[Event]) -> list[tuple[int, float]]:
     >>> running_error([*events, Event("update", "", "", 1.0, 3)])
     [(1, 2.0), (4, 1.25)]
     """
-    rows, total, found = 0, 0.0, []
+    rows, total, means = 0, 0.0, []
     for event in events:
         if event.what == "update" and event.error is not None and event.rows:
             rows, total = rows + event.rows, total + event.error * event.rows
-            found.append((rows, total / rows))
-    return found
-
-
-def _event(line: Mapping[str, Any]) -> Event:
-    what, rows = str(line["what"]), int(line["rows"])
-    text = f"{listing(line['nodes'], most=3)} {WORDS.get(what, what)}"
-    if what == "join" and line["neighbours"]:
-        text += f" next to {listing(line['neighbours'], most=3)}"
-    if what == "update":
-        text += f" {counted(rows, 'row')}"
-    for move in line["moves"]:
-        text += f"; {move['node']} moved to {listing(move['neighbours'], most=3)}"
-    if line["drifting"]:
-        text += f"; drifted from their neighbours: {listing(line['drifting'], most=3)}"
-    text += f"; {counted(line['refitted'], 'node')} refitted"
-    return Event(what, line["when"], text, line["error"], rows)
+            means.append((rows, total / rows))
+    return means
 
 
 LEAD = (
@@ -103,12 +100,12 @@ def _curve(points: list[tuple[int, float]]) -> str:
         f"{EDGE + (row - rows[0]) * across:.1f},{HEIGHT - EDGE - error * up:.1f}"
         for row, error in points
     )
-    said = f"Running error before learning: {errors[0]:.4g} at first, {errors[-1]:.4g} at the end"
+    label = f"Running error before learning: {errors[0]:.4g} at first, {errors[-1]:.4g} at the end"
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}" style="max-width:{WIDTH}px">'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" style="max-width:{WIDTH}px">'
         f'<polyline points="{path}" fill="none" stroke="currentColor" stroke-width="2"/>'
         f'<text x="{EDGE}" y="{HEIGHT - 10}" font-size="13" fill="currentColor">{rows[0]:,} rows</text>'
         f'<text x="{WIDTH - EDGE}" y="{HEIGHT - 10}" font-size="13" text-anchor="end" '
         f'fill="currentColor">{rows[-1]:,} rows</text>'
-        f'<text x="{EDGE}" y="18" font-size="13" fill="currentColor">{said}</text></svg>'
+        f'<text x="{EDGE}" y="18" font-size="13" fill="currentColor">{label}</text></svg>'
     )

@@ -6,7 +6,7 @@ several files, of which later ones override earlier ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +22,7 @@ from fedrelax.living import LivingNetwork
 from fedrelax.living.changelog import Past
 from fedrelax.living.network import Origin
 from fedrelax.losses import get_loss
+from fedrelax.models import Task
 from fedrelax.network.rows import public_rows
 from fedrelax.runtime import Coupling, Distillation
 from fedrelax.schema import Preparation
@@ -39,10 +40,11 @@ def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
     plain |= {name: plain[name].name for name in ("loss", "discrepancy", "combine")}
     plain["distillation"] = coupling.distillation and asdict(coupling.distillation)
     try:
-        known = _coupling(plain, task) == coupling
+        if (
+            _coupling(plain, task) != coupling
+        ):  # a loss or a way to combine with settings of its own
+            return None
     except FedRelaxError:  # a loss of the user's own
-        known = False
-    if not known:  # a loss or a way to combine with settings of its own
         return None
     return {
         "coupling": plain,
@@ -74,13 +76,10 @@ def with_answers(
     }
 
 
-def read_array(content: bytes, file: str, dimensions: int | None = None) -> FloatArray:
+def read_array(content: bytes, file: str) -> FloatArray:
     """Return the numbers of an .npy file, whose header must match what the file holds."""
     with reading(file):
-        found: FloatArray = from_npy(content)
-        if dimensions is not None and found.ndim != dimensions:
-            raise FedRelaxError(f"it has the shape {found.shape}")
-        return found
+        return from_npy(content)
 
 
 class Echo(Described):
@@ -159,26 +158,26 @@ class Living(Described):
     ancestors: list[dict[str, Any]]
 
 
-def check_living(said: Mapping[str, Any], nodes: Sequence[Label]) -> None:
+def check_living(living: Mapping[str, Any], nodes: Sequence[Label]) -> None:
     """Refuse a ``living.json`` that names unknown nodes."""
     known = set(nodes)
-    for line in said["answers"]:
+    for line in living["answers"]:
         if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
             raise damage(LIVING, f"names nodes for {line['file']} that are unknown or not counted")
-    named = {"stayed": said["stayed"], "past": [line["node"] for line in said["past"]]}
+    named = {"stayed": living["stayed"], "past": [line["node"] for line in living["past"]]}
     for entry, labels in named.items():
-        strange = [label for label in labels if label not in known]
-        if strange:
-            raise damage(
-                LIVING, f"names the node {strange[0]!r} under {entry!r}, which is not in the graph"
-            )
+        for label in labels:
+            if label not in known:
+                raise damage(
+                    LIVING, f"names the node {label!r} under {entry!r}, which is not in the graph"
+                )
 
 
 def origin_of(
-    said: Mapping[str, Any],
-    read: Any,
+    living: Mapping[str, Any],
+    read: Callable[[str], bytes],
     labels: Sequence[Label],
-    task: Any,
+    task: Task,
     preparation: Preparation | None,
     width: int,
 ) -> Origin:
@@ -190,37 +189,37 @@ def origin_of(
     if np.isinf(public).any() or (np.isnan(public).any() and not gaps):
         raise damage(PUBLIC, "holds NaN or infinite values")
     shape = (len(public), task.n_outputs)
-    place = {label: k for k, label in enumerate(labels)}
-    answers = np.full((len(labels), *shape), np.nan)
+    answers = {label: np.full(shape, np.nan) for label in labels}
     counts: dict[Label, int] = {}
-    for line in said["answers"]:
-        part = read_array(read(line["file"]), line["file"], 3)
+    for line in living["answers"]:
+        part = read_array(read(line["file"]), line["file"])
         if part.shape != (len(line["nodes"]), *shape):
             raise damage(line["file"], f"has the shape {part.shape}")
-        for label, answer, rows in zip(line["nodes"], part, line["rows"], strict=True):
-            if label in place:
-                answers[place[label]] = answer
-                counts[label] = rows
-    if not np.isfinite(answers).all():
+        own = zip(line["nodes"], part, line["rows"], strict=True)
+        for label, answers_of_node, rows in own:
+            if label in answers:
+                answers[label], counts[label] = answers_of_node, rows
+    all_answers = np.stack(list(answers.values()))
+    if not np.isfinite(all_answers).all():
         raise damage(LIVING, "does not give the answers of all nodes")
     with reading(LIVING):
         return Origin(
             public=public_rows(preparation, common=public),
-            coupling=_coupling(said["coupling"], task.kind),
-            found_together=said["found_together"],
-            wired=said["wired"],
-            seed=said["seed"],
-            answers=answers,
+            coupling=_coupling(living["coupling"], task.kind),
+            found_together=living["found_together"],
+            wired=living["wired"],
+            seed=living["seed"],
+            answers=all_answers,
             counts=counts,
-            past={line["node"]: from_plain(Past, line) for line in said["past"]},
+            past={line["node"]: from_plain(Past, line) for line in living["past"]},
         )
 
 
-def _coupling(said: Mapping[str, Any], task: str) -> Coupling:
+def _coupling(living: Mapping[str, Any], task: str) -> Coupling:
     made = {
-        "loss": get_loss(said["loss"], task),
-        "discrepancy": get_loss(said["discrepancy"], task),
-        "distillation": said["distillation"] and Distillation(**said["distillation"]),
-        "combine": as_combine(said["combine"]),
+        "loss": get_loss(living["loss"], task),
+        "discrepancy": get_loss(living["discrepancy"], task),
+        "distillation": living["distillation"] and Distillation(**living["distillation"]),
+        "combine": as_combine(living["combine"]),
     }
-    return Coupling(**{name: said[name] for name in CouplingLine.model_fields} | made)
+    return Coupling(**{name: living[name] for name in CouplingLine.model_fields} | made)
