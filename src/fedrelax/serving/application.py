@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.serving.body import Refusal, read_asked, sentence_of
 from fedrelax.serving.served import Served
+from fedrelax.typing import DataFrame
 from fedrelax.web import HEADERS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
 
 MOST_WAITING = 64
 """The most requests being read or waiting for the models; this bounds the memory that bodies take."""
@@ -24,7 +29,7 @@ PATIENCE = 30.0
 """Seconds within which a body must arrive."""
 THROWN_AWAY = 8_000_000
 """Bytes of an oversized body that are still read and dropped, so that its sender can read why."""
-Learn = Callable[[Any], AbstractContextManager[Path]]
+Learn = Callable[[DataFrame], AbstractContextManager[Path]]
 """Takes new rows, a table with the training columns, the target and the node, and gives the directory of
 the result that has learned them. If the block fails, these rows are forgotten and the directory is gone."""
 NOT_LEARNING = "this service does not learn; start it with --learn TABLE to let it take new rows"
@@ -56,7 +61,7 @@ class Application:
         """Return the application for a server."""
         starlette = need("starlette.applications", "live")
         routing, problems = need("starlette.routing", "live"), need("starlette.exceptions", "live")
-        paths: list[tuple[str, str, Callable[[Any], Awaitable[Any]]]] = [
+        paths: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
             ("/health", "GET", self._health),
             ("/", "GET", self._report),
             ("/nodes", "GET", self._nodes),
@@ -65,17 +70,17 @@ class Application:
         ]
         known = [path for path, _, _ in paths]
 
-        async def nowhere(request: Any, error: Any) -> Any:
+        async def nowhere(request: Request, error: Exception) -> Response:
             words = f"there is no {request.url.path[:80]}; the paths are {', '.join(known)}"
             if error.status_code == 405:
                 method = next(way for path, way, _ in paths if path == request.url.path)
                 words = f"{request.url.path} takes {method}, but the request is a {request.method}"
             return _json(sentence_of(Refusal(error.status_code, words)), error.status_code)
 
-        async def refused(request: Any, error: Any) -> Any:
+        async def refused(request: Request, error: Exception) -> Response:
             return _json(sentence_of(error), getattr(error, "status", 422))
 
-        async def unexpected(request: Any, error: Exception) -> Any:
+        async def unexpected(request: Request, error: Exception) -> Response:
             kind = type(error).__name__
             self.say(f"{request.url.path}: unexpected {kind}: {str(error)[:300]}")
             words = f"unexpected {kind}; the service's own output says more"
@@ -92,10 +97,10 @@ class Application:
 
     # The paths
 
-    async def _health(self, request: Any) -> Any:
+    async def _health(self, request: Request) -> Response:
         return _json({"status": "ok", "fedrelax": version("fedrelax")})
 
-    async def _report(self, request: Any) -> Any:
+    async def _report(self, request: Request) -> Response:
         try:
             page = await asyncio.to_thread(self.served.report)
         except FedRelaxError as error:  # the request is fine: what draws the page is not installed
@@ -103,13 +108,13 @@ class Application:
         headers = {**HEADERS, "Content-Security-Policy": FRAMES}
         return need("starlette.responses", "live").HTMLResponse(page, headers=headers)
 
-    async def _nodes(self, request: Any) -> Any:
+    async def _nodes(self, request: Request) -> Response:
         return _json(await asyncio.to_thread(self.served.describe))
 
-    async def _predict(self, request: Any) -> Any:
+    async def _predict(self, request: Request) -> Response:
         return await self._work(request, lambda body: self.served.predict(read_asked(body)))
 
-    async def _rows(self, request: Any) -> Any:
+    async def _rows(self, request: Request) -> Response:
         if self.learn is None:
             raise Refusal(403, NOT_LEARNING)
         return await self._work(request, self._learned)
@@ -118,13 +123,13 @@ class Application:
         assert self.learn is not None
         rows = self.served.table(read_asked(body))
         with self.learn(rows) as directory:
-            served = self.served.succeeded_by(directory)
-        self.served = served
+            successor = self.served.succeeded_by(directory)
+        self.served = successor
         return {"learned": len(rows)}
 
     # Bodies
 
-    async def _work(self, request: Any, work: Callable[[bytes], dict[str, Any]]) -> Any:
+    async def _work(self, request: Request, work: Callable[[bytes], dict[str, Any]]) -> Response:
         """Read a body and let the models' thread make the answer."""
         if self._waiting >= MOST_WAITING:
             raise Refusal(503, f"{MOST_WAITING} requests are waiting already; try again later")
@@ -133,12 +138,11 @@ class Application:
             _check_kind(request.headers)
             body = await self._body(request)
             loop = asyncio.get_running_loop()
-            text = await loop.run_in_executor(self._worker, lambda: _text(work(body)))
+            return await loop.run_in_executor(self._worker, lambda: _json(work(body)))
         finally:
             self._waiting -= 1
-        return _raw(text)
 
-    async def _body(self, request: Any) -> bytes:
+    async def _body(self, request: Request) -> bytes:
         gone = need("starlette.requests", "live").ClientDisconnect
         parts, size = [], 0
         try:
@@ -160,7 +164,7 @@ class Application:
         return b"".join(parts)
 
 
-def _check_kind(headers: Any) -> None:
+def _check_kind(headers: Mapping[str, str]) -> None:
     """Refuse what is not JSON; pages of other sites cannot send JSON without a preflight request."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -170,14 +174,7 @@ def _check_kind(headers: Any) -> None:
         raise Refusal(415, f"the content encoding is {coding[:80]!r}; send the body unencoded")
 
 
-def _text(value: Any) -> bytes:
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
-
-
-def _json(value: Any, status: int = 200) -> Any:
-    return _raw(_text(value), status)
-
-
-def _raw(text: bytes, status: int = 200) -> Any:
+def _json(value: object, status: int = 200) -> Response:
+    text = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
     responses = need("starlette.responses", "live")
     return responses.Response(text, status, headers=HEADERS, media_type="application/json")

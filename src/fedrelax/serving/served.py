@@ -16,7 +16,7 @@ from fedrelax.report.page import report_html
 from fedrelax.serving.body import Body, Refusal
 from fedrelax.storage import loading
 from fedrelax.storage.labels import by_text, find_label
-from fedrelax.typing import AnyArray
+from fedrelax.typing import AnyArray, DataFrame
 
 SOURCE = "the request"
 
@@ -61,12 +61,12 @@ class Served:
             )
         notes += dict.fromkeys(f"{warning.message}." for warning in warned)
         task = self.saved.task
-        found: dict[str, Any] = {"predictions": task.decode(answer).tolist()}
+        answers: dict[str, Any] = {"predictions": task.decode(answer).tolist()}
         if task.classes is not None:
-            found |= {"classes": task.classes.tolist(), "probabilities": answer.tolist()}
-        return {**found, "notes": notes} if notes else found
+            answers |= {"classes": task.classes.tolist(), "probabilities": answer.tolist()}
+        return {**answers, "notes": notes} if notes else answers
 
-    def table(self, asked: Body) -> Any:
+    def table(self, asked: Body) -> DataFrame:
         """Return rows with their targets and nodes, in a table like those that ``fedrelax fit`` reads."""
         target = self.saved.about["target_column"]
         nodes = self._labels(asked)
@@ -75,25 +75,25 @@ class Served:
         frame[self.saved.about["node_column"]] = nodes
         return frame
 
-    def frame(self, asked: Body, nodes: AnyArray) -> Any:
+    def frame(self, asked: Body, nodes: AnyArray) -> DataFrame:
         """Return the training columns as a table; a row need not have columns that its node lacks."""
         import pandas as pd
 
-        found = {}
-        for place, column in enumerate(self._ready.schema.columns):
+        frame = {}
+        for number, column in enumerate(self._ready.schema.columns):
             values = []
-            for number, (row, node) in enumerate(zip(asked.rows, nodes, strict=True)):
-                lacking = place in self._ready.lacks.get(node, ())
-                value = row.get(column.name) if lacking else self._value(row, number, column.name)
+            for k, (row, node) in enumerate(zip(asked.rows, nodes, strict=True)):
+                lacking = number in self._ready.lacks.get(node, ())
+                value = row.get(column.name) if lacking else self._value(row, k, column.name)
                 if column.kind == "date" and isinstance(value, bool):
                     raise Refusal(
                         422,
-                        f"row {number}, column {column.name!r} holds {json.dumps(value)}; send a "
+                        f"row {k}, column {column.name!r} holds {json.dumps(value)}; send a "
                         "date as text, such as 2024-01-31",
                     )
                 values.append(value)
-            found[column.name] = pd.Series(values)
-        return pd.DataFrame(found)
+            frame[column.name] = pd.Series(values)
+        return pd.DataFrame(frame)
 
     def _value(self, row: dict[str, Any], number: int, name: str) -> Any:
         if name not in row:
@@ -104,16 +104,16 @@ class Served:
 
     def _labels(self, asked: Body, refuse: bool = True) -> AnyArray:
         """Return the label of every row's node; ``refuse`` those that are not in the graph."""
-        given = asked.node_of_each
-        if given is None:
+        values = asked.node_of_each
+        if values is None:
             if len(self.saved.models) > 1:
                 raise Refusal(
                     400,
                     "the body names no node; send 'node', or 'nodes' with the node of every row",
                 )
-            given = [self.saved.models[0]["node"]] * len(asked.rows)
-        labels = np.empty(len(given), dtype=object)
-        for number, value in enumerate(given):
+            values = [self.saved.models[0]["node"]] * len(asked.rows)
+        labels = np.empty(len(values), dtype=object)
+        for number, value in enumerate(values):
             label = find_label(value, self._known)
             if label is None and refuse:
                 hint = did_you_mean(value, self._known)
@@ -123,18 +123,17 @@ class Served:
 
     def describe(self) -> dict[str, Any]:
         """Return what can be asked: the nodes, their models, and what the columns mean."""
-        about, schema = self.saved.about, self._ready.schema
+        about, schema, columns, nodes = self.saved.about, self._ready.schema, [], []
+        for column in schema.columns:
+            about_column = {"name": column.name, "kind": column.kind, "gaps": column.gaps}
+            columns.append(
+                about_column | ({"categories": column.categories} if column.categories else {})
+            )
         kinds = dict(zip(self.saved.nodes["node"], self.saved.nodes["model"], strict=True))
-        names = schema.column_names
-        columns = [{"name": c.name, "kind": c.kind, "gaps": c.gaps} for c in schema.columns]
-        for line, column in zip(columns, schema.columns, strict=True):
-            if column.categories:
-                line["categories"] = list(column.categories)
-        nodes = []
         for label in self.saved.graph.labels:
-            lacks = [names[k] for k in self._ready.lacks.get(label, ())]
-            line = {"node": label, "model": kinds.get(label)}
-            nodes.append({**line, "lacks": lacks} if lacks else line)
+            lacks = [schema.column_names[k] for k in self._ready.lacks.get(label, ())]
+            about_node = {"node": label, "model": kinds.get(label)}
+            nodes.append(about_node | ({"lacks": lacks} if lacks else {}))
         return {
             "task": about["task"],
             "target": about["target_column"],
