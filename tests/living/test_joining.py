@@ -104,6 +104,22 @@ def test_classes_go_the_same_way() -> None:
         est.plug_in("new", X[:2], ["up", "sideways"])
 
 
+def test_models_that_learn_their_difference_follow_too() -> None:
+    n = 5
+    X, y, nodes = rows(n + 1)
+    old, model = nodes < n, Ridge(0.5)
+    solver = FedRelax(tol=1e-7, update="difference")
+    settings = {"alpha": 0.3, "public": PUBLIC, "rounds": 500, "solver": solver}
+    est = FedRelaxRegressor(model, ring(n, 1), **settings).fit(X[old], y[old], nodes[old])
+    change = est.plug_in(n, X[~old], y[~old], model=model, neighbours=[0, 1], tol=1e-7)
+    full = FedRelaxRegressor(model, est.whole_graph_, **settings).fit(X, y, nodes)
+    assert set(change.refitted) == set(range(n + 1))
+    assert largest_difference(est, full) < 1e-4
+    est.unplug(n, tol=1e-7)
+    full = FedRelaxRegressor(model, ring(n, 1), **settings).fit(X[old], y[old], nodes[old])
+    assert largest_difference(est, full) < 1e-4
+
+
 def test_others_stay_as_they_are_without_a_ripple() -> None:
     X, y, nodes = rows()
     old = nodes < N

@@ -16,7 +16,8 @@ from fedrelax.graph import Graph
 from fedrelax.living import Change, LivingNetwork, changes
 from fedrelax.living.network import Origin, OwnRows
 from fedrelax.living.snapshot import result_of
-from fedrelax.models import LocalModel, adapt
+from fedrelax.models import LocalModel
+from fedrelax.models.difference import local_model
 from fedrelax.network.rows import numbers_of
 from fedrelax.schema.kinds import index_of, is_frame
 from fedrelax.solvers import Result
@@ -26,8 +27,8 @@ from fedrelax.typing import AnyArray, FloatArray, Label, Model
 
 CLOSED = (
     "this network cannot change after fit: its common public rows and answers are not known (it was "
-    "pickled, saved by an earlier version, trained elsewhere, or trained with public rows per node, a "
-    "layer around the exchange, a discrepancy that depends on x or update='difference'); fit it again"
+    "pickled, saved by an earlier version or with update='difference', trained elsewhere, or trained with "
+    "public rows per node, a layer around the exchange or a discrepancy that depends on x); fit it again"
 )
 
 
@@ -83,7 +84,8 @@ class FittedNetwork(TableRows):
             if rows is None:
                 raise FedRelaxError(f"{who}X has no rows; leave X and y out")
         if model is not None:
-            model = adapt(self._views({label: model})[label], self._result.task)
+            view, update = self._views({label: model})[label], network.coupling.update
+            model = local_model(view, self._result.task, update)
         return changes.plug_in(network, label, rows, model, neighbours, position, ripple, tol)
 
     def update(

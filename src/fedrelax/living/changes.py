@@ -122,7 +122,9 @@ def update(
     if keep is not None:
         check_count("keep", keep, least=1)
     for label in new:
-        network.check_model_of(label)
+        if label not in network.models:
+            hint = did_you_mean(label, network.models)
+            raise FedRelaxError(f"node {label!r} has no model in this network{hint}")
     with network.changing():
         errors = {label: _error_before(network, label, rows) for label, rows in new.items()}
         count = sum(len(y) for _, y in new.values())

@@ -42,7 +42,29 @@ class LeastSquares:
     """The closed form for the nodes of a network that have it."""
 
     def __init__(self, network: LivingNetwork) -> None:
-        self._network = network
+        self._network, coupling, public = network, network.coupling, network.public_rows
+        squared = isinstance(coupling.loss, Squared) and isinstance(coupling.discrepancy, Squared)
+        plain = isinstance(coupling.combine, Mean) and coupling.distillation is None
+        numbers = not network.task.is_classification and public.ndim == 2
+        self._applies = (
+            squared
+            and plain
+            and numbers
+            and coupling.update == "refit"
+            and coupling.alpha > 0
+            and bool(np.isfinite(public).all())
+        )
+        if not self._applies:
+            return
+        first = next(iter(network.models.values())).estimator
+        self._intercept = bool(
+            getattr(first, "fit_intercept", True)
+        )  # models that differ fit themselves
+        centre, self._spread = centre_and_spread(public)
+        self._centre = centre * self._intercept
+        Z = self._public = self._standard(public)
+        sums = Z.sum(axis=0)
+        self._gram = Z.T @ Z - (1.0 - coupling.level) * np.outer(sums, sums) / len(Z)
 
     def serves(self, label: Label) -> bool:
         """Tell whether a node's problem has a closed form; without neighbours, its own fit is as good."""
@@ -115,47 +137,8 @@ class LeastSquares:
         penalty = ridge_of(self._network.models[label].estimator, len(self._spread))
         return np.diag(np.append(penalty / self._spread**2, [0.0] * self._intercept))
 
-    # What is computed once
-
-    @cached_property
-    def _applies(self) -> bool:
-        network, coupling = self._network, self._network.coupling
-        squared = isinstance(coupling.loss, Squared) and isinstance(coupling.discrepancy, Squared)
-        plain = isinstance(coupling.combine, Mean) and coupling.distillation is None
-        numbers = not network.task.is_classification and network.public_rows.ndim == 2
-        return squared and plain and numbers and coupling.alpha > 0
-
-    @cached_property
-    def _intercept(self) -> bool:
-        """Whether the first node's model has an intercept; models that differ fit themselves."""
-        first = next(iter(self._network.models.values()))
-        return bool(getattr(first.estimator, "fit_intercept", True))
-
-    @cached_property
-    def _scaling(self) -> tuple[FloatArray, FloatArray]:
-        centre, spread = centre_and_spread(self._network.public_rows)
-        return centre * self._intercept, spread
-
-    @property
-    def _centre(self) -> FloatArray:
-        return self._scaling[0]
-
-    @property
-    def _spread(self) -> FloatArray:
-        return self._scaling[1]
-
     def _standard(self, X: AnyArray) -> FloatArray:
         return with_constant((X - self._centre) / self._spread, self._intercept)
-
-    @cached_property
-    def _public(self) -> FloatArray:
-        return self._standard(self._network.public_rows)
-
-    @cached_property
-    def _gram(self) -> FloatArray:
-        Z, level = self._public, self._network.coupling.level
-        sums = Z.sum(axis=0)
-        return np.asarray(Z.T @ Z - (1.0 - level) * np.outer(sums, sums) / len(Z))
 
     @cached_property
     def _projection(self) -> FloatArray:

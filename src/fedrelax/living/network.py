@@ -13,7 +13,7 @@ import numpy as np
 from fedrelax.combining import Mean
 from fedrelax.engines.base import coupling_of
 from fedrelax.engines.sites.refits import Inputs, refit
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.living.changelog import Change, Past
 from fedrelax.living.least_squares import LeastSquares
@@ -64,14 +64,14 @@ class Origin:
         """Return the origin of a network that a solver trained; None if it cannot change after fit.
 
         A newcomer compares the others' answers on one set of public rows, as they were sent, by predictions
-        alone: so there must be such a set, nothing around the exchange, no discrepancy that depends on x,
-        and one model at a node.
+        alone: so there must be such a set, nothing around the exchange, and no discrepancy that depends
+        on x.
         """
         if network.public.common is None or solver.around(network):
             return None
         if isinstance(solver, FedRelax):
             coupling = coupling_of(solver, network.kind)
-            if isinstance(coupling.discrepancy, Weighted) or coupling.update != "refit":
+            if isinstance(coupling.discrepancy, Weighted):
                 return None
         else:
             loss = usual_loss(network.kind)
@@ -112,7 +112,6 @@ class LivingNetwork:
         """The loss on each node's new rows under what its neighbours say, by update."""
         self.stayed = set(result.stayed)
         self.story: list[Change] = []
-        self.least_squares = LeastSquares(self)
         seeds = seeds_of(origin.seed, len(labels)).tolist()
         self._seeds: dict[Label, int] = dict(zip(labels, seeds, strict=True))
         """The seed of every node's model, by the order of joining; those that left are remembered."""
@@ -143,6 +142,11 @@ class LivingNetwork:
         return int(min(max(np.ceil(usual), FEWEST), MOST, len(degrees)))
 
     @cached_property
+    def least_squares(self) -> LeastSquares:
+        """The closed form of nodes that have one."""
+        return LeastSquares(self)
+
+    @cached_property
     def usual_weight(self) -> float:
         """The weight of an edge that a node finds."""
         weights = self.trained_graph.adjacency.data
@@ -157,13 +161,6 @@ class LivingNetwork:
         """Tell whether a node is in the network, with or without a model."""
         known = label in self.given or label in self.models
         return known or (label in self.graph and label not in self.left)
-
-    def check_model_of(self, label: Label) -> None:
-        """Refuse a node that has no model."""
-        if label not in self.models:
-            raise FedRelaxError(
-                f"node {label!r} has no model in this network{did_you_mean(label, self.models)}"
-            )
 
     def neighbours_of(self, label: Label) -> Near:
         """Return whom a node listens to; for one without a model, its neighbours in the graph."""
@@ -234,7 +231,9 @@ class LivingNetwork:
     @property
     def moves_in_steps(self) -> bool:
         """Whether a node's problem depends on its own last answers."""
-        return self.coupling.level < 1.0 or not isinstance(self.coupling.combine, Mean)
+        coupling = self.coupling
+        plain = coupling.update == "refit" and isinstance(coupling.combine, Mean)
+        return coupling.level < 1.0 or not plain
 
     def fit(
         self,
@@ -267,20 +266,18 @@ class LivingNetwork:
 
     def refit(self, label: Label) -> None:
         """Fit a node's model to its rows and to what its neighbours say now."""
-        coupling = replace(self.coupling, alpha=0.0) if label in self.stayed else self.coupling
-        rows, near, own = self.rows[label], self.links[label], self.said[label]
-        self.models[label], self.said[label] = self.fit(
-            label, self.models[label], rows, near, own, coupling
-        )
+        stays = label in self.stayed
+        coupling = replace(self.coupling, alpha=0.0) if stays else self.coupling
+        self._fit_again(label, self.rows[label], coupling)
 
     def learn_without_old_rows(self, label: Label, rows: OwnRows) -> None:
         """Fit a node to new rows and to its earlier answers, which stand in for rows not available."""
         echo = Distillation(max(self.count_of(label), 1), "bootstrap")
-        coupling = replace(self.coupling, distillation=echo)
-        near, own = self.links[label], self.said[label]
-        self.models[label], self.said[label] = self.fit(
-            label, self.models[label], rows, near, own, coupling
-        )
+        self._fit_again(label, rows, replace(self.coupling, distillation=echo))
+
+    def _fit_again(self, label: Label, rows: OwnRows, coupling: Coupling) -> None:
+        model, near, own = self.models[label], self.links[label], self.said[label]
+        self.models[label], self.said[label] = self.fit(label, model, rows, near, own, coupling)
 
     # Changes
 
