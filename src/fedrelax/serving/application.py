@@ -20,6 +20,7 @@ from fedrelax.typing import DataFrame
 from fedrelax.web import HEADERS
 
 if TYPE_CHECKING:
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -70,14 +71,14 @@ class Application:
         ]
         known = [path for path, _, _ in paths]
 
-        async def nowhere(request: Request, error: Exception) -> Response:
+        async def nowhere(request: Request, error: HTTPException) -> Response:
             words = f"there is no {request.url.path[:80]}; the paths are {', '.join(known)}"
             if error.status_code == 405:
                 method = next(way for path, way, _ in paths if path == request.url.path)
                 words = f"{request.url.path} takes {method}, but the request is a {request.method}"
             return _json(sentence_of(Refusal(error.status_code, words)), error.status_code)
 
-        async def refused(request: Request, error: Exception) -> Response:
+        async def refused(request: Request, error: FedRelaxError) -> Response:
             return _json(sentence_of(error), getattr(error, "status", 422))
 
         async def unexpected(request: Request, error: Exception) -> Response:
@@ -106,7 +107,9 @@ class Application:
         except FedRelaxError as error:  # the request is fine: what draws the page is not installed
             raise Refusal(503, str(error)) from error
         headers = {**HEADERS, "Content-Security-Policy": FRAMES}
-        return need("starlette.responses", "live").HTMLResponse(page, headers=headers)
+        responses = need("starlette.responses", "live")
+        response: Response = responses.HTMLResponse(page, headers=headers)
+        return response
 
     async def _nodes(self, request: Request) -> Response:
         return _json(await asyncio.to_thread(self.served.describe))
@@ -177,4 +180,5 @@ def _check_kind(headers: Mapping[str, str]) -> None:
 def _json(value: object, status: int = 200) -> Response:
     text = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
     responses = need("starlette.responses", "live")
-    return responses.Response(text, status, headers=HEADERS, media_type="application/json")
+    response: Response = responses.Response(text, status, HEADERS, "application/json")
+    return response
