@@ -132,8 +132,9 @@ class Scaling(NamedTuple):
         return cls(*(torch.as_tensor(value, **model.form) for value in values))
 
     @classmethod
-    def stack(cls, scalings: Iterable[Scaling]) -> Scaling:
-        """Return the scalings of n nodes as one, for rows of shape (n, rows, ...)."""
+    def stack(cls, model: TorchModel, nets: Sequence[Net]) -> Scaling:
+        """Return the scalings of n nets as one, for rows of shape (n, rows, ...)."""
+        scalings = [net.scaling for net in (nets if model.scale else nets[:1])]  # else all alike
         return cls(*(torch.stack(values)[:, None] for values in zip(*scalings, strict=True)))
 
     def inputs(self, X: Tensor) -> Tensor:
@@ -315,7 +316,7 @@ class Problem:
         weights: dict[Loss, FloatArray],
     ) -> Problem:
         """Return the problem of arrays of these shapes."""
-        scaling = Scaling.stack(net.scaling for net in nets)
+        scaling = Scaling.stack(model, nets)
         by_loss = [(loss, torch.as_tensor(w, **model.form)) for loss, w in weights.items()]
         total = sum(weight.sum((1, 2)) for _, weight in by_loss)
         unit = scaling.target_spread.square().mean((1, 2))  # what a squared error is divided by
@@ -406,7 +407,9 @@ def train_many(
     optimizer = _joined([net.optimizer for net in nets])
     states = _descend(model, task, first, optimizer, parameters.values(), problem, outputs)
     first.module.eval()
-    weights, own_states = _split(parameters, len(nets)), _split(states.pop("optimizer"), len(nets))
+    with torch.no_grad():  # Views are made much faster where no gradients may pass through them.
+        weights = _split(parameters, len(nets))
+        own_states = _split(states.pop("optimizer"), len(nets))
     return [
         replace(net, module=first.module, tensors=tensors, optimizer=state, shared=True, **states)
         for net, tensors, state in zip(nets, weights, own_states, strict=True)
@@ -422,7 +425,7 @@ def predict_many(
 ) -> list[list[FloatArray]]:
     """Return the predictions of every net for each of its sets of rows, from one forward pass."""
     X, parts = pack(inputs, model, memory, "predict")
-    module, scaling = nets[0].module.eval(), Scaling.stack(net.scaling for net in nets)
+    module, scaling = nets[0].module.eval(), Scaling.stack(model, nets)
     weights = _joined([net.tensors for net in nets])
     with torch.no_grad():
         output = scaling.outputs(forward(module, task, weights, scaling.inputs(X)))
