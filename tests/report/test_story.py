@@ -9,7 +9,7 @@ import pytest
 
 from fedrelax.report import write_report
 from fedrelax.storage import load_result, read_result
-from fedrelax.storage.growing import save_grown
+from fedrelax.storage.saving import save_grown
 
 from .conftest import HOSTILE
 

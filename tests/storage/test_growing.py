@@ -17,8 +17,8 @@ from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.errors import FedRelaxError
 from fedrelax.storage import load_result, read_result, save_result
 from fedrelax.storage.checking import sealed
-from fedrelax.storage.growing import save_grown
 from fedrelax.storage.living import read_array
+from fedrelax.storage.saving import save_grown
 
 N, M = 8, 6
 

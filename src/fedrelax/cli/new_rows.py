@@ -20,11 +20,10 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.report.page import write_report
 from fedrelax.schema.kinds import find_column, where
 from fedrelax.schema.numbers import MISSING, read_numbers
-from fedrelax.storage.growing import save_grown
 from fedrelax.storage.labels import by_text, check_labels, find_label
 from fedrelax.storage.loading import SavedResult, coded_rows, load_result, read_result
 from fedrelax.storage.places import check_directory
-from fedrelax.storage.saving import Fitted
+from fedrelax.storage.saving import Fitted, save_grown
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 Rows = tuple[FloatArray, AnyArray, AnyArray]

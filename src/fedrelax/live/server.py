@@ -63,9 +63,17 @@ class Server:
             headers = {**HEADERS, "Content-Security-Policy": policy}
             return responses.HTMLResponse(page, headers=headers)
 
+        async def stream() -> AsyncIterator[str]:
+            self._streams += 1
+            try:
+                async for event in events_of(self._state):
+                    yield event
+            finally:
+                self._streams -= 1
+
         async def events(request: Any) -> Any:
             kind = "text/event-stream"
-            return responses.StreamingResponse(self._events(), media_type=kind, headers=HEADERS)
+            return responses.StreamingResponse(stream(), media_type=kind, headers=HEADERS)
 
         async def stop(request: Any) -> Any:
             code = 202 if self._state.ask_to_stop() else 409
@@ -77,14 +85,6 @@ class Server:
             routing.Route("/{token}/stop", stop, methods=["POST"]),
         ]
         return starlette.Starlette(routes=routes)
-
-    async def _events(self) -> AsyncIterator[str]:
-        self._streams += 1
-        try:
-            async for event in events_of(self._state):
-                yield event
-        finally:
-            self._streams -= 1
 
 
 async def events_of(state: LiveState) -> AsyncIterator[str]:

@@ -88,18 +88,30 @@ class Checkpoint(Keeper):
         if not os.path.lexists(self.path / file):
             return None
         with self.using(what):
-            kept = read_state(self.path / file)
-            state = kept.pop("state")
-            head = from_plain(Head, kept)
+            content = read_state(self.path / file)
+            state = content.pop("state")
+            head = from_plain(Head, content)
             if head.what != what or not isinstance(state, dict):
                 raise Refused(f"holds the state of {head.what!r}, or none")
-        for part, now in identity.items():
-            if head.identity.get(part) != now:
+        for part, value in identity.items():
+            if head.identity.get(part) != value:
                 raise FedRelaxError(
                     f"{self.path / file} is the checkpoint of another run: {part} differ; give the same "
                     "as then, or another directory"
                 )
-        self._tell_versions(head.versions)
+        then, now = head.versions, versions()
+        changed = [
+            f"{name} {then[name]} -> {now[name]}"
+            for name in then.keys() & now.keys()
+            if then[name] != now[name]
+        ]
+        if changed:
+            warnings.warn(
+                f"the checkpoint was written with other versions ({', '.join(sorted(changed))}), so the "
+                "last digits of the result may differ from those of a run that was never stopped",
+                FedRelaxWarning,
+                stacklevel=2,
+            )
         if what == ROUNDS:
             self.saved = state.get("round")
         return state
@@ -120,21 +132,6 @@ class Checkpoint(Keeper):
                 "again, or copy it again from an intact one"
             ) from error
 
-    def _tell_versions(self, then: dict[str, str]) -> None:
-        now = versions()
-        changed = [
-            f"{name} {then[name]} -> {now[name]}"
-            for name in then
-            if name in now and then[name] != now[name]
-        ]
-        if changed:
-            warnings.warn(
-                f"the checkpoint was written with other versions ({', '.join(changed)}), so the last "
-                "digits of the result may differ from those of a run that was never stopped",
-                FedRelaxWarning,
-                stacklevel=2,
-            )
-
     # Writing
 
     def keep(
@@ -144,35 +141,28 @@ class Checkpoint(Keeper):
         if not (ends or self.stopping or round % self.every == 0):
             return
         try:
-            self._versions = (
-                self._versions or versions()
-            )  # finding them takes longer than all the rest
+            self._versions = self._versions or versions()  # which takes longer than all the rest
             head = {"what": what, "versions": self._versions, "identity": dict(identity)}
             write_state(self.path / f"{what}{ENDING}", {**head, "state": state()})
-            self._failed = False
         except OSError as error:
-            self._tell_failure(error, round)
+            if self.stopping or not self._failed:  # once: the work so far is in memory
+                none = self.saved is None
+                last = "there is none yet" if none else f"the last one is of round {self.saved}"
+                then = "stops without it" if self.stopping else "goes on and tries again"
+                warnings.warn(
+                    f"no checkpoint of round {round} could be written in {self.path} "
+                    f"({error.strerror or error}), and {last}; the run {then}: "
+                    f"{advice_for(error, self.path)}",
+                    FedRelaxWarning,
+                    stacklevel=2,
+                )
+            self._failed = True
         else:
+            self._failed = False
             if what == ROUNDS:
                 self.saved = round
         if self.stopping:
             raise Interrupted(self.stopping)
-
-    def _tell_failure(self, error: OSError, round: int) -> None:
-        """Warn once that the disk refuses; the work so far is in memory, so the run can go on."""
-        last = (
-            "there is none yet" if self.saved is None else f"the last one is of round {self.saved}"
-        )
-        if self._failed and not self.stopping:
-            return
-        self._failed = True
-        then = "the run stops without it" if self.stopping else "the run goes on and tries again"
-        warnings.warn(
-            f"no checkpoint of round {round} could be written in {self.path} "
-            f"({error.strerror or error}), and {last}; {then}: {advice_for(error, self.path)}",
-            FedRelaxWarning,
-            stacklevel=2,
-        )
 
     def forget(self) -> None:
         """Delete the states, and the directory if nothing else is in it."""

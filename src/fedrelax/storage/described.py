@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from io import BytesIO
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -16,6 +16,10 @@ from fedrelax.runtime.exchange import Promise
 from fedrelax.runtime.history import TOTALS
 from fedrelax.storage.checking import damage, reading
 from fedrelax.storage.labels import check_labels
+from fedrelax.typing import AnyArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LABEL_COLUMNS = ("node", "source", "target")
 TEXT_COLUMNS = ("model", "wiring", "missed")
@@ -158,12 +162,11 @@ def check_about(about: Mapping[str, Any], file: str) -> None:
     """Refuse labels that cannot be told apart, and classes that do not match the outputs."""
     with reading(file):
         check_labels(about["graph_nodes"])
-    classes = about["classes"] or ()
-    known = len(set(map(str, classes)))
-    if known < len(classes):
+    classes = [str(label) for label in about["classes"] or ()]
+    if len(set(classes)) < len(classes):
         raise damage(file, "names a class twice")
-    if known != (about["outputs"] if about["task"] == "classification" else 0):
-        raise damage(file, f"has {known} classes but {about['outputs']} outputs")
+    if len(classes) != (about["outputs"] if about["task"] == "classification" else 0):
+        raise damage(file, f"has {len(classes)} classes but {about['outputs']} outputs")
 
 
 def check_lines(lines: list[dict[str, Any]], nodes: Iterable[Any]) -> None:
@@ -177,7 +180,7 @@ def check_lines(lines: list[dict[str, Any]], nodes: Iterable[Any]) -> None:
         raise damage(file, "names no model")
 
 
-def check_nodes(frame: Any, lines: list[dict[str, Any]], measured: bool) -> None:
+def check_nodes(frame: pd.DataFrame, lines: list[dict[str, Any]], measured: bool) -> None:
     """Refuse a ``nodes.csv`` without a line for each model, or without errors that were measured."""
     known = set(frame["node"])
     missing = [line["node"] for line in lines if line["node"] not in known]
@@ -187,18 +190,16 @@ def check_nodes(frame: Any, lines: list[dict[str, Any]], measured: bool) -> None
         _check_columns(frame, "nodes.csv", MEASURED)
 
 
-def _check_columns(frame: Any, file: str, columns: Iterable[str]) -> None:
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise damage(file, f"has no column {missing[0]!r}")
+def _check_columns(frame: pd.DataFrame, file: str, columns: Iterable[str]) -> None:
     for column in columns:
-        if column in TEXT_COLUMNS or column in LABEL_COLUMNS:
-            continue
-        if frame[column].dtype.kind not in "if":
+        if column not in frame.columns:
+            raise damage(file, f"has no column {column!r}")
+        is_number = frame[column].dtype.kind in "if"
+        if not (is_number or column in TEXT_COLUMNS or column in LABEL_COLUMNS):
             raise damage(file, f"has something other than numbers in column {column!r}")
 
 
-def read_frame(content: bytes, file: str, labels: Mapping[str, Any]) -> Any:
+def read_frame(content: bytes, file: str, labels: Mapping[str, Any]) -> pd.DataFrame:
     """Return one of our CSV files as a DataFrame; columns that hold nodes get their labels back."""
     import pandas as pd
 
@@ -215,23 +216,19 @@ def read_frame(content: bytes, file: str, labels: Mapping[str, Any]) -> Any:
             frame[column] = np.array([labels[text] for text in texts], dtype=object)
         elif column not in TEXT_COLUMNS:
             frame[column] = _numbers(texts)
-            if column in COUNT_COLUMNS:
-                _check_counts(frame[column], file, column)
+            counts = frame[column].dropna().to_numpy()
+            if column in COUNT_COLUMNS and not (
+                counts.dtype.kind in "if"
+                and ((counts >= 0) & (counts <= MOST_COUNTED) & (counts % 1 == 0)).all()
+            ):
+                raise damage(file, f"has something other than counts in column {column!r}")
     _check_columns(frame, file, COLUMNS[file])
     if file in ("nodes.csv", "positions.csv") and frame["node"].duplicated().any():
         raise damage(file, "names a node twice")
     return frame
 
 
-def _check_counts(column: Any, file: str, name: str) -> None:
-    """Refuse counts that are not whole numbers of at least 0; they may be missing."""
-    known = column.dropna().to_numpy()
-    counts = known.dtype.kind in "if"
-    if not counts or not ((known >= 0) & (known <= MOST_COUNTED) & (known % 1 == 0)).all():
-        raise damage(file, f"has something other than counts in column {name!r}")
-
-
-def _numbers(texts: list[str]) -> Any:
+def _numbers(texts: list[str]) -> AnyArray:
     """Return integers if all texts are whole numbers, else exactly the floats that were written.
 
     Texts that are no numbers stay texts.

@@ -23,7 +23,8 @@ import io
 import json
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -40,7 +41,7 @@ from fedrelax.models.elsewhere import is_elsewhere
 from fedrelax.models.incremental import SavedTree, is_incremental
 from fedrelax.models.keras import is_keras
 from fedrelax.storage.checking import Untrusted
-from fedrelax.typing import Label
+from fedrelax.typing import Label, Model
 
 BOOSTED = "fedrelax.models.boost.files"
 
@@ -51,7 +52,7 @@ class Format:
 
     name: str
     ending: str
-    matches: Callable[[Any], bool]
+    matches: Callable[[Model], bool]
     home: str
 
     @property
@@ -59,11 +60,11 @@ class Format:
         """The module that writes and reads the format; it may need an extra."""
         return import_module(self.home)
 
-    def to_bytes(self, model: Any) -> bytes:
+    def to_bytes(self, model: Model) -> bytes:
         """Return a fitted model as the bytes of a file."""
         return bytes(self.module.to_bytes(model))
 
-    def from_bytes(self, data: bytes, trust: Sequence[str]) -> Any:
+    def from_bytes(self, data: bytes, trust: Sequence[str]) -> Model:
         """Return the model in a file; nothing is created before all its types are trusted."""
         if hasattr(self.module, "types_in"):
             refused = [name for name in self.module.types_in(data) if name not in trust]
@@ -101,8 +102,6 @@ class Packed:
     @property
     def unpacked_size(self) -> int:
         """How many bytes the file claims to become."""
-        if not zipfile.is_zipfile(io.BytesIO(self.data)):
-            return len(self.data)
         try:
             with zipfile.ZipFile(io.BytesIO(self.data)) as file:
                 return sum(entry.file_size for entry in file.infolist())
@@ -117,7 +116,7 @@ ABOUT, PARTS = "about.json", ("consensus", "difference")
 class SumFormat(Format):
     """A zip of the files of two models, neither of which is a sum itself."""
 
-    def to_bytes(self, model: Any) -> bytes:
+    def to_bytes(self, model: Model) -> bytes:
         """Return a fitted sum as a zip file."""
         models = [model.consensus_, model.difference_]
         formats = [format_of(one) for one in models]
@@ -129,9 +128,9 @@ class SumFormat(Format):
             {ABOUT: json.dumps(about).encode(), **dict(zip(PARTS, files, strict=True))}
         )
 
-    def from_bytes(self, data: bytes, trust: Sequence[str]) -> Any:
+    def from_bytes(self, data: bytes, trust: Sequence[str]) -> Model:
         """Return the sum in a zip file; all types of both models must be trusted."""
-        models: list[Any] = []
+        models: list[Model] = []
         types: set[str] = set()
         for part in Packed(self, data).parts:
             try:
@@ -176,7 +175,7 @@ FORMATS: tuple[Format, ...] = (
 """A model is saved in the first format that matches it."""
 
 
-def format_of(model: Any) -> Format:
+def format_of(model: Model) -> Format:
     """Return the format in which a model is saved."""
     return next(form for form in FORMATS if form.matches(model))
 
@@ -193,52 +192,51 @@ def format_named(name: str) -> Format:
     )
 
 
-def check_savable(label: Label, model: Any) -> None:
+@contextmanager
+def _at_node(label: Label, trouble: str, advice: str) -> Iterator[None]:
+    """Let every error name the node; whatever is not an error of ours is put into words."""
+    try:
+        yield
+    except Untrusted as error:
+        raise Untrusted([label], error.types) from error
+    except FedRelaxError as error:
+        raise FedRelaxError(f"node {label!r}: {error}") from error
+    except Exception as error:  # libraries raise what they like, as do a model's own methods
+        raise FedRelaxError(
+            f"node {label!r}: {trouble} ({in_one_line(error)}); {advice}"
+        ) from error
+
+
+def check_savable(label: Label, model: Model) -> None:
     """Refuse a model that could not be saved, before it is trained."""
     form = format_of(model)
     if form is SKOPS:
         pack(label, model)
     elif form is not SUM and hasattr(form.module, "check_savable"):
-        try:
+        with _at_node(label, "its model cannot be saved", "use another model"):
             form.module.check_savable(model)
-        except FedRelaxError as error:
-            raise FedRelaxError(f"node {label!r}: {error}") from None
 
 
-def pack(label: Label, model: Any) -> Packed:
+def pack(label: Label, model: Model) -> Packed:
     """Return a model as the bytes of a file, tested by reading it back; an error names the node."""
     form, types = format_of(model), tuple[str, ...]()
-    try:
+    trouble = f"its model {type(last_step(model)).__name__} cannot be saved without pickle"
+    advice = "use a model whose attributes are plain values, arrays and estimators"
+    with _at_node(label, trouble, advice):
         data = form.to_bytes(model)
         try:
             form.from_bytes(data, ())
         except Untrusted as error:
             types = tuple(error.types)
             form.from_bytes(data, types)
-        return Packed(form, data, types)
-    except FedRelaxError as error:
-        raise FedRelaxError(f"node {label!r}: {error}") from error
-    except Exception as error:  # libraries raise whatever the model's own methods raise
-        raise FedRelaxError(
-            f"node {label!r}: its model {type(last_step(model)).__name__} cannot be saved without "
-            f"pickle ({in_one_line(error)}); use a model whose attributes are plain values, "
-            "arrays and estimators"
-        ) from error
+    return Packed(form, data, types)
 
 
-def unpack(label: Label, packed: Packed, trust: Sequence[str] = ()) -> Any:
+def unpack(label: Label, packed: Packed, trust: Sequence[str] = ()) -> Model:
     """Return the model in a file, if all its types are trusted."""
-    try:
+    advice = "check that the file is whole and that the packages it was made with are installed"
+    with _at_node(label, "its saved model cannot be loaded", advice):
         return packed.format.from_bytes(packed.data, trust)
-    except Untrusted as error:
-        raise Untrusted([label], error.types) from error
-    except FedRelaxError as error:
-        raise FedRelaxError(f"node {label!r}: {error}") from error
-    except Exception as error:  # whatever a damaged file, or the types' own methods, raise
-        raise FedRelaxError(
-            f"node {label!r}: its saved model cannot be loaded ({in_one_line(error)}); "
-            "check that the file is whole and that the packages it was made with are installed"
-        ) from error
 
 
 def answers_one_row(model: LocalModel, features: int) -> bool:
@@ -248,7 +246,10 @@ def answers_one_row(model: LocalModel, features: int) -> bool:
     features or classes it cannot predict the row. Whether it could is written down, as some sound models
     cannot (one that takes logarithms of its inputs, for instance).
     """
-    row = np.zeros((1, *_shape_of_row(model.estimator, features)))
+    estimator = model.estimator  # neural nets may take images
+    shape = getattr(getattr(estimator, "trained_", None), "input_shape", None)
+    shape = shape or getattr(estimator, "input_shape_", None) or (features,)
+    row = np.zeros((1, *shape))
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -256,10 +257,3 @@ def answers_one_row(model: LocalModel, features: int) -> bool:
     except Exception:  # a damaged model may raise anything, and so may a healthy one
         return False
     return answer.shape == (1, model.task.n_outputs) and bool(np.isfinite(answer).all())
-
-
-def _shape_of_row(estimator: Any, features: int) -> tuple[int, ...]:
-    """Return the shape of a row; neural nets may take images."""
-    trained = getattr(estimator, "trained_", None)
-    shape = getattr(trained, "input_shape", None) or getattr(estimator, "input_shape_", None)
-    return (features,) if shape is None else tuple(shape)

@@ -13,7 +13,6 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
-from fedrelax.living.network import Origin
 from fedrelax.models import LocalModel, Task, adapt
 from fedrelax.models.archive import allowed
 from fedrelax.models.viewed import Viewed
@@ -116,7 +115,7 @@ def read_result(directory: str | Path) -> SavedResult:
         graph=_graph(files, about, edges, labels),
         task=_task(about),
         preparation=_preparation(files, about),
-        choice=files.frame("alphas.csv", labels) if "alphas.csv" in files.said else None,
+        choice=files.frame("alphas.csv", labels) if "alphas.csv" in files.recorded else None,
         living=_living(files, about),
     )
 
@@ -126,25 +125,25 @@ class _Files:
     """The files beside ``result.json``, each with the size and checksum that it must have."""
 
     directory: Path
-    said: dict[str, Any]
+    recorded: dict[str, Any]
 
     def read(self, name: str) -> bytes:
-        if name not in self.said:
+        if name not in self.recorded:
             raise damage(MARK, f"gives no size and checksum for {name}")
-        return read_inside(self.directory, name, self.said[name], MARK)
+        return read_inside(self.directory, name, self.recorded[name], MARK)
 
     def frame(self, name: str, labels: dict[str, Label]) -> Any:
         return described.read_frame(self.read(name), name, labels)
 
 
 def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
-    if LIVING not in files.said:
+    if LIVING not in files.recorded:
         return None
-    said: dict[str, Any] = described.read_json(files.read(LIVING), LIVING, Living)
-    check_living(said, about["graph_nodes"])
-    for name in (PUBLIC, *(line["file"] for line in said["answers"])):
+    living: dict[str, Any] = described.read_json(files.read(LIVING), LIVING, Living)
+    check_living(living, about["graph_nodes"])
+    for name in (PUBLIC, *(line["file"] for line in living["answers"])):
         files.read(name)
-    return said
+    return living
 
 
 def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) -> Fitted:
@@ -157,9 +156,12 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
     saved = directory if isinstance(directory, SavedResult) else read_result(directory)
     history = history_of(saved, [line["node"] for line in saved.models])
     models = _load_models(saved, list(trust))
-    about, task = saved.about, saved.task
+    about, task, living, origin = saved.about, saved.task, saved.living, None
     kind = FedRelaxClassifier if task.is_classification else FedRelaxRegressor
-    losses = about["losses"]
+    losses, by_name = about["losses"], about["features_by_name"]
+    if living is not None:
+        read = _Files(saved.directory, about["files"]).read
+        origin = origin_of(living, read, list(models), task, saved.preparation, saved.width)
     result = Result(
         local_models=models,
         alone={},
@@ -172,9 +174,8 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
         kept=_kept(saved, list(models)),
         losses=None if losses is None else (losses["own_rows"], losses["edges"]),
         engine=about["engine"],
-        stayed=() if saved.living is None else tuple(saved.living["stayed"]),
+        stayed=() if living is None else tuple(living["stayed"]),
     )
-    by_name = about["features_by_name"]
     return kind.from_result(
         result,
         saved.graph,
@@ -184,36 +185,27 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
         feature_names=about["feature_names"] if by_name else None,
         node_column=about["node_column"] if by_name else None,
         preparation=saved.preparation,
-        origin=_origin(saved, list(models)),
+        origin=origin,
     )
 
 
-def _origin(saved: SavedResult, labels: list[Label]) -> Origin | None:
-    if saved.living is None:
-        return None
-    read = _Files(saved.directory, saved.about["files"]).read
-    return origin_of(saved.living, read, labels, saved.task, saved.preparation, saved.width)
-
-
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
-    files = {
-        line["node"]: Packed(
-            format_named(line["format"]),
-            read_inside(saved.directory, line["file"], line, "models.json"),
-        )
-        for line in saved.models
-    }
-    parts: dict[Label, list[Packed]] = {}
+    files, parts = dict[Label, Packed](), dict[Label, list[Packed]]()
     for line in saved.models:
+        content = read_inside(saved.directory, line["file"], line, "models.json")
+        files[line["node"]] = Packed(format_named(line["format"]), content)
         with reading(line["file"]):
             parts[line["node"]] = files[line["node"]].parts
     total = sum(part.unpacked_size for some in parts.values() for part in some)
     most = allowed(sum(len(file.data) for file in files.values()))
     if total > most:  # many small files may together unpack to a huge result
         raise damage("models", f"would unpack to {total} bytes, and at most {most} are read")
-    for width in {saved.width_of(line) for line in saved.models}:
-        alike = [line["node"] for line in saved.models if saved.width_of(line) == width]
-        try_files([(i, part.data) for i in alike for part in parts[i] if part.is_boosted], width)
+    boosted: dict[int, list[tuple[Label, bytes]]] = {}
+    for line in saved.models:
+        found = [(line["node"], part.data) for part in parts[line["node"]] if part.is_boosted]
+        boosted.setdefault(saved.width_of(line), []).extend(found)
+    for width, contents in boosted.items():
+        try_files(contents, width)
     models, refused, types = {}, [], set[str]()
     for line in saved.models:
         try:
@@ -247,7 +239,7 @@ def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: l
 
 def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
     """Return what the columns mean, checked against the features and nodes of ``result.json``."""
-    if SCHEMA not in files.said:
+    if SCHEMA not in files.recorded:
         return None
     said = described.read_json(files.read(SCHEMA), SCHEMA, dict[str, Any])
     with reading(SCHEMA):
@@ -261,16 +253,15 @@ def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
 
 
 def _task(about: dict[str, Any]) -> Task:
-    classes = about["classes"]
-    if classes is None:
-        return Task(about["task"], about["outputs"])
     dtype = object if about["classes_are_objects"] else None
-    return Task(about["task"], about["outputs"], np.asarray(classes, dtype=dtype))
+    classes = about["classes"]
+    labels = None if classes is None else np.asarray(classes, dtype=dtype)
+    return Task(about["task"], about["outputs"], labels)
 
 
 def _graph(files: _Files, about: dict[str, Any], edges: Any, labels: dict[str, Label]) -> Graph:
     graph = _joined(edges, "weight", about)
-    if "positions.csv" not in files.said:
+    if "positions.csv" not in files.recorded:
         return graph
     frame = files.frame("positions.csv", labels)
     with reading("positions.csv"):
@@ -297,11 +288,13 @@ def _kept(saved: SavedResult, labels: list[Label]) -> Graph | None:
 
 
 def _discrepancies(edges: Any) -> dict[tuple[Label, Label], float]:
-    known, found = edges[edges["discrepancy"].notna()], {}
-    columns = [known[name] for name in ("source", "target", "discrepancy", "discrepancy_back")]
-    for i, j, there, back in zip(*columns, strict=True):
-        found[i, j], found[j, i] = there, back
-    return found
+    measured = edges[edges["discrepancy"].notna()]
+    there = zip(measured["source"], measured["target"], strict=True)
+    back = zip(measured["target"], measured["source"], strict=True)
+    return {
+        **dict(zip(there, measured["discrepancy"], strict=True)),
+        **dict(zip(back, measured["discrepancy_back"], strict=True)),
+    }
 
 
 @reading("history_nodes.csv")

@@ -23,21 +23,25 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import platform
+import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation
 from fedrelax.files import dump_toml, to_npy
 from fedrelax.graph import Graph
 from fedrelax.living.changelog import now
-from fedrelax.models import LocalModel
+from fedrelax.living.overlay import GONE
 from fedrelax.models.criteria import last_step
 from fedrelax.models.viewed import form_in
 from fedrelax.schema import Preparation, Schema
@@ -50,10 +54,18 @@ from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedrelax.storage.loading import SavedResult
+
 FORMAT = 3
 """The version of this layout; a reader refuses what it does not know."""
 
 SCHEMA = "schema.json"
+
+UNTOUCHED = ("config.toml", "history.csv", "alphas.csv", PUBLIC)
+"""Files that say nothing about single nodes: a grown result has its ancestor's."""
 
 FRAMEWORKS = ("torch", "keras", "xgboost", "lightgbm", "catboost", "river")
 """Packages whose versions are noted if they are in use."""
@@ -85,39 +97,94 @@ def save_result(
     result: Result = fitted.result_
     graph: Graph = fitted.whole_graph_
     check_labels(graph.labels)
-    models = {label: pack(label, model) for label, model in result.models.items()}
+    packed = {label: pack(label, model) for label, model in result.models.items()}
     with whole_directory(directory, overwrite) as draft:
-        ready = fitted.preparation_
-        width = fitted.n_features_in_ if ready is None else ready.width
-        (draft / "models").mkdir()
-        index = [
-            write_model(draft, number, label, result.local_models[label], packed, width)
-            for number, (label, packed) in enumerate(models.items(), start=1)
-        ]
-        write_json(draft / "models.json", index)
-        if ready is not None:
-            write_json(draft / SCHEMA, _named(ready, feature_names).to_dict())
-        about = {
-            **_about(fitted, graph, feature_names),
-            "node_column": node_column if node_column is not None else fitted.node_column_,
-            "target_column": target,
-            "types_to_trust": sorted({name for file in models.values() for name in file.types}),
-        }
+        _write_models(draft, fitted, packed)
+        if fitted.preparation_ is not None:
+            ready: Preparation = fitted.preparation_
+            if feature_names is not None:
+                named = zip(ready.schema.columns, feature_names, strict=True)
+                columns = tuple(replace(column, name=str(name)) for column, name in named)
+                ready = replace(ready, schema=Schema(columns))
+            write_json(draft / SCHEMA, ready.to_dict())
         measured = {} if evaluation is None else evaluation.to_dict()
         write_json(draft / "metrics.json", {**(metrics or {}), **measured})
         (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
         _nodes_frame(result, nodes, evaluation).to_csv(draft / "nodes.csv", index=False)
-        write_graph(draft, result, graph)
+        _write_graph(draft, result, graph)
         result.history.to_frame().to_csv(draft / "history.csv", index=False)
         result.history.nodes_to_frame().to_csv(draft / "history_nodes.csv", index=False)
         if fitted.choice_ is not None:
             fitted.choice_.to_frame().to_csv(draft / "alphas.csv", index=False)
         _write_living(draft, fitted)
-        seal(draft, about, more)
+        about = {
+            **_about(fitted, graph, feature_names),
+            "node_column": node_column if node_column is not None else fitted.node_column_,
+            "target_column": target,
+            "types_to_trust": sorted({name for file in packed.values() for name in file.types}),
+        }
+        _seal(draft, about, more)
     return Path(directory)
 
 
-def seal(draft: Path, about: Mapping[str, Any], more: Sequence[Callable[[Path], object]]) -> None:
+def save_grown(
+    directory: str | Path,
+    ancestor: SavedResult,
+    fitted: Fitted,
+    *,
+    overwrite: bool = False,
+    more: Sequence[Callable[[Path], object]] = (),
+) -> Path:
+    """Write a loaded result that has changed to a new directory, which links to what is unchanged.
+
+    ``fitted`` was loaded from ``ancestor``, which is never written to. Where links are impossible, files
+    are copied. Nothing about nodes that have left is carried over.
+    """
+    target, earlier = Path(directory), ancestor.about
+    if target.exists() and target.samefile(ancestor.directory):
+        raise FedRelaxError(
+            f"{target} is the result that was loaded, which is never replaced; choose another directory"
+        )
+    network, graph, result = fitted.living_, fitted.whole_graph_, fitted.result_
+    check_labels(graph.labels)
+    changed = {label: model for label, model in network.models.changed.items() if model is not GONE}
+    packed = {label: pack(label, model.estimator) for label, model in changed.items()}
+    left = set(earlier["graph_nodes"]) - set(graph.labels)
+    with whole_directory(target, overwrite) as draft:
+        _write_models(draft, fitted, packed, ancestor)
+        for name in UNTOUCHED if left else (*UNTOUCHED, "history_nodes.csv"):
+            if name in earlier["files"]:
+                _link(ancestor.directory / name, draft / name)
+        if left:
+            lines = ancestor.history_nodes
+            lines[~lines["node"].isin(left)].to_csv(draft / "history_nodes.csv", index=False)
+        _grown_nodes(ancestor, fitted).to_csv(draft / "nodes.csv", index=False)
+        _write_graph(draft, result, graph)
+        counts = {"nodes": len(result.local_models), "edges": graph.n_edges}
+        write_json(draft / "metrics.json", {**ancestor.metrics, **counts})
+        ready = fitted.preparation_
+        if ready is not None:
+            lacks = {label: columns for label, columns in ready.lacks.items() if label not in left}
+            write_json(draft / SCHEMA, replace(ready, lacks=lacks).to_dict())
+        before, coupled = ancestor.living, living_of(network, ancestor.task.kind)
+        assert before is not None and coupled is not None
+        ancestors = [*before["ancestors"], {name: earlier[name] for name in ("made", "sha256")}]
+        write_json(
+            draft / LIVING, with_answers(draft, network, coupled, before["story"], ancestors)
+        )
+        types = {name for file in packed.values() for name in file.types}
+        about = {
+            **{name: value for name, value in earlier.items() if name not in ("files", "sha256")},
+            "made": now(),
+            "versions": versions(),
+            "graph_nodes": list(graph.labels),
+            "types_to_trust": sorted({*earlier["types_to_trust"], *types}),
+        }
+        _seal(draft, about, more)
+    return target
+
+
+def _seal(draft: Path, about: Mapping[str, Any], more: Sequence[Callable[[Path], object]]) -> None:
     """Write ``result.json`` with the checksums of all files; then those of ``more``, which have none."""
     files = [path for path in sorted(draft.iterdir()) if path.is_file()]
     checked = {path.name: fingerprint(path.read_bytes()) for path in files}
@@ -151,15 +218,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     return value
-
-
-def _named(ready: Preparation, names: Sequence[str] | None) -> Preparation:
-    """Return what the columns mean, under the names that features have in the result."""
-    columns = ready.schema.columns
-    if names is None:
-        return ready
-    named = [replace(column, name=str(name)) for column, name in zip(columns, names, strict=True)]
-    return replace(ready, schema=Schema(tuple(named)))
 
 
 def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) -> dict[str, Any]:
@@ -220,22 +278,48 @@ def versions() -> dict[str, str]:
     }
 
 
-def write_model(
-    draft: Path, number: int, label: Label, local: LocalModel, packed: Packed, features: int
-) -> dict[str, Any]:
-    """Write one node's model, and return its entry in ``models.json``."""
-    file = f"models/{file_name(number, label, packed.format.ending)}"
-    (draft / file).write_bytes(packed.data)
-    kind = type(last_step(local.estimator))
-    return {
-        "node": label,
-        "file": file,
-        "format": packed.format.name,
-        "type": f"{kind.__module__}.{kind.__qualname__}",
-        "rows": form_in(local),
-        "answers": answers_one_row(local, features),
-        **fingerprint(packed.data),
-    }
+def _write_models(
+    draft: Path, fitted: Fitted, packed: Mapping[Label, Packed], ancestor: SavedResult | None = None
+) -> None:
+    """Write ``models.json`` and the packed models; all others are linked to the ancestor's files."""
+    (draft / "models").mkdir()
+    earlier = {} if ancestor is None else {line["node"]: line for line in ancestor.models}
+    numbers = [re.match(r"models/(\d+)", line["file"]) for line in earlier.values()]
+    number, lines = max((int(match[1]) for match in numbers if match), default=0), []
+    ready = fitted.preparation_
+    width = fitted.n_features_in_ if ready is None else ready.width
+    for label, local in fitted.result_.local_models.items():
+        if label not in packed:
+            assert ancestor is not None
+            lines.append(earlier[label])
+            _link(ancestor.directory / lines[-1]["file"], draft / lines[-1]["file"])
+            continue
+        number, form = number + 1, packed[label].format
+        file, kind = (
+            f"models/{file_name(number, label, form.ending)}",
+            type(last_step(local.estimator)),
+        )
+        (draft / file).write_bytes(packed[label].data)
+        lines.append(
+            {
+                "node": label,
+                "file": file,
+                "format": form.name,
+                "type": f"{kind.__module__}.{kind.__qualname__}",
+                "rows": form_in(local),
+                "answers": answers_one_row(local, width),
+                **fingerprint(packed[label].data),
+            }
+        )
+    write_json(draft / "models.json", lines)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Hard-link a file, or copy it where the file system has no links."""
+    try:
+        os.link(source.resolve(), target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _write_living(draft: Path, fitted: Fitted) -> None:
@@ -249,7 +333,7 @@ def _write_living(draft: Path, fitted: Fitted) -> None:
             write_json(draft / LIVING, with_answers(draft, network, about))
 
 
-def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> Any:
+def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> pd.DataFrame:
     import pandas as pd
 
     names = {label: model.name for label, model in result.local_models.items()}
@@ -258,16 +342,32 @@ def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> A
         lines = nodes
     elif evaluation is not None:
         lines = evaluation.nodes
-    return with_clusters(lines, result) if result.clusters else lines
+    return _with_clusters(lines, result) if result.clusters else lines
 
 
-def with_clusters(lines: Any, result: Result) -> Any:
-    """Return a table of nodes with the number of each one's cluster."""
+def _grown_nodes(ancestor: SavedResult, fitted: Fitted) -> pd.DataFrame:
+    """Return a line per node; errors are those measured when the network was trained."""
+    import pandas as pd
+
+    result, lines = fitted.result_, ancestor.nodes
+    earlier = set(lines["node"])
+    new = [label for label in result.local_models if label not in earlier]
+    if new:
+        joined = pd.DataFrame({"node": new, "model": [result.local_models[i].name for i in new]})
+        count = next((c for c in ("rows", "train_rows") if c in lines.columns), None)
+        if count is not None:
+            joined[count] = [fitted.living_.count_of(label) for label in new]
+        lines = pd.concat([lines, joined], ignore_index=True)
+    lines = lines[lines["node"].isin(list(result.local_models))]
+    return _with_clusters(lines, result) if "cluster" in lines.columns else lines
+
+
+def _with_clusters(lines: pd.DataFrame, result: Result) -> pd.DataFrame:
     groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
     return lines.assign(cluster=[groups.get(label) for label in lines["node"]])
 
 
-def write_graph(draft: Path, result: Result, graph: Graph) -> None:
+def _write_graph(draft: Path, result: Result, graph: Graph) -> None:
     """Write the edges, and the positions of the nodes if there are any."""
     import pandas as pd
 

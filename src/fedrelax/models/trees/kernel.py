@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
-from numba.extending import intrinsic
 
 from fedrelax.models.trees.rules import GINI, SQUARED_ERROR, Rules
 from fedrelax.typing import AnyArray, FloatArray
@@ -64,26 +63,6 @@ class Work(NamedTuple):
     left: FloatArray
     right: FloatArray
     """Sums of ``part`` over a node's rows and over those on each side of a split."""
-
-
-def _without_owners(typing: Any, arrays: Any) -> Any:
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        values = given[0]
-        for place, kind in enumerate(signature.args[0].types):
-            view = context.make_array(kind)(context, builder, builder.extract_value(values, place))
-            view.meminfo = view.meminfo.type(None)
-            view.parent = view.parent.type(None)
-            values = builder.insert_value(values, view._getvalue(), place)
-        return values
-
-    return arrays(arrays), build
-
-
-bare: Callable[[Work], Work] = intrinsic(_without_owners)
-"""Returns a tuple of arrays without their owners, so that references to them are not counted.
-
-At a small node, counting takes longer than the work itself. The owners must outlive the bare arrays.
-"""
 
 
 # Sums, impurities and gains
@@ -439,7 +418,7 @@ def grow_forest(
     returned.
     """
     (features, rows), outputs, count, depth = x.shape, target.shape[1], 0, 0
-    owners = Work(
+    w = Work(
         x=x,
         nodes=nodes,
         value=value,
@@ -459,7 +438,6 @@ def grow_forest(
         left=np.empty(outputs + 1),
         right=np.empty(outputs + 1),
     )
-    w = bare(owners)
     if not rules.bootstrap:
         for i in range(rows):
             weigh(w, rules.criterion, i, target[i], weight[i])
@@ -473,5 +451,4 @@ def grow_forest(
         answer(w, answers)
     if len(states) > 1:
         answers /= len(states)
-    # Using the owners here keeps what the bare arrays point to from being freed earlier.
-    return count, depth + 0 * len(owners)
+    return count, depth
