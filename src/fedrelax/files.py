@@ -113,9 +113,7 @@ def from_npy(
         read = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}[version]
         found, fortran, dtype = read(stream)
         start, size = stream.tell(), math.prod(found) * dtype.itemsize
-    except (
-        Exception
-    ) as error:  # numpy parses the header as a Python literal, which fails in many ways
+    except Exception as error:  # numpy parses the header as a literal, which fails in many ways
         raise Refused(f"{what} is not an array in the .npy format".lstrip()) from error
     if dtype.hasobject or (dtypes is not None and dtype.str not in dtypes):
         raise Refused(f"{what} holds {dtype}, which is not allowed here".lstrip())
@@ -156,7 +154,7 @@ def write_whole(path: Path, data: bytes) -> None:
         os.replace(draft, path)
         with suppress(
             PermissionError
-        ):  # systems that cannot open directories flush them by themselves
+        ):  # systems that cannot open directories flush them themselves
             handle = os.open(path.parent, os.O_RDONLY)
             try:
                 os.fsync(handle)

@@ -78,9 +78,8 @@ class Ready:
         """Grow every node's trees on its own rows and on public rows with these targets."""
         packed = self.packed if taught is None else self._taught(taught, strength)
         every, m = answers(packed), len(self.public)
-        own = [each[:count] for each, count in zip(every, self.rows, strict=True)]
-        public = [each[count:][:m] for each, count in zip(every, self.rows, strict=True)]
-        held = [each[count + m :] for each, count in zip(every, self.rows, strict=True)]
+        parts = [np.split(each, [n, n + m]) for each, n in zip(every, self.rows, strict=True)]
+        own, public, held = zip(*parts, strict=True)
         return Grove(taught, strength, np.concatenate(own), np.stack(public), np.concatenate(held))
 
     def _taught(self, taught: FloatArray, strength: FloatArray) -> list[Packed]:

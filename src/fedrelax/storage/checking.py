@@ -66,31 +66,40 @@ def _checksum(values: Mapping[str, Any]) -> str:
 
 
 def read_inside(
-    directory: Path, name: Any, said: Mapping[str, Any] | None, where: str, most: int = RESULT
+    directory: Path, name: str, recorded: Mapping[str, Any] | None, where: str
 ) -> bytes:
-    """Return the content of a result's file, which must have the ``size`` and ``sha256`` in ``said``.
+    """Return the content of a result's file, which must have the ``size`` and ``sha256`` in ``recorded``.
 
-    ``where`` is the file that gives them. If ``said`` is None, at most ``most`` bytes are read.
+    ``where`` is the file that gives them. With None, only the size is limited.
     """
-    path = _inside(directory, name, where)
-    most = most if said is None else int(said["size"])
+    parts = () if set(name) & {"\\", "\0", ":"} else PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts:
+        raise damage(where, f"names the file {name!r}, which is not inside the result")
+    try:
+        path = directory.joinpath(*parts).resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "its links form a cycle"
+        raise damage(name, f"cannot be opened ({reason})") from error
+    if not path.is_relative_to(directory.resolve()):
+        raise damage(name, "is a link to a file outside the result")
+    most = RESULT if recorded is None else int(recorded["size"])
     if most > RESULT:
-        raise damage(str(name), f"would have {most} bytes, and at most {RESULT} are read")
+        raise damage(name, f"would have {most} bytes, and at most {RESULT} are read")
     try:
         content = read_file(path, most)
     except OSError as error:
         if error.errno == errno.EFBIG:
             what = f"has more than the {most} bytes that were written"
-            raise damage(str(name), what) from error
-        raise damage(str(name), f"cannot be read ({why_unread(error)})") from error
-    if said is None:
+            raise damage(name, what) from error
+        raise damage(name, f"cannot be read ({why_unread(error)})") from error
+    if recorded is None:
         return content
-    if len(content) != said["size"]:
+    if len(content) != recorded["size"]:
         raise damage(
-            str(name), f"has {len(content)} bytes, but {where} says that it has {said['size']}"
+            name, f"has {len(content)} bytes, but {where} says that it has {recorded['size']}"
         )
-    if fingerprint(content)["sha256"] != said["sha256"]:
-        raise damage(str(name), f"does not match the checksum in {where}")
+    if fingerprint(content)["sha256"] != recorded["sha256"]:
+        raise damage(name, f"does not match the checksum in {where}")
     return content
 
 
@@ -109,20 +118,3 @@ def reading(file: str) -> Iterator[None]:
         raise damage(file, f"cannot be used ({error})") from error
     except Exception as error:  # values of the wrong kind fail in many ways
         raise damage(file, f"cannot be read ({in_one_line(error)})") from error
-
-
-def _inside(directory: Path, name: Any, where: str) -> Path:
-    """Return the path of a file that must lie in the directory, with links resolved."""
-    plain = isinstance(name, str) and "\\" not in name and "\0" not in name and ":" not in name
-    parts = PurePosixPath(name).parts if plain else ()
-    if not parts or name.startswith("/") or ".." in parts:
-        raise damage(where, f"names the file {name!r}, which is not inside the result")
-    path = directory.joinpath(*parts)
-    try:
-        found = path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or "its links form a cycle"
-        raise damage(str(name), f"cannot be opened ({reason})") from error
-    if not found.is_relative_to(directory.resolve()):
-        raise damage(str(name), "is a link to a file outside the result")
-    return found

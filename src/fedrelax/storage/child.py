@@ -115,10 +115,10 @@ def _apart(data: bytes, features: int, seconds: float) -> str:
         os._exit(0)
     os.close(writes)
     with os.fdopen(reads, "rb") as pipe:
-        told = pipe.read().decode(errors="replace")
+        verdict = pipe.read().decode(errors="replace")
     _, status = os.waitpid(copy, 0)
-    if told:
-        return "" if told == FINE else told
+    if verdict:
+        return "" if verdict == FINE else verdict
     late = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU)
     return ENDLESS if late else ENDED
 

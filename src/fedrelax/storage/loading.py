@@ -241,9 +241,9 @@ def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
     """Return what the columns mean, checked against the features and nodes of ``result.json``."""
     if SCHEMA not in files.recorded:
         return None
-    said = described.read_json(files.read(SCHEMA), SCHEMA, dict[str, Any])
+    values = described.read_json(files.read(SCHEMA), SCHEMA, dict[str, Any])
     with reading(SCHEMA):
-        ready = Preparation.from_dict(said, "")
+        ready = Preparation.from_dict(values, "")
         if ready.schema.column_names != about["feature_names"]:
             raise FedRelaxError("its columns do not match the features in result.json")
         strange = [label for label in ready.lacks if label not in about["graph_nodes"]]

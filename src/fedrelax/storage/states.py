@@ -25,7 +25,6 @@ from scipy import sparse
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.files import RESULT, Refused, from_npy, read_file, to_npy, why_unread, write_whole
 from fedrelax.runtime import Message
-from fedrelax.typing import AnyArray
 
 MAGIC, VERSION = b"FEDRELAX-STATE\n", 2
 HEAD = struct.Struct("<15sB32sQ")
@@ -33,8 +32,6 @@ NUMBERS = ("<f8", "<f4", "<i8", "<i4", "|b1")
 """The array types that can be written."""
 MOST_DIMENSIONS, MOST_TREE = 8, 2**27
 """The most axes of an array, and the most bytes of JSON, that are written or read."""
-WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
-"""What values of an unexpected form raise."""
 
 
 def write_state(path: Path, state: Any) -> None:
@@ -91,7 +88,7 @@ def from_bytes(data: bytes) -> Any:
         return _value(tree, blocks, {})
     except Refused:
         raise
-    except WRONG as error:
+    except Exception as error:  # values of an unexpected form fail in many ways
         text = in_one_line(error, kind=False)
         raise Refused(f"does not have the expected form ({text})") from error
 
@@ -165,7 +162,11 @@ def _value(tree: Any, blocks: dict[int, memoryview], seen: dict[int, Any]) -> An
     number = len(seen)
     seen[number] = None  # what is inside has later numbers
     if kind == "array":
-        seen[number] = _array(blocks[content[0]], content[1])
+        block, order = content
+        array = from_npy(blocks[block], "an array in it", dtypes=NUMBERS)
+        if array.ndim > MOST_DIMENSIONS or sorted(order) != list(range(array.ndim)):
+            raise Refused("holds an array without an order of axes")
+        seen[number] = array.transpose(np.argsort(order)) if order else array
     elif kind == "message":
         seen[number] = message = Message(*values(content))
         if type(message.round) is not int or not isinstance(message.predictions, np.ndarray):
@@ -177,10 +178,3 @@ def _value(tree: Any, blocks: dict[int, memoryview], seen: dict[int, Any]) -> An
     else:
         raise Refused(f"holds a {kind!r}, which is unknown")
     return seen[number]
-
-
-def _array(block: memoryview, order: list[int]) -> AnyArray:
-    array = from_npy(block, "an array in it", dtypes=NUMBERS)
-    if array.ndim > MOST_DIMENSIONS or sorted(order) != list(range(array.ndim)):
-        raise Refused("holds an array without an order of axes")
-    return array.transpose(np.argsort(order)) if order else array

@@ -188,8 +188,8 @@ def _plain(state: State, members: dict[str, bytes]) -> Any:
     if loader == "DictNode":
         return {key: _plain(item, members) for key, item in state["content"].items()}
     if loader == "NdArrayNode" and state["type"] == "numpy":
-        found = array_member(members, state["file"])
-        return found if state["__class__"] == "ndarray" else found[()]
+        array = array_member(members, state["file"])
+        return array if state["__class__"] == "ndarray" else array[()]
     raise FedRelaxError(f"its tree is damaged: one of its parts is a {_name(state)}")
 
 

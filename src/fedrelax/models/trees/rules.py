@@ -99,10 +99,14 @@ def rules_of(estimator: Any, features: int) -> Rules | None:
     settings = estimator.get_params(deep=False)
     leaf = int(settings["min_samples_leaf"])
     samples, depth = settings.get("max_samples"), settings["max_depth"]
-    whole = isinstance(samples, Integral)
+    whole, drawn = isinstance(samples, Integral), settings["max_features"]
+    if drawn in ("sqrt", "log2"):
+        drawn = max(1, int(getattr(np, drawn)(features)))
+    elif drawn is not None and not isinstance(drawn, Integral):
+        drawn = max(1, int(drawn * features))
     return Rules(
         criterion=CRITERIA[settings["criterion"]],
-        max_features=_number_of_features(settings["max_features"], features),
+        max_features=features if drawn is None else int(drawn),
         max_depth=NO_LIMIT if depth is None else int(depth),
         min_samples_split=max(int(settings["min_samples_split"]), 2 * leaf),
         min_samples_leaf=leaf,
@@ -112,15 +116,3 @@ def rules_of(estimator: Any, features: int) -> Rules | None:
         draws=int(samples) if whole else 0,
         draws_share=0.0 if whole or samples is None else float(samples),
     )
-
-
-def _number_of_features(given: Any, features: int) -> int:
-    if given is None:
-        return features
-    if given == "sqrt":
-        return max(1, int(np.sqrt(features)))
-    if given == "log2":
-        return max(1, int(np.log2(features)))
-    if isinstance(given, Integral):
-        return int(given)
-    return max(1, int(given * features))
