@@ -164,9 +164,9 @@ class ExactUpdate:
         other.problem = problem.reordered(order, with_public=self.fused is None)
         other.coupling = NeighbourTerms(other.problem, coupling.alpha, coupling.system)
         if self.fused is None:
-            other.inverse = self.inverse[order]
+            other.inverse = self.inverse.take(order, axis=0)
         else:
-            other.fused = self.fused[order]
+            other.fused = self.fused.take(order, axis=0)
         other._w = np.empty_like(self._w)
         return other, order
 

@@ -86,9 +86,10 @@ class LinearProblem:
         sets = NodeRows(public, public_offsets)
         self.public = Blocks.of(sets, intercept=self.intercept, mean=mean)[0]
 
-    def join(self, graph: Any) -> None:
-        """Store the graph with the smallest index type that suffices."""
-        parts = (graph.data, graph.indices, graph.indptr)
+    def join(self, graph: SparseMatrix) -> None:
+        """Store the graph with the smallest index type that suffices: a round reads all of it."""
+        index = np.int32 if graph.nnz < 1 << 31 else np.int64
+        parts = (graph.data, graph.indices.astype(index), graph.indptr.astype(index))
         self.adjacency = sparse.csr_array(parts, shape=graph.shape, dtype=np.float64)
         self.degree: FloatArray = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1)
 

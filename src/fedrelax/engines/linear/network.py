@@ -38,10 +38,10 @@ class Coordinates:
     def standard(cls, X: FloatArray, intercept: bool) -> Coordinates:
         """Return coordinates of size 1 and, with an intercept, mean 0 (without one, zero is special)."""
         centre = X.mean(axis=0) if intercept else np.zeros(X.shape[1])
-        moved = X - centre
+        moved = X - centre if intercept else X
         scale = np.sqrt(np.einsum("rf,rf->f", moved, moved) / len(X))
-        most = np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0))
-        scale = np.where(scale > 1e-12 * most, scale, most)
+        constant = scale <= 1e-12 * np.abs(centre)
+        scale[constant] = np.abs(X[:, constant]).max(axis=0, initial=0.0)
         return cls(centre, nonzero(scale), intercept)
 
     def rows(self, X: FloatArray) -> FloatArray:
