@@ -33,12 +33,11 @@ def round_bytes(update: ExactUpdate) -> int:
     The nodes' matrices, the graph, b and the last round's vectors are read once, the new vectors are
     written once. Intermediate vectors are not counted.
     """
-    problem, exchange = update.problem, update.coupling.exchange
+    problem = update.problem
     matrices = update.inverse.nbytes if update.fused is None else update.fused.nbytes
     if update.coupling.symmetric and problem.public is not None:
         matrices += problem.public.array.nbytes
-    graph = _graph_bytes(exchange.graph) if exchange.dense is None else exchange.dense.nbytes
-    return int(matrices + graph + 3 * problem.moment.nbytes)
+    return int(matrices + _graph_bytes(problem.adjacency) + 3 * problem.moment.nbytes)
 
 
 def stored_bytes(update: ExactUpdate) -> int:

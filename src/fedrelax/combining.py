@@ -42,19 +42,18 @@ class Combine(ABC):
 class Mean(Combine):
     """The weighted mean: exactly the coupling of the paper. One liar moves it anywhere."""
 
-    name: ClassVar[str] = "mean"
-    compares: ClassVar[bool] = False
+    name, compares = "mean", False
 
     def __call__(self, answers: Array, weights: Array, own: Array, span: Pair) -> Pair:
         """Return the mean."""
-        return _mean(answers, np.broadcast_to(weights[:, None, None], answers.shape))
+        return _mean(answers, weights[:, None, None])
 
 
 @dataclass(frozen=True)
 class Median(Combine):
     """The weighted median of every coordinate: liars with less than half of the weight are outvoted."""
 
-    name: ClassVar[str] = "median"
+    name = "median"
 
     def __call__(self, answers: Array, weights: Array, own: Array, span: Pair) -> Pair:
         """Return the median; between two answers of equal weight, their middle."""
@@ -72,7 +71,7 @@ class Median(Combine):
 class Trimmed(Combine):
     """The mean of every coordinate without the lowest and the highest ``share`` of the weight."""
 
-    name: ClassVar[str] = "trimmed"
+    name = "trimmed"
     share: float = 0.25
 
     def __post_init__(self) -> None:
@@ -92,8 +91,7 @@ class Trimmed(Combine):
 class Clipped(Combine):
     """The mean of answers clipped to the range of the node's own targets, widened by ``margin`` of it."""
 
-    name: ClassVar[str] = "clipped"
-    compares: ClassVar[bool] = False
+    name, compares = "clipped", False
     margin: float = 0.25
 
     def __post_init__(self) -> None:
@@ -104,8 +102,7 @@ class Clipped(Combine):
         """Return the mean of what is left."""
         low, high = span
         more = self.margin * (high - low)
-        clipped = np.clip(answers, low - more, high + more)
-        return _mean(clipped, np.broadcast_to(weights[:, None, None], answers.shape))
+        return _mean(np.clip(answers, low - more, high + more), weights[:, None, None])
 
 
 @dataclass(frozen=True)
@@ -116,8 +113,7 @@ class Huber(Combine):
     iteratively reweighted least squares, so a fixed point is one of the Huber discrepancy.
     """
 
-    name: ClassVar[str] = "huber"
-    compares: ClassVar[bool] = False
+    name, compares = "huber", False
     times: float = 1.0
 
     def __post_init__(self) -> None:
@@ -129,9 +125,7 @@ class Huber(Combine):
         distance = np.linalg.norm(answers - own, axis=2)
         delta = self.times * float(np.median(distance))
         factor = np.minimum(1.0, delta / np.maximum(distance, np.finfo(float).tiny))
-        counted = weights[:, None] * (factor if delta > 0 else 1.0)
-        target, _ = _mean(answers, np.broadcast_to(counted[..., None], answers.shape))
-        return target, np.broadcast_to(counted, distance.shape).sum(axis=0)
+        return _mean(answers, (weights[:, None] * (factor if delta > 0 else 1.0))[..., None])
 
 
 @dataclass(frozen=True)
@@ -139,7 +133,7 @@ class Nearest(Combine):
     """The mean of those who agree with the node: at most ``times`` as far from its own answers as the
     nearest ``share`` of its neighbours are on average, in mean square. The others are ignored."""
 
-    name: ClassVar[str] = "nearest"
+    name = "nearest"
     share: float = 0.25
     times: float = 2.0
 
@@ -154,8 +148,8 @@ class Nearest(Combine):
         apart = np.square(answers - own).mean(axis=(1, 2))
         first = np.sort(apart)[: max(1, round(self.share * len(apart)))]
         near = apart <= max(self.times * first.mean(), first[-1])
-        chosen = np.broadcast_to(weights[near, None, None], answers[near].shape)
-        return _mean(answers[near], chosen)[0], np.full(len(own), weights.sum())
+        target, _ = _mean(answers[near], weights[near, None, None])
+        return target, np.full(len(own), weights.sum())
 
 
 WAYS: dict[str, type[Combine]] = {
@@ -204,5 +198,6 @@ def _sorted(answers: Array, weights: Array) -> tuple[Array, Array]:
 
 def _mean(answers: Array, weights: Array) -> tuple[Array, Array]:
     """Return the mean of each coordinate, and the weight of each row."""
+    weights = np.broadcast_to(weights, answers.shape)
     total = weights.sum(axis=0)
     return np.asarray((answers * weights).sum(axis=0) / total), np.asarray(total[:, 0])

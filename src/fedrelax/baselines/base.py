@@ -12,6 +12,7 @@ import numpy as np
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
+from fedrelax.solvers import Result
 from fedrelax.typing import FloatArray, Label
 
 
@@ -22,6 +23,12 @@ class Run:
     models: Mapping[Label, LocalModel]
     validation: FloatArray = field(default_factory=lambda: np.empty(0))
     """From round 0 on; empty where no node holds validation rows."""
+
+    @classmethod
+    def of(cls, result: Result) -> Run:
+        """Return the run of a solver."""
+        curve = result.history["validation_loss"]
+        return cls(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
 
 
 def validation_loss(network: Network, models: Mapping[Label, LocalModel]) -> float:
@@ -82,20 +89,19 @@ class Baseline(ABC):
         if len(candidates) == 1 and not hasattr(self, "rounds"):
             return candidates[0]
         curves = [validation_curve(candidate, folds, seed, n_jobs) for candidate in candidates]
-        length = max(map(len, curves))
-        losses = np.array([_padded(curve, length) for curve in curves])
+        losses = _padded(curves)
         losses = np.where(np.isnan(losses), np.inf, losses)
         least = np.isclose(losses, losses.min(), rtol=1e-9, atol=0.0)  # equal but for rounding
-        best, best_round = divmod(int(np.argmax(least)), length)
-        chosen = candidates[best]
-        changes: dict[str, Any] = {"rounds": best_round} if hasattr(chosen, "rounds") else {}
-        return replace(chosen, **changes)
+        best, best_round = divmod(int(np.argmax(least)), losses.shape[1])
+        changes: dict[str, Any] = {"rounds": best_round} if hasattr(self, "rounds") else {}
+        chosen: Baseline = replace(candidates[best], **changes)
+        return chosen
 
     @abstractmethod
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Train one model per node."""
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Return the settings by name, for tables."""
         return dict(vars(self))
 
@@ -104,17 +110,16 @@ def validation_curve(
     way: Baseline, folds: Sequence[Network], seed: int = 0, n_jobs: int | None = None
 ) -> FloatArray:
     """Return the validation loss after every round, as the mean over the rows of all folds."""
-    found = []
+    curves = []
     for fold in folds:
         run = way.run(fold, seed=seed, n_jobs=n_jobs)
         rounds = len(run.validation) > 0
-        found.append(run.validation if rounds else np.array([validation_loss(fold, run.models)]))
+        curves.append(run.validation if rounds else np.array([validation_loss(fold, run.models)]))
     rows = [sum(len(node.validation[1]) for node in fold if node.validation) for fold in folds]
-    length = max(map(len, found))
-    padded = [_padded(curve, length) for curve in found]
-    return np.asarray(np.average(padded, axis=0, weights=rows))
+    return np.asarray(np.average(_padded(curves), axis=0, weights=rows))
 
 
-def _padded(curve: FloatArray, length: int) -> FloatArray:
-    """Extend the curve of a run that ended early to full length; it had settled at the last value."""
-    return np.concatenate([curve, np.full(length - len(curve), curve[-1])])
+def _padded(curves: Sequence[FloatArray]) -> FloatArray:
+    """Stack curves; that of a run which ended early goes on at its last value, where it had settled."""
+    length = max(map(len, curves))
+    return np.array([np.pad(curve, (0, length - len(curve)), mode="edge") for curve in curves])

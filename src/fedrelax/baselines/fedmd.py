@@ -52,9 +52,7 @@ class FedMD(Baseline):
         solver = FedRelax(
             alpha=self.weight, rounds=self.rounds, tol=1e-3, n_jobs=n_jobs, random_state=seed
         )
-        result = solver.solve(with_everybody(network, seed))
-        curve = result.history["validation_loss"]
-        return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
+        return Run.of(solver.solve(with_everybody(network, seed)))
 
 
 def with_everybody(network: Network, seed: int = 0) -> Network:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import joblib
 import numpy as np
@@ -44,12 +43,10 @@ class Grouped(Baseline):
             return [self]
         return [replace(self, factor=factor, factors=()) for factor in self.factors] or [self]
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Return the factor of the penalty, where it is not 1."""
-        found = {name: value for name, value in vars(self).items() if name != "factors"}
-        if self.factor == 1.0:
-            del found["factor"]
-        return found
+        hidden = {"factors"} if self.factor != 1.0 else {"factors", "factor"}
+        return {name: value for name, value in vars(self).items() if name not in hidden}
 
     @abstractmethod
     def groups(self, network: Network) -> Mapping[Label, Hashable]:
@@ -139,8 +136,7 @@ class Oracle(Grouped):
 
     def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield all nodes' models before every step; here ``clusters`` is keyed by position."""
-        names = [self.clusters[place] for place in range(F.n)]
-        member = np.unique(np.array(names), return_inverse=True)[1]
+        member = np.unique([self.clusters[i] for i in range(F.n)], return_inverse=True)[1]
         F = F.shared()
         w = F.random_models(rng, int(member.max()) + 1)
         step = RMSprop(w, self.rate)
@@ -155,8 +151,8 @@ def _seen_rows(rows: Rows, model: Model, network: Network) -> Rows:
     if ready is None or not ready.schema.is_plain:
         return rows
     columns = list(model.view.columns) if isinstance(model, Seen) else slice(None)
-    kept = ~np.isnan(rows.X[:, columns]).any(axis=1)
-    return replace(rows, X=rows.X[kept], target=rows.target[kept], weight=rows.weight[kept])
+    full = ~np.isnan(rows.X[:, columns]).any(axis=1)
+    return replace(rows, X=rows.X[full], target=rows.target[full], weight=rows.weight[full])
 
 
 def kind_of(model: Model) -> str:
@@ -172,7 +168,7 @@ def kind_of(model: Model) -> str:
         return str(id(model))
 
 
-def with_penalty(model: Model, factor: float) -> Any:
+def with_penalty(model: Model, factor: float) -> Model:
     """Return a model with its penalty multiplied by ``factor``, or the model itself if it has none.
 
     >>> with_penalty(Ridge(2.0), 0.1), with_penalty(LogisticRegression(), 0.1)

@@ -68,11 +68,10 @@ class MixedModel(Baseline):
         node = np.repeat(np.arange(len(network)), own.counts)
         centre, spread = centre_and_spread(X)
         Z = (X - centre) / spread
-        kept = independent(Z)
-        with one_thread():
-            found = fit_slopes(Z[:, kept], y, node)
+        columns = independent(Z)
         weights = np.zeros((len(network), X.shape[1] + 1))
-        weights[:, [*kept, -1]] = found
+        with one_thread():
+            weights[:, [*columns, -1]] = fit_slopes(Z[:, columns], y, node)
         models = (adapt(plain_ridge(w, centre, spread), task) for w in weights)
         return Run(dict(zip(network.labels, models, strict=True)))
 

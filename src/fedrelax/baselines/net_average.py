@@ -37,8 +37,8 @@ def net_of(network: Network) -> TorchModel:
     """Return the description of the net that all nodes hold."""
     from fedrelax.models.torch import TorchModel
 
-    given = next(iter(network)).model
-    return given if isinstance(given, TorchModel) else TorchModel(given)
+    model = next(iter(network)).model
+    return model if isinstance(model, TorchModel) else TorchModel(model)
 
 
 def average_nets(
@@ -57,10 +57,11 @@ def average_nets(
     """
     from fedrelax.models.torch.node import averaged, untrained
 
-    changes: dict[str, Any] = {} if rate is None else {"lr": rate}
+    model = clone(net_of(network))
+    if rate is not None:
+        model.set_params(lr=rate)
     if local_steps is not None:
-        changes.update(steps=local_steps, epochs=None)
-    model = clone(net_of(network)).set_params(**changes)
+        model.set_params(steps=local_steps, epochs=None)
     task, loss = network.task, usual_loss(network.kind)
     rows = [Rows(node.X, task.encode(node.y), np.ones(len(node.y)), loss) for node in network]
     nets, curve = untrained(model, task, rows, seed), []

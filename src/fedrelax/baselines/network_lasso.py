@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -72,7 +71,7 @@ class NetworkLasso(Descent):
             W = new
 
 
-def incidence(adjacency: SparseMatrix) -> tuple[Any, FloatArray]:
+def incidence(adjacency: SparseMatrix) -> tuple[SparseMatrix, FloatArray]:
     """Return D (edges, nodes) with +1 and -1 at the ends of every edge, and the edges' weights."""
     upper = sparse.triu(adjacency, k=1).tocoo()
     edges = np.arange(upper.nnz)

@@ -118,8 +118,8 @@ class SquaredObjectives(LocalObjectives):
         """Return the mean squared errors; never below zero by rounding."""
         W = np.ascontiguousarray(W)
         cross = np.einsum("ndq,ndq->n", self._moment, W)
-        found = self._rows.squares(W) - 2.0 * cross + self._power.sum(axis=1)
-        return np.asarray(np.maximum(found, 0.0))
+        means = self._rows.squares(W) - 2.0 * cross + self._power.sum(axis=1)
+        return np.asarray(np.maximum(means, 0.0))
 
     def _slopes(self, W: FloatArray) -> FloatArray:
         product = self._rows.apply(np.ascontiguousarray(W), np.empty(W.shape))
@@ -145,10 +145,10 @@ class SoftmaxObjectives(LocalObjectives):
 
     def losses(self, W: FloatArray) -> FloatArray:
         """Return the mean log losses."""
-        found = np.zeros(self.n)
+        losses = np.zeros(self.n)
         for group in self._groups:
-            found[group.nodes] = log_losses(group, W)
-        return found
+            losses[group.nodes] = log_losses(group, W)
+        return losses
 
     def _slopes(self, W: FloatArray) -> FloatArray:
         slope = np.zeros((self.n, self.d, self.q))
@@ -176,8 +176,8 @@ def group_means(
     >>> group_means(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), np.array([1.0, 1.0, 2.0]), 3)
     array([2., 5., 0.])
     """
-    place = np.arange(len(member))
-    matrix = sparse.csr_array((weights, (member, place)), shape=(groups, len(member)))
+    entries = (weights, (member, np.arange(len(member))))
+    matrix = sparse.csr_array(entries, shape=(groups, len(member)))
     total = (matrix @ values.reshape(len(values), -1)).reshape((groups, *values.shape[1:]))
     size = matrix.sum(axis=1).reshape((groups,) + (1,) * (values.ndim - 1))
     return np.asarray(np.divide(total, size, out=np.zeros_like(total), where=size > 0))

@@ -58,26 +58,26 @@ class PooledNode(Pooled):
         n = len(network)
         models = {id(m): with_columns(m, n) for m in network.distinct_models.values()}
         wide = Network(network.graph, network.kind)
-        for place, node in enumerate(network):
-            wide.add(node.label, with_node(node.X, place, n), node.y, models[id(node.model)])
+        for i, node in enumerate(network):
+            wide.add(node.label, with_node(node.X, i, n), node.y, models[id(node.model)])
         fitted = super().run(wide, seed=seed, n_jobs=n_jobs).models
         return Run(
             {
-                label: Viewed(fitted[label], partial(with_node, place=place, n=n))
-                for place, label in enumerate(network.labels)
+                label: Viewed(fitted[label], partial(with_node, i=i, n=n))
+                for i, label in enumerate(network.labels)
             }
         )
 
 
-def with_node(X: AnyArray, place: int, n: int) -> FloatArray:
-    """Return the rows with ``n`` more columns, 1 in that of the node at ``place``.
+def with_node(X: AnyArray, i: int, n: int) -> FloatArray:
+    """Return the rows with ``n`` more columns, 1 in that of node number ``i``.
 
     >>> with_node(np.array([[5.0], [6.0]]), 1, 3)
     array([[5., 0., 1., 0.],
            [6., 0., 1., 0.]])
     """
     columns = np.zeros((len(X), n))
-    columns[:, place] = 1.0
+    columns[:, i] = 1.0
     return np.hstack([X, columns])
 
 

@@ -26,7 +26,7 @@ class Comparison:
     """Over all test rows of a split, (splits, ways)."""
     node_errors: FloatArray
     """Over each node's test rows, (splits, ways, nodes); NaN for a node without any."""
-    settings: Sequence[Sequence[Mapping[str, Any]]]
+    settings: Sequence[Sequence[Mapping[str, object]]]
     """What validation chose, by split and way."""
     nodes: tuple[Label, ...]
     rows: AnyArray
@@ -53,9 +53,9 @@ class Comparison:
 
     def error(self, way: str) -> Interval:
         """Return the mean error of a way over the splits; its interval ends at 0 and, for shares, at 1."""
-        found = self._interval(self._of(way))
+        interval = self._interval(self._of(way))
         most = 1.0 if self.measure.share else np.inf
-        return Interval(found.mean, max(found.low, 0.0), min(found.high, most))
+        return Interval(interval.mean, max(interval.low, 0.0), min(interval.high, most))
 
     def difference(self, way: str, other: str = TOGETHER) -> Interval:
         """Return the mean of a way's error minus another's, split by split."""
@@ -82,7 +82,7 @@ class Comparison:
         return advise(self.measure, errors, gaps, pooled, together, self.splits < ENOUGH_SPLITS)
 
     @property
-    def table(self) -> Any:
+    def table(self) -> DataFrame:
         """A DataFrame with a line per way, the smallest error first: means and intervals.
 
         ``difference`` is the way's error minus that of learning together, which is better where it
@@ -139,16 +139,16 @@ class Comparison:
         }
 
 
-def settings_text(settings: Mapping[str, Any]) -> str:
+def settings_text(settings: Mapping[str, object]) -> str:
     """Return settings as text; those without a value are left out.
 
     >>> settings_text({"alpha": 0.1 / 3, "rounds": 7, "rate": None})
     'alpha=0.0333333 rounds=7'
     """
-    pairs = [(name, value) for name, value in settings.items() if value is not None]
     return " ".join(
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in pairs
+        for name, value in settings.items()
+        if value is not None
     )
 
 
@@ -199,26 +199,26 @@ def advise(
     def gap_of(one: str, other: str, gap: Interval) -> str:
         return gap_text(measure, errors, (one, names[one]), (other, names[other]), gap)
 
-    found = [gap_of(TOGETHER, ALONE, -gaps[ALONE])]
+    sentences = [gap_of(TOGETHER, ALONE, -gaps[ALONE])]
     unsure = few_splits and gaps[ALONE].mean > NOTABLE * errors[ALONE]
     head = FEDERATE if together_helps else MORE_SPLITS if unsure else STAY_ALONE
     if pool is not None and together_helps:
         pools = gaps[pool].below_zero
-        found.insert(0 if pools else 1, gap_of(pool, TOGETHER, gaps[pool]))
+        sentences.insert(0 if pools else 1, gap_of(pool, TOGETHER, gaps[pool]))
         head = POOL_OR_FEDERATE if pools else FEDERATE
     elif pool is not None and alone_minus_pooled is not None:
-        found.insert(0, gap_of(pool, ALONE, -alone_minus_pooled))
+        sentences.insert(0, gap_of(pool, ALONE, -alone_minus_pooled))
         beats_together = gaps[pool].below_zero and alone_minus_pooled.mean > 0
         if beats_together:
-            found.insert(0, gap_of(pool, TOGETHER, gaps[pool]))
+            sentences.insert(0, gap_of(pool, TOGETHER, gaps[pool]))
         if beats_together or alone_minus_pooled.above_zero:
             head = POOL_OR_ALONE
     better = [way for way in gaps if way != ALONE and way not in POOLING and gaps[way].below_zero]
     if better:
         listed = ", ".join(f"{way} ({measure.show(errors[way])})" for way in better)
         graph = " over the graph" if together == NAMES[TOGETHER] else ""
-        found.append(f"Clearly better than {together}{graph}: {listed}.")
-    return f"{head}. {' '.join(found)}"
+        sentences.append(f"Clearly better than {together}{graph}: {listed}.")
+    return f"{head}. {' '.join(sentences)}"
 
 
 def best_pooling(errors: Mapping[str, float], gaps: Mapping[str, Interval]) -> str | None:

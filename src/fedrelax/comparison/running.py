@@ -84,8 +84,9 @@ def compare_ways(
     first, first_rows = table.estimator_for(masks[0])
     kind = "regression" if isinstance(first, FedRelaxRegressor) else "classification"
     table = replace(table, arranged=rows.arranged(content, y, kind))
-    given = usual_ways(first) if ways is None else ways
-    asked = with_the_needed(given, (simple_ways(first)[0], Together.of(first)))
+    asked = with_the_needed(
+        usual_ways(first) if ways is None else ways, (simple_ways(first)[0], Together.of(first))
+    )
     apart = values is not None  # whether folds hold out the same days (patients, ...) at all nodes
     asked = [
         replace(way, search=replace(way.open, apart=apart)) if isinstance(way, Together) else way
@@ -93,9 +94,9 @@ def compare_ways(
     ]
     there = {label: index for label, index in table.part(masks[0]).items() if len(index)}
     network = first.network_of(first_rows, table.y, there, {}, seed)
-    counted = get_measure(measure, network.kind)
+    measure = get_measure(measure, network.kind)
     reasons = {way.name: way.too_large(network) or way.refusal(network) for way in asked}
-    kept = [way for way in asked if reasons[way.name] is None]
+    compared = [way for way in asked if reasons[way.name] is None]
     for number, mask in enumerate(masks, start=1):
         classes = np.unique(table.y[mask]).tolist() if network.task.is_classification else []
         if len(classes) == 1:
@@ -107,18 +108,18 @@ def compare_ways(
 
     def tell(finished: int, name: str) -> None:
         if progress is not None:
-            total = splits * len(kept)
-            progress(len(done) * len(kept) + finished, total, f"split {len(done) + 1}: {name}")
+            total = splits * len(compared)
+            progress(len(done) * len(compared) + finished, total, f"split {len(done) + 1}: {name}")
 
     try:
         for number, mask in enumerate(masks):
-            done.append(table.measure(counted, kept, mask, number, n_jobs, tell))
+            done.append(table.measure(measure, compared, mask, number, n_jobs, tell))
     except KeyboardInterrupt:
         if len(done) < FEWEST_SPLITS:
             raise
     return Comparison(
-        measure=counted,
-        ways=tuple(way.name for way in kept),
+        measure=measure,
+        ways=tuple(way.name for way in compared),
         errors=np.array([[one.error for one in split] for split in done]),
         node_errors=np.array([[one.by_node for one in split] for split in done]),
         settings=[[one.settings for one in split] for split in done],
@@ -134,7 +135,7 @@ class Measured(NamedTuple):
 
     error: float
     by_node: list[float]
-    settings: dict[str, Any]
+    settings: dict[str, object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,16 +182,16 @@ class _Table:
         rng = np.random.default_rng([seed, FOLD_STREAM])
         parts = fold_rows(train, self.folds, rng, self.groups)
         folds = [estimator.network_of(X, self.y, *part, seed) for part in parts]
-        found = []
+        measured = []
         for finished, way in enumerate(ways):
             tell(finished, way.name)
             chosen = way.choose(network, folds, seed=seed, n_jobs=n_jobs)
             models = chosen.run(network, seed=seed, n_jobs=n_jobs).models
             total, by_node = errors_of(measure, network.task, models, X, self.y, test)
             errors = [by_node.get(label, np.nan) for label in self.rows]
-            found.append(Measured(total, errors, chosen.settings()))
+            measured.append(Measured(total, errors, chosen.settings()))
         tell(len(ways), "done")
-        return found
+        return measured
 
 
 def _draw_splits(

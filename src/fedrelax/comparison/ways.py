@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from fedrelax.baselines import BASELINES, Alone, Baseline, MixedModel, Pooled, PooledNode, Run
@@ -88,21 +86,19 @@ class Together(Baseline):
                     "be chosen; give one of each, or call choose first"
                 )
             plan = Plan(self._settings(seed, n_jobs), alone=self.open.alone)
-        result = plan.again(network).solve(network)
-        curve = result.history["validation_loss"]
-        return Run(result.local_models, np.empty(0) if np.isnan(curve).all() else curve)
+        return Run.of(plan.again(network).solve(network))
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Return what validation has chosen."""
-        found: dict[str, Any] = {"alpha": self.alpha, "rounds": self.rounds}
+        settings: dict[str, object] = {"alpha": self.alpha, "rounds": self.rounds}
         if self.plan is not None and self.plan.choice is not None and self.plan.choice.level != 1.0:
-            found["level"] = self.plan.choice.level
+            settings["level"] = self.plan.choice.level
         if self.wiring is None or isinstance(self.wiring, Wiring):
-            found["wiring"] = wiring_name(self.wiring)
+            settings["wiring"] = wiring_name(self.wiring)
         whole = None if self.plan is None else self.plan.whole
         if whole is not None and whole.found.is_one_model and self.alpha == whole.found.alpha:
-            found["one_model"] = True
-        return found
+            settings["one_model"] = True
+        return settings
 
 
 PENALTIES = (1.0, 1e-4, 1e-3, 1e-2, 0.1, 10.0, 100.0)
@@ -137,14 +133,15 @@ def ways_by_name(names: Iterable[str], ways: Sequence[Baseline]) -> list[Baselin
     >>> [way.name for way in ways_by_name(["fedmd", "network-lasso"], [FedMD(), NetworkLasso()])]
     ['FedMD', 'network Lasso']
     """
-    known = {_plain(way.name): way for way in ways}
-    found: dict[str, Baseline] = {}
+    by_name = {_plain(way.name): way for way in ways}
+    chosen: dict[str, Baseline] = {}
     for name in names:
-        if _plain(name) not in known:
-            hint = did_you_mean(_plain(name), known) or f"; known: {', '.join(known)}"
+        plain = _plain(name)
+        if plain not in by_name:
+            hint = did_you_mean(plain, by_name) or f"; known: {', '.join(by_name)}"
             raise FedRelaxError(f"the way {name!r} is not known{hint}")
-        found[_plain(name)] = known[_plain(name)]
-    return list(found.values())
+        chosen[plain] = by_name[plain]
+    return list(chosen.values())
 
 
 def _plain(name: str) -> str:
@@ -153,9 +150,9 @@ def _plain(name: str) -> str:
 
 def with_the_needed(ways: Iterable[Baseline], needed: Iterable[Baseline]) -> list[Baseline]:
     """Return the ways, after those of ``needed`` that are missing; refuse a name that occurs twice."""
-    given = list(ways)
-    names = [way.name for way in given]
+    ways = list(ways)
+    names = [way.name for way in ways]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise FedRelaxError(f"two ways are called {twice[0]!r}; give each a name of its own")
-    return [way for way in needed if way.name not in names] + given
+    return [way for way in needed if way.name not in names] + ways

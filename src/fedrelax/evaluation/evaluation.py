@@ -22,7 +22,7 @@ from fedrelax.evaluation.measures import (
 )
 from fedrelax.models import LocalModel, Task, adapt
 from fedrelax.splits import group_rows
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 WAYS = ALONE, POOLED, TOGETHER = "alone", "pooled", "together"
 """Each node's model on its own rows; the same kind of model on everybody's rows; over the graph."""
@@ -68,21 +68,21 @@ class Evaluation:
     """
 
     measure: Measure
-    nodes: Any
+    nodes: DataFrame
     errors: Mapping[str, float]
     way: str = TOGETHER
     """What ``together`` is: coupled models, or POOLED or ALONE where the choice fell on these."""
 
     @classmethod
     def of(
-        cls, measure: Measure, nodes: Any, errors: Mapping[str, float], way: str = TOGETHER
+        cls, measure: Measure, nodes: DataFrame, errors: Mapping[str, float], way: str = TOGETHER
     ) -> Evaluation:
         """Return an evaluation of lines that lack the column of gains."""
         gain = gains(nodes[ALONE].to_numpy(), nodes[TOGETHER].to_numpy())
         return cls(measure, nodes.assign(gain=gain), errors, way)
 
     @classmethod
-    def saved(cls, metrics: Mapping[str, Any], nodes: Any) -> Evaluation | None:
+    def saved(cls, metrics: Mapping[str, Any], nodes: DataFrame) -> Evaluation | None:
         """Return the evaluation whose ``to_dict`` and ``nodes`` were saved, or None if there was none."""
         if metrics.get("errors") is None:
             return None
@@ -90,7 +90,7 @@ class Evaluation:
         way = metrics.get("way", TOGETHER)
         return cls(measure_named(metrics["measure"]), nodes, errors, way)
 
-    def with_untested(self, lines: Any) -> Evaluation:
+    def with_untested(self, lines: DataFrame) -> Evaluation:
         """Return this evaluation with further lines (node, model), of nodes that were not measured."""
         import pandas as pd
 
@@ -100,7 +100,7 @@ class Evaluation:
         return replace(self, nodes=nodes)
 
     @property
-    def tested(self) -> Any:
+    def tested(self) -> DataFrame:
         """The lines of the nodes with test rows."""
         return self.nodes[self.nodes["test_rows"] > 0]
 
@@ -118,18 +118,18 @@ class Evaluation:
             rows = int(tested["test_rows"].sum())
             least = len(gap) * self.measure.least_variance(float(gap.mean()), rows)
             interval = student_interval(gap, least_variance=least)
-        counts = (int((gap > 0).sum()), int((gap < 0).sum()), int((gap == 0).sum()))
-        return Gap(len(gap), interval, *counts)
+        better, worse, equal = (int(part.sum()) for part in (gap > 0, gap < 0, gap == 0))
+        return Gap(len(gap), interval, better, worse, equal)
 
     def by_kind(self) -> list[tuple[str, int, float, float, float]]:
         """Return (kind of model, nodes, mean error alone, together, gain), the largest gain first."""
-        found = []
+        kinds = []
         for kind, lines in self.tested.groupby("model", sort=True):
             alone, ours = float(lines[ALONE].mean()), float(lines[TOGETHER].mean())
-            found.append((str(kind), len(lines), alone, ours, float(gains(alone, ours))))
-        return sorted(found, key=lambda line: -np.nan_to_num(line[4], nan=-np.inf))
+            kinds.append((str(kind), len(lines), alone, ours, float(gains(alone, ours))))
+        return sorted(kinds, key=lambda line: -np.nan_to_num(line[4], nan=-np.inf))
 
-    def ranked(self) -> Any:
+    def ranked(self) -> DataFrame:
         """Return the lines, the largest gain first; an error that grew from 0 counts as the largest loss.
 
         Nodes without test rows come last.
@@ -264,7 +264,7 @@ def evaluate(
     y, y_test = np.asarray(y), np.asarray(y_test)  # rows go by position, not by an index
     result = fitted.result_
     task, rows = result.task, group_rows(nodes, len(X))
-    found = get_measure(measure, task.kind)
+    measure = get_measure(measure, task.kind)
     held = group_rows(nodes_test, len(X_test))
     X, X_test = fitted.common_rows(X, nodes), fitted.common_rows(X_test, nodes_test)
     strange = [label for label in held if label not in rows]
@@ -272,12 +272,9 @@ def evaluate(
         raise FedRelaxError(
             f"node {strange[0]!r} has test rows and no training rows; leave its rows out"
         )
-    ways: dict[str, Mapping[Label, LocalModel]] = {
-        **_apart_and_pooled(fitted, X, y, rows),
-        TOGETHER: result.local_models,
-    }
+    ways = {**_apart_and_pooled(fitted, X, y, rows), TOGETHER: result.local_models}
     measured = {
-        way: errors_of(found, task, models, X_test, y_test, held) for way, models in ways.items()
+        way: errors_of(measure, task, models, X_test, y_test, held) for way, models in ways.items()
     }
     lines = {
         "node": list(rows),
@@ -293,7 +290,7 @@ def evaluate(
         way = ALONE
     elif whole is not None and whole.found.is_one_model and fitted.alpha_ == whole.found.alpha:
         way = POOLED
-    return Evaluation.of(found, pd.DataFrame(lines), errors, way)
+    return Evaluation.of(measure, pd.DataFrame(lines), errors, way)
 
 
 def _apart_and_pooled(

@@ -161,18 +161,21 @@ def measure_named(name: str) -> Measure:
     return MEASURES[name]
 
 
-def get_measure(given: str | Measure | None, task: str) -> Measure:
-    """Return a measure for a task: the usual one, the named one, or the ``Measure`` given.
+def get_measure(measure: str | Measure | None, task: str) -> Measure:
+    """Return a measure for a task: the usual one for None, the named one, or the ``Measure`` itself.
 
     >>> get_measure(None, "classification").name
     'error rate'
     """
-    if given is None:
-        return next(measure for measure in MEASURES.values() if measure.task == task)
-    found = measure_named(given) if isinstance(given, str) else given
-    if found.task != task:
-        raise FedRelaxError(f"measure={found.name!r} is for {found.task}, but the task is {task}")
-    return found
+    if measure is None:
+        return next(usual for usual in MEASURES.values() if usual.task == task)
+    if isinstance(measure, str):
+        measure = measure_named(measure)
+    if measure.task != task:
+        raise FedRelaxError(
+            f"measure={measure.name!r} is for {measure.task}, but the task is {task}"
+        )
+    return measure
 
 
 LEVEL = 0.95

@@ -28,12 +28,12 @@ def accelerated(steps: Sequence[Step]) -> tuple[FloatArray, list[Step]]:
     >>> x.round(6).tolist()
     [10.0, 2.0]
     """
-    kept = list(steps[-DEPTH - 1 :])
-    images = np.array([image for _, image in kept])
-    residuals = np.array([image - x for x, image in kept]).reshape(len(kept), -1)
+    last = list(steps[-DEPTH - 1 :])
+    images = np.array([image for _, image in last])
+    residuals = np.array([image - x for x, image in last]).reshape(len(last), -1)
     size = np.linalg.norm(residuals, axis=1)
-    if len(kept) > 1 and size[-1] > GROWTH * size[-2]:
-        return images[-1], kept[-1:]
+    if len(last) > 1 and size[-1] > GROWTH * size[-2]:
+        return images[-1], last[-1:]
     moves = np.diff(residuals, axis=0)
     share = np.linalg.lstsq(moves.T, residuals[-1], rcond=1e-12)[0]
-    return images[-1] - np.tensordot(share, np.diff(images, axis=0), axes=1), kept
+    return images[-1] - np.tensordot(share, np.diff(images, axis=0), axes=1), last

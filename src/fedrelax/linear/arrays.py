@@ -68,21 +68,14 @@ def norm(x: AnyArray) -> float:
     return float(np.sqrt(dot(x, x)))
 
 
-def rows_times(rows: AnyArray, B: AnyArray, out: AnyArray) -> AnyArray:
-    """Write ``rows @ B``, (r, a) times (a, b), a few rows at a time; rows and out are contiguous."""
-    r, a = rows.shape
-    b = B.shape[1]
-    few = max(1, SMALL_PRODUCT // max(1, a * b))
-    whole = r // few * few
-    if whole:
-        np.matmul(rows[:whole].reshape(-1, few, a), B, out=out[:whole].reshape(-1, few, b))
-    np.matmul(rows[whole:], B, out=out[whole:])
-    return out
-
-
 def times_common(W: AnyArray, Q: AnyArray, out: AnyArray) -> AnyArray:
-    """Write ``Q' w_i`` for one matrix Q and all nodes; W and out are (n, d, q)."""
-    if W.shape[2] > 1:
+    """Write ``Q' w_i`` for one matrix Q and all nodes, a few at a time; W and out are (n, d, q)."""
+    n, d, q = W.shape
+    if q > 1:
         return np.matmul(Q.T, W, out=out)
-    rows_times(np.ascontiguousarray(W[:, :, 0]), Q, out[:, :, 0])
+    few = max(1, SMALL_PRODUCT // max(1, d * d))
+    rows, sums, whole = np.ascontiguousarray(W).reshape(n, d), out.reshape(n, d), n // few * few
+    if whole:
+        np.matmul(rows[:whole].reshape(-1, few, d), Q, out=sums[:whole].reshape(-1, few, d))
+    np.matmul(rows[whole:], Q, out=sums[whole:])
     return out

@@ -124,12 +124,12 @@ class ExactUpdate:
         group = max(1, BUFFER_NUMBERS // self.problem.d**2)
         for lo in range(0, len(nodes), group):
             part = nodes[lo : lo + group]
-            found = invert(self.inverse[part], self._least)
-            self.inverse[part] = found.matrices
-            self.condition[part], self.rank[part] = found.condition, found.rank
+            inverses = invert(self.inverse[part], self._least)
+            self.inverse[part] = inverses.matrices
+            self.condition[part], self.rank[part] = inverses.condition, inverses.rank
             if self.fused is not None:
                 assert self.problem.public is not None
-                self.fused[part] = np.matmul(self.problem.public.dense(part), found.matrices)
+                self.fused[part] = np.matmul(self.problem.public.dense(part), inverses.matrices)
 
     def on(self, edges: SparseMatrix) -> ExactUpdate:
         """Return the update on another graph, with the same settings.

@@ -47,20 +47,20 @@ def estimate_bytes(
 
 def available_bytes() -> int | None:
     """Return how much memory this process may still use, or None if the system does not say."""
-    found: list[int] = []
+    limits: list[int] = []
     with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                found.append(int(line.split()[1]) * 1024)
+                limits.append(int(line.split()[1]) * 1024)
     group = Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
-            found.append(int(limit) - int((group / "memory.current").read_text()))
-    if not found:
+            limits.append(int(limit) - int((group / "memory.current").read_text()))
+    if not limits:
         with suppress(AttributeError, OSError, ValueError):
-            found.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return max(0, min(found)) if found else None
+            limits.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return max(0, min(limits)) if limits else None
 
 
 def require_memory(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import copy
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from fedrelax.linear.arrays import rows_times, with_constant
+from fedrelax.linear.arrays import with_constant
 from fedrelax.linear.gram import Blocks, NodeRows
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
-DENSE_MOST = 1 << 22
-DENSE_SHARE = 1 / 6
-"""A graph with at least this share of all pairs is multiplied as a dense matrix (measured)."""
 CACHE_BYTES = 4 << 20
 """Below this size, the values of all nodes stay in cache in any order."""
 PART_BYTES = 1 << 19
@@ -144,10 +141,6 @@ class NeighbourSums:
     def __init__(self, adjacency: SparseMatrix, width: int, scale: float = 1.0) -> None:
         n = adjacency.shape[0]
         self.graph = adjacency if scale == 1.0 else adjacency * scale
-        self.dense: AnyArray | None = None
-        if n * n <= DENSE_MOST and adjacency.nnz >= DENSE_SHARE * n * n:
-            self.dense = self.graph.toarray()
-            return
         few = max(1, PART_BYTES // (width * 8))
         self._parts = [_rows(self.graph, lo, min(lo + few, n)) for lo in range(0, n, few)]
 
@@ -160,9 +153,6 @@ class NeighbourSums:
         """Write the neighbour sums of ``u``, plus ``start``, into ``out``."""
         n = len(u)
         sent, sums = u.reshape(n, -1), out.reshape(n, -1)
-        if self.dense is not None:
-            rows_times(self.dense, sent, sums)
-            return out if start is None else np.add(out, start, out=out)
         first: AnyArray | None = None if start is None else start.reshape(n, -1)
         lo = 0
         for part in self._parts:
@@ -173,7 +163,7 @@ class NeighbourSums:
         return out
 
 
-def _rows(graph: Any, lo: int, hi: int) -> Any:
+def _rows(graph: SparseMatrix, lo: int, hi: int) -> SparseMatrix:
     """Return some rows of a CSR matrix without copying its entries."""
     starts = graph.indptr[lo : hi + 1]
     part = slice(starts[0], starts[-1])

@@ -89,9 +89,9 @@ def minimise_softmax(data: SoftmaxNodes, start: FloatArray) -> FloatArray:
             slope, direction = slope[going], direction[going]
         if not active.size:
             break
-        W[active], now[active], found = _search(part, W[active], now[active], slope, direction)
-        if not found.all():
-            part, active = part.part(found), active[found]
+        W[active], now[active], fell = _search(part, W[active], now[active], slope, direction)
+        if not fell.all():
+            part, active = part.part(fell), active[fell]
     return W
 
 
@@ -129,8 +129,8 @@ def _hessians(rows: FloatArray, weights: FloatArray, p: FloatArray) -> FloatArra
     pair, cell = np.empty((K, K), dtype=np.intp), np.empty((d, d), dtype=np.intp)
     pair[k, j] = pair[j, k] = np.arange(len(k))
     cell[f, g] = cell[g, f] = np.arange(len(f))
-    place = pair[:, None, :, None] * len(f) + cell[None, :, None, :]
-    return np.take(sums.reshape(c, -1), place.reshape(-1), axis=1).reshape(c, K * d, K * d)
+    entry = pair[:, None, :, None] * len(f) + cell[None, :, None, :]
+    return np.take(sums.reshape(c, -1), entry.reshape(-1), axis=1).reshape(c, K * d, K * d)
 
 
 def _truncated(
@@ -178,6 +178,6 @@ def _search(
         if not open_.size:
             break
         size /= 2
-    found = np.ones(len(W), dtype=bool)
-    found[open_] = False
-    return reached, value, found
+    fell = np.ones(len(W), dtype=bool)
+    fell[open_] = False
+    return reached, value, fell

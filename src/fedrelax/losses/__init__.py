@@ -39,9 +39,9 @@ def get_loss(loss: str | Loss | None, task: str, argument: str = "loss") -> Loss
         return usual_loss(task)
     if isinstance(loss, str):
         if loss not in LOSSES:
-            known = ", ".join(sorted(LOSSES))
+            names = ", ".join(sorted(LOSSES))
             raise FedRelaxError(
-                f"{argument}={loss!r} is not known (known: {known}){did_you_mean(loss, LOSSES)}"
+                f"{argument}={loss!r} is not known (known: {names}){did_you_mean(loss, LOSSES)}"
             )
         loss = LOSSES[loss]()
     if not isinstance(loss, Loss):

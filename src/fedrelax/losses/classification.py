@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import xlogy
@@ -23,10 +22,7 @@ class Log(Loss):
     zero where two nodes agree.
     """
 
-    name: ClassVar[str] = "log"
-    tasks: ClassVar[frozenset[str]] = frozenset({"classification"})
-    symmetric: ClassVar[bool] = False
-    collapses: ClassVar[bool] = True
+    name, tasks, symmetric, collapses = "log", frozenset({"classification"}), False, True
 
     def per_row(self, target: FloatArray, prediction: FloatArray) -> FloatArray:
         """Return the divergence of each row."""

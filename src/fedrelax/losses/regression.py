@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -19,10 +18,7 @@ REGRESSION = frozenset({"regression"})
 class Squared(Loss):
     """(t - p)^2; on class probabilities, the Brier score."""
 
-    name: ClassVar[str] = "squared"
-    tasks: ClassVar[frozenset[str]] = BOTH
-    symmetric: ClassVar[bool] = True
-    collapses: ClassVar[bool] = True
+    name, tasks, symmetric, collapses = "squared", BOTH, True, True
 
     def per_row(self, target: FloatArray, prediction: FloatArray) -> FloatArray:
         """Return the squared distance of each row."""
@@ -38,10 +34,7 @@ class Squared(Loss):
 class Absolute(Loss):
     """|t - p|: the median instead of the mean, so outliers count less."""
 
-    name: ClassVar[str] = "absolute"
-    tasks: ClassVar[frozenset[str]] = REGRESSION
-    symmetric: ClassVar[bool] = True
-    collapses: ClassVar[bool] = False
+    name, tasks, symmetric, collapses = "absolute", REGRESSION, True, False
 
     def per_row(self, target: FloatArray, prediction: FloatArray) -> FloatArray:
         """Return the absolute distance of each row."""
@@ -57,10 +50,7 @@ class Huber(Loss):
     """(t - p)^2 / 2 near zero and delta (|t - p| - delta / 2) beyond ``delta``."""
 
     delta: float = 1.0
-    name: ClassVar[str] = "huber"
-    tasks: ClassVar[frozenset[str]] = REGRESSION
-    symmetric: ClassVar[bool] = True
-    collapses: ClassVar[bool] = False
+    name, tasks, symmetric, collapses = "huber", REGRESSION, True, False
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.delta) and self.delta > 0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Weighted(Loss):
     """
 
     loss: Loss
-    by: Callable[[Any], Any]
+    by: Callable[[AnyArray], AnyArray]
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, Loss) or isinstance(self.loss, Weighted):
@@ -50,16 +50,17 @@ class Weighted(Loss):
 
     def weights(self, X: AnyArray) -> FloatArray:
         """Return w(x) of each row, checked."""
-        found = np.asarray(self.by(X), dtype=float)
-        if found.shape != (len(X),) or not (np.isfinite(found).all() and (found >= 0).all()):
+        weights = np.asarray(self.by(X), dtype=float)
+        one_each = weights.shape == (len(X),)
+        if not (one_each and np.isfinite(weights).all() and (weights >= 0).all()):
             raise FedRelaxError(
                 f"{self!r}: by must return {len(X)} finite weights of at least 0, one for each public row, "
-                f"and returned an array of shape {found.shape}"
-                + ("" if found.shape != (len(X),) else f" from {found.min():g} to {found.max():g}")
+                f"and returned an array of shape {weights.shape}"
+                + (f" from {weights.min():g} to {weights.max():g}" if one_each else "")
             )
-        if not found.any():
+        if not weights.any():
             raise FedRelaxError(f"{self!r}: by gives every public row a weight of 0")
-        return found
+        return weights
 
     def per_row(self, target: FloatArray, prediction: FloatArray) -> NoReturn:
         """Refuse: without the rows there is no value."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
+from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.typing import FloatArray, IntArray, SparseMatrix
@@ -20,7 +21,7 @@ USUAL = 2
 class View(Protocol):
     """What a wiring may see: the graph as given, and how far apart predictions are."""
 
-    given: Any
+    given: SparseMatrix
     """The graph that the user gave, a symmetric CSR matrix."""
     edges: SparseMatrix
     """The graph of the last rounds, the same kind of matrix."""
@@ -108,12 +109,10 @@ class Ranked:
 
 def marked(edges: SparseMatrix, mark: FloatArray, mutual: bool = False) -> SparseMatrix:
     """Return the edges that at least one end has marked, or if ``mutual`` both ends, with their weights."""
-    from scipy import sparse
-
     one = sparse.csr_array((mark, edges.indices, edges.indptr), shape=edges.shape)
     other = one.T.tocsr()
     both = one.minimum(other) if mutual else one.maximum(other)
-    kept = sparse.csr_array(edges.multiply(both))
-    kept.eliminate_zeros()
-    kept.sort_indices()
-    return kept
+    chosen = sparse.csr_array(edges.multiply(both))
+    chosen.eliminate_zeros()
+    chosen.sort_indices()
+    return chosen

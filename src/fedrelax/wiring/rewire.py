@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -105,17 +104,17 @@ def _second_look(edges: SparseMatrix, ranked: Ranked, counts: IntArray, view: Vi
     return np.asarray(np.where(changes[ranked.row], fitting, agreeing))
 
 
-def _with_friends(edges: SparseMatrix, kept: Any, share: float) -> SparseMatrix:
+def _with_friends(edges: SparseMatrix, kept: SparseMatrix, share: float) -> SparseMatrix:
     """Return the kept edges, and those whose ends have at least this share of kept neighbours in common."""
     edges = edges.maximum(kept).tocsr()
     if not edges.nnz:
         return edges
-    known = kept.copy()
-    known.data = np.ones_like(known.data)
+    friends = kept.copy()
+    friends.data = np.ones_like(friends.data)
     row = np.repeat(np.arange(edges.shape[0]), np.diff(edges.indptr))
     degree = np.diff(kept.indptr)
     fewer = np.minimum(degree[row], degree[edges.indices])
-    common = np.asarray((known @ known)[row, edges.indices]).ravel()
-    still = np.asarray(known[row, edges.indices]).ravel() > 0
-    mark = still | ((fewer > 0) & (common >= share * fewer))
+    common = np.asarray((friends @ friends)[row, edges.indices]).ravel()
+    already = np.asarray(friends[row, edges.indices]).ravel() > 0
+    mark = already | ((fewer > 0) & (common >= share * fewer))
     return marked(edges, mark.astype(float))

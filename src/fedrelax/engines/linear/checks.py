@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.linear_model import LinearRegression, Ridge
@@ -42,7 +42,7 @@ WIDE = 1500
 
 def reason_in_models(
     models: Mapping[Label, Model],
-    check: Callable[[Any], str | None] | None = None,
+    check: Callable[[Model], str | None] | None = None,
     kind: str = "regression",
 ) -> str | None:
     """Return which node's model ``check`` refuses or has another intercept setting, or None.
@@ -50,18 +50,16 @@ def reason_in_models(
     By default, models must be linear least squares.
     """
     task = Task(kind, 1) if kind == "regression" else Task(kind, 2, np.arange(2))
-    first: tuple[Label, bool] | None = None
+    intercepts = {label: getattr(model, "fit_intercept", None) for label, model in models.items()}
+    first = next(iter(models))
     for label, model in models.items():
         reason = (check or _reason_in_model)(model) or _reason_in_adapter(model, task)
         if reason is not None:
             return f"node {label!r}: {reason}"
-        intercept = bool(model.fit_intercept)
-        if first is None:
-            first = label, intercept
-        elif intercept != first[1]:
+        if bool(intercepts[label]) != bool(intercepts[first]):
             return (
-                f"node {label!r} has fit_intercept={intercept} and node {first[0]!r} has "
-                f"fit_intercept={first[1]}"
+                f"node {label!r} has fit_intercept={intercepts[label]} and node {first!r} has "
+                f"fit_intercept={intercepts[first]}"
             )
     return None
 
@@ -121,7 +119,7 @@ def _reason_in_model(model: Model) -> str | None:
     return None if reason is None else f"{type(model).__name__} has {reason}"
 
 
-def _penalty(name: str, value: Any) -> str | None:
+def _penalty(name: str, value: object) -> str | None:
     if isinstance(value, Real) and 0 <= float(value) < math.inf:
         return None
     return f"{name}={value!r}, not one number of at least 0"
@@ -133,15 +131,17 @@ def check_safe(prepared: Prepared, together: ExactUpdate) -> None:
     These are nodes with barely determined weights, or undetermined ones that models fill in differently,
     and features that differ so much in scale that a model's own solver would take some for constant.
     """
+    for node, reason in _unsafe_nodes(prepared, together):
+        label = prepared.network.labels[node]
+        raise UnsupportedNetworkError("linear", f"node {label!r}: {reason}")
+
+
+def _unsafe_nodes(prepared: Prepared, together: ExactUpdate) -> Iterator[tuple[int, str]]:
     network, coordinates, apart = prepared.network, prepared.coordinates, prepared.apart
-
-    def refuse(node: Any, why: str) -> Never:
-        raise UnsupportedNetworkError("linear", f"node {network.labels[node]!r}: {why}")
-
     for exact, most in ((apart, APART_CONDITION), (together, TOGETHER_CONDITION)):
         worst = int(np.argmax(exact.condition))
         if not exact.condition[worst] <= most:
-            refuse(
+            yield (
                 worst,
                 f"its rows barely determine a weight (condition number {exact.condition[worst]:.1e}), so "
                 "the linear engine would not be exact",
@@ -151,22 +151,29 @@ def check_safe(prepared: Prepared, together: ExactUpdate) -> None:
     singular = np.minimum(apart.rank, together.rank) < network.n_weights
     differs = network.per_node(lambda model: minimum_norm_of(model) != norm) & singular
     if differs.any():
-        refuse(
-            np.argmax(differs),
+        yield (
+            int(np.argmax(differs)),
             "its rows leave weights undetermined, and the models of the network fill them in differently",
         )
     sizes = np.linalg.svd(coordinates.least(norm), compute_uv=False)
     lost = np.finfo(float).eps * (sizes[0] / sizes[-1]) ** 2 * condition * singular
     if not lost.max() <= MOST_LOST:
-        refuse(
-            np.argmax(lost),
+        yield (
+            int(np.argmax(lost)),
             "its rows leave weights undetermined, and its features differ too much in scale to fill them "
             "in exactly from Gram matrices",
         )
-    for exact in (apart, together):
-        _check_rows(prepared, exact, refuse)
-    stretch = float(coordinates.scale.max() / coordinates.scale.min())
     offset = 1 + float(np.abs(coordinates.centre / coordinates.scale).max())
+    for exact in (apart, together):
+        for i in np.flatnonzero(exact.rank < network.n_weights).tolist():
+            if minimum_norm_of(network.model(i)) and not _has_clear_rank(
+                prepared, exact, i, offset
+            ):
+                yield (
+                    i,
+                    "its rows determine a weight so barely that the linear engine would treat it as "
+                    "undetermined",
+                )
 
     def limit(model: Model) -> float:
         if isinstance(model, LinearModel):
@@ -174,41 +181,31 @@ def check_safe(prepared: Prepared, together: ExactUpdate) -> None:
         own = max(LEAST_SPREAD, float(getattr(model, "tol", 0.0)))
         return MARGIN * own if isinstance(model, LinearRegression) else 0.0
 
+    stretch = float(coordinates.scale.max() / coordinates.scale.min())
     risk = network.per_node(limit) * stretch * np.sqrt(condition)
-    if risk.max() > 1:
-        worst = int(np.argmax(risk))
-        refuse(
+    worst = int(np.argmax(risk))
+    if risk[worst] > 1:
+        kind = type(network.model(worst)).__name__
+        yield (
             worst,
-            f"its features differ so much in scale that {type(network.model(worst)).__name__} may treat "
-            "some as constant",
+            f"its features differ so much in scale that {kind} may treat some as constant",
         )
 
 
-def _check_rows(
-    prepared: Prepared, exact: ExactUpdate, refuse: Callable[[Any, str], Never]
-) -> None:
-    """Refuse nodes whose rows leave more or fewer weights undetermined than their Gram matrix does.
+def _has_clear_rank(prepared: Prepared, exact: ExactUpdate, i: int, offset: float) -> bool:
+    """Tell whether node i's rows leave as many weights undetermined as their Gram matrix does.
 
     A weight that rows determine barely, or with a tiny weight of theirs, looks undetermined in a Gram
     matrix. The rows themselves can tell: their singular values must be clearly zero or clearly not.
     """
     network, coordinates, problem = prepared.network, prepared.coordinates, exact.problem
-    offset = 1 + float(np.abs(coordinates.centre / coordinates.scale).max())
-    for i in np.flatnonzero(exact.rank < network.n_weights).tolist():
-        if minimum_norm_of(network.model(i)) is None:
-            continue
-        parts, others = [network.own.part(i)[0]], problem.adjacency[[i]].indices.tolist()
-        if others and exact.coupling.alpha:
-            owners = [*others, i] if exact.coupling.symmetric else others
-            parts += [network.public_of(j) for j in (owners if problem.common is None else [i])]
-        rows = with_constant(coordinates.rows(np.vstack(parts)), network.intercept)
-        penalised = np.eye(network.n_weights)[: len(coordinates.scale)][network.ridge[i] > 0]
-        sizes = np.linalg.svd(np.vstack([rows, penalised]), compute_uv=False)
-        clear = sizes > BARELY * sizes[0]
-        zero = sizes <= max(rows.shape) * np.finfo(float).eps * offset * sizes[0]
-        if not (clear | zero).all() or clear.sum() != exact.rank[i]:
-            refuse(
-                i,
-                "its rows determine a weight so barely that the linear engine would treat it as "
-                "undetermined",
-            )
+    parts, others = [network.own.part(i)[0]], problem.adjacency[[i]].indices.tolist()
+    if others and exact.coupling.alpha:
+        owners = [*others, i] if exact.coupling.symmetric else others
+        parts += [network.public_of(j) for j in (owners if problem.common is None else [i])]
+    rows = with_constant(coordinates.rows(np.vstack(parts)), network.intercept)
+    penalised = np.eye(network.n_weights)[: len(coordinates.scale)][network.ridge[i] > 0]
+    sizes = np.linalg.svd(np.vstack([rows, penalised]), compute_uv=False)
+    clear = sizes > BARELY * sizes[0]
+    zero = sizes <= max(rows.shape) * np.finfo(float).eps * offset * sizes[0]
+    return bool((clear | zero).all() and clear.sum() == exact.rank[i])

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.engines.answers import learners_of
 from fedrelax.engines.base import Settings, UnsupportedNetworkError, coupling_of
 from fedrelax.engines.batch import BatchEngine
 from fedrelax.engines.linear.checks import check_safe, reason_in_models, reason_in_rows
-from fedrelax.engines.linear.measures import Prepared
+from fedrelax.engines.linear.measures import Prepared, Variation
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.fixed_point import ExactUpdate, System, solve_fixed_point
@@ -42,10 +43,11 @@ class ArrayEngine(BatchEngine):
         self, prepared: Prepared, start: FloatArray, coupling: Coupling, first_exchange: str
     ) -> None:
         network = prepared.network
-        self._prepared = self._on_given = prepared
-        self.models, self.alone = start, prepared.alone
-        self.validation_rows = prepared.validation_rows
-        edges, counts = prepared.problem.adjacency, network.own.counts
+        self._prepared, self.models, self.alone = prepared, start, prepared.alone
+        self._variation = self._on_given = prepared.variation(prepared.problem)
+        held, counts = network.validation, network.own.counts
+        self.validation_rows = np.zeros(len(counts)) if held is None else held.counts
+        edges = prepared.problem.adjacency
         super().__init__(network.labels, edges, network.task, counts, coupling, first_exchange)
 
     @classmethod
@@ -69,26 +71,40 @@ class ArrayEngine(BatchEngine):
 
     def mean_squares(self, values: FloatArray) -> FloatArray:
         """Return the mean squared predictions on every node's public rows."""
-        squares: FloatArray = self._prepared.variation.own(values) / values.shape[2]
-        return squares
+        return np.asarray(self._variation.own(values) / values.shape[2])
 
     def mean_losses(self) -> tuple[FloatArray, FloatArray]:
         """Return the mean squared errors on own rows and on validation rows."""
-        measures = self._prepared
-        return measures.local_losses(self.models), measures.validation_losses(self.models)
+        validation = self._prepared.validation
+        held = (
+            np.full(len(self.models), np.nan)
+            if validation is None
+            else validation.losses(self.models)
+        )
+        return self._prepared.own_losses(self.models), held
 
     def variations(self) -> tuple[FloatArray, FloatArray]:
         """Return each node's part of GTV, and the coupling term of its objective without alpha."""
-        return self._prepared.variations(self.models, self.sent)
+        gtv = self._variation.nodes(self.models, self.sent)
+        if self.coupling.weighting == "mean":
+            return gtv, gtv
+        edges, learner = self.edges, learners_of(self.edges)
+        share = self._prepared.public_rows[edges.indices] / self._counts[learner]
+        terms = edges.data * share * self._variation.edges(self.models, self.sent)
+        return gtv, np.asarray(np.bincount(learner, terms, len(gtv)), dtype=np.float64)
 
     def join(self, edges: SparseMatrix) -> None:
         """Take another graph."""
-        self.edges = edges
-        self._prepared = self._on_given if edges is self.given else self._prepared.on(edges)
+        self.edges, self._variation = edges, self._variation_on(edges)
+
+    def _variation_on(self, edges: SparseMatrix) -> Variation:
+        if edges is self.given:
+            return self._on_given
+        return self._prepared.variation(self._prepared.problem.on(edges))
 
     def embedding(self) -> FloatArray:
         """Return every node's message as a row whose squared distances are mean squared differences."""
-        return self._prepared.variation.embedding(self.sent)
+        return self._variation.embedding(self.sent)
 
     def own_losses(self, edges: SparseMatrix) -> FloatArray:
         """Return node i's loss on its own rows under neighbour j's model.
@@ -99,8 +115,7 @@ class ArrayEngine(BatchEngine):
 
     def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
-        measures = self._on_given if edges is self.given else self._prepared.on(edges)
-        return measures.variation.edges(self.models, self.sent)
+        return self._variation_on(edges).edges(self.models, self.sent)
 
     @property
     def weights(self) -> FloatArray:
@@ -171,9 +186,9 @@ class FixedPointEngine(LinearEngine):
             self.at_rest = True
             return 1
         tol = RESIDUAL if self._settings.tol is None else float(self._settings.tol)
-        found = solve_fixed_point(self._exact, self.sent, tol=tol, max_rounds=MOST_ROUNDS)
-        self.models, self.at_rest = found.models, found.converged
-        return found.rounds
+        solution = solve_fixed_point(self._exact, self.sent, tol=tol, max_rounds=MOST_ROUNDS)
+        self.models, self.at_rest = solution.models, solution.converged
+        return solution.rounds
 
 
 def goes_straight(settings: Settings) -> bool:

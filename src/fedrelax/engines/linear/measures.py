@@ -1,8 +1,8 @@
-"""Round 0, the measures of every round, and how far apart neighbours' predictions are."""
+"""Round 0, losses on own rows, and how far apart neighbours' predictions are."""
 
 from __future__ import annotations
 
-import copy
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -19,7 +19,7 @@ REFINEMENTS = 2
 
 
 class Prepared:
-    """A network in given coordinates: its problem, every node's model alone, and measures of other models.
+    """A network in given coordinates: its problem, every node's model alone, and losses of other models.
 
     Own losses are computed relative to the models alone, w0, whose loss is known from the rows:
     ``L(w) = L(w0) + 2 (w - w0)' g0 + (w - w0)' H (w - w0)``, where the gradient at w0 is 2 g0. No large
@@ -36,22 +36,18 @@ class Prepared:
     ) -> None:
         self.network, self.coordinates, self.weighting = network, coordinates, weighting
         self.problem, residuals = network.problem(coordinates, weighting, level)
-        by_rows, self._counts = weighting == "rows", network.own.counts
-        self._share = self._counts if by_rows else np.ones(len(self._counts))
-        self._public_rows = network.public_counts if by_rows else np.array(1.0)
-        if alone is None:
-            alone = self._trained_alone(residuals)
-        self.alone = alone
+        by_rows, counts = weighting == "rows", network.own.counts
+        self._share = counts if by_rows else np.ones(len(counts))
+        self.public_rows = np.broadcast_to(network.public_counts if by_rows else 1.0, len(counts))
+        """What mean squared predictions on public rows are divided by."""
+        self.alone = self._trained_alone(residuals) if alone is None else alone
         """Every node's model trained on its own rows, (n, d, q) in these coordinates."""
-        self._losses = residuals.losses(alone)
-        self._slopes = residuals.slopes(alone) / self._counts[:, None, None]
-        self.variation = Variation(self.problem, self._public_rows)
-        held = network.validation
-        self.validation_rows = np.zeros(len(network.labels)) if held is None else held.counts
-        self._held = None
-        if held is not None:
+        self._losses = residuals.losses(self.alone)
+        self._slopes = residuals.slopes(self.alone) / counts[:, None, None]
+        self.validation: RowResiduals | None = None
+        if (held := network.validation) is not None:
             rows = coordinates.rows(held.X)
-            self._held = RowResiduals(rows, held.y, held.offsets, intercept=network.intercept)
+            self.validation = RowResiduals(rows, held.y, held.offsets, intercept=network.intercept)
 
     def _trained_alone(self, residuals: RowResiduals) -> FloatArray:
         """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.
@@ -60,7 +56,7 @@ class Prepared:
         """
         problem = self.problem
         self.apart = self.exact(0.0, "paper", fused=False)
-        share = (self._counts / self._share)[:, None, None]
+        share = (self.network.own.counts / self._share)[:, None, None]
         U = self.apart.models(problem.moment)
         for _ in range(REFINEMENTS):
             slope = residuals.slopes(U) / share + problem.ridge[:, :, None] * U
@@ -79,48 +75,25 @@ class Prepared:
         norm = self.coordinates.least(self.network.minimum_norm)
         return ExactUpdate(self.problem, alpha, system=system, minimum_norm=norm, fused=fused)
 
-    def on(self, edges: SparseMatrix) -> Prepared:
-        """Return the measures on another graph."""
-        other = copy.copy(self)
-        other.problem = self.problem.on(edges)
-        other.variation = Variation(other.problem, self._public_rows)
-        return other
+    def variation(self, problem: LinearProblem) -> Variation:
+        """Return how far apart predictions are over the graph of ``problem``."""
+        return Variation(problem, self.public_rows)
 
-    def local_losses(self, W: FloatArray) -> FloatArray:
-        """Return ``|X_i w_i - y_i|^2 / m_i`` per node."""
-        D = W - self.alone
-        curve = self.problem.own.apply(D, np.empty_like(D)) / self._share[:, None, None]
-        gain: FloatArray = np.einsum("ndq,ndq->n", D, curve + 2 * self._slopes)
-        return np.maximum(self._losses + gain, 0.0)
+    def own_losses(self, W: FloatArray, nodes: slice | AnyArray = slice(None)) -> FloatArray:
+        """Return ``|X_i w - y_i|^2 / m_i`` for each of the nodes i and its model w in W (c, d, q)."""
+        D = W - self.alone[nodes]
+        change = self.problem.own.squares(D, nodes) / self._share[nodes]
+        change += 2 * _inner(D, self._slopes[nodes])
+        return np.maximum(self._losses[nodes] + change, 0.0)
 
     def losses_of_others(self, edges: SparseMatrix, V: FloatArray) -> FloatArray:
         """Return ``|X_i v_j - y_i|^2 / m_i`` for every stored entry (i, j)."""
         learner, values = learners_of(edges), np.empty(edges.nnz)
         group = max(1, BUFFER_NUMBERS // self.problem.own.array[0].size)
         for lo in range(0, len(values), group):
-            i, j = learner[lo : lo + group], edges.indices[lo : lo + group]
-            D = V[j] - self.alone[i]
-            curve = self.problem.own.squares(D, i) / self._share[i]
-            slope = 2 * np.einsum("edq,edq->e", D, self._slopes[i])
-            values[lo : lo + group] = np.maximum(self._losses[i] + curve + slope, 0.0)
+            part = slice(lo, lo + group)
+            values[part] = self.own_losses(V[edges.indices[part]], learner[part])
         return values
-
-    def validation_losses(self, W: FloatArray) -> FloatArray:
-        """Return the mean squared error on each node's validation rows; NaN for a node without any."""
-        return np.full(len(W), np.nan) if self._held is None else self._held.losses(W)
-
-    def variations(self, W: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return each node's part of GTV, and the coupling term of its objective without alpha."""
-        if self.weighting == "mean" or self.problem.common is not None:
-            gtv = self.variation.nodes(W, V)
-            return gtv, gtv if self.weighting == "mean" else gtv * self._public_rows / self._counts
-        A = self.problem.adjacency
-        learner = learners_of(A)
-        values = A.data * self.variation.edges(W, V)
-        terms = values * self._public_rows[A.indices] / self._counts[learner]
-        sums = (np.bincount(learner, parts, self.problem.n) for parts in (values, terms))
-        gtv, term = (np.asarray(part, dtype=np.float64) for part in sums)
-        return gtv, term
 
 
 class Variation:
@@ -132,19 +105,13 @@ class Variation:
 
     def __init__(self, problem: LinearProblem, counts: float | FloatArray = 1.0) -> None:
         self.problem = problem
-        self._graph = problem.adjacency
-        self._learner = learners_of(self._graph)
         self._counts = np.broadcast_to(np.asarray(counts, dtype=np.float64), problem.n)
         self._root: FloatArray | None = None
-        self._whole: FloatArray | None = None
-        self._near: AnyArray | None = None
-        graph = self._graph
-        if problem.common is not None:
-            assert problem.whole is not None
+        graph = problem.adjacency
+        if problem.common is not None and problem.whole is not None:
             self._root = _root(problem.common / self._counts[0])
-            self._whole = self._root
-            if problem.whole is not problem.common:
-                self._whole = _root(problem.whole / self._counts[0])
+            same = problem.whole is problem.common
+            self._whole = self._root if same else _root(problem.whole / self._counts[0])
         else:
             weights = graph.data / self._counts[graph.indices]
             graph = sparse.csr_array((weights, graph.indices, graph.indptr), shape=graph.shape)
@@ -152,11 +119,10 @@ class Variation:
 
     def own(self, D: AnyArray) -> FloatArray:
         """Return ``D_i' Q_i D_i`` per node: the mean squared predictions on its own public rows."""
-        if self._whole is not None:
-            return _squares(times_common(D, self._whole, np.empty(D.shape)))
-        public = self.problem.public
-        assert public is not None
-        return public.squares(D) / self._counts
+        if self.problem.public is not None:
+            return self.problem.public.squares(D) / self._counts
+        predictions = times_common(D, self._whole, np.empty(D.shape))
+        return _inner(predictions, predictions)
 
     def nodes(self, W: AnyArray, V: AnyArray) -> FloatArray:
         """Return ``sum_j A_ij d(i, j)`` per node i.
@@ -164,25 +130,18 @@ class Variation:
         Expanded to ``w'S w - 2 w' sum_j A_ij Q_j v_j + sum_j A_ij v_j'Q_j v_j``, with w and v relative
         to the mean message, so that the cost does not grow with the degree times d^2.
         """
-        problem = self.problem
+        problem, public = self.problem, self.problem.public
         centre = V.mean(axis=0)
-        W, V = W - centre, V - centre
-        if self._root is not None:
-            W, V = self._rooted(W), self._rooted(V)
-            sent, size = V, _squares(V)
-            mine = problem.degree * _squares(W)
+        W, V = self._rooted(W - centre), self._rooted(V - centre)
+        if public is None:
+            sent, mine = V, problem.degree * _inner(W, W)
         else:
-            assert problem.public is not None
-            sent = problem.public.apply(V, np.empty_like(V))
-            size = _inner(V, sent)
-            mine = _inner(W, np.matmul(self._neighbourhoods(), W))
-        heard = np.empty((problem.n, problem.d * problem.q + 1))
-        both = np.concatenate([sent.reshape(problem.n, -1), size[:, None]], axis=1)
-        self._sums(both, heard)
-        theirs = heard[:, -1]
-        cross = np.einsum("nk,nk->n", W.reshape(problem.n, -1), heard[:, :-1])
-        total: FloatArray = mine - 2 * cross + theirs
-        return np.maximum(total, 0.0)
+            sent = public.apply(V, np.empty_like(V))
+            mine = _inner(W, np.matmul(self._neighbourhoods, W))
+        both = np.concatenate([sent.reshape(problem.n, -1), _inner(V, sent)[:, None]], axis=1)
+        near = self._sums(both, np.empty_like(both))
+        cross = np.einsum("nk,nk->n", W.reshape(problem.n, -1), near[:, :-1])
+        return np.asarray(np.maximum(mine - 2 * cross + near[:, -1], 0.0))
 
     def embedding(self, V: AnyArray) -> FloatArray:
         """Return messages (n, d q) whose squared distances are d(i, j); for one common public set."""
@@ -190,34 +149,32 @@ class Variation:
 
     def edges(self, W: AnyArray, V: AnyArray) -> FloatArray:
         """Return d(i, j) for every stored entry of the adjacency matrix, in its order."""
-        if self._root is not None:
-            W, V = self._rooted(W), self._rooted(V)
+        W, V = self._rooted(W), self._rooted(V)
         problem, public = self.problem, self.problem.public
-        values = np.empty(problem.adjacency.nnz)
+        learner, values = learners_of(problem.adjacency), np.empty(problem.adjacency.nnz)
         size = problem.d * (problem.q + (0 if public is None else problem.d))
         group = max(1, BUFFER_NUMBERS // size)
         for lo in range(0, len(values), group):
             part = slice(lo, lo + group)
             j = problem.adjacency.indices[part]
-            gap = W[self._learner[part]] - V[j]
+            gap = W[learner[part]] - V[j]
             if public is None:
-                values[part] = _squares(gap)
+                values[part] = _inner(gap, gap)
             else:
                 values[part] = public.squares(gap, j) / self._counts[j]
         return values
 
+    @cached_property
     def _neighbourhoods(self) -> AnyArray:
-        """Return ``S_i = sum_j A_ij Q_j`` (n, d, d)."""
-        if self._near is None:
-            assert self.problem.public is not None
-            dense = self.problem.public.dense()
-            flat = self._sums.graph @ dense.reshape(self.problem.n, -1)
-            self._near = np.asarray(flat).reshape(dense.shape)
-        return self._near
+        """``S_i = sum_j A_ij Q_j`` (n, d, d)."""
+        assert self.problem.public is not None
+        dense = self.problem.public.dense()
+        flat = self._sums.graph @ dense.reshape(self.problem.n, -1)
+        return np.asarray(flat).reshape(dense.shape)
 
     def _rooted(self, W: AnyArray) -> FloatArray:
-        assert self._root is not None
-        return times_common(W, self._root, np.empty(W.shape))
+        """Return models times the root of a common Q, or unchanged where every node has its own."""
+        return W if self._root is None else times_common(W, self._root, np.empty(W.shape))
 
 
 def _root(Q: FloatArray) -> FloatArray:
@@ -229,7 +186,3 @@ def _root(Q: FloatArray) -> FloatArray:
 
 def _inner(X: AnyArray, Y: AnyArray) -> FloatArray:
     return np.asarray(np.einsum("ndq,ndq->n", X, Y))
-
-
-def _squares(X: AnyArray) -> FloatArray:
-    return _inner(X, X)

@@ -75,7 +75,7 @@ class LinearNetwork:
     labels: tuple[Label, ...]
     graph: Graph
     task: Task
-    kinds: list[Any]
+    kinds: list[Model]
     """The distinct model objects."""
     codes: IntArray
     """The index of every node's model in ``kinds``."""
@@ -88,10 +88,10 @@ class LinearNetwork:
     def of(cls, network: Network) -> LinearNetwork:
         """Stack the nodes' rows in their order."""
         task, public = network.task, network.public
-        shared, public_offsets = public.common, None
-        if shared is None:
+        public_rows, public_offsets = public.common, None
+        if public_rows is None:
             sets = [public.of(label) for label in network.labels]
-            shared = np.concatenate(sets)
+            public_rows = np.concatenate(sets)
             public_offsets = np.cumsum([0, *map(len, sets)], dtype=np.int64)
         kinds, models = list(network.distinct_models.values()), network.models
         codes = np.zeros(len(models), dtype=np.int64)
@@ -107,7 +107,7 @@ class LinearNetwork:
             codes=codes,
             own=replace(network.own_rows, y=task.encode(network.own_rows.y)),
             validation=None if held is None else replace(held, y=task.encode(held.y)),
-            public=shared,
+            public=public_rows,
             public_offsets=public_offsets,
         )
 
@@ -115,7 +115,7 @@ class LinearNetwork:
         """Return the unfitted model of node number i."""
         return self.kinds[self.codes[i]]
 
-    def per_node(self, value: Callable[[Any], Any]) -> AnyArray:
+    def per_node(self, value: Callable[[Model], object]) -> AnyArray:
         """Return ``value`` of every node's model, a number or array, computed once per model object."""
         return np.array([value(kind) for kind in self.kinds])[self.codes]
 
@@ -208,7 +208,7 @@ class FittedLinear(LocalModel):
 
 def fitted_models(
     labels: tuple[Label, ...],
-    kinds: Sequence[Any],
+    kinds: Sequence[Model],
     codes: IntArray,
     task: Task,
     weights: FloatArray,
@@ -218,8 +218,8 @@ def fitted_models(
     Node i's model is of the kind ``kinds[codes[i]]``.
     """
     settings = [(type(kind), kind.get_params(deep=False)) for kind in kinds]
-    place = {label: k for k, label in enumerate(labels)}
-    return Lookup(place, partial(_fitted, settings, codes, task, weights, place))
+    number = {label: i for i, label in enumerate(labels)}
+    return Lookup(number, partial(_fitted, settings, codes, task, weights, number))
 
 
 def _fitted(
@@ -227,12 +227,13 @@ def _fitted(
     codes: IntArray,
     task: Task,
     all_weights: FloatArray,
-    place: Mapping[Label, int],
+    number: Mapping[Label, int],
     label: Label,
 ) -> LocalModel:
     """Set weights (d, q) on a new estimator, in the shapes that its own ``fit`` would give them."""
-    kind, parameters = settings[codes[place[label]]]
-    estimator, weights = kind(**parameters), all_weights[place[label]]
+    i = number[label]
+    kind, parameters = settings[codes[i]]
+    estimator, weights = kind(**parameters), all_weights[i]
     q = weights.shape[1]
     features = len(weights) - bool(estimator.fit_intercept)
     coef = np.ascontiguousarray(weights[:features].T)
