@@ -62,11 +62,18 @@ class SiteRun:
 
     @cached_property
     def public(self) -> PublicRows:
-        """The public rows that are known so far: one common file, or the site's and its neighbours'."""
+        """The public rows that are known so far: one common set, or the site's and its neighbours'.
+
+        Where all sites hear all others, those that learn their difference answer on everybody's rows: then
+        all hear the same mean, and each can tell what it says on any row.
+        """
+        plan, run = self.plan, self.run
         if not self.site.drawn:
-            return public_rows(self.plan.ready, common=self.run.public)
-        sets = {self.site.name: self.run.public, **(self.run.heard or {})}
-        return public_rows(self.plan.ready, per_node=sets)
+            return public_rows(plan.ready, common=run.public)
+        sets = {self.site.name: run.public, **(run.heard or {})}
+        if plan.settings.update == "difference" and len(sets) == plan.nodes > 1:
+            return public_rows(plan.ready, common=np.concatenate([sets[name] for name in sorted(sets)]))
+        return public_rows(plan.ready, per_node=sets)
 
     # Lanes
 
