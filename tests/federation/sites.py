@@ -174,6 +174,9 @@ def networks(
         X.append(own)
         y.append(table.y)
         start += len(table)
+    shared: Any = public
+    if settings.update == "difference" and all(len(s.neighbours) == len(names) - 1 for s in sites):
+        shared = np.concatenate([public[name] for name in sorted(names)])
     made = [
         Network.from_rows(
             graph,
@@ -182,7 +185,7 @@ def networks(
             np.concatenate(y),
             RowGroups.of(rows[k]),
             models,
-            public=public,
+            public=shared,
             held=RowGroups.of(held[k], list(rows[k])),
             preparation=ready,
         )

@@ -166,7 +166,8 @@ class HubSettings:
 
     sites : the names of all sites; the order does not matter to them.
     alpha : a number, several to choose among, or "auto".
-    method : all other settings of ``FedRelax``; its alpha is ignored.
+    method : all other settings of ``FedRelax``; its alpha is ignored. A hub's file that leaves alpha to be
+        chosen means ``update="difference"``, unless it says otherwise.
     folds : how many folds sites split their rows into where alpha is chosen.
     validation_share : share of the rows that sites hold out for ``patience``, where alpha is given.
     open : whether the hub may read what sites share; every site must have the same setting.
@@ -235,7 +236,8 @@ def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
     plain = {name: values[name] for name in own - {"schema"} if name in values}
     made = from_plain(HubSettings, plain, source)
     try:
-        solver = method_from({name: values[name] for name in method if name in values})
+        chosen = {} if isinstance(made.alpha, int | float) else {"update": "difference"}
+        solver = method_from(chosen | {name: values[name] for name in method if name in values})
         settings = replace(
             made,
             method=replace(solver, wiring=as_wiring(values.get("wiring"))),

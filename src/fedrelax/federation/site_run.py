@@ -72,7 +72,9 @@ class SiteRun:
             return public_rows(plan.ready, common=run.public)
         sets = {self.site.name: run.public, **(run.heard or {})}
         if plan.settings.update == "difference" and len(sets) == plan.nodes > 1:
-            return public_rows(plan.ready, common=np.concatenate([sets[name] for name in sorted(sets)]))
+            return public_rows(
+                plan.ready, common=np.concatenate([sets[name] for name in sorted(sets)])
+            )
         return public_rows(plan.ready, per_node=sets)
 
     # Lanes

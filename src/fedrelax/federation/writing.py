@@ -15,6 +15,7 @@ from fedrelax.engines import losses_of
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Measure, get_measure
 from fedrelax.evaluation.evaluation import gains
+from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.boxes import box_bytes
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import RECORD, Finish, Finished
@@ -29,6 +30,7 @@ from fedrelax.models.names import short_name
 from fedrelax.report.page import write_report
 from fedrelax.runtime import History, Record
 from fedrelax.schema import Preparation
+from fedrelax.solvers import FedRelax
 from fedrelax.solvers.base import EdgeValues, Result
 from fedrelax.storage import save_result
 from fedrelax.typing import DataFrame, Label
@@ -53,6 +55,7 @@ def _estimator(
         preparation=ready,
     )
     fitted.set_params(**public)
+    fitted.public_rows_ = public["public_rows"]
     return fitted
 
 
@@ -181,10 +184,18 @@ def fitted_of(federated: Federated, hub: HubSettings) -> Fitted:
         federated.alpha,
         lane.wiring,
         public=ways.pop() if len(ways) == 1 else "several ways",
-        public_rows=max(hello.public_rows for hello in hellos.values()),
+        public_rows=answered_rows(list(hellos.values()), hub.method),
     )
     fitted.choice_ = federated.choice
     return fitted
+
+
+def answered_rows(hellos: Sequence[SiteManifest], method: FedRelax) -> int:
+    """Return on how many public rows a site answers in a round; see ``SiteRun.public``."""
+    complete = all(len(hello.neighbours) == len(hellos) - 1 for hello in hellos)
+    drawn = all(hello.common is None for hello in hellos)
+    counts = [hello.public_rows for hello in hellos]
+    return sum(counts) if method.update == "difference" and complete and drawn else max(counts)
 
 
 def lines_of(federated: Federated) -> DataFrame:
@@ -230,7 +241,7 @@ def metrics_of(federated: Federated, hub: HubSettings) -> dict[str, Any]:
     """Return what was measured, for ``metrics.json``."""
     task, hellos = federated.agreement.task, list(federated.agreement.hellos.values())
     measure = get_measure(None, task.kind)
-    bytes_of_one = max(box_bytes(1, hello.public_rows, task.n_outputs) for hello in hellos)
+    bytes_of_one = box_bytes(1, answered_rows(hellos, hub.method), task.n_outputs)
     return {
         "task": task.kind,
         "nodes": len(hellos),

@@ -76,11 +76,12 @@ class TreeNode(ScikitModel, BatchedModel):
     # All at once
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
-        """Return the shapes that all trees of a batch share, or None to fit one by one."""
+        """Return the rules and shapes that all trees of a batch share, or None to fit one by one."""
         features = terms[0].X.shape[1]
-        if not has_numba() or features == 0 or self.rules(features) is None:
+        rules = self.rules(features) if has_numba() else None
+        if rules is None or features == 0:
             return None
-        return "trees", features, self.task.n_outputs
+        return "trees", rules, features, self.task.n_outputs
 
     def rules(self, features: int) -> Rules | None:
         """Return the rules by which the trees are grown at once, or None if scikit-learn must do it."""
