@@ -243,12 +243,6 @@ def test_what_does_not_go_is_refused_in_a_sentence(settings, model, sentence):
         FedRelax(0.1, update="difference", **settings).solve(lines(complete(3), model))
 
 
-def test_nodes_cannot_join_later():
-    fitted, X, y, _ = fitted_on_lines(Ridge())
-    with pytest.raises(FedRelaxError, match="cannot change after fit"):
-        fitted.plug_in("d", X[:5], y[:5])
-
-
 # Classes
 
 
