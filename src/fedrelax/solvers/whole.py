@@ -46,8 +46,8 @@ class WholeNetwork(Solver):
     For numbers, candidates are judged by their evidence (the restricted likelihood of a mixed model),
     strengths of single columns are learned from there, and curves of the columns join if they have the
     better evidence; what is chosen must beat every node alone and one model for all on rows left out.
-    A graph that does not join all nodes alike is solved by sparse factorisation, without learned strengths; where
-    joining all nodes alike does better on rows left out, the graph is left aside.
+    A graph that does not join all nodes alike is solved by sparse factorisation, without learned
+    strengths; where joining all nodes alike does better on rows left out, the graph is left aside.
     For classes, on a complete graph only, candidates are judged by the log loss of rows left out. Every
     node ends with one plain model: ``Ridge``, a pipeline of curves and ``Ridge``, or
     ``LogisticRegression``.
