@@ -70,6 +70,7 @@ def test_lines_stay_lines(classes):
     assert not isinstance(model.models_[0], AdditiveRegressor | AdditiveClassifier)
 
 
+@pytest.mark.slow
 def test_classes_learn_a_common_step_too(classifiers):
     (X, y, g), (T, t, h) = table(0, rows=80, classes=True)
     linear = FedRelaxClassifier(quick=True).fit(X, y, nodes=g)
@@ -90,11 +91,23 @@ def test_without_answers_on_public_rows_nothing_common_is_learned(network, monke
     assert rmse(silent, T, t, h) > 1.1 * rmse(network, T, t, h)
 
 
+@pytest.mark.slow
+def test_of_many_nodes_a_sample_chooses_and_all_are_boosted():
+    rng = np.random.default_rng(0)
+    g = np.repeat(np.arange(24), 30)
+    X = rng.normal(size=(len(g), 2))
+    y = 3.0 * np.sign(X[:, 0]) * np.sign(X[:, 1]) + 0.3 * rng.normal(size=len(g))
+    model = FedRelaxRegressor(minutes=5).fit(X, y, nodes=g)
+    assert "boosted differences" in model.choice_.reason
+    assert all(isinstance(one, AdditiveRegressor) for one in model.models_.values())
+
+
 def test_few_rows_are_left_to_lines():
     (X, y, g), _ = table(0, rows=20)
     assert "boost" not in FedRelaxRegressor(minutes=5).fit(X, y, nodes=g).choice_.reason
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_models_and_they_can_be_saved(network):
     (X, y, g), (T, _, h) = table(0)
     other = FedRelaxRegressor(minutes=5).fit(X, y, nodes=g)
@@ -104,6 +117,7 @@ def test_the_same_seed_gives_the_same_models_and_they_can_be_saved(network):
     assert np.array_equal(unpack(0, pack(0, model)).predict(T), model.predict(T))
 
 
+@pytest.mark.slow
 def test_classifiers_can_be_saved(classifiers):
     T, model = table(0)[1][0], classifiers.models_[0]
     assert isinstance(model, AdditiveClassifier)

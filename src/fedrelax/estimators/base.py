@@ -27,7 +27,7 @@ from fedrelax.runtime.workers import check_backend, using_backend
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.transformer import TableModels
 from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Plan, Search, Whole, fold_rows
-from fedrelax.selection.boosting import LEAST_MEAN_ROWS, LEAST_ROWS
+from fedrelax.selection.boosting import LEAST_MEAN_ROWS, LEAST_ROWS, MOST_NODES
 from fedrelax.selection.boosting import PUBLIC_ROWS as BOOSTING_ROWS
 from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
@@ -322,6 +322,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if self.public_rows is not None:
             return self.public_rows
         enough = len(X) >= max(LEAST_MEAN_ROWS * len(labels), LEAST_ROWS)
+        enough = enough and len(labels) <= MOST_NODES
         return BOOSTING_ROWS if self.finds_all and not self.quick and enough else LINEAR_ROWS
 
     def _public_rows_of(self, given: Any) -> Any:

@@ -25,6 +25,7 @@ from fedrelax.selection.boosting import (
     choose_boosting,
     seconds_for,
 )
+from fedrelax.selection.boosting import MOST_NODES as MOST_NODES_BOOSTED
 from fedrelax.selection.budget import Budget, Overtime
 from fedrelax.selection.candidates import Candidate, Wirings, unit, wirings_for
 from fedrelax.selection.choice import Choice
@@ -197,7 +198,9 @@ def _other_kinds(
         scores = network.task.n_outputs if network.task.n_outputs > 2 else 1
         used = max(int(SECONDS / seconds_for(len(network), scores)), 1)
         models = [whole.found.again(fold).together for fold in folds[:used]]
-        chosen = choose_boosting(rows, network.own_rows.y, held[:used], models, tell=tell)
+        chosen = choose_boosting(
+            rows, network.own_rows.y, held[:used], models, seed=whole.seed, tell=tell
+        )
         if chosen is not None:
             choice = replace(whole.choice, reason=chosen.reason)
             return replace(whole, choice=choice).with_boosting(network, chosen)
@@ -219,7 +222,8 @@ def _reason_against_boosting(network: Network, folds: int) -> str | None:
     if counts.sum() < LEAST_ROWS or counts.mean() < LEAST_MEAN_ROWS:
         return "there are too few rows"
     scores = task.n_outputs if task.n_outputs > 2 else 1
-    if not folds or seconds_for(len(network), scores) > SECONDS:
+    long = len(network) > MOST_NODES_BOOSTED or seconds_for(len(network), scores) > SECONDS
+    if not folds or long:
         return "it would take too long"
     return None
 
