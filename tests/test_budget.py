@@ -86,11 +86,9 @@ def test_the_estimator_warns_what_it_left_out():
 
 
 def test_the_default_model_without_time_is_the_linear_network():
-    """What takes its place, wirings and other kinds of models, is not tried, and that is said."""
+    """What takes its place, boosted differences and wirings, is not tried, and that is said."""
     X, y, nodes = related(n=6)
-    with pytest.warns(
-        FedRelaxWarning, match="not all wirings and other kinds of models were tried"
-    ):
+    with pytest.warns(FedRelaxWarning, match="not all boosted differences and wirings were tried"):
         model = FedRelaxRegressor(minutes=0.0).fit(X, y, nodes)
     assert "the search was stopped after 0 s" in model.choice_.reason
     assert np.isfinite(model.predict(X, nodes)).all()

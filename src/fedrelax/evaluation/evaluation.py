@@ -288,8 +288,8 @@ def evaluate(
     way, whole = TOGETHER, fitted.whole_
     if fitted.alpha_ == 0 or set(result.stayed) == set(result.local_models):
         way = ALONE
-    elif whole is not None and whole.found.is_one_model and fitted.alpha_ == whole.found.alpha:
-        way = POOLED
+    elif whole is not None and whole.boosting is None and whole.found.is_one_model:
+        way = POOLED if fitted.alpha_ == whole.found.alpha else TOGETHER
     return Evaluation.of(measure, pd.DataFrame(lines), errors, way)
 
 

@@ -20,6 +20,7 @@ from fedrelax.selection.beside import compare_beside
 from fedrelax.selection.boosting import (
     LEAST_MEAN_ROWS,
     LEAST_ROWS,
+    LINEAR,
     BoostingChoice,
     Rows,
     choose_boosting,
@@ -155,15 +156,17 @@ def choose_whole(
     # Other kinds train on all rows that a fold does not hold out, so folds must not drop any row.
     complete = bool(masks) and all((train | held).all() for train, held in masks)
     told = heard(tell if budget is None else budget.telling(tell))
-    left = "wirings and other kinds of models" if wired else "other kinds of models"
+    left = "boosted differences and wirings" if wired else "boosted differences"
     try:
         if budget is not None and budget.left < 0:
             raise Enough(f"stopped after {budget.words}")
-        if wired:
+        if complete:
+            whole = _boosted(whole, network, folds, masks, told)
+            left = "wirings"
+        if wired and whole.boosting is None:
             whole = _wired(whole, folds, settings, wired, asked, told, keeper, budget)
-            left = "other kinds of models"
-        if isinstance(whole.solver, WholeNetwork) and complete:
-            whole = _other_kinds(whole, network, folds, masks, told)
+        if complete and whole.boosting is None and isinstance(whole.solver, WholeNetwork):
+            whole = _with_advice(whole, network, folds, masks)
     except Enough as enough:
         over = budget is not None and budget.left < 0
         left = f"not all {left} were tried" if over else ""
@@ -183,28 +186,45 @@ def _is_one_class(folds: Sequence[Network]) -> bool:
     return len(np.unique(np.concatenate([rows.y for rows in held if rows is not None]))) < 2
 
 
-def _other_kinds(
+def _boosted(
     whole: Whole,
     network: Network,
     folds: Sequence[Network],
     masks: Sequence[Fold],
     tell: Tell | None,
 ) -> Whole:
-    """Try boosted differences, and say what would do better with all rows in one place."""
-    held = [mask for _, mask in masks]
-    few = _reason_against_boosting(network, len(held))
-    if few is None:
-        rows = _boosting_rows(network)
-        scores = network.task.n_outputs if network.task.n_outputs > 2 else 1
-        used = max(int(SECONDS / seconds_for(len(network), scores)), 1)
-        models = [whole.found.again(fold).together for fold in folds[:used]]
-        chosen = choose_boosting(
-            rows, network.own_rows.y, held[:used], models, seed=whole.seed, tell=tell
-        )
-        if chosen is not None:
-            choice = replace(whole.choice, reason=chosen.reason)
-            return replace(whole, choice=choice).with_boosting(network, chosen)
-    found = whole.found
+    """Add boosted differences, if folds show that they help."""
+    scores = network.task.n_outputs if network.task.n_outputs > 2 else 1
+    seconds = seconds_for(len(network), scores)
+    if seconds > SECONDS or not _suits_boosting(network):
+        return whole
+    used = min(int(SECONDS / seconds), len(folds))
+    models = [whole.found.again(fold).together for fold in folds[:used]]
+    held = [mask for _, mask in masks[:used]]
+    rows, y = _boosting_rows(network), network.own_rows.y
+    chosen = choose_boosting(rows, y, held, models, seed=whole.seed, tell=tell)
+    if chosen is None:
+        return whole
+    alpha = whole.found.alpha if chosen.start == LINEAR else 0.0
+    if chosen.rounds and alpha == 0:  # everybody's mean is taken as it is
+        alpha = 1.0 / len(network)
+    choice = replace(whole.choice, chosen=Candidate(alpha), reason=chosen.reason)
+    return replace(whole, choice=choice).with_boosting(network, chosen)
+
+
+def _suits_boosting(network: Network) -> bool:
+    """Tell whether all nodes are joined alike, are not too many, and have rows enough."""
+    counts = network.own_rows.counts
+    alike = network.public.common is not None and (network.graph.is_uniform or len(network) == 1)
+    enough = counts.sum() >= LEAST_ROWS and counts.mean() >= LEAST_MEAN_ROWS
+    return bool(alike and enough and len(network) <= MOST_NODES_BOOSTED)
+
+
+def _with_advice(
+    whole: Whole, network: Network, folds: Sequence[Network], masks: Sequence[Fold]
+) -> Whole:
+    """Say what would do better with all rows in one place."""
+    found, held = whole.found, [mask for _, mask in masks]
     (X, _, node), y = rows_of(network), network.own_rows.y
     losses = np.full(len(X), np.nan)
     for fold, mask in zip(folds, held, strict=True):
@@ -212,20 +232,6 @@ def _other_kinds(
     beside = compare_beside(X, y, node, len(network), network.task, losses, held, seed=whole.seed)
     better = None if beside is None else beside.sentence
     return replace(whole, choice=replace(whole.choice, better=better))
-
-
-def _reason_against_boosting(network: Network, folds: int) -> str | None:
-    """Return why boosted differences are not tried, or None."""
-    counts, task = network.own_rows.counts, network.task
-    if network.public.common is None or not (network.graph.is_uniform or len(network) == 1):
-        return "the graph does not join all nodes alike"
-    if counts.sum() < LEAST_ROWS or counts.mean() < LEAST_MEAN_ROWS:
-        return "there are too few rows"
-    scores = task.n_outputs if task.n_outputs > 2 else 1
-    long = len(network) > MOST_NODES_BOOSTED or seconds_for(len(network), scores) > SECONDS
-    if not folds or long:
-        return "it would take too long"
-    return None
 
 
 def _boosting_rows(network: Network) -> Rows:
