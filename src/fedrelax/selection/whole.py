@@ -195,7 +195,7 @@ def _boosted(
 ) -> Whole:
     """Add boosted differences, if folds show that they help."""
     scores = network.task.n_outputs if network.task.n_outputs > 2 else 1
-    seconds = seconds_for(len(network), scores)
+    seconds = seconds_for(network.own_rows.counts, scores)
     if seconds > SECONDS or not _suits_boosting(network):
         return whole
     used = min(int(SECONDS / seconds), len(folds))
