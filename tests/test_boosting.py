@@ -10,9 +10,16 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedrelax import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.models.additive import AdditiveClassifier, AdditiveRegressor, newton_step
+from fedrelax.errors import FedRelaxError
+from fedrelax.models.additive import (
+    AdditiveClassifier,
+    AdditiveRegressor,
+    BoostedTrees,
+    newton_step,
+)
 from fedrelax.selection import boosting
 from fedrelax.storage.formats import pack, unpack
+from fedrelax.storage.insides import check_insides
 
 NODES = 4
 
@@ -146,6 +153,27 @@ def test_a_row_far_outside_does_not_carry_the_line_away(network):
     assert abs(far[0]) < 3 * np.ptp(y)
 
 
+def test_trees_in_one_array_predict_as_scikit_learn_does():
+    X, y, _ = table(0)[0]
+    parts = [HistGradientBoostingRegressor(max_iter=20, random_state=k).fit(X, y) for k in (0, 1)]
+    packed = BoostedTrees.of(parts)
+    assert np.allclose(
+        packed.predict(X), sum(part.predict(X) for part in parts), rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("damage", ["ends_", "left", "feature_idx", "value"])
+def test_damaged_trees_are_refused(damage):
+    X, y, _ = table(0)[0]
+    packed = BoostedTrees.of([HistGradientBoostingRegressor(max_iter=5).fit(X, y)])
+    if damage == "ends_":
+        packed.ends_ = packed.ends_ + 1
+    else:
+        packed.nodes_[damage][0] = 10**6 if damage != "value" else np.nan
+    with pytest.raises(FedRelaxError):
+        check_insides(packed)
+
+
 def test_newtons_step_is_the_residual_of_numbers_and_that_of_the_log_loss_for_classes():
     target, scores = np.array([[1.0], [2.0]]), np.array([[0.5], [2.5]])
     aims, weights = newton_step(target, scores, classes=False)
@@ -157,6 +185,7 @@ def test_newtons_step_is_the_residual_of_numbers_and_that_of_the_log_loss_for_cl
 @parametrize_with_checks(
     [
         AdditiveRegressor((Ridge(), DecisionTreeRegressor(max_depth=2))),
+        BoostedTrees(),
         AdditiveClassifier(LogisticRegression(), DecisionTreeRegressor(max_depth=2)),
     ]
 )

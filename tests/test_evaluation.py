@@ -68,7 +68,7 @@ def test_boosting_is_compared_with_boosting():
     alone, pooled = model.whole_.references(model.network_of(X[train], y[train], rows, {}))
     own = nodes[~train] == 3
     left = alone[3].predict(X[~train][own]) - y[~train][own]
-    assert "HistGradientBoosting" in repr(alone[3]) and "HistGradientBoosting" in repr(pooled)
+    assert "BoostedTrees" in repr(alone[3]) and "BoostedTrees" in repr(pooled)
     assert found.nodes["alone"][3] == pytest.approx(np.sqrt(np.mean(left**2)))
     assert found.errors["together"] < found.errors["alone"]
 

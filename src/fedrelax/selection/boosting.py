@@ -23,6 +23,7 @@ from fedrelax.models import Task
 from fedrelax.models.additive import (
     AdditiveClassifier,
     AdditiveRegressor,
+    BoostedTrees,
     limits_of,
     newton_step,
     probabilities,
@@ -68,9 +69,12 @@ class BoostedNetwork:
 
     def models(self, firsts: Sequence[Any], rows: Rows) -> list[Any]:
         """Return one plain estimator per node: its first model, all common parts, and its own."""
-        made = []
+        made, shared = [], []
+        if self.shared:
+            shared = [[BoostedTrees.of(models) for models in zip(*self.shared, strict=True)]]
         for i, first in enumerate(firsts):
-            parts = [*self.shared, *self.own[i : i + 1]]
+            own = [[_packed(model) for model in part] for part in self.own[i : i + 1]]
+            parts = shared + own
             if rows.task.is_classification:
                 made.append(AdditiveClassifier.of(first, parts))
             else:
@@ -99,6 +103,12 @@ class BoostingChoice:
             kept = " and a difference of each node's own" * self.own
             how = f"boosted differences from {self.start}, {self.rounds} rounds{kept}"
         return f"{how} lowered the mean loss on held-out rows from {self.linear:.4g} to {self.loss:.4g}"
+
+
+def _packed(model: Any) -> Any:
+    """Return boosting in one array; what a node without rows adds stays as it is."""
+    boosting = isinstance(model, HistGradientBoostingRegressor)
+    return BoostedTrees.of([model]) if boosting else model
 
 
 class Rows:

@@ -174,6 +174,22 @@ def _histogram_boosting(model: Any) -> None:
             _check_predictor(tree, features, categorical.astype(bool))
 
 
+def _boosted_trees(model: Any) -> None:
+    """Check boosting whose trees are in one array."""
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+
+    if not hasattr(model, "nodes_"):
+        return
+    features, ends = int(model.n_features_in_), np.asarray(model.ends_)
+    _check_nodes(model.nodes_, PREDICTOR_RECORD_DTYPE)
+    whole = ends.ndim == 1 and ends.dtype.kind == "i" and len(ends) > 0
+    fits = whole and (np.diff(ends, prepend=0) > 0).all() and ends[-1] == len(model.nodes_)
+    _need_of_tree(fits, "its trees do not end where its nodes do")
+    _need_of_tree(np.isfinite(float(model.level_)), "its level is not finite")
+    for tree in model.trees():
+        _check_predictor(tree, features, np.zeros(features, dtype=bool))
+
+
 def _check_predictor(predictor: Any, features: int, categorical: AnyArray) -> None:
     """Check a tree of ``HistGradientBoosting``."""
     from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
@@ -272,6 +288,7 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.BaseHistGradientBoosting": (
         _histogram_boosting
     ),
+    "fedrelax.models.additive.BoostedTrees": _boosted_trees,
     "sklearn.neighbors._base.NeighborsBase": _neighbours,
     "sklearn.neighbors._kd_tree.KDTree": _search_tree,
     "sklearn.neighbors._ball_tree.BallTree": _search_tree,

@@ -42,7 +42,7 @@ GENERATORS = frozenset({"MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"})
 """The bit generators that a ``numpy.random.Generator`` may have."""
 
 CLASSES = {
-    "fedrelax.models.additive": "AdditiveClassifier AdditiveRegressor",
+    "fedrelax.models.additive": "AdditiveClassifier AdditiveRegressor BoostedTrees",
     "fedrelax.models.curves": "CurveColumns",
     "fedrelax.models.few_rows": (
         "NearestClassifier NearestRegressor SmoothedForestClassifier SupportVectorClassifier"
