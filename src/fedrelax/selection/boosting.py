@@ -144,6 +144,12 @@ class Rows:
         self, start: str, firsts: Sequence[Any], rounds: int, own: bool, held: _Held | None = None
     ) -> BoostedNetwork:
         """Run rounds; ``held`` records the losses on held-out rows after each of them."""
+        with one_thread():  # the fits are small: threads would wait for each other
+            return self._train(start, firsts, rounds, own, held)
+
+    def _train(
+        self, start: str, firsts: Sequence[Any], rounds: int, own: bool, held: _Held | None
+    ) -> BoostedNetwork:
         scores = self._scores(firsts, self.X, self.node)
         network = BoostedNetwork(start)
         if held is not None:
@@ -274,20 +280,19 @@ def choose_boosting(
         linear = [[models[i] for i in chosen] for models in linear]
     losses: dict[tuple[str, int, bool], list[FloatArray]] = {}
     before = []
-    with one_thread():
-        for fold, (mask, models) in enumerate(zip(held, linear, strict=True)):
-            out = np.flatnonzero(mask)
-            rest = Rows(rows.X[~mask], y[~mask], rows.node[~mask], rows.n, rows.task, rows.public)
-            for start, most in ROUNDS.items():
-                judge = _Held(rows.X[out], y[out], rows.node[out], rows.task)
-                rest.train(start, rest.starts(start, models), most, False, judge)
-                if start == LINEAR:
-                    before.append(judge.losses[0][0])
-                for round, (plain, own) in enumerate(judge.losses):
-                    losses.setdefault((start, round, False), []).append(plain)
-                    losses.setdefault((start, round, True), []).append(own)
-            if tell is not None:
-                tell(fold + 1, len(held))
+    for fold, (mask, models) in enumerate(zip(held, linear, strict=True)):
+        out = np.flatnonzero(mask)
+        rest = Rows(rows.X[~mask], y[~mask], rows.node[~mask], rows.n, rows.task, rows.public)
+        for start, most in ROUNDS.items():
+            judge = _Held(rows.X[out], y[out], rows.node[out], rows.task)
+            rest.train(start, rest.starts(start, models), most, False, judge)
+            if start == LINEAR:
+                before.append(judge.losses[0][0])
+            for round, (plain, own) in enumerate(judge.losses):
+                losses.setdefault((start, round, False), []).append(plain)
+                losses.setdefault((start, round, True), []).append(own)
+        if tell is not None:
+            tell(fold + 1, len(held))
     linear_losses = np.concatenate(before)
     joined = {way: np.concatenate(parts) for way, parts in losses.items()}
     best = min(joined, key=lambda way: float(joined[way].mean()))
