@@ -17,7 +17,9 @@ from fedrelax.models.additive import (
     BoostedTrees,
     newton_step,
 )
+from fedrelax.report.data.sharing import sharing_of
 from fedrelax.selection import boosting
+from fedrelax.storage import read_result, save_result
 from fedrelax.storage.formats import pack, unpack
 from fedrelax.storage.insides import check_insides
 
@@ -125,6 +127,16 @@ def test_the_same_seed_gives_the_same_models_and_they_can_be_saved(network):
 
 
 @pytest.mark.slow
+def test_rounds_and_what_left_each_node_are_those_of_boosting(network, tmp_path):
+    save_result(tmp_path / "result", network)
+    saved = read_result(tmp_path / "result")
+    rounds = network.whole_.boosting.rounds
+    assert rounds > 0 and saved.about["rounds"] == network.n_rounds_ == rounds
+    sharing = sharing_of(saved)
+    assert (sharing.public_rows, sharing.exchanges) == (boosting.PUBLIC_ROWS, rounds)
+    assert sharing.sums and not sharing.only_sums
+
+
 def test_classifiers_can_be_saved(classifiers):
     T, model = table(0)[1][0], classifiers.models_[0]
     assert isinstance(model, AdditiveClassifier)

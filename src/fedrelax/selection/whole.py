@@ -71,6 +71,9 @@ class Whole:
     def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
         """Train the network."""
         result = self.solver.solve(self.network(network), callbacks)
+        if self.boosting is not None and self.boosting.rounds:
+            why = "as many rounds of boosting as were best on held-out rows"
+            result = replace(result, n_rounds=self.boosting.rounds, reason=why, engine="boosting")
         models = dict(zip(network.labels, self.boosted, strict=False))
         return result.with_models(
             {label: adapt(model, network.task) for label, model in models.items()}

@@ -220,6 +220,17 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _exchanges(fitted: Fitted) -> int:
+    """Return how often nodes said what they predict: after their first training, and after every round.
+
+    Boosting starts from what all know, so nodes speak once in each round.
+    """
+    result = fitted.result_
+    if fitted.alpha_ == 0 or result.engine == "boosting":
+        return int(result.n_rounds) if fitted.alpha_ > 0 else 0
+    return max(len(result.history), int(result.n_rounds) + 1)
+
+
 def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) -> dict[str, Any]:
     result: Result = fitted.result_
     task = result.task
@@ -248,7 +259,7 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "alpha": fitted.alpha_,
         "wiring": "fixed" if result.kept is None else wiring_name(fitted.wiring_),
         "rounds": result.n_rounds,
-        "exchanges": max(len(result.history), result.n_rounds + 1) if fitted.alpha_ > 0 else 0,
+        "exchanges": _exchanges(fitted),
         "reason": result.reason,
         "public": {"how": drawn, "rows": size},
         "losses": None if losses is None else dict(zip(("own_rows", "edges"), losses, strict=True)),
