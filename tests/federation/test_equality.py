@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fedrelax.federation.hub import Hub
+from fedrelax.federation.settings import hub_of
 from fedrelax.selection.candidates import Candidate, alphas_for
 from fedrelax.selection.search import choose
 from fedrelax.solvers import FedRelax
@@ -91,6 +92,14 @@ def test_classes_by_their_differences(tmp_path: Path) -> None:
     result = replace(settings, alpha=0.5).solve(networks(federation, settings)[0])
     same_history(found.outcome.history, result.history)
     same_models(federation, result)
+
+
+def test_a_hub_that_leaves_alpha_open_means_differences(tmp_path: Path) -> None:
+    def update(**values: Any) -> str:
+        return hub_of({"sites": ["ash", "birch"], **values}, tmp_path, "hub.toml").method.update
+
+    assert update() == update(alpha="auto") == update(alpha=[0.0, 0.1]) == "difference"
+    assert update(alpha=0.1) == update(update="refit") == "refit"
 
 
 @pytest.mark.parametrize("given", SETTINGS, ids=str)

@@ -55,6 +55,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrelax.linear.arrays import softmax
+from fedrelax.models.additive import SMALLEST
 from fedrelax.models.base import LocalModel, Rows, some
 from fedrelax.models.criteria import last_step
 from fedrelax.models.difference import NEGLIGIBLE, DifferenceModel, changed, parts_of
@@ -63,9 +64,6 @@ from fedrelax.models.linear import SoftmaxModel
 from fedrelax.typing import AnyArray, FloatArray
 
 ODDS, MIXTURE = "log-odds", "mixture"
-SMALLEST = 1e-6
-"""Probabilities are clipped here before their logarithm is taken."""
-
 STRAIGHT = 1e-6
 """Ridge term of the softmax regression that carries answers of linear models."""
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedrelax.engines.whole.closed import NodeSums, level_and_shape, rows_of, solve_complete
-from fedrelax.linear.arrays import centre_and_spread, rescaled, softmax
+from fedrelax.linear.arrays import centre_and_spread, rescaled
+from fedrelax.models.additive import probabilities
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 PENALTIES = (0.3, 3.0, 10.0)
@@ -117,13 +118,6 @@ class NetworkSoftmax:
 
         parts, alone, pooled = tuple(map(again, self.parts)), again(self.alone), again(self.pooled)
         return replace(self, parts=parts, alone=alone, pooled=pooled, models=_averaged(parts, n))
-
-
-def probabilities(scores: FloatArray) -> FloatArray:
-    """Return the softmax of scores (N, K); a single column scores the second class against the first."""
-    if scores.shape[1] == 1:
-        scores = np.column_stack([np.zeros(len(scores)), scores[:, 0]])
-    return softmax(scores)
 
 
 def reason_for_few(classes: int, rows: int) -> str | None:
