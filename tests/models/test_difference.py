@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -24,10 +25,11 @@ from fedrelax.attacks import Constant
 from fedrelax.datasets import clustered
 from fedrelax.engines.sites.engine import SiteEngine
 from fedrelax.faults import Absent, Delayed, Lost
-from fedrelax.models import LinearModel, SoftmaxModel
+from fedrelax.losses import Squared
+from fedrelax.models import LinearModel, Rows, SoftmaxModel
 from fedrelax.models.archive import closed, opened
 from fedrelax.models.class_difference import SumClassifier
-from fedrelax.models.difference import SumRegressor
+from fedrelax.models.difference import SumRegressor, drawn
 from fedrelax.models.names import model_by_name
 from fedrelax.privacy import PrivatePredictions
 from fedrelax.storage import load_result, save_result
@@ -180,6 +182,18 @@ RUNS = {
 def test_nodes_learn_their_difference_where(name):
     together, alone = error_of(**RUNS[name])
     assert together < 0.85 * alone
+
+
+def test_public_rows_are_drawn_to_weigh_as_much_as_own_rows():
+    public = Rows(np.arange(50.0)[:, None], np.zeros((50, 1)), np.full(50, 0.2), Squared())
+    other = replace(public, X=public.X + 50, weight=np.where(np.arange(50) < 25, 0.0, 0.4))
+    (some,) = drawn([public, other], seed=0)
+    assert len(some) == 20 and (some.weight == 1).all()
+    assert len(np.unique(some.X)) == 20 and not ((some.X >= 50) & (some.X < 75)).any()
+    assert (some.X >= 75).mean() == pytest.approx(0.5, abs=0.3)
+    assert drawn([replace(public, weight=np.full(50, 1e-6))], seed=0) == []
+    strong = [replace(public, weight=np.full(50, 3.0))]
+    assert drawn(strong, seed=0) == strong
 
 
 @pytest.mark.parametrize("model", [Ridge(), DecisionTreeRegressor(random_state=0)])

@@ -58,7 +58,7 @@ from fedrelax.linear.arrays import softmax
 from fedrelax.models.additive import SMALLEST
 from fedrelax.models.base import LocalModel, Rows, some
 from fedrelax.models.criteria import last_step
-from fedrelax.models.difference import NEGLIGIBLE, DifferenceModel, changed, parts_of
+from fedrelax.models.difference import DifferenceModel, changed, drawn, parts_of
 from fedrelax.models.few_rows import SmoothedForestClassifier
 from fedrelax.models.linear import SoftmaxModel
 from fedrelax.typing import AnyArray, FloatArray
@@ -186,10 +186,9 @@ class ClassDifferenceModel(DifferenceModel):
             alike = adapt(clone(straight).set_params(ridge=STRAIGHT), self.task)
         consensus = self._distilled(alike, answers)
         known = [replace(term, target=consensus.predict(term.X)) for term in answers]
-        weight = sum(float(term.weight.sum()) for term in known)
-        if not self.settles and weight < NEGLIGIBLE * own.weight.sum():
-            known = []
         offset = [replace(term, offset=log_odds(term.target)) for term in known]
+        if not self.settles:
+            offset = drawn(offset, seed)
         here = replace(own, offset=log_odds(consensus.predict(own.X)))
         if straight is not None:
             difference = self._after_steps(straight, [here, *offset], seed)

@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.base import LocalModel, Rows, Task
+from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.criteria import last_step
 from fedrelax.models.linear import LinearModel
 from fedrelax.models.viewed import Viewed
@@ -27,9 +27,6 @@ from fedrelax.typing import AnyArray, FloatArray
 
 SOME_ROWS, MANY_ROWS = 100, 400
 """Rows from which a difference is learned by as many trees as a model alone, and by larger ones."""
-
-NEGLIGIBLE = 1e-3
-"""Weight of all public rows beside own ones, below which they are left out."""
 
 MOST_KNOWN = 64
 """How many models of neighbours' answers are kept for other nodes that heard the same."""
@@ -197,17 +194,17 @@ class DifferenceModel(LocalModel):
         )
         left = replace(own, target=own.target - consensus.predict(own.X))
         zeros = [replace(term, target=np.zeros_like(term.target)) for term in answers]
-        weight = sum(float(term.weight.sum()) for term in zeros)
-        if not self.settles and weight < NEGLIGIBLE * own.weight.sum():
-            zeros = []
+        if not self.settles:
+            zeros = drawn(zeros, seed)
         fitted.share = parts.share
         fitted.parts = consensus, difference.fit([left, *zeros], seed=seed)
         return fitted
 
     def _distilled(self, model: LocalModel, answers: Sequence[Rows]) -> LocalModel:
         """Return a model fitted to the neighbours' answers; nodes that heard the same fit one."""
-        mean = np.concatenate([term.weight for term in answers]).mean()
-        even = [replace(term, weight=term.weight / mean) for term in answers]
+        weights = np.concatenate([term.weight for term in answers])
+        level = weights[0] if (weights == weights[0]).all() else weights.mean()
+        even = [replace(term, weight=term.weight / level) for term in answers]
         digest = blake2b(repr(model.estimator).encode())
         for term in even:
             for values in (term.X, term.target, term.weight):
@@ -247,6 +244,22 @@ def local_model(
     if isinstance(model, Viewed):
         return Viewed(kind(model.inner, fitted), model.view)
     return kind(model, fitted)
+
+
+def drawn(terms: Sequence[Rows], seed: int) -> list[Rows]:
+    """Return some of the rows with the weight of an own row each, as many as they weigh together.
+
+    That is much faster than a fit to all of them: scikit-learn's boosting, for one, spends most of its time
+    on weighted quantiles of columns. More weight than there are rows stays as it is.
+    """
+    rows = stack(terms)
+    total = float(rows.weight.sum())
+    count = round(total)
+    if count >= len(rows):
+        return list(terms)
+    rng = np.random.default_rng(seed)
+    chosen = np.sort(rng.choice(len(rows), count, replace=False, p=rows.weight / total))
+    return [replace(rows.some(chosen), weight=np.ones(count))] if count else []
 
 
 def _is_linear(estimator: Any) -> bool:
