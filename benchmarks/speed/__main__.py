@@ -46,7 +46,7 @@ def linear(
     with speaking(debug, quiet=as_json) as talk:
         from benchmarks.speed.linear import measure
         from benchmarks.speed.linear import scaling as scaling_table
-        from fedrelax.solvers.checks import check_choice
+        from fedrelax.validation import check_choice
 
         check_choice("public", public, ("common", "per-node"))
         sizes = _sizes(scaling)

@@ -17,7 +17,8 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, named
 from fedrelax.network import Network
-from fedrelax.runtime.exchange import Exchange, Layer, Message, Settings, Wrapped
+from fedrelax.runtime import Settings
+from fedrelax.runtime.exchange import Exchange, Layer, Message, Wrapped
 from fedrelax.typing import FloatArray, Label
 
 __all__ = [

@@ -20,7 +20,8 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
-from fedrelax.runtime.exchange import Exchange, Layer, Message, Settings, Wrapped
+from fedrelax.runtime import Settings
+from fedrelax.runtime.exchange import Exchange, Layer, Message, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 __all__ = ["Absent", "Churn", "Delayed", "Lost", "Reordered"]

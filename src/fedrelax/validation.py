@@ -1,15 +1,16 @@
-"""Checks of numbers that every way into the library shares."""
+"""Checks of values that every way into the library shares."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.typing import AnyArray
 
 LARGEST, SMALLEST = 1e100, 1e-100
@@ -71,3 +72,18 @@ def check_count(name: str, value: object, least: int) -> None:
     """Refuse what is not a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise FedRelaxError(f"{name}={value!r} must be a whole number of at least {least}")
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse what is not one of the choices."""
+    if value not in choices:
+        known = ", ".join(choices)
+        raise FedRelaxError(
+            f"{name}={value!r} must be one of {known}{did_you_mean(value, choices)}"
+        )
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise FedRelaxError(f"{name}={value!r} must be True or False")

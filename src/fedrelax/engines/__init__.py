@@ -1,6 +1,6 @@
 """Engines: ways to compute the same rounds, each for the networks it supports."""
 
-from fedrelax.engines.base import Engine, Settings, UnsupportedNetworkError, losses_of
+from fedrelax.engines.base import Engine, UnsupportedNetworkError
 from fedrelax.engines.linear.engine import LinearEngine
 from fedrelax.engines.sites.engine import SiteEngine
 from fedrelax.engines.softmax import SoftmaxEngine
@@ -8,19 +8,18 @@ from fedrelax.engines.trees import TreeEngine
 from fedrelax.errors import FedRelaxError
 from fedrelax.members import members
 from fedrelax.network import Network
+from fedrelax.runtime import Settings
 
 __all__ = [
     "ENGINES",
     "NAMES",
     "Engine",
     "LinearEngine",
-    "Settings",
     "SiteEngine",
     "SoftmaxEngine",
     "TreeEngine",
     "UnsupportedNetworkError",
     "engine_for",
-    "losses_of",
     "prepare",
 ]
 

@@ -12,12 +12,10 @@ from scipy import sparse
 
 from fedrelax.combining import Mean, as_combine
 from fedrelax.errors import FedRelaxError
-from fedrelax.losses import Loss, get_loss
+from fedrelax.losses import Loss
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
-from fedrelax.runtime import Coupling, Steps
-from fedrelax.runtime import Settings as Settings
-from fedrelax.runtime.exchange import as_layers
+from fedrelax.runtime import Settings, Steps
 from fedrelax.typing import FloatArray, Label
 
 
@@ -69,9 +67,8 @@ class Engine(Steps):
             return reason
         if cls.task not in (None, network.kind):
             return f"the task is {network.kind}"
-        for name, loss in zip(
-            ("loss", "discrepancy"), losses_of(settings, network.kind), strict=True
-        ):
+        losses = settings.losses(network.kind)
+        for name, loss in zip(("loss", "discrepancy"), losses, strict=True):
             if not isinstance(loss, cls.losses):
                 return (
                     f"{name}={loss.name!r} is not {' or '.join(kind.name for kind in cls.losses)}"
@@ -149,7 +146,7 @@ class Engine(Steps):
 
 def _reason_without_messages(settings: Settings) -> str | None:
     """Return which setting needs nodes that send messages one by one, or None."""
-    if as_layers(settings.exchange):
+    if settings.layers:
         return "it sends no messages for exchange= to act on"
     if not isinstance(as_combine(settings.combine), Mean):
         return f"it always takes the neighbours' mean, but combine={settings.combine!r} is given"
@@ -158,36 +155,6 @@ def _reason_without_messages(settings: Settings) -> str | None:
     if settings.order == "asynchronous":
         return "it computes all nodes at once, but order='asynchronous' updates them one by one"
     return None
-
-
-def losses_of(settings: Settings, kind: str) -> tuple[Loss, Loss]:
-    """Return the loss on own rows and the loss across edges."""
-    loss = get_loss(settings.loss, kind)
-    if settings.discrepancy is None:
-        return loss, loss
-    return loss, get_loss(settings.discrepancy, kind, "discrepancy")
-
-
-def coupling_of(settings: Settings, kind: str) -> Coupling:
-    """Return the part of the settings that a node needs."""
-    loss, discrepancy = losses_of(settings, kind)
-    return Coupling(
-        alpha=float(settings.alpha),
-        update=settings.update,
-        loss=loss,
-        discrepancy=discrepancy,
-        symmetric=settings.objective == "gtvmin",
-        weighting=settings.weighting,
-        level=float(settings.level),
-        collapse=settings.collapse,
-        distillation=settings.distillation,
-        continued=settings.continued,
-        damping=float(settings.damping),
-        combine=as_combine(settings.combine),
-        accelerate=settings.order == "simultaneous"
-        and not settings.damping
-        and not as_layers(settings.exchange),
-    )
 
 
 def of_shape(values: Any, shape: tuple[int, ...], what: str, finite: bool = True) -> FloatArray:

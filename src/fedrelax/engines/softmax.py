@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedrelax.engines.base import Settings, UnsupportedNetworkError, coupling_of
+from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.engines.batch import BatchEngine
 from fedrelax.engines.linear.checks import reason_in_models
 from fedrelax.engines.linear.network import LinearNetwork
@@ -21,6 +21,7 @@ from fedrelax.linear.softmax import MOST_WEIGHTS, SoftmaxNodes, minimise_softmax
 from fedrelax.losses import Log
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
+from fedrelax.runtime import Settings
 from fedrelax.typing import FloatArray, Label, Model, SparseMatrix
 
 LOSS = Log()
@@ -57,7 +58,7 @@ class SoftmaxEngine(BatchEngine):
         most = nodes_at_once(d, K, int(counts.max()) + len(self._public))
         self._own, self._held = (_groups(rows, network, most) for rows in (network.own, held))
         self.validation_rows = np.zeros(len(counts)) if held is None else held.counts
-        coupling = coupling_of(settings, network.task.kind)
+        coupling = settings.coupling(network.task.kind)
         edges = network.graph.adjacency
         super().__init__(network.labels, edges, network.task, counts, coupling)
 

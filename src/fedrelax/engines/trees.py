@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from fedrelax.engines.base import Settings, UnsupportedNetworkError, coupling_of, of_shape
+from fedrelax.engines.base import UnsupportedNetworkError, of_shape
 from fedrelax.engines.batch import BatchEngine
 from fedrelax.engines.sites.checks import reason_in_models
 from fedrelax.errors import FedRelaxError
@@ -23,7 +23,7 @@ from fedrelax.models.trees.growing import Packed, Problem, answers
 from fedrelax.network import Network, Node
 from fedrelax.network.rows import Lookup
 from fedrelax.public import Smoother
-from fedrelax.runtime import Coupling
+from fedrelax.runtime import Coupling, Settings
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, SparseMatrix
 
@@ -119,7 +119,7 @@ class TreeEngine(BatchEngine):
             memory["trees", seed] = self._ready
         self.models = self.alone = self._ready.alone
         self.validation_rows = self._ready.held_rows
-        edges, coupling = network.graph.adjacency, coupling_of(settings, network.kind)
+        edges, coupling = network.graph.adjacency, settings.coupling(network.kind)
         rows, first = self._ready.rows, settings.first_exchange
         super().__init__(network.labels, edges, network.task, rows, coupling, first)
 

@@ -32,17 +32,11 @@ from fedrelax.selection.boosting import PUBLIC_ROWS as BOOSTING_ROWS
 from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
 from fedrelax.solvers import FedRelax, Result
-from fedrelax.solvers.checks import (
-    check_alone,
-    check_callbacks,
-    check_choice,
-    check_flag,
-    check_running,
-)
+from fedrelax.solvers.checks import check_alone, check_callbacks
 from fedrelax.solvers.whole import check_default
 from fedrelax.splits import RowGroups, as_seed
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
-from fedrelax.validation import check_number
+from fedrelax.validation import check_choice, check_flag, check_number
 from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Wiring
 from fedrelax.wiring.discover import SMALL
@@ -131,7 +125,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         check_backend(self.backend, self.address)
         seed = as_seed(self.random_state)
         settings = self.settings(seed)
-        check_running(settings)
+        settings.check_values()
         X, y, rows = self._checked(X, y, nodes)
         apart = one_of(groups, times, len(X))
         unknown = [label for label in self.alone if label not in rows]

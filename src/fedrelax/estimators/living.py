@@ -21,9 +21,9 @@ from fedrelax.models.difference import local_model
 from fedrelax.network.rows import numbers_of
 from fedrelax.schema.kinds import index_of, is_frame
 from fedrelax.solvers import Result
-from fedrelax.solvers.checks import check_choice
 from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
+from fedrelax.validation import check_choice
 
 CLOSED = (
     "this network cannot change after fit: its common public rows and answers are not known (it was "

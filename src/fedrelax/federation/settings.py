@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, InstanceOf, PrivateAttr, model_validator
 
-from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.federation.boxes import key_bytes
 from fedrelax.files import Refused, read_text, why_unread
 from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.public import DRAWS
-from fedrelax.runtime import Distillation
 from fedrelax.schema import Schema
 from fedrelax.selection import FOLDS
 from fedrelax.selection.candidates import Alphas
@@ -271,18 +269,7 @@ def plain_method(method: FedRelax) -> dict[str, Any]:
                 f"{name}={getattr(method, name)!r} is not supported in a federation: all sites work at "
                 "once, send predictions as they are, and keep no models between rounds; leave it out"
             )
-    combine = as_combine(method.combine)
-    if combine != as_combine(combine.name):
-        raise FedRelaxError(
-            f"combine={combine!r}: a federation tells its sites only a name, without settings; give "
-            f"combine={combine.name!r}"
-        )
-    values = {name: getattr(method, name) for name in sorted(METHOD)}
-    for name in ("loss", "discrepancy", "combine"):
-        values[name] = getattr(values[name], "name", values[name])
-    if method.distillation is not None:
-        values["distillation"] = asdict(method.distillation)
-    return values
+    return method.to_plain(without=LEFT_OUT)
 
 
 def method_from(values: Mapping[str, Any]) -> FedRelax:
@@ -290,7 +277,4 @@ def method_from(values: Mapping[str, Any]) -> FedRelax:
     strange = [name for name in values if name not in METHOD]
     if strange:
         raise Refused(f"the hub's plan has a setting {strange[0]!r}, which is unknown here")
-    distillation = values.get("distillation")
-    if distillation is not None:
-        values = {**values, "distillation": Distillation(**distillation)}
-    return FedRelax(**values)
+    return FedRelax.from_plain(values)

@@ -13,7 +13,6 @@ from functools import cached_property
 
 import numpy as np
 
-from fedrelax.engines.base import coupling_of
 from fedrelax.engines.sites.keeping import packed_term, term_from
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
@@ -115,7 +114,7 @@ class SiteRun:
             model=self.adapted,
             public=self.public,
             neighbours={name: weight for name, weight in self.site.neighbours.items()},
-            coupling=coupling_of(settings, plan.task.kind),
+            coupling=settings.coupling(plan.task.kind),
             seed=plan.seed,
             nodes=plan.nodes,
         )

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines import losses_of
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Measure, get_measure
 from fedrelax.evaluation.evaluation import gains
@@ -161,7 +160,7 @@ def fitted_of(federated: Federated, hub: HubSettings) -> Fitted:
         for name, hello in hellos.items()
     }
     apart = lane.discrepancies(graph.adjacency)
-    losses = losses_of(hub.method, task.kind)
+    losses = hub.method.losses(task.kind)
     records = [r for r in outcome.history.records if np.isfinite(r.node_local_loss).any()]
     result = Result(
         local_models=models,

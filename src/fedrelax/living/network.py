@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from fedrelax.combining import Mean
-from fedrelax.engines.base import coupling_of
 from fedrelax.engines.sites.refits import Inputs, refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
@@ -70,7 +69,7 @@ class Origin:
         if network.public.common is None or solver.around(network):
             return None
         if isinstance(solver, FedRelax):
-            coupling = coupling_of(solver, network.kind)
+            coupling = solver.coupling(network.kind)
             if isinstance(coupling.discrepancy, Weighted):
                 return None
         else:

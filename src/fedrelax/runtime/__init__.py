@@ -1,10 +1,11 @@
 """How rounds are executed: sites, messages, workers, the loop."""
 
 from fedrelax.runtime.callbacks import Callback, Keeper, StopOnLocalLoss
-from fedrelax.runtime.exchange import Exchange, Layer, LocalExchange, Message, Settings
+from fedrelax.runtime.exchange import Exchange, Layer, LocalExchange, Message
 from fedrelax.runtime.history import History, NodeMeasures, Record
 from fedrelax.runtime.rounds import Outcome, Steps, Stopping, run, stepwise
-from fedrelax.runtime.site import Coupling, Distillation, Site, SiteMeasure
+from fedrelax.runtime.settings import Coupling, Distillation, RoundSettings, Settings
+from fedrelax.runtime.site import Site, SiteMeasure
 from fedrelax.runtime.workers import Workers
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "NodeMeasures",
     "Outcome",
     "Record",
+    "RoundSettings",
     "Settings",
     "Site",
     "SiteMeasure",

@@ -12,10 +12,7 @@ from fedrelax.network import Network
 from fedrelax.typing import FloatArray, Label
 
 if TYPE_CHECKING:
-    from fedrelax.combining import Combine
-    from fedrelax.losses import Loss
-    from fedrelax.runtime.site import Distillation
-    from fedrelax.wiring import Wiring
+    from fedrelax.runtime.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -69,32 +66,6 @@ class LocalExchange:
         """Hold the messages that ``state`` returned."""
         self._latest = {}
         self.post(state)
-
-
-class Settings(Protocol):
-    """The settings of ``solvers.FedRelax`` that engines and layers read; they are documented there."""
-
-    alpha: float
-    update: str
-    loss: str | Loss | None
-    discrepancy: str | Loss | None
-    rounds: int | None
-    tol: float | None
-    patience: int | None
-    objective: str
-    order: str
-    damping: float
-    weighting: str
-    level: float
-    distillation: Distillation | None
-    continued: bool
-    collapse: bool
-    first_exchange: str
-    wiring: Wiring | None
-    exchange: Layer | Sequence[Layer] | None
-    combine: str | Combine
-    n_jobs: int | None
-    random_state: int | None
 
 
 @dataclass(frozen=True)

@@ -10,51 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedrelax.combining import Combine, Mean, usable
+from fedrelax.combining import Mean, usable
 from fedrelax.linear.acceleration import Step, accelerated
 from fedrelax.losses import Loss, Squared
 from fedrelax.models import LocalModel, Rows, Task
 from fedrelax.network import Node
 from fedrelax.public import PublicRows, draw_like
 from fedrelax.runtime.exchange import Message
+from fedrelax.runtime.settings import Coupling, Distillation
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
-
-
-@dataclass(frozen=True)
-class Distillation:
-    """The paper's memory for models that forget: rows labelled by the node's own last model.
-
-    ``rows`` inputs are drawn afresh every round (``draw``: a way of ``fedrelax.public``, from the
-    moments of the node's public rows; the paper's is "standard") and join with weight 1 each.
-    """
-
-    rows: int = 100
-    draw: str = "gaussian"
-
-
-@dataclass(frozen=True)
-class Coupling:
-    """How strongly and in which way a node listens to its neighbours; see ``solvers.FedRelax``."""
-
-    alpha: float
-    loss: Loss
-    discrepancy: Loss
-    update: str = "refit"
-    symmetric: bool = False
-    weighting: str = "mean"
-    level: float = 1.0
-    collapse: bool = True
-    distillation: Distillation | None = None
-    continued: bool = False
-    damping: float = 0.0
-    combine: Combine = field(default_factory=Mean)
-    accelerate: bool = True
-    """Whether rounds may be accelerated where all nodes hear the same."""
-
-    @property
-    def factor(self) -> float:
-        """The factor of GTV in the objective: alpha, or alpha / 2 for the paper's objective."""
-        return self.alpha * (1.0 if self.symmetric else 0.5)
 
 
 @dataclass(frozen=True)
@@ -247,7 +211,7 @@ class Site:
         weights = [a for j, a in self.neighbours.items() if a > 0 and (j, j) in self.received]
         return (
             coupling.update == "difference"
-            and coupling.accelerate
+            and coupling.accelerates
             and self.model.settles
             and not self.task.is_classification
             and len(weights) == self.nodes - 1

@@ -165,7 +165,7 @@ class Solver(ABC):
         self.check(network)
         saves = keeper_in(callbacks) is not None
         identity = identity_of(network, self) if saves else None
-        engine, losses = self.prepare(network), self.losses(network)
+        engine, losses = self.prepare(network), self.losses(network.kind)
         if saves:
             self._check_kept(engine)
         with engine.working():
@@ -221,5 +221,5 @@ class Solver(ABC):
         """Return an engine ready to run; refuse models that it cannot serve, naming the node."""
 
     @abstractmethod
-    def losses(self, network: Network) -> tuple[Loss, Loss]:
-        """Return the loss on own rows and the one across edges."""
+    def losses(self, kind: str) -> tuple[Loss, Loss]:
+        """Return the loss on own rows and the one across edges, for a kind of task."""

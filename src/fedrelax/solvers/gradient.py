@@ -8,14 +8,13 @@ from fedrelax.engines import UnsupportedNetworkError
 from fedrelax.engines.linear.gradient import GradientEngine
 from fedrelax.losses import Loss, Squared
 from fedrelax.network import Network
+from fedrelax.runtime import RoundSettings
 from fedrelax.solvers.base import Solver
-from fedrelax.solvers.checks import check_choice, check_rounds
-from fedrelax.validation import check_number
-from fedrelax.wiring import Wiring
+from fedrelax.validation import check_choice, check_number
 
 
-@dataclass
-class GradientFedRelax(Solver):
+@dataclass(frozen=True)
+class GradientFedRelax(RoundSettings, Solver):
     """Every round, each node takes one gradient step on its own objective, in its own features.
 
     The models must be ``LinearRegression``, ``Ridge`` or ``LinearModel`` with squared error.
@@ -27,24 +26,16 @@ class GradientFedRelax(Solver):
     initial : "local" training, or weights drawn "uniform" from +-1/sqrt(features).
     """
 
-    alpha: float = 0.1
     rounds: int | None = 20
-    tol: float | None = None
-    patience: int | None = None
-    objective: str = "paper"
-    weighting: str = "mean"
-    first_exchange: str = "models"
     step: str = "rmsprop"
     rate: float = 0.01
     smoothing: float = 0.99
     epsilon: float = 1e-8
     initial: str = "local"
-    wiring: Wiring | None = None
-    random_state: int | None = 0
 
     def check(self, network: Network) -> None:
         """Check the settings."""
-        check_rounds(self, network)
+        super().check(network)
         check_choice("step", self.step, ("rmsprop", "plain"))
         check_choice("initial", self.initial, ("local", "uniform"))
         check_number("rate", self.rate, least=0.0)
@@ -58,6 +49,6 @@ class GradientFedRelax(Solver):
             raise UnsupportedNetworkError(GradientEngine.name, reason)
         return GradientEngine.of(network, self)
 
-    def losses(self, network: Network) -> tuple[Loss, Loss]:
+    def losses(self, kind: str) -> tuple[Loss, Loss]:
         """Return squared error for both."""
         return Squared(), Squared()

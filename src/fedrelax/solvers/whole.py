@@ -102,9 +102,9 @@ class WholeNetwork(Solver):
         """Find the settings, unless that has been done, and return the engine."""
         return WholeEngine(network, find(network) if self.found is None else self.found)
 
-    def losses(self, network: Network) -> tuple[Loss, Loss]:
+    def losses(self, kind: str) -> tuple[Loss, Loss]:
         """Return the usual loss for both."""
-        return usual_loss(network.kind), usual_loss(network.kind)
+        return usual_loss(kind), usual_loss(kind)
 
 
 def _classes(network: Network) -> int:

@@ -14,37 +14,32 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from fedrelax.combining import as_combine
 from fedrelax.errors import FedRelaxError
 from fedrelax.files import from_npy, to_npy
 from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.living import LivingNetwork
 from fedrelax.living.changelog import Past
 from fedrelax.living.network import Origin
-from fedrelax.losses import get_loss
 from fedrelax.models import Task
 from fedrelax.network.rows import public_rows
-from fedrelax.runtime import Coupling, Distillation
+from fedrelax.runtime import Coupling, Settings
 from fedrelax.schema import Preparation
 from fedrelax.storage import described
 from fedrelax.storage.checking import damage, reading
 from fedrelax.typing import FloatArray, Label
 
 LIVING, PUBLIC, ANSWERS = "living.json", "public.npy", "answers.npy"
+RUNNING = ("wiring", "exchange", "engine", "n_jobs", "random_state")
+"""Settings of the run that trained the network, which nodes that join, learn or leave do not need."""
 
 
 def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
     """Return ``living.json`` without answers and story; None if a file cannot express the coupling."""
-    coupling = network.coupling
-    plain = {name: getattr(coupling, name) for name in CouplingLine.model_fields}
-    plain |= {name: plain[name].name for name in ("loss", "discrepancy", "combine")}
-    plain["distillation"] = coupling.distillation and asdict(coupling.distillation)
     try:
-        if (
-            _coupling(plain, task) != coupling
-        ):  # a loss or a way to combine with settings of its own
-            return None
-    except FedRelaxError:  # a loss of the user's own
+        plain = network.coupling.to_plain(without=RUNNING)
+    except FedRelaxError:  # a loss or a way to combine that is not known by its name alone
+        return None
+    if network.coupling.update != "refit":
         return None
     return {
         "coupling": plain,
@@ -80,29 +75,6 @@ def read_array(content: bytes, file: str) -> FloatArray:
     """Return the numbers of an .npy file, whose header must match what the file holds."""
     with reading(file):
         return from_npy(content)
-
-
-class Echo(Described):
-    """How many rows of neighbours' answers a node is trained on besides, and how they are drawn."""
-
-    rows: Annotated[int, Field(ge=1)]
-    draw: str
-
-
-class CouplingLine(Described):
-    """How strongly nodes are coupled, and by which losses."""
-
-    alpha: Annotated[float, Field(ge=0)]
-    loss: str
-    discrepancy: str
-    symmetric: bool
-    weighting: str
-    level: Annotated[float, Field(ge=0, le=1)]
-    collapse: bool
-    distillation: Echo | None
-    continued: bool
-    damping: float
-    combine: str
 
 
 class PastLine(Described):
@@ -147,7 +119,7 @@ class Entry(Described):
 class Living(Described):
     """What ``living.json`` says."""
 
-    coupling: CouplingLine
+    coupling: dict[str, Any]
     found_together: bool
     wired: bool
     seed: Annotated[int, Field(ge=0)]
@@ -216,10 +188,7 @@ def origin_of(
 
 
 def _coupling(living: Mapping[str, Any], task: str) -> Coupling:
-    made = {
-        "loss": get_loss(living["loss"], task),
-        "discrepancy": get_loss(living["discrepancy"], task),
-        "distillation": living["distillation"] and Distillation(**living["distillation"]),
-        "combine": as_combine(living["combine"]),
-    }
-    return Coupling(**{name: living[name] for name in CouplingLine.model_fields} | made)
+    values = dict(living)
+    if values.pop("symmetric", False):  # as earlier versions wrote the objective
+        values["objective"] = "gtvmin"
+    return Settings.from_plain(values).coupling(task)

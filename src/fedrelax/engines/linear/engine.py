@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.answers import learners_of
-from fedrelax.engines.base import Settings, UnsupportedNetworkError, coupling_of
+from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.engines.batch import BatchEngine
 from fedrelax.engines.linear.checks import check_safe, reason_in_models, reason_in_rows
 from fedrelax.engines.linear.measures import Prepared, Variation
@@ -19,7 +19,7 @@ from fedrelax.linear.memory import Method, estimate_bytes, require_memory
 from fedrelax.losses import Squared
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
-from fedrelax.runtime import Coupling
+from fedrelax.runtime import Coupling, Settings
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 RESIDUAL = 1e-8
@@ -135,7 +135,7 @@ class LinearEngine(ArrayEngine):
 
     def __init__(self, prepared: Prepared, exact: ExactUpdate, settings: Settings) -> None:
         self._exact, self._settings = exact, settings
-        coupling = coupling_of(settings, "regression")
+        coupling = settings.coupling("regression")
         super().__init__(prepared, prepared.alone, coupling, settings.first_exchange)
 
     @classmethod

@@ -12,7 +12,6 @@ from fedrelax.engines.linear.engine import ArrayEngine, system_of
 from fedrelax.engines.linear.measures import Prepared
 from fedrelax.linear.fixed_point import NeighbourTerms, System
 from fedrelax.linear.problem import LinearProblem
-from fedrelax.losses import Squared
 from fedrelax.network import Network
 from fedrelax.runtime import Coupling
 from fedrelax.typing import AnyArray, SparseMatrix
@@ -141,9 +140,8 @@ class GradientEngine(ArrayEngine):
 
     def __init__(self, prepared: Prepared, rounds: GradientRounds, settings: Any) -> None:
         self._rounds = rounds
-        symmetric, weighting = settings.objective == "gtvmin", settings.weighting
         coupling = Coupling(
-            settings.alpha, Squared(), Squared(), symmetric=symmetric, weighting=weighting
+            settings.alpha, objective=settings.objective, weighting=settings.weighting
         )
         super().__init__(prepared, rounds.models, coupling, settings.first_exchange)
 

@@ -6,13 +6,12 @@ import warnings
 from dataclasses import replace
 
 from fedrelax.combining import as_combine
-from fedrelax.engines.base import Settings, losses_of
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, named
 from fedrelax.losses import requirement
 from fedrelax.models import LocalModel, adapt
 from fedrelax.models.difference import local_model
 from fedrelax.network import Network
-from fedrelax.runtime import Coupling
+from fedrelax.runtime import Coupling, Settings
 
 STEADY = 0.999
 """Damping for models that do not settle where messages may be lost: they keep sending first answers."""
@@ -53,7 +52,7 @@ def reason_in_models(network: Network, settings: Settings) -> str | None:
 
 
 def _reason_in_model(model: LocalModel, settings: Settings, kind: str) -> str | None:
-    loss, discrepancy = losses_of(settings, kind)
+    loss, discrepancy = settings.losses(kind)
     mixed = requirement(loss, discrepancy) == "gradients" and settings.alpha > 0
     if mixed and not model.gradients:
         return (

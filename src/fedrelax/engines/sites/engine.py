@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.engines.answers import AnswerExtrapolator
-from fedrelax.engines.base import Engine, Settings, coupling_of
+from fedrelax.engines.base import Engine
 from fedrelax.engines.sites.checks import (
     reason_in_models,
     steadied,
@@ -28,14 +28,16 @@ from fedrelax.engines.sites.refits import Answers, Refit, Refits
 from fedrelax.models import LocalModel, Rows
 from fedrelax.models.difference import local_model
 from fedrelax.network import Network
-from fedrelax.runtime import Exchange, LocalExchange, NodeMeasures, Site, SiteMeasure, Workers
-from fedrelax.runtime.exchange import (
-    as_layers,
-    exchange_state,
-    layered,
-    resume_exchange,
-    why_not_kept,
+from fedrelax.runtime import (
+    Exchange,
+    LocalExchange,
+    NodeMeasures,
+    Settings,
+    Site,
+    SiteMeasure,
+    Workers,
 )
+from fedrelax.runtime.exchange import exchange_state, layered, resume_exchange, why_not_kept
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
@@ -82,8 +84,8 @@ class SiteEngine(Engine):
         """Set up a site for every node."""
         warn_of_resampling(network, settings)
         task, public, graph = network.task, network.public, network.graph
-        coupling = coupling_of(settings, network.kind)
-        layers = as_layers(settings.exchange)
+        coupling = settings.coupling(network.kind)
+        layers = settings.layers
         interrupted = any(layer.interrupts for layer in layers)
         seeds = seeds_of(settings.random_state, len(network))
         fitted: dict[bytes, LocalModel] = {}

@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fedrelax.engines.base import Engine, Settings, of_shape
+from fedrelax.engines.base import Engine, of_shape
 from fedrelax.engines.whole.found import Found
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, adapt
 from fedrelax.network import Network
-from fedrelax.runtime import NodeMeasures
+from fedrelax.runtime import NodeMeasures, Settings
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 
