@@ -241,16 +241,20 @@ def _sorted(group: IntArray, keys: Iterable[AnyArray]) -> IntArray:
     [2, 1, 0]
     """
     order = np.argsort(group, kind="stable")
+    first = np.diff(group[order], prepend=-1) != 0  # where a group begins
     for key in keys:
-        order = np.lexsort((key, group))
-        ranked, values = group[order], key[order]
+        starts = np.flatnonzero(first)
+        sizes = np.diff(starts, append=len(order))
+        for size in np.unique(sizes[sizes > 1]):  # all groups of one size at once
+            at = starts[sizes == size, None] + np.arange(size)
+            rows = order[at]
+            within = np.argsort(key[rows], axis=1, kind="stable")
+            order[at] = np.take_along_axis(rows, within, axis=1)
+        values = key[order]
         one, other = values[1:], values[:-1]
-        equal = (one == other) | ((one != one) & (other != other))  # NaN equals NaN here
-        new = np.concatenate([[True], (np.diff(ranked) != 0) | ~equal])
-        if new.all():
+        first[1:] |= ~((one == other) | ((one != one) & (other != other)))  # NaN equals NaN here
+        if first.all():
             break
-        group = np.empty(len(order), dtype=np.int64)
-        group[order] = np.cumsum(new)
     return order
 
 

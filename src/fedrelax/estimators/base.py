@@ -288,15 +288,16 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             y,
             groups,
             self._views(self.models_for(list(rows))),
-            public=self._public_for(groups.take(X), list(rows), seed),
+            public=self._public_for(X, groups, seed),
             held=RowGroups.of(held, groups.labels),
             preparation=self.preparation_,
         )
 
-    def _public_for(self, X: FloatArray, labels: list[Label], seed: int) -> Any:
+    def _public_for(self, X: FloatArray, rows: RowGroups, seed: int) -> Any:
         """Return the public rows: drawn from the nodes' rows, or as given."""
-        public, ready = self.public, self.preparation_
+        public, ready, labels = self.public, self.preparation_, list(rows)
         if isinstance(public, str):
+            X = rows.take(X)
             rng = np.random.default_rng([seed, PUBLIC_STREAM])
             pieces = None if ready is None else ready.pieces
             drawn = draw_public(public, [X], self._public_count(X, labels), rng, pieces)

@@ -17,6 +17,7 @@ from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.inferring import coded_table
 from fedrelax.schema.kinds import as_frame, first_text, is_frame, kind_of
 from fedrelax.schema.preparation import ENCODED, View
+from fedrelax.schema.schema import is_extreme, rounded
 from fedrelax.splits import RowGroups, group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
 from fedrelax.validation import check_sizes
@@ -248,10 +249,11 @@ def _schema_of_array(X: AnyArray, always: bool) -> Schema | None:
     """Return a schema for an array with gaps or extreme columns, or ``always``; None for any other."""
     if X.ndim != 2 or not len(X):
         return None
-    schema = Schema(tuple(Column(f"x{k}", "number") for k in range(X.shape[1])))
-    if not always and not np.isnan(X).any() and schema.measured(X).is_plain:
-        return None
-    return schema
+    if not always and not np.isnan(X).any():
+        pairs = zip(*(values.tolist() for values in (X.mean(axis=0), X.std(axis=0))), strict=True)
+        if not any(is_extreme(*rounded(middle, spread)) for middle, spread in pairs):
+            return None
+    return Schema(tuple(Column(f"x{k}", "number") for k in range(X.shape[1])))
 
 
 def _refuse_gaps(X: AnyArray) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema.column import Column
 from fedrelax.schema.dates import order_of, read_dates
-from fedrelax.schema.kinds import DATE_LIKE, kind_of, where
+from fedrelax.schema.kinds import DATE_LIKE, EXACT, kind_of, plain_numbers, where
 from fedrelax.schema.numbers import FLAGS, MISSING, Reading, is_code, read_texts, strange, texts_of
 from fedrelax.schema.schema import Schema
 from fedrelax.typing import AnyArray, FloatArray
@@ -24,8 +24,6 @@ COMMON = 3
 """Rows that a category needs to be one of them."""
 MOSTLY = 0.9
 """The share of a column's values that must be numbers, or dates, for the others to count as mistakes."""
-EXACT = 2**53
-"""Whole numbers beyond this are taken for names: as floats, some of them would coincide."""
 
 
 def schema_of(
@@ -45,8 +43,12 @@ def coded_table(
 ) -> tuple[Schema, FloatArray, list[str]]:
     """Return the schema of a table, not measured yet, its coded rows, and the notes of ``schema_of``."""
     notes: list[str] = []
-    chosen = frame.columns if columns is None else columns
-    inferred = [column_of(frame[name], named, notes) for name in chosen]
+    chosen = list(frame.columns if columns is None else columns)
+    numbers = set(plain_numbers(frame, chosen)[0])
+    inferred = [
+        Column(str(name), "number") if k in numbers else column_of(frame[name], named, notes)
+        for k, name in enumerate(chosen)
+    ]
     usable = tuple(column for column in inferred if column is not None)
     if not usable:
         raise FedRelaxError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 import warnings
-from collections.abc import Hashable, Sized
+from collections.abc import Hashable, Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DATE_LIKE = r"\d.*[-/.:].*\d"
 Kind = Literal["numbers", "dates", "text", "nothing"]
+EXACT = 2**53
+"""Whole numbers beyond this are taken for names: as floats, some of them would coincide."""
 
 
 def find_column(frame: pd.DataFrame, name: Hashable) -> Hashable:
@@ -27,16 +29,57 @@ def find_column(frame: pd.DataFrame, name: Hashable) -> Hashable:
     >>> find_column(pd.DataFrame({" wind speed ": [1.0]}), "wind speed")
     ' wind speed '
     """
-    if name in frame.columns:
-        return name
-    plain = {c: unicodedata.normalize("NFC", str(c)).strip() for c in (name, *frame.columns)}
-    same: list[Hashable] = [c for c in frame.columns if plain[c] == plain[name]]
-    if len(same) == 1:
-        return same[0]
+    label = find_columns(frame, [name])[0]
+    if label is not None:
+        return label
     hint = did_you_mean(name, frame.columns) or "; name one of the table's columns"
     raise FedRelaxError(
         f"there is no column {name!r} among {listing(frame.columns, most=12)}{hint}"
     )
+
+
+def find_columns(frame: pd.DataFrame, names: Iterable[Hashable]) -> list[Hashable | None]:
+    """Return the column called so for each of the names, None where there is none or more than one."""
+    labels, wanted = set(frame.columns), list(names)
+    if labels.issuperset(wanted):
+        return wanted
+
+    def plain(label: Hashable) -> str:
+        return unicodedata.normalize("NFC", str(label)).strip()
+
+    same: dict[str, list[Hashable]] = {}
+    for label in frame.columns:
+        same.setdefault(plain(label), []).append(label)
+    alike = (same.get(plain(name), []) for name in wanted)
+    return [
+        name if name in labels else found[0] if len(found) == 1 else None
+        for name, found in zip(wanted, alike, strict=True)
+    ]
+
+
+def plain_numbers(
+    frame: pd.DataFrame, labels: Sequence[Hashable | None]
+) -> tuple[list[int], FloatArray]:
+    """Return which of the columns hold numbers and gaps only, as positions, and their values.
+
+    Left out are columns of other types, or with nothing, an infinite value or a huge integer in them.
+    """
+    if not frame.columns.is_unique:
+        return [], np.empty((len(frame), 0))
+    place, kinds = {label: k for k, label in enumerate(frame.columns)}, frame.dtypes.tolist()
+    numeric = [
+        k
+        for k, label in enumerate(labels)
+        if label in place
+        and isinstance(kinds[place[label]], np.dtype)
+        and kinds[place[label]].kind in "iuf"
+    ]
+    at = [place[labels[k]] for k in numeric]
+    values = frame.iloc[:, at].to_numpy(dtype=np.float64)
+    whole = np.array([kinds[k].kind != "f" for k in at], dtype=bool)
+    plain = ~np.isinf(values).any(axis=0) & np.isfinite(values).any(axis=0)
+    plain[whole] &= (np.abs(values[:, whole]) < EXACT).all(axis=0)
+    return [k for k, good in zip(numeric, plain, strict=True) if good], values[:, plain]
 
 
 def where(index: pd.Index, position: int) -> str:

@@ -14,7 +14,7 @@ from fedrelax.errors import FedRelaxError, counted, did_you_mean, listing
 from fedrelax.files import SETTINGS, read_file, why_unread
 from fedrelax.schema.column import MIXED, Column, Texts
 from fedrelax.schema.dates import cycles_of
-from fedrelax.schema.kinds import find_column, where
+from fedrelax.schema.kinds import find_columns, plain_numbers, where
 from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.validation import check_sizes
 
@@ -87,20 +87,23 @@ class Schema:
 
         Columns in ``absent`` may be missing.
         """
-        codes, may_miss = [], set(absent)
-        for column in self.columns:
-            try:
-                values = frame[find_column(frame, column.name)]
-            except FedRelaxError:
-                if column.name not in may_miss:
-                    raise FedRelaxError(
-                        f"{source} has no column {column.name!r}, which is one of the features; it has "
-                        f"{listing(frame.columns, most=12)}{did_you_mean(column.name, frame.columns)}"
-                    ) from None
-                codes.append(np.full(len(frame), np.nan))
-            else:
-                codes.append(column.code(values, source))
-        coded = np.column_stack(codes)
+        labels, may_miss = find_columns(frame, self.column_names), set(absent)
+        numbers = [
+            label if column.kind == "number" else None
+            for column, label in zip(self.columns, labels, strict=True)
+        ]
+        plain, values = plain_numbers(frame, numbers)
+        coded = np.full((len(frame), len(self.columns)), np.nan)
+        coded[:, plain] = values
+        for k in sorted(set(range(len(self.columns))).difference(plain)):
+            column, label = self.columns[k], labels[k]
+            if label is None and column.name not in may_miss:
+                raise FedRelaxError(
+                    f"{source} has no column {column.name!r}, which is one of the features; it has "
+                    f"{listing(frame.columns, most=12)}{did_you_mean(column.name, frame.columns)}"
+                )
+            if label is not None:
+                coded[:, k] = column.code(frame[label], source)
         check_sizes(coded, self._title, vanishing=False)
         return coded
 
@@ -163,23 +166,23 @@ class Schema:
         """
         check_sizes(coded, self._title)
         missing = np.isnan(coded)
-        gaps = missing if lacked is None else missing & ~lacked
+        gaps = np.any(missing if lacked is None else missing & ~lacked, axis=0)
         numbers = all(column.kind in ("number", "flag") for column in self.columns)
         keep = numbers and not missing.any()
+        middle, spread, quartiles = _spreads(coded)
         columns = []
         for k, column in enumerate(self.columns):
-            values = coded[:, k][np.isfinite(coded[:, k])]
-            new: dict[str, Any] = {"gaps": bool(gaps[:, k].any())}
+            new: dict[str, Any] = {"gaps": bool(gaps[k])}
             if column.kind in MIXED:
-                centre, scale = centre_and_scale(values)
+                centre, scale = rounded(float(middle[k]), float(spread[k]))
                 if not keep or is_extreme(centre, scale):
                     new["centre"], new["scale"] = centre, scale
             if column.kind == "number":
-                new["low"], new["high"] = limits_of(values)
+                new["low"], new["high"] = _limits(*quartiles[:, k].tolist())
             if column.kind == "date":
-                new["cycles"] = cycles_of(values)
+                new["cycles"] = cycles_of(coded[~missing[:, k], k])
             if column.kind == "category":
-                many = len(column.categories)
+                values, many = coded[~missing[:, k], k], len(column.categories)
                 counts = np.bincount(values.astype(np.int64), minlength=many + 1)
                 new["others"] = bool(counts[many])
                 new["shares"] = tuple((counts[:many] / max(len(values), 1)).round(3).tolist())
@@ -227,10 +230,29 @@ def limits_of(values: AnyArray) -> tuple[float | None, float | None]:
     >>> limits_of(np.array([1.0, 2.0, 3.0, 4.0, 50.0])), limits_of(np.ones(3))
     ((-4.0, 98.0), (None, None))
     """
-    if not len(values):
-        return None, None
-    ranks = [k * (len(values) - 1) // 4 for k in range(5)]
-    least, first, middle, third, most = np.partition(values, ranks)[ranks].tolist()
+    return _limits(*_spreads(np.reshape(values, (-1, 1)))[2][:, 0].tolist())
+
+
+def _spreads(coded: AnyArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return mean, spread and quartiles (5, columns) of the finite values of every column.
+
+    They are 0, 1 and 0 for a column without any. Columns without a gap are measured together.
+    """
+    finite = np.isfinite(coded)
+    whole, n = finite.all(axis=0), coded.shape[1]
+    middle, spread, quartiles = np.zeros(n), np.ones(n), np.zeros((5, n))
+    for some in (np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]):
+        values = coded if whole.all() else coded[:, some][finite[:, some].all(axis=1)]
+        if values.size:
+            middle[some], spread[some] = values.mean(axis=0), values.std(axis=0)
+            ranks = [k * (len(values) - 1) // 4 for k in range(5)]
+            quartiles[:, some] = np.partition(values, ranks, axis=0)[ranks]
+    return middle, spread, quartiles
+
+
+def _limits(
+    least: float, first: float, middle: float, third: float, most: float
+) -> tuple[float | None, float | None]:
     room = FENCE * (third - first)
     low = min(middle - REACH * (middle - least), first - room)
     high = max(middle + REACH * (most - middle), third + room)

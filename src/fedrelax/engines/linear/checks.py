@@ -155,14 +155,15 @@ def _unsafe_nodes(prepared: Prepared, together: ExactUpdate) -> Iterator[tuple[i
             int(np.argmax(differs)),
             "its rows leave weights undetermined, and the models of the network fill them in differently",
         )
-    sizes = np.linalg.svd(coordinates.least(norm), compute_uv=False)
-    lost = np.finfo(float).eps * (sizes[0] / sizes[-1]) ** 2 * condition * singular
-    if not lost.max() <= MOST_LOST:
-        yield (
-            int(np.argmax(lost)),
-            "its rows leave weights undetermined, and its features differ too much in scale to fill them "
-            "in exactly from Gram matrices",
-        )
+    if singular.any():
+        sizes = np.linalg.svd(coordinates.least(norm), compute_uv=False)
+        lost = np.finfo(float).eps * (sizes[0] / sizes[-1]) ** 2 * condition * singular
+        if not lost.max() <= MOST_LOST:
+            yield (
+                int(np.argmax(lost)),
+                "its rows leave weights undetermined, and its features differ too much in scale to fill "
+                "them in exactly from Gram matrices",
+            )
     offset = 1 + float(np.abs(coordinates.centre / coordinates.scale).max())
     for exact in (apart, together):
         for i in np.flatnonzero(exact.rank < network.n_weights).tolist():
