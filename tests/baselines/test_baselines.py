@@ -219,7 +219,7 @@ def test_fedmd_learns_from_the_mean_of_all():
 def test_every_way_runs_both_tasks_and_its_candidates(way, kind):
     model = LogisticRegression() if kind == "classification" else Ridge()
     network = small_network(model, kind=kind, validation=True)
-    assert way.refusal(network) is None
+    assert way.unsupported_reason(network) is None
     for candidate in way.candidates(network):
         run = candidate.run(network, seed=3)
         again = candidate.run(network, seed=3)
@@ -244,7 +244,7 @@ def test_the_validation_curve_is_the_loss_on_the_held_rows():
 @pytest.mark.parametrize("way", PARAMETRIC, ids=lambda way: way.name)
 def test_parameters_of_trees_are_refused(way):
     network = small_network(DecisionTreeRegressor())
-    assert "DecisionTreeRegressor" in way.refusal(network)
+    assert "DecisionTreeRegressor" in way.unsupported_reason(network)
     with pytest.raises(FedRelaxError, match=r"exchanges parameters: node 0: DecisionTreeRegr"):
         way.run(network)
 
@@ -256,7 +256,7 @@ def test_ways_for_any_model_take_unlike_models(way):
     models = [Ridge(), DecisionTreeRegressor(max_depth=2), LinearRegression(), Ridge()]
     for node, model in zip(network, models, strict=True):
         mixed.add(node.label, node.X, node.y, model)
-    assert way.refusal(mixed) is None
+    assert way.unsupported_reason(mixed) is None
     assert np.isfinite(predictions(way.run(mixed), mixed)).all()
 
 
@@ -354,5 +354,5 @@ def test_average_of_nets_wants_one_net():
         mixed.add(label, node.X, node.y, node.model)
     with pytest.raises(FedRelaxError, match="node 'b': its model differs from the net of node 'a'"):
         FedAvg().run(mixed)
-    assert "node 'b'" in FedAvg().refusal(mixed)
-    assert "shape" in FedProx().refusal(network)
+    assert "node 'b'" in FedAvg().unsupported_reason(mixed)
+    assert "shape" in FedProx().unsupported_reason(network)

@@ -105,11 +105,13 @@ def test_what_it_does_not_serve(statsmodels):
         two.add(i, own, own, Ridge())
         images.add(i, own.reshape(-1, 2, 1), y[node == i], Ridge())
     way = MixedModel()
-    assert way.refusal(network_of(X, y, node)) is None
-    assert way.refusal(classes) == "it predicts numbers, and the target holds classes"
-    assert way.refusal(two) == "it predicts one number, and the target has 2"
-    assert way.refusal(images) == "node 0: its rows have the shape (2, 1)"
-    assert way.refusal(network_of(X[:8], y[:8], node[:8])) == "it needs at least two nodes"
+    assert way.unsupported_reason(network_of(X, y, node)) is None
+    assert way.unsupported_reason(classes) == "it predicts numbers, and the target holds classes"
+    assert way.unsupported_reason(two) == "it predicts one number, and the target has 2"
+    assert way.unsupported_reason(images) == "node 0: its rows have the shape (2, 1)"
+    assert (
+        way.unsupported_reason(network_of(X[:8], y[:8], node[:8])) == "it needs at least two nodes"
+    )
     with pytest.raises(FedRelaxError, match="mixed model: it predicts numbers"):
         way.run(classes)
 
@@ -125,6 +127,6 @@ def test_many_nodes_and_columns_take_too_long():
 
 def test_a_missing_statsmodels_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "statsmodels", None)
-    assert MixedModel().refusal(network_of(*slopes(n=3))) == (
+    assert MixedModel().unsupported_reason(network_of(*slopes(n=3))) == (
         "statsmodels is not installed; pip install 'fedrelax[mixed]' adds it"
     )

@@ -85,7 +85,7 @@ def test_what_it_does_not_serve():
     network = Network(Graph.complete(range(2)))
     for i in range(2):
         network.add(i, np.zeros((3, 2, 2)), np.arange(3.0), Ridge())
-    assert PooledNode().refusal(network) == "node 0: its rows have the shape (2, 2)"
+    assert PooledNode().unsupported_reason(network) == "node 0: its rows have the shape (2, 2)"
     n = MOST_NODES + 1
     many = Network(Graph.from_edges([(i, i + 1) for i in range(n - 1)]))
     for i in range(n):
@@ -99,4 +99,5 @@ def test_what_it_does_not_serve():
 def test_nets_have_a_number_of_inputs():
     torch = pytest.importorskip("torch", reason="needs PyTorch (the extra torch)")
     network = small_network(torch.nn.Linear(3, 1))
-    assert PooledNode().refusal(network) == "node 0: its net cannot take more columns, one per node"
+    reason = PooledNode().unsupported_reason(network)
+    assert reason == "node 0: its net cannot take more columns, one per node"

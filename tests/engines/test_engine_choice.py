@@ -8,7 +8,7 @@ from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ri
 from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxRegressor, Graph, LinearModel, Network
-from fedrelax.baselines.objectives import reason_not_linear
+from fedrelax.baselines.objectives import unsupported_reason
 from fedrelax.engines import LinearEngine
 from fedrelax.engines.linear.network import FittedLinear
 from fedrelax.errors import FedRelaxError
@@ -46,7 +46,7 @@ def test_a_model_that_needs_the_general_path_is_named_with_its_node(model, reaso
         FedRelax(engine="linear").solve(network)
     assert LinearEngine.unsupported_reason(network, FedRelax()) == found
     assert not FedRelax().settles(network)
-    assert reason_not_linear(network) == found
+    assert unsupported_reason(network) == found
     with pytest.raises(FedRelaxError, match="node 3"):
         GradientFedRelax().solve(network)
 

@@ -23,7 +23,7 @@ from sklearn.tree import (
 
 from fedrelax.losses import get_loss
 from fedrelax.models import Rows, Task
-from fedrelax.models.trees import TreeNode, why_not
+from fedrelax.models.trees import TreeNode, unsupported_reason
 
 pytest.importorskip("numba", reason="the compiled loop needs numba (extra fast)")
 
@@ -330,6 +330,6 @@ def test_a_node_that_has_seen_one_class_always_says_so() -> None:
     ],
 )
 def test_what_the_loop_does_not_know_is_left_to_scikit_learn(estimator: Any) -> None:
-    assert why_not(estimator)
+    assert unsupported_reason(estimator)
     task = Task("regression", 1)
     assert TreeNode(estimator, task).batch_key(terms_of(np.random.default_rng(0), task)) is None

@@ -63,7 +63,7 @@ class Baseline(ABC):
         """
         return cls()
 
-    def refusal(self, network: Network) -> str | None:
+    def unsupported_reason(self, network: Network) -> str | None:
         """Return why this way cannot learn on the network, or None."""
         return None
 

@@ -11,12 +11,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedrelax.baselines.base import Baseline, Run
-from fedrelax.baselines.net_average import average_nets, has_nets, net_of, reason_not_one_net
+from fedrelax.baselines.net_average import average_nets, has_nets, net_of, unsupported_nets
 from fedrelax.baselines.objectives import (
     LocalObjectives,
     group_means,
     objectives_of,
-    reason_not_linear,
+    unsupported_reason,
 )
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
@@ -43,13 +43,13 @@ class Descent(Baseline):
     def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the models of round 0, 1, 2, ..., without end."""
 
-    def refusal(self, network: Network) -> str | None:
+    def unsupported_reason(self, network: Network) -> str | None:
         """Return why the nodes' models are not one linear model."""
-        return reason_not_linear(network)
+        return unsupported_reason(network)
 
     def check(self, network: Network) -> None:
         """Refuse a network on which this way cannot learn."""
-        reason = self.refusal(network)
+        reason = self.unsupported_reason(network)
         if reason is not None:
             raise FedRelaxError(f"{self.name} exchanges parameters: {reason}")
 
@@ -109,9 +109,10 @@ class FedAvg(Descent):
         """Stop nets early: no number of rounds is safe for them, and each round takes long."""
         return cls(patience=PATIENCE)
 
-    def refusal(self, network: Network) -> str | None:
+    def unsupported_reason(self, network: Network) -> str | None:
         """Return why the nodes' models are neither one linear model nor one net."""
-        return reason_not_one_net(network) if has_nets(network) else super().refusal(network)
+        nets = has_nets(network)
+        return unsupported_nets(network) if nets else super().unsupported_reason(network)
 
     def candidates(self, network: Network) -> Sequence[FedAvg]:
         """Return several rates for nets; linear models have a safe one."""

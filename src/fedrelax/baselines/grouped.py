@@ -122,14 +122,14 @@ class Oracle(Grouped):
         """Leave it out: it needs to know the clusters."""
         return None
 
-    def refusal(self, network: Network) -> str | None:
+    def unsupported_reason(self, network: Network) -> str | None:
         """Return which nodes have no known cluster."""
         missing = [label for label in network.nodes if label not in self.clusters]
         return f"the cluster of {named('node', missing)} is not known" if missing else None
 
     def groups(self, network: Network) -> Mapping[Label, Hashable]:
         """Return the true clusters."""
-        reason = self.refusal(network)
+        reason = self.unsupported_reason(network)
         if reason is not None:
             raise FedRelaxError(f"oracle: {reason}; name it in clusters=")
         return self.clusters

@@ -34,7 +34,7 @@ class MixedModel(Baseline):
 
     name = "mixed model"
 
-    def refusal(self, network: Network) -> str | None:
+    def unsupported_reason(self, network: Network) -> str | None:
         """Return what about the targets, the rows or the installation does not suit."""
         if network.kind != "regression":
             return "it predicts numbers, and the target holds classes"
@@ -60,7 +60,7 @@ class MixedModel(Baseline):
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Fit the model to all rows; every node gets a linear model."""
-        reason = self.refusal(network)
+        reason = self.unsupported_reason(network)
         if reason is not None:
             raise FedRelaxError(f"{self.name}: {reason}")
         own, task = network.own_rows, network.task

@@ -23,7 +23,7 @@ def has_nets(network: Network) -> bool:
     return any(is_net(node.model) for node in network)
 
 
-def reason_not_one_net(network: Network) -> str | None:
+def unsupported_nets(network: Network) -> str | None:
     """Return which node's net differs from the others, or None."""
     first, *others = network
     kind = kind_of(first.model)

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fedrelax.engines.linear.checks import reason_in_models, reason_in_rows
+from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.engines.softmax import log_losses
 from fedrelax.linear.arrays import centre_and_spread, softmax
@@ -198,7 +198,7 @@ class LinearTask:
 
 
 def objectives_of(network: Network) -> LinearTask:
-    """Return the objectives of a network that ``reason_not_linear`` has not refused."""
+    """Return the objectives of a network that ``unsupported_reason`` has not refused."""
     if network.kind == "classification":
         plain = {id(m): _as_softmax(m, network) for m in network.distinct_models.values()}
         network = network.with_models({node.label: plain[id(node.model)] for node in network})
@@ -219,10 +219,10 @@ def objectives_of(network: Network) -> LinearTask:
     return LinearTask(own, held, coordinates, linear)
 
 
-def reason_not_linear(network: Network) -> str | None:
+def unsupported_reason(network: Network) -> str | None:
     """Return which node's model is not the linear model that exchanging parameters needs, or None."""
     if network.kind == "regression":
-        return reason_in_models(network.distinct_models) or reason_in_rows(network)
+        return unsupported_models(network.distinct_models) or unsupported_rows(network)
     for node in network:
         if node.X.ndim != 2:
             return f"node {node.label!r}: its rows have the shape {node.X.shape[1:]}"

@@ -36,7 +36,7 @@ class PooledNode(Pooled):
 
     factors: tuple[float, ...] = field(default=FACTORS, kw_only=True)
 
-    def refusal(self, network: Network) -> str | None:
+    def unsupported_reason(self, network: Network) -> str | None:
         """Return which node's rows or model cannot take more columns."""
         first = next(iter(network))
         if first.X.ndim != 2:

@@ -95,7 +95,7 @@ def compare_ways(
     there = {label: index for label, index in table.part(masks[0]).items() if len(index)}
     network = first.network_of(first_rows, table.y, there, {}, seed)
     measure = get_measure(measure, network.kind)
-    reasons = {way.name: way.too_large(network) or way.refusal(network) for way in asked}
+    reasons = {way.name: way.too_large(network) or way.unsupported_reason(network) for way in asked}
     compared = [way for way in asked if reasons[way.name] is None]
     for number, mask in enumerate(masks, start=1):
         classes = np.unique(table.y[mask]).tolist() if network.task.is_classification else []

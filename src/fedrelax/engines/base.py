@@ -33,7 +33,7 @@ class Engine(Steps):
     """Holds the nodes of a network while the loop runs its rounds. All engines give the same result.
 
     What an engine supports is declared: ``task``, ``losses``, ``needs`` and ``common``; what depends on
-    models and rows, ``reason_in_network`` says. Both are cheap. ``of`` refuses, with
+    models and rows, ``unsupported_network`` says. Both are cheap. ``of`` refuses, with
     ``UnsupportedNetworkError``, what shows only once the arrays are built.
     """
 
@@ -78,11 +78,11 @@ class Engine(Steps):
                 return f"it needs {name}={value!r}, not {getattr(settings, name)!r}"
         if cls.common and network.public.common is None:
             return "it needs one common set of public rows"
-        return cls.reason_in_network(network, settings)
+        return cls.unsupported_network(network, settings)
 
     @classmethod
     @abstractmethod
-    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+    def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
         """Return which node's model or rows are not supported, or None."""
 
     @classmethod
@@ -96,7 +96,7 @@ class Engine(Steps):
 
     # Checkpoints: see ``runtime.callbacks``
 
-    def why_not_kept(self) -> str | None:
+    def unsupported_checkpoint(self) -> str | None:
         """Return why a run could not resume from a checkpoint with the same result, or None."""
         return None
 

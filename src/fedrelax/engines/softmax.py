@@ -11,7 +11,7 @@ import numpy as np
 
 from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.engines.batch import BatchEngine
-from fedrelax.engines.linear.checks import reason_in_models
+from fedrelax.engines.linear.checks import unsupported_models
 from fedrelax.engines.linear.network import LinearNetwork
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import softmax, with_constant
@@ -63,9 +63,9 @@ class SoftmaxEngine(BatchEngine):
         super().__init__(network.labels, edges, network.task, counts, coupling)
 
     @classmethod
-    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+    def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
         """Support ``SoftmaxModel`` on few features."""
-        reason = reason_in_models(network.distinct_models, _reason_in_model, "classification")
+        reason = unsupported_models(network.distinct_models, _reason_in_model, "classification")
         if reason is not None:
             return reason
         first = next(iter(network))

@@ -14,11 +14,11 @@ import numpy as np
 
 from fedrelax.engines.base import UnsupportedNetworkError, of_shape
 from fedrelax.engines.batch import BatchEngine
-from fedrelax.engines.sites.checks import reason_in_models
+from fedrelax.engines.sites.checks import unsupported_models
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Log, Squared
 from fedrelax.models import LocalModel, Rows, adapt
-from fedrelax.models.trees import TreeNode, node, why_not
+from fedrelax.models.trees import TreeNode, node, unsupported_reason
 from fedrelax.models.trees.growing import Packed, Problem, answers
 from fedrelax.network import Network, Node
 from fedrelax.network.rows import Lookup
@@ -124,19 +124,19 @@ class TreeEngine(BatchEngine):
         super().__init__(network.labels, edges, network.task, rows, coupling, first)
 
     @classmethod
-    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+    def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
         """Support the trees and forests that the compiled loop knows."""
         if not node.has_numba():
             return "it needs numba (pip install 'fedrelax[fast]')"
         for label, model in network.distinct_models.items():
-            reason = why_not(model)
+            reason = unsupported_reason(model)
             if reason is not None:
                 return f"node {label!r}: {reason}"
         assert network.public.common is not None
         width = network.public.common.shape[1:]
         if len(width) != 1 or width[0] == 0:
             return f"the rows have the shape {width}, not (features,)"
-        return reason_in_models(network, settings)
+        return unsupported_models(network, settings)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> TreeEngine:

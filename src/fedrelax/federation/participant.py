@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.answers import AnswerExtrapolator
-from fedrelax.engines.sites.checks import reason_in_models
+from fedrelax.engines.sites.checks import unsupported_models
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.letters import (
@@ -141,7 +141,7 @@ class Participant:
         for lane in plan.lanes:  # refuse what this site's model cannot do before the first round
             settings = replace(plan.settings, alpha=lane.alpha)
             settings.check(network)
-            reason = reason_in_models(network, settings)
+            reason = unsupported_models(network, settings)
             if reason is not None:
                 raise FedRelaxError(reason)
         self.folder.write(RUN, vars(run))

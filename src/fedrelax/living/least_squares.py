@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.combining import Mean
-from fedrelax.engines.linear.checks import reason_in_models, ridge_of
+from fedrelax.engines.linear.checks import ridge_of, unsupported_models
 from fedrelax.engines.linear.network import fitted_models
 from fedrelax.linear.arrays import centre_and_spread, norm, with_constant
 from fedrelax.linear.solving import conjugate_gradients
@@ -73,7 +73,7 @@ class LeastSquares:
             return False
         local = network.models[label]
         estimator = local.estimator
-        if isinstance(local, Viewed) or reason_in_models({label: estimator}) is not None:
+        if isinstance(local, Viewed) or unsupported_models({label: estimator}) is not None:
             return False
         return bool(estimator.fit_intercept) == self._intercept and self._determined(label)
 

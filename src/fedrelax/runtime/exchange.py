@@ -164,7 +164,7 @@ def _parts(exchange: Any) -> list[Any]:
     return found
 
 
-def why_not_kept(exchange: Exchange) -> str | None:
+def unsupported_checkpoint(exchange: Exchange) -> str | None:
     """Return why an exchange cannot be saved in a checkpoint, or None if it can."""
     for part in _parts(exchange):
         known = part.changing is not None if isinstance(part, Wrapped) else hasattr(part, "resume")

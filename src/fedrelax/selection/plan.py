@@ -79,7 +79,7 @@ class Search:
         return is_open(self.alpha, self.wiring)
 
     def _finds_all_of(self, network: Network) -> bool:
-        return self.finds_all and WholeNetwork.refusal(network) is None
+        return self.finds_all and WholeNetwork.unsupported_reason(network) is None
 
     def plan(
         self,

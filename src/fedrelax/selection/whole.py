@@ -111,7 +111,7 @@ def model_for(network: Network, seed: int = 0) -> Any:
 
     None if the rows do not allow it.
     """
-    if WholeNetwork.refusal_of_rows(network) is not None:
+    if WholeNetwork.unsupported_rows(network) is not None:
         return None
     return linear_model(network, seed)
 

@@ -192,7 +192,7 @@ class Solver(ABC):
 
     def _check_kept(self, engine: Engine) -> None:
         """Refuse a run that could not go on as if nothing had happened."""
-        reason = engine.why_not_kept()
+        reason = engine.unsupported_checkpoint()
         if getattr(self, "random_state", 0) is None:
             reason = "random_state=None draws a new seed every time; give a number"
         if reason is not None:

@@ -64,12 +64,12 @@ class WholeNetwork(Solver):
     wiring: Wiring | None = None
 
     @classmethod
-    def refusal(cls, network: Network) -> str | None:
+    def unsupported_reason(cls, network: Network) -> str | None:
         """Return why this way does not serve a network, or None."""
         alike = len(network) == 1 or network.graph.is_uniform or not network.graph.n_edges
         if network.task.is_classification and not alike:
             return "the graph does not join all nodes alike, which classes need"
-        reason = cls.refusal_of_rows(network)
+        reason = cls.unsupported_rows(network)
         if reason is not None:
             return reason
         columns, classes = network.own_rows.X.shape[1], _classes(network)
@@ -78,7 +78,7 @@ class WholeNetwork(Solver):
         return None if alike else _too_large(network)
 
     @staticmethod
-    def refusal_of_rows(network: Network) -> str | None:
+    def unsupported_rows(network: Network) -> str | None:
         """Return why no settings can be found from a network's rows, whatever its graph, or None."""
         if network.public.common is None:
             return "every node has public rows of its own"
@@ -94,7 +94,7 @@ class WholeNetwork(Solver):
 
     def check(self, network: Network) -> None:
         """Refuse networks that it does not serve."""
-        reason = self.refusal(network)
+        reason = self.unsupported_reason(network)
         if reason is not None:
             raise UnsupportedNetworkError("whole", reason)
 

@@ -16,7 +16,7 @@ from torch import nn
 from fedrelax import FedRelax, FedRelaxWarning, Graph, LinearModel, Network, TorchModel
 from fedrelax.losses import Squared
 from fedrelax.models import Rows, Task, adapt
-from fedrelax.models.torch import MLP, TorchNode, why_alone
+from fedrelax.models.torch import MLP, TorchNode, unsupported_reason
 from fedrelax.wiring import Rewire
 from tests.conftest import classification_network, regression_network
 
@@ -227,7 +227,7 @@ REASONS = [
 @pytest.mark.parametrize(("module", "settings", "words"), REASONS, ids=[r[2] for r in REASONS])
 def test_what_cannot_be_batched_says_why_and_trains_one_by_one(batches, module, settings, words):
     model = TorchModel(module, **{"steps": 3, **settings})
-    assert words in why_alone(model, np.zeros((2, 3)), NUMBERS)
+    assert words in unsupported_reason(model, np.zeros((2, 3)), NUMBERS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         answers(network_of([model] * 4), rounds=1)
@@ -235,7 +235,7 @@ def test_what_cannot_be_batched_says_why_and_trains_one_by_one(batches, module, 
 
 
 def test_what_can_be_batched_has_no_reason():
-    assert why_alone(TorchModel(MLP()), np.zeros((2, 3)), NUMBERS) is None
+    assert unsupported_reason(TorchModel(MLP()), np.zeros((2, 3)), NUMBERS) is None
 
 
 class Fragile(nn.Module):

@@ -125,11 +125,11 @@ def test_a_graph_too_large_to_factorise_is_refused_in_a_sentence(monkeypatch):
     ring = Graph.from_edges([(i, (i + 1) % N) for i in range(N)])
     rows = {i: np.flatnonzero(nodes == i) for i in range(N)}
     network = FedRelaxRegressor(graph=ring).network_of(X, y, rows, {})
-    assert WholeNetwork.refusal(network) is None
+    assert WholeNetwork.unsupported_reason(network) is None
     monkeypatch.setattr("fedrelax.solvers.whole.OPERATIONS", 10.0)
-    assert "takes too long" in WholeNetwork.refusal(network)
+    assert "takes too long" in WholeNetwork.unsupported_reason(network)
     monkeypatch.setattr("fedrelax.solvers.whole.NODES", 10)
-    assert "12 nodes are more than 10" in WholeNetwork.refusal(network)
+    assert "12 nodes are more than 10" in WholeNetwork.unsupported_reason(network)
 
 
 def test_classes_on_a_graph_have_the_penalty_found_and_exchange_predictions(tmp_path):

@@ -40,7 +40,7 @@ WIDE = 1500
 """Columns above which a matrix of columns x columns for every node costs more than it saves."""
 
 
-def reason_in_models(
+def unsupported_models(
     models: Mapping[Label, Model],
     check: Callable[[Model], str | None] | None = None,
     kind: str = "regression",
@@ -74,7 +74,7 @@ def _reason_in_adapter(model: Model, task: Task) -> str | None:
     return None
 
 
-def reason_in_rows(network: Network) -> str | None:
+def unsupported_rows(network: Network) -> str | None:
     """Return why the rows, alike at all nodes, are not rows of features, or None."""
     first = next(iter(network))
     if first.X.ndim != 2:

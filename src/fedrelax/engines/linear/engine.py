@@ -10,7 +10,7 @@ import numpy as np
 from fedrelax.engines.answers import learners_of
 from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.engines.batch import BatchEngine
-from fedrelax.engines.linear.checks import check_safe, reason_in_models, reason_in_rows
+from fedrelax.engines.linear.checks import check_safe, unsupported_models, unsupported_rows
 from fedrelax.engines.linear.measures import Prepared, Variation
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.errors import FedRelaxError
@@ -51,9 +51,9 @@ class ArrayEngine(BatchEngine):
         super().__init__(network.labels, edges, network.task, counts, coupling, first_exchange)
 
     @classmethod
-    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+    def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
         """Support models that minimise squared error exactly, on rows of features."""
-        return reason_in_models(network.distinct_models) or reason_in_rows(network)
+        return unsupported_models(network.distinct_models) or unsupported_rows(network)
 
     @classmethod
     def prepared(
@@ -139,11 +139,11 @@ class LinearEngine(ArrayEngine):
         super().__init__(prepared, prepared.alone, coupling, settings.first_exchange)
 
     @classmethod
-    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+    def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
         """Support a level only on one common set of public rows."""
         if settings.level < 1 and network.public.common is None:
             return f"level={settings.level!r} needs one common set of public rows"
-        return super().reason_in_network(network, settings)
+        return super().unsupported_network(network, settings)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> LinearEngine:

@@ -150,7 +150,7 @@ class GradientEngine(ArrayEngine):
         """Support models that minimise squared error exactly, on rows of features."""
         if network.kind != cls.task:
             return f"the task is {network.kind}"
-        return cls.reason_in_network(network, settings)
+        return cls.unsupported_network(network, settings)
 
     @classmethod
     def of(cls, network: Network, settings: Any) -> GradientEngine:

@@ -30,7 +30,7 @@ def steadied(coupling: Coupling, model: LocalModel) -> Coupling:
     return replace(coupling, damping=STEADY)
 
 
-def reason_in_models(network: Network, settings: Settings) -> str | None:
+def unsupported_models(network: Network, settings: Settings) -> str | None:
     """Return which node's model cannot take its rows or minimise the pair of losses, or None."""
     combine = as_combine(settings.combine)
     if combine.compares and network.public.common is None:

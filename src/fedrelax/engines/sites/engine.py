@@ -12,8 +12,8 @@ from scipy import sparse
 from fedrelax.engines.answers import AnswerExtrapolator
 from fedrelax.engines.base import Engine
 from fedrelax.engines.sites.checks import (
-    reason_in_models,
     steadied,
+    unsupported_models,
     warn_of_resampling,
 )
 from fedrelax.engines.sites.keeping import (
@@ -22,7 +22,7 @@ from fedrelax.engines.sites.keeping import (
     packed_model,
     packed_words,
     take_words,
-    why_models_not_kept,
+    unsupported_states,
 )
 from fedrelax.engines.sites.refits import Answers, Refit, Refits
 from fedrelax.models import LocalModel, Rows
@@ -37,7 +37,12 @@ from fedrelax.runtime import (
     SiteMeasure,
     Workers,
 )
-from fedrelax.runtime.exchange import exchange_state, layered, resume_exchange, why_not_kept
+from fedrelax.runtime.exchange import (
+    exchange_state,
+    layered,
+    resume_exchange,
+    unsupported_checkpoint,
+)
 from fedrelax.runtime.site import seeds_of
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
@@ -75,9 +80,9 @@ class SiteEngine(Engine):
         self._memory: dict[Hashable, Any] = {}
 
     @classmethod
-    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+    def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
         """Support any models that can minimise their node's objective."""
-        return reason_in_models(network, settings)
+        return unsupported_models(network, settings)
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> SiteEngine:
@@ -290,9 +295,9 @@ class SiteEngine(Engine):
 
     # Checkpoints
 
-    def why_not_kept(self) -> str | None:
+    def unsupported_checkpoint(self) -> str | None:
         """Return which model or layer has a memory that cannot be stored, or None."""
-        return why_models_not_kept(self.sites) or why_not_kept(self._exchange)
+        return unsupported_states(self.sites) or unsupported_checkpoint(self._exchange)
 
     def state(self) -> dict[str, Any]:
         """Return what models were fitted to, what sites have heard, and messages still on their way."""

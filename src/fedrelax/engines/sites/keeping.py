@@ -22,7 +22,7 @@ Kept = tuple[LocalModel, Answers, list[Rows]]
 """A model, its answers, and what it was fitted to."""
 
 
-def why_models_not_kept(sites: Sequence[Site]) -> str | None:
+def unsupported_states(sites: Sequence[Site]) -> str | None:
     """Return which node's model has a memory that cannot be stored, or None."""
     for site in sites:
         model, continued = site.model, site.coupling.continued

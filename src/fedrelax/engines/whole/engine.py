@@ -33,7 +33,7 @@ class WholeEngine(Engine):
         self._moved = np.full(len(self.labels), np.inf)
 
     @classmethod
-    def reason_in_network(cls, network: Network, settings: Settings) -> str | None:
+    def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
         """Refuse: only ``solvers.WholeNetwork`` makes this engine, from what it found."""
         return "only solvers.WholeNetwork can make it"
 

@@ -2,6 +2,6 @@
 
 from fedrelax.models.torch.model import TorchModel, linear, mlp
 from fedrelax.models.torch.modules import MLP, Linear
-from fedrelax.models.torch.node import TorchNode, why_alone
+from fedrelax.models.torch.node import TorchNode, unsupported_reason
 
-__all__ = ["MLP", "Linear", "TorchModel", "TorchNode", "linear", "mlp", "why_alone"]
+__all__ = ["MLP", "Linear", "TorchModel", "TorchNode", "linear", "mlp", "unsupported_reason"]

@@ -68,7 +68,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
     device : "cpu", another device of PyTorch, or "auto": a GPU if there is one.
     dtype : "float32" or "float64".
     batched : train at once with all nodes of the same architecture and settings where that gives
-        the same result; where it does not, ``models.torch.why_alone`` says why.
+        the same result; where it does not, ``models.torch.unsupported_reason`` says why.
 
     Attributes
     ----------

@@ -158,12 +158,12 @@ Decision = tuple[Hashable | None, str | None]
 _decisions: WeakKeyDictionary[TorchModel, dict[Hashable, Decision]] = WeakKeyDictionary()
 
 
-def why_alone(model: TorchModel, X: AnyArray, task: Task) -> str | None:
+def unsupported_reason(model: TorchModel, X: AnyArray, task: Task) -> str | None:
     """Return why nets of this description are trained one by one, or None if all at once.
 
     >>> import numpy as np
     >>> net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
-    >>> why_alone(TorchModel(net), np.zeros((4, 3)), Task("regression", 1))
+    >>> unsupported_reason(TorchModel(net), np.zeros((4, 3)), Task("regression", 1))
     'the module keeps statistics of its rows (running_mean)'
     """
     return _decision(model, X, task)[1]

@@ -57,12 +57,12 @@ def is_forest(estimator: Any) -> bool:
     return hasattr(estimator, "n_estimators")
 
 
-def why_not(estimator: Any) -> str | None:
+def unsupported_reason(estimator: Any) -> str | None:
     """Return why an estimator is left to scikit-learn, or None if its trees can be grown at once.
 
     >>> from sklearn.tree import DecisionTreeRegressor
-    >>> why_not(DecisionTreeRegressor(max_depth=3))
-    >>> why_not(DecisionTreeRegressor(criterion="absolute_error"))
+    >>> unsupported_reason(DecisionTreeRegressor(max_depth=3))
+    >>> unsupported_reason(DecisionTreeRegressor(criterion="absolute_error"))
     "criterion='absolute_error'"
     """
     kind = type(estimator).__name__
@@ -93,8 +93,8 @@ def why_not(estimator: Any) -> str | None:
 
 
 def rules_of(estimator: Any, features: int) -> Rules | None:
-    """Return the rules, or None where ``why_not`` gives a reason."""
-    if why_not(estimator) is not None:
+    """Return the rules, or None where ``unsupported_reason`` gives a reason."""
+    if unsupported_reason(estimator) is not None:
         return None
     settings = estimator.get_params(deep=False)
     leaf = int(settings["min_samples_leaf"])
