@@ -5,18 +5,15 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import numpy as np
-import pytest
 from sklearn import config_context
 from sklearn.linear_model import Ridge
 
-from fedrelax import FedRelaxRegressor, Graph, Network
-from fedrelax.report.notebook import MOST_NODES, graph_html
+from fedrelax import FedRelaxRegressor, Network
 
 from .conftest import HOSTILE, ring
 
 ALLOWED = {
-    "div", "style", "p", "svg", "path", "circle", "title", "table", "thead", "tbody", "tr", "th",
-    "td", "details", "summary", "pre",
+    "div", "style", "p", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre",
 }  # fmt: skip
 
 
@@ -68,13 +65,11 @@ def test_hostile_names_stay_text():
     model = fitted(HOSTILE, validation_share=0.2)
     for text in (model._repr_mimebundle_()["text/html"], model.result_._repr_html_()):
         found = checked(text)
-        assert found.tags.count("circle") >= len(HOSTILE)
         assert "<script>window.harmed = 1</script>" in found.text
     network = Network(ring(list(HOSTILE)), public=np.zeros((2, 2)))
     for label in HOSTILE:
         network.add(label, np.eye(2), [1.0, 2.0], Ridge())
     assert "window.harmed" in checked(network._repr_html_()).text
-    assert "window.harmed" in checked(network.graph._repr_html_()).text
 
 
 def test_a_browser_runs_nothing_of_it(tmp_path, browser):
@@ -86,7 +81,7 @@ def test_a_browser_runs_nothing_of_it(tmp_path, browser):
     page = Page(browser)
     page.open(file)
     assert page.js("window.harmed") is None and page.complaints == []
-    assert page.js("document.querySelectorAll('.fedrelax svg').length") >= 3
+    assert page.js("document.querySelectorAll('.fedrelax tr').length") > len(HOSTILE)
     assert page.requests == [file.as_uri()]
 
 
@@ -99,6 +94,7 @@ def test_the_summary_says_what_came_out():
     assert f"the validation loss is {curve[result.n_rounds]:.3g}" in found.text
     assert f"{result.kept.n_edges} of {result.graph.n_edges} edges kept" in found.text
     assert "alpha 0.3, wiring rewire" in found.text and result.reason in found.text
+    assert f"validation loss: {curve[0]:.3g} → {curve[-1]:.3g}" in found.text
     assert "site 9" in found.text and "and 4 more" in found.text
     assert found.tags.count("tr") == 11
     assert "alpha" not in checked(result._repr_html_()).text  # a result does not know it
@@ -118,14 +114,3 @@ def test_what_was_chosen_is_said():
     model = FedRelaxRegressor(Ridge(), alpha=[0, 0.1], rounds=2)
     model.fit(X, X[:, 0], nodes=nodes)
     assert "(chosen on training rows)" in checked(model._repr_html_()).text
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_small_graphs_have_a_picture(n):
-    graph = Graph.complete(range(n))
-    assert checked(graph_html(graph)).tags.count("circle") == n
-
-
-def test_large_graphs_have_words_only():
-    text = graph_html(Graph.from_edges([], labels=range(MOST_NODES + 1)))
-    assert "are not drawn here" in text and "circle" not in text

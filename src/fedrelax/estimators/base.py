@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,56 +52,31 @@ OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
 
+@dataclass(eq=False, repr=False)
 class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[misc]
     """What the regressor and the classifier share; see ``FedRelaxRegressor`` for the parameters."""
 
-    _kind: str
-
-    def __init__(
-        self,
-        estimator: Models | None = "auto",
-        graph: Graph | None = None,
-        alpha: Alphas = "auto",
-        level: Levels = "auto",
-        wiring: Wirings = None,
-        public: str | AnyArray | Mapping[Label, AnyArray] = "blend",
-        public_rows: int | None = None,
-        rounds: int | None = None,
-        folds: int = FOLDS,
-        validation_share: float = 0.0,
-        alone: Sequence[Label] = (),
-        solver: FedRelax | None = None,
-        schema: Schema | str | Path | None = None,
-        unknown: str = "consensus",
-        quick: bool = False,
-        minutes: float | None = None,
-        callbacks: Sequence[Callback] = (),
-        n_jobs: int | None = None,
-        backend: str | None = None,
-        address: str | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.graph = graph
-        self.alpha = alpha
-        self.level = level
-        self.wiring = wiring
-        self.public = public
-        self.public_rows = public_rows
-        self.rounds = rounds
-        self.folds = folds
-        self.validation_share = validation_share
-        self.alone = alone
-        self.solver = solver
-        self.schema = schema
-        self.unknown = unknown
-        self.quick = quick
-        self.minutes = minutes
-        self.callbacks = callbacks
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.address = address
-        self.random_state = random_state
+    estimator: Models | None = "auto"
+    graph: Graph | None = None
+    alpha: Alphas = "auto"
+    level: Levels = "auto"
+    wiring: Wirings = None
+    public: str | AnyArray | Mapping[Label, AnyArray] = "blend"
+    public_rows: int | None = None
+    rounds: int | None = None
+    folds: int = FOLDS
+    validation_share: float = 0.0
+    alone: Sequence[Label] = ()
+    solver: FedRelax | None = None
+    schema: Schema | str | Path | None = None
+    unknown: str = "consensus"
+    quick: bool = False
+    minutes: float | None = None
+    callbacks: Sequence[Callback] = ()
+    n_jobs: int | None = None
+    backend: str | None = None
+    address: str | None = None
+    random_state: Any = 0
 
     # Fit
 

@@ -17,7 +17,6 @@ from fedrelax.graph import families, matrices, nearest
 from fedrelax.graph.tables import clean_labels, unknown_node
 from fedrelax.typing import FloatArray, IntArray, Label
 from fedrelax.validation import RandomState
-from fedrelax.views import view
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -361,10 +360,6 @@ class Graph:
             f"{type(self).__name__}({counted(self.n_nodes, 'node')}, {counted(self.n_edges, 'edge')}, "
             f"mean degree {self.degrees.mean():.3g}, {counted(parts, 'component')})"
         )
-
-    def _repr_html_(self) -> str:
-        text: str = view("notebook").graph_html(self)
-        return text
 
     def __setattr__(self, name: str, value: object) -> Never:
         raise AttributeError(f"a Graph is immutable, so {name} cannot be set; make a new one")

@@ -65,21 +65,6 @@ def script() -> str:
     return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
 
 
-def mixed(stops: Sequence[str], share: float) -> str:
-    """Return a colour between stops.
-
-    >>> mixed(("#000000", "#ffffff"), 0.5)
-    '#808080'
-    """
-    place = min(max(share, 0.0), 1.0) * (len(stops) - 1)
-    below = min(int(place), len(stops) - 2)
-    one, other = ([int(stops[k][i : i + 2], 16) for i in (1, 3, 5)] for k in (below, below + 1))
-    part = place - below
-    return "#" + "".join(
-        f"{round(a + (b - a) * part):02x}" for a, b in zip(one, other, strict=True)
-    )
-
-
 def colormap(stops: Sequence[str]) -> Any:
     """Return stops as a matplotlib colour map."""
     from matplotlib.colors import LinearSegmentedColormap

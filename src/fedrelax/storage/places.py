@@ -7,9 +7,8 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
 from fedrelax.errors import FedRelaxError, listing
@@ -36,6 +35,16 @@ NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+class TakenError(FedRelaxError):
+    """Something came to the target while a run worked; what the run has made stays beside it."""
+
+    def __init__(self, given: Path, draft: Path, reason: str = "") -> None:
+        reason = (
+            reason or f"{given} was written by another run in the meantime and is left as it is"
+        )
+        super().__init__(f"{reason}; what this run has made is in {draft}")
 
 
 class NotWritten(FedRelaxError):  # noqa: N818 - what happened, in the past
@@ -143,27 +152,23 @@ def whole_directory(
 
     If the process dies before that, no target appears, and an earlier one stays as it was (if killed
     between two renames, under a hidden name that ends in ``.former``). If someone else has written the
-    target meanwhile, theirs stays, what was made here is kept under a free name beside it, and an error
-    says so.
+    target meanwhile, theirs stays, and an error names the hidden directory, which then stays, too.
     """
     given = check_directory(target, overwrite, kind)
     target = Path(os.path.realpath(given))  # a link to a result stays a link
     draft = _sibling(target, "draft")
-    try:
-        with _told(given):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            draft.mkdir()
-            yield draft
-            _put_in_place(draft, target, given, overwrite, kind)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    with _writing(given, draft):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir()
+        yield draft
+        _put_in_place(draft, target, given, overwrite, kind)
 
 
 def _put_in_place(draft: Path, target: Path, given: Path, overwrite: bool, kind: str) -> None:
     """Move the draft to the target; ``os.rename`` never replaces a directory that is not empty."""
     while not _moved(draft, target):
         if not overwrite:
-            raise FedRelaxError(_came_late(given, _keep(draft, target, _moved)))
+            raise TakenError(given, draft)
         former = _sibling(target, "former")
         try:
             os.rename(target, former)
@@ -176,10 +181,8 @@ def _put_in_place(draft: Path, target: Path, given: Path, overwrite: bool, kind:
             os.rename(former, target)
             raise
         if reason is not None:
-            if not _moved(former, target):
-                _keep(former, target, _moved)
-            kept = _keep(draft, target, _moved)
-            raise FedRelaxError(f"{reason}; what this run has made is in {kept}")
+            _moved(former, target)
+            raise TakenError(given, draft, reason)
         shutil.rmtree(former, ignore_errors=True)
         if placed:
             return
@@ -206,15 +209,13 @@ def whole_file(target: str | Path, overwrite: bool = False) -> Iterator[Path]:
     given = Path(target)
     target = given.absolute()
     draft = _sibling(target, f"draft{target.suffix}")
-    try:
-        with _told(given):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            yield draft
-            if overwrite:
-                os.replace(draft, target)
-            elif not _linked(draft, target):
-                raise FedRelaxError(_came_late(given, _keep(draft, target, _linked)))
-    finally:
+    with _writing(given, draft):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield draft
+        if overwrite:
+            os.replace(draft, target)
+        elif not _linked(draft, target):
+            raise TakenError(given, draft)
         draft.unlink(missing_ok=True)
 
 
@@ -233,28 +234,17 @@ def _linked(draft: Path, target: Path) -> bool:
     return True
 
 
-def _keep(draft: Path, target: Path, put: Callable[[Path, Path], bool]) -> Path:
-    """Put the draft under the first free name beside the target, and return that name."""
-    for number in count(2):
-        kept = target.with_name(f"{target.stem}-{number}{target.suffix}")
-        if not (kept.exists() or kept.is_symlink()) and put(draft, kept):
-            return kept
-    raise AssertionError("there is always a free name")
-
-
-def _came_late(given: Path, kept: Path) -> str:
-    return (
-        f"{given} was written by another run in the meantime and is left as it is; what this run "
-        f"has made is in {kept}"
-    )
-
-
 @contextmanager
-def _told(given: Path) -> Iterator[None]:
-    """Turn an error of the disk into a sentence that says what to do."""
+def _writing(given: Path, draft: Path) -> Iterator[None]:
+    """Remove the draft if anything fails but its place; say what to do about an error of the disk."""
     try:
         yield
-    except OSError as error:
+    except TakenError:
+        raise
+    except BaseException as error:
+        shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise NotWritten(
             f"{given} could not be written ({error.strerror or error}), and nothing of it was left; "
             f"{advice_for(error, given.absolute().parent)}, or choose another place"

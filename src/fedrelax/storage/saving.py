@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import platform
 import re
 import shutil
@@ -135,10 +134,10 @@ def save_grown(
     overwrite: bool = False,
     more: Sequence[Callable[[Path], object]] = (),
 ) -> Path:
-    """Write a loaded result that has changed to a new directory, which links to what is unchanged.
+    """Write a loaded result that has changed to a new directory.
 
-    ``fitted`` was loaded from ``ancestor``, which is never written to. Where links are impossible, files
-    are copied. Nothing about nodes that have left is carried over.
+    ``fitted`` was loaded from ``ancestor``, which is never written to; its files are copied where nothing
+    has changed. Nothing about nodes that have left is carried over.
     """
     target, earlier = Path(directory), ancestor.about
     if target.exists() and target.samefile(ancestor.directory):
@@ -154,7 +153,7 @@ def save_grown(
         _write_models(draft, fitted, packed, ancestor)
         for name in UNTOUCHED if left else (*UNTOUCHED, "history_nodes.csv"):
             if name in earlier["files"]:
-                _link(ancestor.directory / name, draft / name)
+                shutil.copyfile(ancestor.directory / name, draft / name)
         if left:
             lines = ancestor.history_nodes
             lines[~lines["node"].isin(left)].to_csv(draft / "history_nodes.csv", index=False)
@@ -292,7 +291,7 @@ def versions() -> dict[str, str]:
 def _write_models(
     draft: Path, fitted: Fitted, packed: Mapping[Label, Packed], ancestor: SavedResult | None = None
 ) -> None:
-    """Write ``models.json`` and the packed models; all others are linked to the ancestor's files."""
+    """Write ``models.json`` and the packed models; all others are copies of the ancestor's."""
     (draft / "models").mkdir()
     earlier = {} if ancestor is None else {line["node"]: line for line in ancestor.models}
     numbers = [re.match(r"models/(\d+)", line["file"]) for line in earlier.values()]
@@ -303,7 +302,8 @@ def _write_models(
         if label not in packed:
             assert ancestor is not None
             lines.append(earlier[label])
-            _link(ancestor.directory / lines[-1]["file"], draft / lines[-1]["file"])
+            file = lines[-1]["file"]
+            shutil.copyfile(ancestor.directory / file, draft / file)
             continue
         number, form = number + 1, packed[label].format
         file, kind = (
@@ -323,14 +323,6 @@ def _write_models(
             }
         )
     write_json(draft / "models.json", lines)
-
-
-def _link(source: Path, target: Path) -> None:
-    """Hard-link a file, or copy it where the file system has no links."""
-    try:
-        os.link(source.resolve(), target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _write_living(draft: Path, fitted: Fitted) -> None:
