@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from benchmarks.speed.rounds import SimultaneousRounds
 from fedrelax.linear import ExactUpdate
 from fedrelax.typing import SparseMatrix
 
@@ -54,26 +54,16 @@ def _graph_bytes(graph: SparseMatrix) -> int:
     return int(graph.data.nbytes + graph.indices.nbytes + graph.indptr.nbytes)
 
 
-def median_seconds(action: Callable[[], object], repeats: int) -> float:
-    """Return the median time of one call, after a warm-up call."""
-    action()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
-
-
-def copy_seconds(n_bytes: int, repeats: int = 7) -> float:
-    """Return the median time of one memcpy of ``n_bytes``, both arrays touched beforehand."""
-    source = np.ones(n_bytes, dtype=np.uint8)
+def measure_floor(step: Callable[[], object], moved: int, *, repeats: int = 7) -> Floor:
+    """Time rounds and copies of the bytes that one must move, in turn, after one of each."""
+    source = np.ones(moved, dtype=np.uint8)
     target = np.zeros_like(source)
-    return median_seconds(lambda: np.copyto(target, source), repeats)
+    actions = (step, partial(np.copyto, target, source))
+    times = np.array([[_seconds(action) for action in actions] for _ in range(repeats + 1)])
+    return Floor(moved, *np.median(times[1:], axis=0).tolist())
 
 
-def measure_floor(update: ExactUpdate, *, repeats: int = 7) -> Floor:
-    """Time exact simultaneous rounds and the memcpy floor in one run, one after the other."""
-    rounds = SimultaneousRounds(update.in_local_order()[0])
-    moved = round_bytes(update)
-    return Floor(moved, median_seconds(rounds.step, repeats), copy_seconds(moved, repeats))
+def _seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start

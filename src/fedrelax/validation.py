@@ -17,6 +17,11 @@ LARGEST, SMALLEST = 1e100, 1e-100
 """Beyond these, sums of squares and their products overflow or vanish."""
 
 
+def are_usable(values: AnyArray) -> bool:
+    """Tell whether all numbers are finite and have squares that can be summed."""
+    return not values.size or bool(values.min() >= -LARGEST and values.max() <= LARGEST)
+
+
 def check_sizes(values: AnyArray, name: str | Callable[[int], str], vanishing: bool = True) -> None:
     """Refuse finite numbers whose squares cannot be summed; ``name`` is what column k is called.
 
@@ -24,8 +29,10 @@ def check_sizes(values: AnyArray, name: str | Callable[[int], str], vanishing: b
     """
     if not values.size or values.dtype.kind != "f":
         return
-    name_of = (lambda k: name) if isinstance(name, str) else name
     table = values.reshape(len(values), -1)
+    if are_usable(table) and (not vanishing or (np.abs(table[:99]) > SMALLEST).any(axis=0).all()):
+        return
+    name_of = (lambda k: name) if isinstance(name, str) else name
     most = np.fmax(np.fmax.reduce(table, axis=0), -np.fmin.reduce(table, axis=0))
     large = np.flatnonzero(most > LARGEST)
     if len(large):

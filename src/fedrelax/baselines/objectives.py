@@ -48,16 +48,15 @@ class LocalObjectives(ABC):
         intercept: bool = False,
         ridge: FloatArray | None = None,
     ) -> None:
-        rows = NodeRows(X, offsets)
-        targets = np.asarray(y, dtype=float).reshape(len(rows.flat), -1)
-        self.n, self.d, self.q = rows.n, rows.d + intercept, targets.shape[1]
+        rows = NodeRows(X, np.asarray(y, dtype=float), offsets, intercept=intercept)
+        self.n, self.d, self.q = rows.n, rows.d, rows.q
         self.counts = rows.counts.astype(float)
         self._ridge = np.zeros((self.n, self.d)) if ridge is None else ridge
         self._penalty = (self._ridge / np.maximum(self.counts, 1)[:, None])[:, :, None]
-        self._keep(rows, targets, intercept)
+        self._keep(rows)
 
     @abstractmethod
-    def _keep(self, rows: NodeRows, targets: FloatArray, intercept: bool) -> None:
+    def _keep(self, rows: NodeRows) -> None:
         """Keep of the rows what losses and slopes need."""
 
     def shared(self) -> Self:
@@ -108,11 +107,9 @@ class LocalObjectives(ABC):
 class SquaredObjectives(LocalObjectives):
     """L_i(w) = |X_i w - y_i|^2 / m_i, kept as products of the rows."""
 
-    def _keep(self, rows: NodeRows, targets: FloatArray, intercept: bool) -> None:
-        self._rows, self._moment, self._power = Blocks.of(
-            rows, intercept=intercept, targets=targets
-        )
-        self.target_size = float(targets.std()) or 1.0
+    def _keep(self, rows: NodeRows) -> None:
+        self._rows, self._moment, self._power = Blocks.of(rows)
+        self.target_size = float(rows.targets.std()) or 1.0
 
     def losses(self, W: FloatArray) -> FloatArray:
         """Return the mean squared errors; never below zero by rounding."""
@@ -140,8 +137,8 @@ class SquaredObjectives(LocalObjectives):
 class SoftmaxObjectives(LocalObjectives):
     """L_i(w) = mean cross-entropy of softmax(X_i w), y one-hot."""
 
-    def _keep(self, rows: NodeRows, targets: FloatArray, intercept: bool) -> None:
-        self._groups = list(rows.groups(targets, intercept, MOST_IN_A_GROUP))
+    def _keep(self, rows: NodeRows) -> None:
+        self._groups = list(rows.groups(MOST_IN_A_GROUP))
 
     def losses(self, W: FloatArray) -> FloatArray:
         """Return the mean log losses."""

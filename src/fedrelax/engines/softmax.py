@@ -166,7 +166,7 @@ def log_losses(group: Group, W: FloatArray) -> FloatArray:
 def _groups(rows: StackedRows | None, network: LinearNetwork, most: int) -> list[Group]:
     if rows is None:
         return []
-    return list(NodeRows(rows.X, rows.offsets).groups(rows.y, network.intercept, most))
+    return list(NodeRows(rows.X, rows.y, rows.offsets, intercept=network.intercept).groups(most))
 
 
 def _reason_in_model(model: Model) -> str | None:

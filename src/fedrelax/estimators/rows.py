@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_X_y, validate_data
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean
 from fedrelax.graph import Graph
+from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.viewed import Seen, form_of, seen
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.inferring import coded_table
@@ -250,8 +251,8 @@ def _schema_of_array(X: AnyArray, always: bool) -> Schema | None:
     if X.ndim != 2 or not len(X):
         return None
     if not always and not np.isnan(X).any():
-        pairs = zip(*(values.tolist() for values in (X.mean(axis=0), X.std(axis=0))), strict=True)
-        if not any(is_extreme(*rounded(middle, spread)) for middle, spread in pairs):
+        pairs = zip(*map(np.ndarray.tolist, centre_and_spread(X)), strict=True)
+        if not any(is_extreme(*rounded(centre, spread)) for centre, spread in pairs):
             return None
     return Schema(tuple(Column(f"x{k}", "number") for k in range(X.shape[1])))
 

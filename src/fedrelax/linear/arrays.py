@@ -9,6 +9,9 @@ from fedrelax.typing import AnyArray, FloatArray
 SMALL_PRODUCT = 1 << 18
 """Multiplications up to which BLAS stays on one thread; more threads can stall on a busy machine."""
 
+FEW_NUMBERS = 1 << 16
+"""Numbers whose squares are summed at a time, in cache."""
+
 FAR = 1e6
 """Spreads from the centre beyond which a column is measured anew."""
 
@@ -29,7 +32,10 @@ def centre_and_spread(X: AnyArray) -> tuple[FloatArray, FloatArray]:
     (array([2., 5.]), array([1., 1.]))
     """
     X = np.asarray(X, dtype=float)
-    return X.mean(axis=0), nonzero(X.std(axis=0))
+    centre, few = X.mean(axis=0), max(1, FEW_NUMBERS // max(1, X[:1].size))
+    parts = (X[lo : lo + few] - centre for lo in range(0, len(X), few))
+    squares = sum((np.square(part).sum(axis=0) for part in parts), np.zeros(X.shape[1:]))
+    return centre, nonzero(np.sqrt(squares / len(X)))
 
 
 def rescaled(centre: FloatArray, spread: FloatArray, X: AnyArray) -> tuple[FloatArray, FloatArray]:

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from fedrelax.linear.arrays import norm, times_common
 from fedrelax.linear.gram import BUFFER_NUMBERS
-from fedrelax.linear.problem import LinearProblem, NeighbourSums, local_order
+from fedrelax.linear.problem import LinearProblem, NeighbourSums
 from fedrelax.linear.solving import conjugate_gradients, induced_reduction, invert
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
@@ -37,7 +37,7 @@ class NeighbourTerms:
         if problem.common is not None:
             self.common = twice * self.alpha * problem.common
         scale = self.alpha if problem.common is None else 1.0
-        self.exchange = NeighbourSums(problem.adjacency, problem.d * problem.q, scale)
+        self.exchange = NeighbourSums(problem.adjacency, scale)
         self._u = np.empty((problem.n, problem.d, problem.q))
         self._v = np.empty_like(self._u) if self.symmetric else self._u
 
@@ -65,18 +65,15 @@ class NeighbourTerms:
     def node_matrices(self, nodes: slice | AnyArray = slice(None)) -> AnyArray:
         """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (symmetric: ``Q_i + Q_j``), (c, d, d)."""
         problem, public, degree = self.problem, self.problem.public, self.problem.degree[nodes]
-        M = np.array(problem.own.dense(nodes), copy=not problem.own.low_rank)
-        for a in range(problem.d if self.alpha else 0):
-            if public is None:
-                assert self.common is not None
-                M[:, a, :] += degree[:, None] * self.common[a]
-                continue
-            row = public.row(a)
-            M[:, a, :] += (self.exchange.graph @ row)[nodes]
-            if self.symmetric:
-                M[:, a, :] += (self.alpha * degree[:, None]) * row[nodes]
-        steps = np.arange(problem.d)
-        M[:, steps, steps] += problem.ridge[nodes]
+        M = problem.own_matrices(nodes)
+        if self.common is not None:
+            M += degree[:, None, None] * self.common
+        elif public is not None and self.alpha:
+            for a in range(problem.d):
+                row = public.row(a)
+                M[:, a, :] += (self.exchange.graph @ row)[nodes]
+                if self.symmetric:
+                    M[:, a, :] += (self.alpha * degree[:, None]) * row[nodes]
         return M
 
 
@@ -110,26 +107,29 @@ class ExactUpdate:
             self._least = minimum_norm
         elif problem.intercept and minimum_norm == "coefficients":
             self._least = np.eye(problem.d)[:-1]
-        self.inverse = self.coupling.node_matrices()
+        shape = (problem.n, problem.d, problem.d)
+        common = problem.public is None
+        self.inverse = np.empty(shape) if common else self.coupling.node_matrices()
         self.fused: AnyArray | None = None
-        if fused and system == "paper" and problem.public is not None:
-            self.fused = np.empty_like(self.inverse)
+        if fused and system == "paper" and not common:
+            self.fused = np.empty(shape)
         self.condition = np.empty(problem.n)
         self.rank = np.empty(problem.n, dtype=np.int64)
         self._w = np.empty((problem.n, problem.d, problem.q))
-        self._invert(np.arange(problem.n))
+        self._invert()
 
-    def _invert(self, nodes: IntArray) -> None:
-        """Invert the matrices of some nodes in place, a few at a time."""
+    def _invert(self, nodes: IntArray | None = None) -> None:
+        """Invert the matrices of some nodes, or of all: a few at a time, which stay in cache."""
+        public, count = self.problem.public, self.problem.n if nodes is None else len(nodes)
         group = max(1, BUFFER_NUMBERS // self.problem.d**2)
-        for lo in range(0, len(nodes), group):
-            part = nodes[lo : lo + group]
-            inverses = invert(self.inverse[part], self._least)
+        for lo in range(0, count, group):
+            part = slice(lo, lo + group) if nodes is None else nodes[lo : lo + group]
+            M = self.coupling.node_matrices(part) if public is None else self.inverse[part]
+            inverses = invert(M, self._least)
             self.inverse[part] = inverses.matrices
             self.condition[part], self.rank[part] = inverses.condition, inverses.rank
-            if self.fused is not None:
-                assert self.problem.public is not None
-                self.fused[part] = np.matmul(self.problem.public.dense(part), inverses.matrices)
+            if self.fused is not None and public is not None:
+                self.fused[part] = np.matmul(public.dense(part), inverses.matrices)
 
     def on(self, edges: SparseMatrix) -> ExactUpdate:
         """Return the update on another graph, with the same settings.
@@ -147,28 +147,8 @@ class ExactUpdate:
         other.inverse, other.condition = self.inverse.copy(), self.condition.copy()
         other.rank, other._w = self.rank.copy(), np.empty_like(self._w)
         changed = np.flatnonzero(problem.degree != self.problem.degree)
-        other.inverse[changed] = other.coupling.node_matrices(changed)
         other._invert(changed)
         return other
-
-    def in_local_order(self) -> tuple[ExactUpdate, IntArray | None]:
-        """Return an update to iterate on whose nodes are in an order kind to the cache, and that order.
-
-        Where there is nothing to gain, it is this one, and the order is None.
-        """
-        problem, coupling = self.problem, self.coupling
-        order = local_order(problem.adjacency, 8 * problem.d * problem.q)
-        if order is None:
-            return self, None
-        other = copy.copy(self)
-        other.problem = problem.reordered(order, with_public=self.fused is None)
-        other.coupling = NeighbourTerms(other.problem, coupling.alpha, coupling.system)
-        if self.fused is None:
-            other.inverse = self.inverse.take(order, axis=0)
-        else:
-            other.fused = self.fused.take(order, axis=0)
-        other._w = np.empty_like(self._w)
-        return other, order
 
     def models(self, s: AnyArray, out: AnyArray | None = None) -> AnyArray:
         """Return ``w = M^-1 s``."""
@@ -190,6 +170,10 @@ class ExactUpdate:
         if self.fused is None:
             return self.coupling(self.models(s, self._w), out, start)
         return self.coupling.exchange(np.matmul(self.fused, s, out=self._w), out, start)
+
+    def after(self, W: AnyArray) -> AnyArray:
+        """Return the models after one simultaneous round from models ``W``."""
+        return self.models(self.coupling(W, self._w, self.problem.moment))
 
     def in_turn(self, messages: AnyArray, damping: float = 0.0) -> tuple[AnyArray, AnyArray]:
         """Return models and messages after one pass in which nodes 0, 1, 2, ... hear the newest messages.
@@ -258,14 +242,9 @@ def solve_fixed_point(
             else update.pass_on(s, np.empty_like(x))
         )
         x = x if symmetric else s
-    local, order = update.in_local_order()
-    if order is not None:
-        x, r = x[order], r[order]
     with threadpool_limits(1):
         solve = _conjugate if symmetric else _reduced
-        rounds = solve(local, r, x, least, max_rounds)
-    if order is not None:
-        x[order] = x.copy()
+        rounds = solve(update, r, x, least, max_rounds)
     models = x if symmetric else update.models(x)
     return Solution(models, max(rounds, 1), norm(r) <= least)
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
-BUFFER_NUMBERS = 1 << 20
-"""Numbers in a buffer of rows: 8 MB."""
+BUFFER_NUMBERS = 1 << 16
+"""Numbers in what is computed at a time: half a megabyte, which stays in cache."""
 CACHE_BYTES = 1 << 19
 """Low-rank products run in groups of nodes of this size, so that rows are read once."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes of similar size: rows (c, m, d) and targets (c, m, q), padded with zeros."""
+    """Nodes of similar size: rows (c, m, d) and targets (c, m, q), padded with zeros; to be read only."""
 
     nodes: IntArray
     rows: FloatArray
@@ -26,52 +27,71 @@ class Group:
     mask: AnyArray
     """Which rows (c, m) are real."""
 
+    def gaps(self, W: AnyArray) -> FloatArray:
+        """Return ``X_i w_i - y_i`` for models W (c, d, q)."""
+        gaps: FloatArray = np.matmul(self.rows, W)
+        gaps -= self.targets
+        return gaps
+
+    def slopes(self, W: AnyArray) -> FloatArray:
+        """Return ``X_i'(X_i w_i - y_i)`` for models W (c, d, q)."""
+        return np.asarray(np.matmul(self.rows.transpose(0, 2, 1), self.gaps(W)))
+
 
 class NodeRows:
-    """Rows of n nodes: stacked ``(n, m, d)``, or ``(N, d)`` with row offsets of length n + 1."""
+    """Rows and targets of n nodes: (n, m, d) and (n, m) or (n, m, q), or stacked, with offsets (n + 1).
 
-    def __init__(self, values: npt.ArrayLike, offsets: npt.ArrayLike | None = None) -> None:
-        array = np.asarray(values)
+    With ``intercept``, a constant column comes last. ``moved`` takes rows to other coordinates. With
+    ``order``, node i is the one whose rows are number order[i].
+    """
+
+    def __init__(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        offsets: npt.ArrayLike | None = None,
+        *,
+        intercept: bool = False,
+        moved: Callable[[AnyArray], AnyArray] = np.asarray,
+        order: IntArray | None = None,
+    ) -> None:
+        rows = np.asarray(X)
         if offsets is None:
-            n, m, d = array.shape
-            array, offsets = array.reshape(n * m, d), np.arange(n + 1) * m
-        self.flat = array
-        self.offsets: IntArray = np.asarray(offsets, dtype=np.int64)
-        self.n, self.d = self.offsets.size - 1, array.shape[1]
-        self.counts: IntArray = np.diff(self.offsets)
-        self.most = int(self.counts.max(initial=0))
+            n, m, d = rows.shape
+            rows, offsets = rows.reshape(n * m, d), np.arange(n + 1) * m
+        targets = np.empty((len(rows), 0)) if y is None else np.asarray(y)
+        self._rows, self._moved, self.intercept = rows, moved, bool(intercept)
+        self.targets = targets.reshape(len(rows), -1)
+        nodes = slice(None) if order is None else order
+        ends = np.asarray(offsets, dtype=np.int64)
+        self._starts: IntArray = ends[:-1][nodes]
+        self.counts: IntArray = np.diff(ends)[nodes]
+        self.n, self.most = len(self.counts), int(self.counts.max(initial=0))
+        self.d, self.q = rows.shape[1] + self.intercept, self.targets.shape[1]
 
-    def groups(
-        self, targets: AnyArray | None, intercept: bool, most: int | None = None
-    ) -> Iterator[Group]:
+    def groups(self, most: int | None = None) -> Iterator[Group]:
         """Yield all nodes that have rows, in groups of similar size.
 
-        Padding at most doubles the rows; a group has at most ``most`` nodes, or fits into the buffer. With
-        ``intercept``, a constant column comes last.
+        Padding at most doubles the rows; a group has at most ``most`` nodes, or fits into the buffer.
         """
-        q = 0 if targets is None else targets.shape[1]
         order = np.argsort(self.counts, kind="stable")
         sizes = self.counts[order]
         lo = int(np.searchsorted(sizes, 1))
         while lo < self.n:
-            few = most or max(1, BUFFER_NUMBERS // (int(sizes[lo]) * (self.d + q)))
+            few = most or max(1, BUFFER_NUMBERS // (int(sizes[lo]) * (self.d + self.q)))
             hi = min(lo + few, int(np.searchsorted(sizes, 2 * sizes[lo], side="right")))
             nodes, m = order[lo:hi], int(sizes[hi - 1])
-            mask = np.arange(m) < self.counts[nodes, None]
-            rows = np.ones((hi - lo, m, self.d + intercept))
-            held = np.zeros((hi - lo, m, q))
-            if sizes[lo] == m and (np.diff(nodes) == 1).all():
-                part = slice(self.offsets[nodes[0]], self.offsets[nodes[-1] + 1])
-                rows[:, :, : self.d] = self.flat[part].reshape(hi - lo, m, self.d)
-                if targets is not None:
-                    held[:] = targets[part].reshape(held.shape)
-            else:
-                take = self.offsets[nodes, None] + np.where(mask, np.arange(m), 0)
-                rows[:, :, : self.d] = self.flat[take]
-                rows[~mask] = 0.0
-                if targets is not None:
-                    held[mask] = targets[take[mask]]
-            yield Group(nodes, rows, held, mask)
+            mask, starts = np.arange(m) < self.counts[nodes, None], self._starts[nodes]
+            at: AnyArray | slice = starts[:, None] + np.where(mask, np.arange(m), 0)
+            if sizes[lo] == m and (np.diff(starts) == m).all():
+                at = slice(starts[0], starts[-1] + m)
+            rows = self._moved(self._rows[at]).reshape(hi - lo, m, -1)
+            if self.intercept:
+                rows = np.concatenate([rows, np.ones((hi - lo, m, 1))], axis=2)
+            targets = self.targets[at].reshape(hi - lo, m, self.q)
+            if sizes[lo] < m:
+                rows, targets = rows * mask[:, :, None], targets * mask[:, :, None]
+            yield Group(nodes, rows, targets, mask)
             lo = hi
 
 
@@ -88,31 +108,24 @@ class Blocks:
         self._group = max(1, CACHE_BYTES // max(1, array[:1].nbytes))
 
     @classmethod
-    def of(
-        cls, rows: NodeRows, *, intercept: bool, targets: AnyArray | None = None, mean: bool = True
-    ) -> tuple[Blocks, FloatArray, FloatArray]:
+    def of(cls, rows: NodeRows, mean: bool = True) -> tuple[Blocks, FloatArray, FloatArray]:
         """Return ``G_i = X_i' X_i / m_i``, ``b_i = X_i' y_i / m_i`` and ``|y_i|^2 / m_i``.
 
-        Without ``mean``, nothing is divided by m_i. Without targets, the last two are empty. A node
-        without rows gets zeros.
+        Without ``mean``, nothing is divided by m_i. A node without rows gets zeros.
         """
-        d = rows.d + intercept
-        q = 0 if targets is None else targets.shape[1]
-        low_rank = rows.most < d
-        stored = np.zeros((rows.n, rows.most if low_rank else d, d))
-        moment, power = np.zeros((rows.n, d, q)), np.zeros((rows.n, q))
-        for group in rows.groups(targets, intercept):
+        n, d, q, low_rank = rows.n, rows.d, rows.q, rows.most < rows.d
+        stored = np.zeros((n, rows.most if low_rank else d, d))
+        moment, power = np.zeros((n, d, q)), np.zeros((n, q))
+        for group in rows.groups():
             nodes, X, y = group.nodes, group.rows, group.targets
-            if mean:
-                root = np.sqrt(rows.counts[nodes])[:, None, None]
-                X /= root
-                y /= root
+            count = rows.counts[nodes, None, None] if mean else 1
             flipped = X.transpose(0, 2, 1)
             if low_rank:
-                stored[nodes, : X.shape[1]] = X
+                stored[nodes, : X.shape[1]] = X / np.sqrt(count)
             else:
-                stored[nodes] = flipped @ X
-            moment[nodes], power[nodes] = flipped @ y, np.square(y).sum(axis=1)
+                stored[nodes] = flipped @ X / count
+            moment[nodes] = flipped @ y / count
+            power[nodes] = (np.square(y) / count).sum(axis=1)
         return cls(stored, low_rank=low_rank), moment, power
 
     def apply(self, x: AnyArray, out: AnyArray) -> AnyArray:
@@ -143,33 +156,32 @@ class Blocks:
         return np.ascontiguousarray(np.matmul(column, self.array)[:, 0, :])
 
 
-class RowResiduals:
-    """Squared errors of all nodes on their own rows, from the rows themselves.
+class RowResiduals(NodeRows):
+    """Squared errors of all nodes on their own rows, from the rows themselves, which it holds in groups.
 
     Sums over rows stay accurate where the squared error is tiny compared with the targets; Gram
     matrices do not. Models are (n, d, q) in the given order of nodes.
     """
 
-    def __init__(
-        self, X: npt.ArrayLike, y: AnyArray, offsets: npt.ArrayLike, *, intercept: bool
-    ) -> None:
-        rows = NodeRows(X, offsets)
-        self.counts = rows.counts
-        self._groups = list(rows.groups(y, intercept))
+    def __init__(self, *rows: Any, **options: Any) -> None:
+        super().__init__(*rows, **options)
+        self._groups = list(super().groups())
+
+    def groups(self, most: int | None = None) -> Iterator[Group]:
+        """Yield the groups."""
+        return iter(self._groups)
 
     def losses(self, W: AnyArray) -> FloatArray:
         """Return ``|X_i w_i - y_i|^2 / m_i`` per node; NaN for a node without rows."""
-        mean = np.full(len(self.counts), np.nan)
+        mean = np.full(self.n, np.nan)
         for group in self._groups:
-            gap = np.matmul(group.rows, W[group.nodes])
-            gap -= group.targets
-            mean[group.nodes] = np.einsum("cmq,cmq->c", gap, gap) / self.counts[group.nodes]
+            gaps = group.gaps(W[group.nodes])
+            mean[group.nodes] = np.einsum("cmq,cmq->c", gaps, gaps) / self.counts[group.nodes]
         return mean
 
     def slopes(self, W: AnyArray) -> FloatArray:
         """Return ``X_i'(X_i w_i - y_i)`` per node, zero for a node without rows."""
         out: FloatArray = np.zeros(W.shape)
         for group in self._groups:
-            gap = np.matmul(group.rows, W[group.nodes]) - group.targets
-            out[group.nodes] = np.matmul(group.rows.transpose(0, 2, 1), gap)
+            out[group.nodes] = group.slopes(W[group.nodes])
         return out

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.sparse._sparsetools import csr_matvecs
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from fedrelax.linear.arrays import with_constant
@@ -17,8 +18,6 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 CACHE_BYTES = 4 << 20
 """Below this size, the values of all nodes stay in cache in any order."""
-PART_BYTES = 1 << 19
-"""Neighbour sums are computed in parts of this size, which stay in cache until they are added."""
 
 
 class LinearProblem:
@@ -31,7 +30,8 @@ class LinearProblem:
     Parameters
     ----------
     X, y : rows (n, m, features) and targets (n, m) or (n, m, q); or, with ``offsets`` (n + 1),
-        rows (N, features) and targets (N,) or (N, q), node i owning rows offsets[i]:offsets[i+1].
+        rows (N, features) and targets (N,) or (N, q), node i owning rows offsets[i]:offsets[i+1];
+        or ``NodeRows``, and no y.
     adjacency : symmetric sparse matrix (n, n), weights >= 0, zero diagonal.
     public : (m_pub, features) for one common set; (n, m_pub, features), or (M, features) with
         ``public_offsets``, for a set per node.
@@ -44,8 +44,8 @@ class LinearProblem:
 
     def __init__(
         self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike,
+        X: npt.ArrayLike | NodeRows,
+        y: npt.ArrayLike | None,
         adjacency: SparseMatrix,
         public: npt.ArrayLike,
         *,
@@ -56,19 +56,17 @@ class LinearProblem:
         scaling: Literal["mean", "rows"] = "mean",
         level: float = 1.0,
     ) -> None:
-        rows = NodeRows(X, offsets)
-        targets = np.asarray(y).reshape(len(rows.flat), -1)
+        rows = X if isinstance(X, NodeRows) else NodeRows(X, y, offsets, intercept=intercept)
         mean = scaling == "mean"
-        self.n, self.d, self.q = rows.n, rows.d + bool(intercept), targets.shape[1]
-        self.intercept, self.level = bool(intercept), float(level)
+        self.n, self.d, self.q = rows.n, rows.d, rows.q
+        self.intercept, self.level = rows.intercept, float(level)
         self.join(sparse.csr_array(adjacency, dtype=np.float64))
         self.ridge: FloatArray = np.zeros((self.n, self.d))
         """The diagonals of all ``R_i``."""
         penalty = np.asarray(ridge, dtype=np.float64)
-        self.ridge[:, : rows.d] = penalty if penalty.ndim == 0 else penalty.reshape(self.n, -1)
-        self.own, self.moment, self.power = Blocks.of(
-            rows, intercept=self.intercept, targets=targets, mean=mean
-        )
+        penalised = self.ridge[:, : self.d - self.intercept]
+        penalised[:] = penalty if penalty.ndim == 0 else penalty.reshape(self.n, -1)
+        self.own, self.moment, self.power = Blocks.of(rows, mean)
         self.common: FloatArray | None = None
         self.whole: FloatArray | None = None
         """Q itself; ``common`` differs from it if ``level`` is below 1."""
@@ -80,8 +78,8 @@ class LinearProblem:
                 x = P.mean(axis=0) * (1.0 if mean else np.sqrt(len(P)))
                 self.common = self.whole - (1.0 - level) * np.outer(x, x)
             return
-        sets = NodeRows(public, public_offsets)
-        self.public = Blocks.of(sets, intercept=self.intercept, mean=mean)[0]
+        sets = NodeRows(public, offsets=public_offsets, intercept=self.intercept)
+        self.public = Blocks.of(sets, mean)[0]
 
     def join(self, graph: SparseMatrix) -> None:
         """Store the graph with the smallest index type that suffices: a round reads all of it."""
@@ -99,17 +97,12 @@ class LinearProblem:
         other.join(edges)
         return other
 
-    def reordered(self, order: IntArray, *, with_public: bool) -> LinearProblem:
-        """Return the problem in another order of nodes, to iterate on: without products of own rows."""
-        other = copy.copy(self)
-        rows, position = self.adjacency[order], np.argsort(order)
-        parts = (rows.data, position[rows.indices], rows.indptr)
-        other.join(sparse.csr_array(parts, shape=rows.shape))
-        other.moment = self.moment[order]
-        if self.public is not None and with_public:
-            other.public = Blocks(self.public.array[order], low_rank=self.public.low_rank)
-        del other.own, other.power, other.ridge
-        return other
+    def own_matrices(self, nodes: slice | AnyArray = slice(None)) -> AnyArray:
+        """Return ``H_i + R_i`` (c, d, d), a copy."""
+        M = np.array(self.own.dense(nodes), copy=not self.own.low_rank)
+        steps = np.arange(self.d)
+        M[:, steps, steps] += self.ridge[nodes]
+        return M
 
     def start(self, W: npt.ArrayLike | None) -> FloatArray:
         """Return a copy of the models (n, d, q) or (n, d) to start from; zeros for None."""
@@ -135,14 +128,17 @@ def local_order(adjacency: SparseMatrix, row_bytes: int) -> IntArray | None:
     return order if 2 * after < before else None
 
 
+def reordered(adjacency: SparseMatrix, order: IntArray) -> SparseMatrix:
+    """Return the graph with its nodes in another order; the entries of a row stay in theirs."""
+    rows, place = adjacency[order], np.argsort(order)
+    return sparse.csr_array((rows.data, place[rows.indices], rows.indptr), shape=rows.shape)
+
+
 class NeighbourSums:
     """``out_i = start_i + scale * sum_j A_ij u_j`` for all nodes at once; u is (n, d, q)."""
 
-    def __init__(self, adjacency: SparseMatrix, width: int, scale: float = 1.0) -> None:
-        n = adjacency.shape[0]
+    def __init__(self, adjacency: SparseMatrix, scale: float = 1.0) -> None:
         self.graph = adjacency if scale == 1.0 else adjacency * scale
-        few = max(1, PART_BYTES // (width * 8))
-        self._parts = [_rows(self.graph, lo, min(lo + few, n)) for lo in range(0, n, few)]
 
     @cached_property
     def turns(self) -> list[tuple[IntArray, SparseMatrix]]:
@@ -150,25 +146,16 @@ class NeighbourSums:
         return [(nodes, self.graph[nodes]) for nodes in _levels(self.graph)]
 
     def __call__(self, u: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:
-        """Write the neighbour sums of ``u``, plus ``start``, into ``out``."""
-        n = len(u)
-        sent, sums = u.reshape(n, -1), out.reshape(n, -1)
-        first: AnyArray | None = None if start is None else start.reshape(n, -1)
-        lo = 0
-        for part in self._parts:
-            hi = lo + part.shape[0]
-            near: AnyArray = part @ sent
-            sums[lo:hi] = near if first is None else np.add(near, first[lo:hi], out=near)
-            lo = hi
+        """Write the neighbour sums of ``u``, plus ``start``, into ``out``.
+
+        This is what ``graph @ u`` does, except that the sums are added to what is there: a product of
+        its own would have to be allocated, and read again to add ``start``.
+        """
+        out[:] = 0.0 if start is None else start
+        A, n = self.graph, len(u)
+        sums, sent = np.reshape(out, -1, copy=False), u.reshape(-1)
+        csr_matvecs(n, n, len(sums) // n, A.indptr, A.indices, A.data, sent, sums)
         return out
-
-
-def _rows(graph: SparseMatrix, lo: int, hi: int) -> SparseMatrix:
-    """Return some rows of a CSR matrix without copying its entries."""
-    starts = graph.indptr[lo : hi + 1]
-    part = slice(starts[0], starts[-1])
-    entries = (graph.data[part], graph.indices[part], starts - starts[0])
-    return sparse.csr_array(entries, shape=(hi - lo, graph.shape[1]))
 
 
 def _levels(adjacency: SparseMatrix) -> list[IntArray]:

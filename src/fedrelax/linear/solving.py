@@ -132,12 +132,13 @@ def invert(matrices: AnyArray, least: FloatArray | None = None) -> Inverses:
     except np.linalg.LinAlgError:  # a single zero pivot fails the whole batch
         hopeless = np.linalg.slogdet(M).sign == 0
         inverse = np.linalg.inv(np.where(hopeless[:, None, None], np.eye(d), M))
-    condition = np.linalg.norm(M, axis=(1, 2)) * np.linalg.norm(inverse, axis=(1, 2))
+    condition = np.sqrt(np.einsum("cij,cij->c", M, M) * np.einsum("cij,cij->c", inverse, inverse))
     rank = np.full(len(M), d, dtype=np.int64)
     bad = np.flatnonzero(hopeless | ~(condition < 0.1 / cut))
     if bad.size:
         inverse[bad], condition[bad], rank[bad] = _generalised(M[bad], least, cut)
-    symmetric: FloatArray = np.asarray(0.5 * (inverse + inverse.transpose(0, 2, 1)), np.float64)
+    symmetric: FloatArray = inverse + inverse.transpose(0, 2, 1)
+    symmetric *= 0.5
     return Inverses(symmetric, condition, rank)
 
 

@@ -15,7 +15,7 @@ from fedrelax.network.rows import Lookup, StackedRows, public_rows, public_rows_
 from fedrelax.schema import Preparation
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label, Model
-from fedrelax.validation import check_sizes
+from fedrelax.validation import are_usable, check_sizes
 
 
 class StackedNetwork(Network):
@@ -136,6 +136,8 @@ def _taken(
     numeric = [] if gaps else [("X", stacked.X)]
     numeric += [("y", stacked.y)] if task == "regression" else []
     for name, values in numeric:
+        if are_usable(values):
+            continue
         sound = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         if not sound.all():
             row = int(np.argmin(sound))
@@ -158,5 +160,4 @@ def _one_if_same(models: Model, labels: tuple[Label, ...]) -> Model:
     """Return the model that all nodes share, or the dict as it is."""
     if not isinstance(models, Mapping):
         return models
-    first = models[labels[0]]
-    return first if all(models[label] is first for label in labels) else models
+    return models[labels[0]] if len(set(map(id, models.values()))) == 1 else models

@@ -9,6 +9,7 @@ from benchmarks.speed.floor import measure_floor, round_bytes, stored_bytes
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
 from fedrelax.linear.memory import available_bytes, estimate_bytes, require_memory
+from fedrelax.linear.problem import local_order, reordered
 
 from .linear_networks import dense_solution, random_net
 
@@ -81,23 +82,17 @@ def test_a_node_without_rows_follows_its_neighbours():
     np.testing.assert_allclose(W, dense_solution(net, 0.5, "paper"), rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("system", ["paper", "symmetric"])
-@pytest.mark.parametrize("common", [True, False])
-def test_the_order_in_which_nodes_are_computed_does_not_show(common, system, monkeypatch):
-    rng = np.random.default_rng(0)
-    A, n = grid(12, rng), 144
-    shape = (9, 3) if common else (n, 9, 3)
-    X, public = rng.normal(size=(n, 8, 3)), rng.normal(size=shape)
-    update = ExactUpdate(LinearProblem(X, rng.normal(size=(n, 8)), A, public), 0.4, system=system)
-    start = rng.normal(size=(n, 3))
-    assert update.in_local_order()[1] is None
-    plain = [solve_fixed_point(update, first, tol=1e-12).models for first in (None, start)]
+def test_nodes_of_a_large_map_are_ordered_so_that_neighbours_are_near(monkeypatch):
+    A = grid(12, np.random.default_rng(0))
+    assert local_order(A, 24) is None  # all of it fits into the cache
     monkeypatch.setattr("fedrelax.linear.problem.CACHE_BYTES", 0)
-    assert sorted(update.in_local_order()[1]) == list(range(n))
-    for first, models in zip((None, start), plain, strict=True):
-        found = solve_fixed_point(update, first, tol=1e-12)
-        assert found.converged
-        np.testing.assert_allclose(found.models, models, rtol=1e-9, atol=1e-10)
+    order = local_order(A, 24)
+    assert sorted(order) == list(range(144))
+    found = reordered(A, order)
+    assert np.array_equal(found.toarray(), A.toarray()[np.ix_(order, order)])
+    assert abs(found.tocoo().row - found.tocoo().col).max() < 24
+    everybody = sparse.csr_array(np.ones((144, 144)) - np.eye(144))
+    assert local_order(everybody, 24) is None
 
 
 def test_the_estimate_covers_what_is_stored():
@@ -131,5 +126,6 @@ def test_the_floor_counts_matrices_graph_and_vectors():
     update = ExactUpdate(net.problem(), 1.0)
     graph = np.count_nonzero(net.A) * 12 + 31 * 4
     assert round_bytes(update) == 30 * 9 * 8 + graph + 3 * 30 * 3 * 8
-    floor = measure_floor(update, repeats=2)
+    models = update.problem.start(None)
+    floor = measure_floor(lambda: update.after(models), round_bytes(update), repeats=2)
     assert floor.ratio == floor.round_seconds / floor.copy_seconds > 0

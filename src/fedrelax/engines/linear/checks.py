@@ -132,7 +132,7 @@ def check_safe(prepared: Prepared, together: ExactUpdate) -> None:
     and features that differ so much in scale that a model's own solver would take some for constant.
     """
     for node, reason in _unsafe_nodes(prepared, together):
-        label = prepared.network.labels[node]
+        label = prepared.network.labels[prepared.network.given(node)]
         raise UnsupportedNetworkError("linear", f"node {label!r}: {reason}")
 
 
@@ -165,10 +165,10 @@ def _unsafe_nodes(prepared: Prepared, together: ExactUpdate) -> Iterator[tuple[i
                 "them in exactly from Gram matrices",
             )
     offset = 1 + float(np.abs(coordinates.centre / coordinates.scale).max())
-    for exact in (apart, together):
-        for i in np.flatnonzero(exact.rank < network.n_weights).tolist():
+    for rank, coupled in ((apart.rank, None), (together.rank, together)):
+        for i in np.flatnonzero(rank < network.n_weights).tolist():
             if minimum_norm_of(network.model(i)) and not _has_clear_rank(
-                prepared, exact, i, offset
+                prepared, coupled, i, int(rank[i]), offset
             ):
                 yield (
                     i,
@@ -193,15 +193,18 @@ def _unsafe_nodes(prepared: Prepared, together: ExactUpdate) -> Iterator[tuple[i
         )
 
 
-def _has_clear_rank(prepared: Prepared, exact: ExactUpdate, i: int, offset: float) -> bool:
-    """Tell whether node i's rows leave as many weights undetermined as their Gram matrix does.
+def _has_clear_rank(
+    prepared: Prepared, exact: ExactUpdate | None, i: int, rank: int, offset: float
+) -> bool:
+    """Tell whether node i's rows, with the neighbours' if ``exact`` is given, have this rank for sure.
 
     A weight that rows determine barely, or with a tiny weight of theirs, looks undetermined in a Gram
     matrix. The rows themselves can tell: their singular values must be clearly zero or clearly not.
     """
-    network, coordinates, problem = prepared.network, prepared.coordinates, exact.problem
-    parts, others = [network.own.part(i)[0]], problem.adjacency[[i]].indices.tolist()
-    if others and exact.coupling.alpha:
+    network, coordinates, problem = prepared.network, prepared.coordinates, prepared.problem
+    parts = [network.own.part(network.given(i))[0]]
+    others = problem.adjacency[[i]].indices.tolist()
+    if others and exact is not None and exact.coupling.alpha:
         owners = [*others, i] if exact.coupling.symmetric else others
         parts += [network.public_of(j) for j in (owners if problem.common is None else [i])]
     rows = with_constant(coordinates.rows(np.vstack(parts)), network.intercept)
@@ -209,4 +212,4 @@ def _has_clear_rank(prepared: Prepared, exact: ExactUpdate, i: int, offset: floa
     sizes = np.linalg.svd(np.vstack([rows, penalised]), compute_uv=False)
     clear = sizes > BARELY * sizes[0]
     zero = sizes <= max(rows.shape) * np.finfo(float).eps * offset * sizes[0]
-    return bool((clear | zero).all() and clear.sum() == exact.rank[i])
+    return bool((clear | zero).all() and clear.sum() == rank)

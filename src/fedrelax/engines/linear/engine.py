@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from fedrelax.linear.memory import Method, estimate_bytes, require_memory
 from fedrelax.losses import Squared
 from fedrelax.models import LocalModel
 from fedrelax.network import Network
-from fedrelax.runtime import Coupling, Settings
+from fedrelax.network.rows import entries_in_order
+from fedrelax.runtime import Coupling, NodeMeasures, Settings
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 RESIDUAL = 1e-8
@@ -45,9 +47,9 @@ class ArrayEngine(BatchEngine):
         network = prepared.network
         self._prepared, self.models, self.alone = prepared, start, prepared.alone
         self._variation = self._on_given = prepared.variation(prepared.problem)
-        held, counts = network.validation, network.own.counts
+        held, counts = prepared.validation, network.counts
         self.validation_rows = np.zeros(len(counts)) if held is None else held.counts
-        edges = prepared.problem.adjacency
+        edges = prepared.problem.adjacency if network.order is None else network.graph.adjacency
         super().__init__(network.labels, edges, network.task, counts, coupling, first_exchange)
 
     @classmethod
@@ -57,17 +59,31 @@ class ArrayEngine(BatchEngine):
 
     @classmethod
     def prepared(
-        cls, network: Network, settings: Any, *, level: float = 1.0, straight: bool = False
+        cls,
+        network: Network,
+        settings: Any,
+        *,
+        level: float = 1.0,
+        straight: bool = False,
+        local: bool = False,
     ) -> Prepared:
         """Return the network in standardised coordinates, if it fits into memory."""
         stacked = LinearNetwork.of(network)
         _check_memory(stacked, system_of(settings), straight)
+        if local:
+            stacked = stacked.in_local_order()
         coordinates = Coordinates.standard(stacked.own.X, stacked.intercept)
         return Prepared(stacked, coordinates, settings.weighting, level)
 
     def answers_of(self, models: FloatArray) -> FloatArray:
         """Return the models themselves."""
         return models
+
+    def measure(self) -> NodeMeasures:
+        """Return the measures of the current models, in the given order of nodes."""
+        measures = super().measure()
+        ordered = self._prepared.network.in_given_order
+        return NodeMeasures(*(ordered(getattr(measures, f.name)) for f in fields(measures)))
 
     def mean_squares(self, values: FloatArray) -> FloatArray:
         """Return the mean squared predictions on every node's public rows."""
@@ -88,7 +104,8 @@ class ArrayEngine(BatchEngine):
         gtv = self._variation.nodes(self.models, self.sent)
         if self.coupling.weighting == "mean":
             return gtv, gtv
-        edges, learner = self.edges, learners_of(self.edges)
+        edges = self._variation.problem.adjacency
+        learner = learners_of(edges)
         share = self._prepared.public_rows[edges.indices] / self._counts[learner]
         terms = edges.data * share * self._variation.edges(self.models, self.sent)
         return gtv, np.asarray(np.bincount(learner, terms, len(gtv)), dtype=np.float64)
@@ -115,12 +132,42 @@ class ArrayEngine(BatchEngine):
 
     def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
-        return self._variation_on(edges).edges(self.models, self.sent)
+        variation, network = self._variation_on(edges), self._prepared.network
+        values = variation.edges(self.models, self.sent)
+        if network.order is None:
+            return values
+        return values[entries_in_order(variation.problem.adjacency.indptr, network.place)[0]]
+
+    # Checkpoints hold nodes in the given order.
+
+    def state(self) -> dict[str, Any]:
+        """Return models, messages and the graph."""
+        ordered = self._prepared.network.in_given_order
+        return {
+            **super().state(),
+            "messages": ordered(self.sent),
+            "moved": ordered(self._moved),
+        }
+
+    def resume(self, state: Any, round: int) -> None:
+        """Restore models, messages and the graph."""
+        super().resume(state, round)
+        ordered = self._prepared.network.from_given_order
+        self.messages, self._moved = ordered(self.sent), ordered(self._moved)
+
+    def packed_models(self, models: Any) -> Any:
+        """Return the models, one array."""
+        return self._prepared.network.in_given_order(models)
+
+    def models_from(self, values: Any, round: int) -> Any:
+        """Return the models, one array."""
+        return self._prepared.network.from_given_order(super().models_from(values, round))
 
     @property
     def weights(self) -> FloatArray:
         """The current models (n, d, q) in the user's features, the intercept last."""
-        return self._prepared.coordinates.back(self.models)
+        prepared = self._prepared
+        return prepared.network.in_given_order(prepared.coordinates.back(self.models))
 
     def plain_models(self, models: FloatArray) -> Mapping[Label, LocalModel]:
         """Return models in the user's features, made on demand."""
@@ -134,7 +181,7 @@ class LinearEngine(ArrayEngine):
     usual_rounds, settles = 200, True
 
     def __init__(self, prepared: Prepared, exact: ExactUpdate, settings: Settings) -> None:
-        self._exact, self._settings = exact, settings
+        self.exact, self._settings = exact, settings
         coupling = settings.coupling("regression")
         super().__init__(prepared, prepared.alone, coupling, settings.first_exchange)
 
@@ -150,7 +197,8 @@ class LinearEngine(ArrayEngine):
         """Form and invert the nodes' matrices; refuse what would lose digits or not fit into memory."""
         straight = goes_straight(settings)
         level = float(settings.level)
-        prepared = cls.prepared(network, settings, level=level, straight=straight)
+        local = settings.wiring is None and settings.order == "simultaneous"
+        prepared = cls.prepared(network, settings, level=level, straight=straight, local=local)
         exact = prepared.exact(float(settings.alpha), system_of(settings), fused=straight)
         check_safe(prepared, exact)
         return (FixedPointEngine if straight else LinearEngine)(prepared, exact, settings)
@@ -158,17 +206,18 @@ class LinearEngine(ArrayEngine):
     def join(self, edges: SparseMatrix) -> None:
         """Take another graph, with new inverses where they change."""
         super().join(edges)
-        if edges is not self._exact.problem.adjacency:
-            self._exact = self._exact.on(edges)
+        local = self._prepared.network.order is not None  # then the graph never changes
+        if not local and edges is not self.exact.problem.adjacency:
+            self.exact = self.exact.on(edges)
 
     def refit(self) -> FloatArray:
         """Return the argmin at every node, all at once or one after the other."""
-        exact, sent = self._exact, self.sent
+        exact, sent = self.exact, self.sent
         if self.coupling.alpha == 0:
             return self.alone
         if self._settings.order == "sequential":
             return exact.in_turn(sent, self.coupling.damping)[0]
-        return exact.models(exact.coupling(sent, np.empty_like(sent), exact.problem.moment))
+        return exact.after(sent)
 
 
 class FixedPointEngine(LinearEngine):
@@ -186,7 +235,7 @@ class FixedPointEngine(LinearEngine):
             self.at_rest = True
             return 1
         tol = RESIDUAL if self._settings.tol is None else float(self._settings.tol)
-        solution = solve_fixed_point(self._exact, self.sent, tol=tol, max_rounds=MOST_ROUNDS)
+        solution = solve_fixed_point(self.exact, self.sent, tol=tol, max_rounds=MOST_ROUNDS)
         self.models, self.at_rest = solution.models, solution.converged
         return solution.rounds
 

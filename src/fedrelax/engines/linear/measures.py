@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -13,9 +14,17 @@ from fedrelax.linear.arrays import times_common
 from fedrelax.linear.fixed_point import ExactUpdate, System
 from fedrelax.linear.gram import BUFFER_NUMBERS, RowResiduals
 from fedrelax.linear.problem import LinearProblem, NeighbourSums
-from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
+from fedrelax.linear.solving import invert
+from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 REFINEMENTS = 2
+
+
+class Apart(NamedTuple):
+    """How safe the models are that nodes train alone: see ``linear.solving.Inverses``."""
+
+    condition: FloatArray
+    rank: IntArray
 
 
 class Prepared:
@@ -35,8 +44,9 @@ class Prepared:
         alone: FloatArray | None = None,
     ) -> None:
         self.network, self.coordinates, self.weighting = network, coordinates, weighting
-        self.problem, residuals = network.problem(coordinates, weighting, level)
-        by_rows, counts = weighting == "rows", network.own.counts
+        residuals = network.residuals(network.own, coordinates)
+        self.problem = network.problem(residuals, coordinates, weighting, level)
+        by_rows, counts = weighting == "rows", network.counts
         self._share = counts if by_rows else np.ones(len(counts))
         self.public_rows = np.broadcast_to(network.public_counts if by_rows else 1.0, len(counts))
         """What mean squared predictions on public rows are divided by."""
@@ -45,23 +55,27 @@ class Prepared:
         self._losses = residuals.losses(self.alone)
         self._slopes = residuals.slopes(self.alone) / counts[:, None, None]
         self.validation: RowResiduals | None = None
-        if (held := network.validation) is not None:
-            rows = coordinates.rows(held.X)
-            self.validation = RowResiduals(rows, held.y, held.offsets, intercept=network.intercept)
+        if network.validation is not None:
+            self.validation = network.residuals(network.validation, coordinates)
 
     def _trained_alone(self, residuals: RowResiduals) -> FloatArray:
         """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.
 
         The refinement ``u <- u - (H + R)^-1 [X'(X u - y)/m + R u]`` recovers the digits lost in forming H.
         """
-        problem = self.problem
-        self.apart = self.exact(0.0, "paper", fused=False)
-        share = (self.network.own.counts / self._share)[:, None, None]
-        U = self.apart.models(problem.moment)
-        for _ in range(REFINEMENTS):
-            slope = residuals.slopes(U) / share + problem.ridge[:, :, None] * U
-            U -= self.apart.models(slope)
-        return U
+        problem, alone = self.problem, np.empty_like(self.problem.moment)
+        share = (self.network.counts / self._share)[:, None, None]
+        least = self.coordinates.least(self.network.minimum_norm)
+        condition, rank = np.empty(problem.n), np.empty(problem.n, dtype=np.int64)
+        for group in residuals.groups():
+            nodes, ridge = group.nodes, problem.ridge[group.nodes, :, None]
+            inverse = invert(problem.own_matrices(nodes), least)
+            U = inverse.matrices @ problem.moment[nodes]
+            for _ in range(REFINEMENTS):
+                U -= inverse.matrices @ (group.slopes(U) / share[nodes] + ridge * U)
+            alone[nodes], condition[nodes], rank[nodes] = U, inverse.condition, inverse.rank
+        self.apart = Apart(condition, rank)
+        return alone
 
     def raw(self) -> Prepared:
         """Return the same in the user's features, in which gradient steps are defined."""
@@ -115,7 +129,7 @@ class Variation:
         else:
             weights = graph.data / self._counts[graph.indices]
             graph = sparse.csr_array((weights, graph.indices, graph.indptr), shape=graph.shape)
-        self._sums = NeighbourSums(graph, problem.d * problem.q + 1)
+        self._sums = NeighbourSums(graph)
 
     def own(self, D: AnyArray) -> FloatArray:
         """Return ``D_i' Q_i D_i`` per node: the mean squared predictions on its own public rows."""

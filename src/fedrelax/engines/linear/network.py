@@ -14,12 +14,12 @@ from fedrelax.engines.linear.checks import minimum_norm_of, ridge_of
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import nonzero
 from fedrelax.linear.gram import RowResiduals
-from fedrelax.linear.problem import LinearProblem
+from fedrelax.linear.problem import LinearProblem, local_order, reordered
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
 from fedrelax.network import Network, StackedRows
-from fedrelax.network.rows import Lookup
-from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model
+from fedrelax.network.rows import Lookup, entries_in_order
+from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model, SparseMatrix
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,12 @@ class LinearNetwork:
     validation: StackedRows | None
     public: FloatArray
     public_offsets: IntArray | None
+    edges: SparseMatrix
+    """The graph's matrix."""
+    order: IntArray | None = None
+    """Which of the nodes is number i, if nodes are computed in an order of their own.
+
+    ``labels``, ``graph`` and rows are in the given order, all else is in this one."""
 
     @classmethod
     def of(cls, network: Network) -> LinearNetwork:
@@ -109,7 +115,48 @@ class LinearNetwork:
             validation=None if held is None else replace(held, y=task.encode(held.y)),
             public=public_rows,
             public_offsets=public_offsets,
+            edges=network.graph.adjacency,
         )
+
+    def in_local_order(self) -> LinearNetwork:
+        """Return the same with neighbours near each other in memory, if that makes rounds faster."""
+        order = local_order(self.edges, 8 * self.n_weights * self.task.n_outputs)
+        if order is None:
+            return self
+        public, ends = self.public, self.public_offsets
+        if ends is not None:
+            rows, ends = entries_in_order(ends, order)
+            public = public[rows]
+        return replace(
+            self,
+            codes=self.codes[order],
+            public=public,
+            public_offsets=ends,
+            edges=reordered(self.edges, order),
+            order=order,
+        )
+
+    @cached_property
+    def place(self) -> IntArray:
+        """Where each of the given nodes is."""
+        return np.arange(len(self.labels)) if self.order is None else np.argsort(self.order)
+
+    def in_given_order(self, values: AnyArray) -> AnyArray:
+        """Return an array with one entry per node in the order of ``labels``."""
+        return values if self.order is None else values[self.place]
+
+    def from_given_order(self, values: AnyArray) -> AnyArray:
+        """Return an array with one entry per node in this network's own order."""
+        return values if self.order is None else values[self.order]
+
+    def given(self, i: int) -> int:
+        """Return which of the given nodes is number i."""
+        return i if self.order is None else int(self.order[i])
+
+    @cached_property
+    def counts(self) -> IntArray:
+        """The number of own rows of every node."""
+        return np.asarray(self.from_given_order(self.own.counts))
 
     def model(self, i: int) -> Model:
         """Return the unfitted model of node number i."""
@@ -155,29 +202,38 @@ class LinearNetwork:
 
     def fitted(self, weights: FloatArray) -> Mapping[Label, LocalModel]:
         """Return models with these weights (n, d, q), made on demand."""
-        return fitted_models(self.labels, self.kinds, self.codes, self.task, weights)
+        codes, weights = self.in_given_order(self.codes), self.in_given_order(weights)
+        return fitted_models(self.labels, self.kinds, codes, self.task, weights)
+
+    def residuals(self, rows: StackedRows, coordinates: Coordinates) -> RowResiduals:
+        """Return rows of the nodes, in these coordinates, for sums over them."""
+        return RowResiduals(
+            rows.X,
+            rows.y,
+            rows.offsets,
+            intercept=self.intercept,
+            moved=coordinates.rows,
+            order=self.order,
+        )
 
     def problem(
-        self, coordinates: Coordinates, weighting: str, level: float = 1.0
-    ) -> tuple[LinearProblem, RowResiduals]:
-        """Return the problem as Gram matrices, and as rows; ``ridge`` is in the same units as own rows."""
-        own, penalty = self.own, self.ridge / coordinates.scale**2
+        self, rows: RowResiduals, coordinates: Coordinates, weighting: str, level: float = 1.0
+    ) -> LinearProblem:
+        """Return the problem as Gram matrices; ``ridge`` is in the same units as own rows."""
+        penalty = self.ridge / coordinates.scale**2
         if weighting == "mean":
-            penalty /= own.counts[:, None]
-        X = coordinates.rows(own.X)
-        problem = LinearProblem(
-            X,
-            own.y,
-            self.graph.adjacency,
+            penalty /= rows.counts[:, None]
+        return LinearProblem(
+            rows,
+            None,
+            self.edges,
             coordinates.rows(self.public),
-            offsets=own.offsets,
             public_offsets=self.public_offsets,
             intercept=self.intercept,
             ridge=penalty,
             scaling="mean" if weighting == "mean" else "rows",
             level=level,
         )
-        return problem, RowResiduals(X, own.y, own.offsets, intercept=self.intercept)
 
 
 class FittedLinear(LocalModel):
