@@ -137,7 +137,7 @@ def test_estimators_take_the_general_path_for_other_models_and_say_so_when_force
     with pytest.raises(FedRelaxError, match="node 1: DecisionTreeRegressor"):
         FedRelaxRegressor(models, solver=FedRelax(engine="linear"), alpha=0.1).fit(X, y, nodes)
     with pytest.raises(
-        FedRelaxError, match="engine='fast' must be one of auto, linear, softmax, trees, sites"
+        FedRelaxError, match="engine='fast' must be one of auto, linear, softmax, sites"
     ):
         FedRelaxRegressor(solver=FedRelax(engine="fast"), alpha=0.1).fit(X, y, nodes)
     labels = np.where(y > 0, "up", "down")

@@ -32,7 +32,6 @@ RUNS = {
     "softmax": ("softmax", dict(alpha=0.5, damping=0.1)),
     "softmax, rewired": ("softmax", dict(alpha=0.5, wiring=REWIRE)),
     "softmax, level": ("softmax", dict(alpha=3.0, level=0.5, patience=9)),
-    "trees": ("trees", dict(alpha=1.0, engine="trees")),
     "trees, rewired": ("trees", dict(alpha=1.0, wiring=REWIRE, patience=9)),
     "trees, level": ("trees", dict(alpha=1.0, level=0.4, damping=0.2)),
     "sites": ("mixed", dict(alpha=1.0)),
@@ -45,7 +44,7 @@ RUNS = {
     "sites, linear": ("linear", dict(alpha=0.5, engine="sites", loss="huber")),
     "sites, classes": ("mixed classes", dict(alpha=1.0, patience=9)),
     "sites, softmax": ("softmax", dict(alpha=1.0, engine="sites", order="sequential")),
-    "sites, trees": ("trees", dict(alpha=1.0, engine="sites")),
+    "trees": ("trees", dict(alpha=1.0)),
     "difference": ("mixed", dict(alpha=1.0, update="difference", wiring=REWIRE, patience=9)),
     "difference, lines": ("all linear", dict(alpha=0.1, update="difference")),
     "difference, classes": ("mixed classes", dict(alpha=1.0, update="difference", patience=9)),
@@ -61,8 +60,6 @@ ROUNDS = 7
 @pytest.mark.parametrize("name", RUNS)
 def test_a_stopped_run_ends_like_one_that_was_never_stopped(tmp_path, name):
     kind, given = RUNS[name]
-    if given.get("engine") == "trees":
-        pytest.importorskip("numba", reason="the compiled loop needs numba (extra fast)")
     network, settings = network_of(kind), partial(FedRelax, rounds=ROUNDS, tol=0.0, **given)
     whole = settings().solve(network)
     again, plug = stopped_and_resumed(settings, network, tmp_path / "run", [1, 3, 6])

@@ -4,7 +4,6 @@ from fedrelax.engines.base import Engine, UnsupportedNetworkError
 from fedrelax.engines.linear.engine import LinearEngine
 from fedrelax.engines.sites.engine import SiteEngine
 from fedrelax.engines.softmax import SoftmaxEngine
-from fedrelax.engines.trees import TreeEngine
 from fedrelax.errors import FedRelaxError
 from fedrelax.members import members
 from fedrelax.network import Network
@@ -17,7 +16,6 @@ __all__ = [
     "LinearEngine",
     "SiteEngine",
     "SoftmaxEngine",
-    "TreeEngine",
     "UnsupportedNetworkError",
     "engine_for",
     "prepare",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -125,12 +124,10 @@ class BatchEngine(Engine):
     def targets(self) -> tuple[FloatArray, FloatArray]:
         """Return what a node's neighbours say on average of each public row, and the weight of such a row.
 
-        The weight is relative to own rows of weight 1. With one neighbour, the mean is exactly its answer.
+        The weight is relative to own rows of weight 1.
         """
         coupling, rows = self.coupling, self.sent.shape[1]
         mean = self.heard / nonzero(self._degree)[:, None, None]
-        single = np.flatnonzero(np.diff(self.edges.indptr) == 1)
-        mean[single] = self.sent[self.edges.indices[self.edges.indptr[single]]]
         scale = self._counts / rows if coupling.weighting == "mean" else 1.0
         weight = coupling.alpha * scale * ((2.0 if coupling.symmetric else 1.0) * self._degree)
         return levelled(mean, self.answers, coupling.level, self._task.is_classification), weight
@@ -157,14 +154,8 @@ class BatchEngine(Engine):
     # Wiring
 
     def join(self, edges: SparseMatrix) -> None:
-        """Take another graph.
-
-        Degrees are summed as ``np.sum`` sums the weights of one node: trees have ties that the last digit
-        decides, and this way they are decided as at sites.
-        """
-        ends = edges.indptr.tolist()
-        degree = [np.sum(edges.data[first:last]) for first, last in pairwise(ends)]
-        self.edges, self._degree, self._heard = edges, np.array(degree, dtype=float), None
+        """Take another graph."""
+        self.edges, self._degree, self._heard = edges, np.asarray(edges.sum(axis=1)), None
 
     def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph."""

@@ -136,10 +136,9 @@ class Settings(RoundSettings):
         ``fedrelax.faults`` or ``fedrelax.attacks``, or a list of them, the first nearest to the sender.
     combine : how a node takes its neighbours' answers: as their "mean", or so that a minority of liars
         cannot pull it away: "median", "trimmed", "clipped", "huber", or a ``fedrelax.combining`` object.
-    engine : "auto" takes the first that serves the network of "linear" (least squares), "softmax"
-        (``SoftmaxModel``) and "trees" (trees and forests), both on one common public set, all three of
-        which compute all nodes at once, and "sites" (any models, node by node). A name takes that one or
-        says why not. The result is the same.
+    engine : "auto" takes the first that serves the network of "linear" (least squares) and "softmax"
+        (``SoftmaxModel``, on one common public set), which compute all nodes at once, and "sites" (any
+        models). A name takes that one or says why not. The result is the same.
     """
 
     update: str = "refit"
