@@ -79,7 +79,7 @@ def test_a_run_over_its_time_ends_after_its_first_round(folds):
 
 def test_the_estimator_warns_what_it_left_out():
     X, y, nodes = related(n=6)
-    with pytest.warns(FedRelaxWarning, match="only 1 of 7 strengths.*minutes=10"):
+    with pytest.warns(FedRelaxWarning, match="only 1 of 6 strengths.*minutes=10"):
         model = FedRelaxRegressor(TREE, minutes=0.0).fit(X, y, nodes)
     assert model.choice_.left_out in model.choice_.reason
     assert np.isfinite(model.predict(X, nodes)).all()

@@ -72,7 +72,9 @@ def test_every_loss_is_from_models_that_did_not_see_the_row():
 def test_the_round_is_chosen_too():
     """Where trees drift, and there are nodes enough to tell that an earlier round is clearly better."""
     X, y, nodes = related(n=30, rows=10)
-    model = FedRelaxRegressor(DecisionTreeRegressor(max_depth=3), rounds=6, alpha=0.1)
+    model = FedRelaxRegressor(
+        DecisionTreeRegressor(max_depth=3), rounds=6, alpha=0.1, solver=FedRelax(update="refit")
+    )
     choice = choose_alpha(model, X, y, nodes, alphas=[0.3])
     assert choice.rounds == int(np.argmin(choice.losses[0])) < 6
 
@@ -355,3 +357,31 @@ def test_a_generator_is_drawn_from_once_per_fit(make):
     assert as_seed(one) == as_seed(other)
     with pytest.raises(FedRelaxError, match="random_state='x' must be"):
         FedRelaxRegressor(random_state="x", alpha=0.1).fit(X, y, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "update"),
+    [
+        (DecisionTreeRegressor(max_depth=3), {}, "difference"),
+        (DecisionTreeRegressor(max_depth=3), {"alpha": [0.1, 0.2]}, "difference"),
+        (DecisionTreeRegressor(max_depth=3), {"alpha": 0.1}, "refit"),
+        (DecisionTreeRegressor(max_depth=3), {"level": 0.1}, "refit"),
+        (DecisionTreeRegressor(max_depth=3), {"solver": FedRelax(update="refit")}, "refit"),
+        (DecisionTreeRegressor(max_depth=3), {"solver": FedRelax(objective="gtvmin")}, "refit"),
+        (DecisionTreeRegressor(criterion="poisson"), {}, "refit"),
+        (Ridge(), {}, "refit"),
+        (
+            lambda node: Ridge() if node % 2 else DecisionTreeRegressor(max_depth=3),
+            {},
+            "difference",
+        ),
+        (None, {}, "refit"),
+    ],
+    ids=str,
+)
+def test_named_models_learn_their_difference_where_alpha_is_chosen(model, given, update):
+    X, y, nodes = related(n=4, rows=10)
+    plan = (
+        FedRelaxRegressor(model, rounds=1, quick=True, **given).fit(X, np.exp(y / 9), nodes).plan_
+    )
+    assert plan.solver.update == update

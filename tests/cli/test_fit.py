@@ -317,7 +317,7 @@ def test_a_full_disk_after_training_costs_nothing(run, table, monkeypatch, tmp_p
 def test_a_choice_without_time_says_what_it_left_out_and_gives_a_result(run, table):
     text = run(*FIT, "--model", "tree", "--minutes", "0", "--out", "out")
     assert run.code == 0, run.output
-    assert "so only 1 of 7 strengths, 1 of 3 folds" in text and "--minutes 10" in text
+    assert "so only 1 of 6 strengths, 1 of 3 folds" in text and "--minutes 10" in text
     assert "were tried" in read_result("out").about["choice"]
     run("predict", "out", "towns.csv", "--out", "predictions.csv")
     assert run.code == 0, run.output
@@ -325,7 +325,9 @@ def test_a_choice_without_time_says_what_it_left_out_and_gives_a_result(run, tab
 
 def test_fit_learns_differences_and_predicts_with_their_sums(run, table):
     words = ("--alpha", "0.1", "--model", "tree", "--update", "difference", "--rounds", "2")
-    run(*FIT, *words, "--out", "out")
+    text = run(*FIT, *words, "--out", "out")
+    assert "(update difference)" in text
+    assert "update difference" in Path("out/report.html").read_text()
     assert 'update = "difference"' in Path("out/config.toml").read_text()
     assert list(Path("out/models").glob("*.sum.zip")) and Path("out/report.html").is_file()
     X, nodes = table[["wind", "sun"]].to_numpy(), table["town"].to_numpy(object)

@@ -88,7 +88,7 @@ def demo(
         )
         alphas = [strength / (len(inputs.model_names) - 1) for strength in STRENGTHS]
         # each learns from what those before it have just learned
-        solver = FedRelax(order="sequential")
+        solver = FedRelax(update="refit", order="sequential")
         run = Run(inputs, config, talk, interruption)
         outcome = run.train(alpha=alphas, folds=FOLDS, solver=solver)
         fitted = outcome.fitted

@@ -134,12 +134,13 @@ class LearningConfig:
         default="auto",
         argument="alpha",
     )
-    update: Literal["refit", "difference"] = flag(
+    update: Literal["auto", "refit", "difference"] = flag(
         LEARNING,
         "refit trains one model on a node's own rows and its neighbours' predictions, as in the "
         "paper; difference learns from own rows only what the neighbours' predictions leave open. "
-        "Default: refit.",
-        default="refit",
+        "Default: auto, which is difference for --model tree, forest, boosting and other kinds of "
+        "scikit-learn, xgboost and lightgbm where alpha is chosen, and refit otherwise.",
+        default="auto",
     )
     level: Level = flag(
         LEARNING,

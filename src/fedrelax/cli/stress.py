@@ -148,6 +148,15 @@ def troubles() -> dict[str, Any]:
 LABELS = "20 % have flipped labels"
 
 
+def update_of(network: Network, config: StressConfig) -> str:
+    """Return the update that ``fit`` would use."""
+    from fedrelax.models import adapt
+    from fedrelax.selection.candidates import update_for
+
+    models = (adapt(given, network.task) for given in network.distinct_models.values())
+    return update_for(config.alpha, models) if config.update == "auto" else config.update
+
+
 def losses_of(
     network: Network, config: StressConfig, alpha: float, name: str, way: str
 ) -> tuple[FloatArray, AnyArray]:
@@ -169,7 +178,7 @@ def losses_of(
         engine="sites",
         exchange=layer,
         combine=way,
-        update=config.update,
+        update=update_of(network, config),
         level=1.0 if config.level == "auto" else config.level,
         n_jobs=config.jobs,
         random_state=config.seed,

@@ -61,7 +61,7 @@ def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
         graph=inputs.graph,
         public=inputs.public,
         schema=inputs.schema,
-        solver=None if config.update == "refit" else FedRelax(update=config.update),
+        solver=FedRelax(update=config.update) if config.update != "auto" else None,
         **config.estimator_arguments(),
     )
 
@@ -293,6 +293,7 @@ def aucs(fitted: Fitted, inputs: Inputs, config: FitConfig) -> dict[Label, float
     solver = replace(
         fitted.settings(config.seed),
         alpha=fitted.alpha_,
+        update=fitted.update_ or "refit",
         level=fitted.level_,
         wiring=as_wiring(fitted.wiring_),
         rounds=fitted.n_rounds_,

@@ -93,6 +93,8 @@ class Together(Baseline):
         settings: dict[str, object] = {"alpha": self.alpha, "rounds": self.rounds}
         if self.plan is not None and self.plan.choice is not None and self.plan.choice.level != 1.0:
             settings["level"] = self.plan.choice.level
+        if self.plan is not None and isinstance(self.plan.solver, FedRelax):
+            settings["update"] = self.plan.solver.update
         if self.wiring is None or isinstance(self.wiring, Wiring):
             settings["wiring"] = wiring_name(self.wiring)
         whole = None if self.plan is None else self.plan.whole

@@ -150,7 +150,7 @@ def _reason_without_messages(settings: Settings) -> str | None:
         return "it sends no messages for exchange= to act on"
     if not isinstance(as_combine(settings.combine), Mean):
         return f"it always takes the neighbours' mean, but combine={settings.combine!r} is given"
-    if settings.update != "refit":
+    if settings.update == "difference":
         return f"it fits one model at each node, and update={settings.update!r} fits two"
     if settings.order == "asynchronous":
         return "it computes all nodes at once, but order='asynchronous' updates them one by one"

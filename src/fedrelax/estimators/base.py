@@ -17,6 +17,8 @@ from fedrelax.estimators.living import UNKNOWN, FittedNetwork
 from fedrelax.estimators.rows import one_of
 from fedrelax.graph import Graph
 from fedrelax.living.network import Origin
+from fedrelax.models import Task, adapt
+from fedrelax.models.difference import suits
 from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import Viewed, form_in
 from fedrelax.network import Network
@@ -30,7 +32,7 @@ from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Plan, Search, W
 from fedrelax.selection.boosting import LEAST_MEAN_ROWS, LEAST_ROWS, MOST_NODES
 from fedrelax.selection.boosting import PUBLIC_ROWS as BOOSTING_ROWS
 from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
-from fedrelax.selection.candidates import Alphas, Levels, Wirings, given
+from fedrelax.selection.candidates import Alphas, Levels, Wirings, given, update_for
 from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.checks import check_alone, check_callbacks
 from fedrelax.solvers.whole import check_default
@@ -44,10 +46,12 @@ from fedrelax.wiring.discover import SMALL
 PUBLIC_STREAM, FOLD_STREAM = 1, 3
 """Keep the draws of public rows, folds and validation rows independent under one seed."""
 
-LINEAR_ROWS = 200
-"""Public rows that are drawn unless boosting is tried, which needs more."""
+LINEAR_ROWS, QUICK_ROWS = 200, 500
+"""Public rows that are drawn for lines, and for differences of other models with ``quick``."""
 OWN = ("alpha", "level", "wiring", "rounds", "n_jobs", "random_state")
 """Solver settings for which the estimators have their own arguments."""
+PROBLEM = ("loss", "discrepancy", "objective", "weighting", "distillation", "continued", "engine")
+"""Solver settings that ask for the paper's update: they say what a refit minimises, or how."""
 
 Models = Any | Mapping[Label, Any] | Callable[[Label], Any]
 
@@ -164,6 +168,12 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         return whole
 
     @property
+    def update_(self) -> str | None:
+        """How nodes learned from each other: "refit" or "difference"; None if in neither way."""
+        solver = self.plan_.solver
+        return solver.update if isinstance(solver, FedRelax) and self.alpha_ > 0 else None
+
+    @property
     def wirings(self) -> Wirings:
         """The wiring or wirings; by default "auto" if alpha is and ``quick`` is not set, else fixed."""
         if self.wiring is not None:
@@ -217,12 +227,14 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
     @property
     def levels(self) -> tuple[float, ...]:
         """The values of ``level`` that are tried besides 1."""
-        given = self.solver is not None and self.solver.update == "difference"  # which keeps levels
         asked = self.level == "auto" and self.alpha == "auto"
-        return LEVELS if asked and not given and not self.quick else ()
+        return LEVELS if asked and not self.quick else ()
 
     def settings(self, seed: int = 0) -> FedRelax:
-        """Return the solver's settings; alpha and wiring are 0 and fixed if they are yet to be chosen."""
+        """Return the solver's settings; alpha and wiring are 0 and fixed if they are yet to be chosen.
+
+        So is the update, "auto", where models are named and nothing asks for the paper's.
+        """
         solver, usual = FedRelax() if self.solver is None else self.solver, FedRelax()
         if not isinstance(solver, FedRelax):
             raise FedRelaxError(
@@ -235,10 +247,16 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
                     f"solver={type(solver).__name__}({name}={getattr(solver, name)!r}): the estimator "
                     f"has its own {name}; pass it there"
                 )
+        is_named = self.estimator is not None and not isinstance(self.estimator, str)
+        plain = all(getattr(solver, name) == getattr(usual, name) for name in PROBLEM)
+        update = solver.update
+        if update == "auto" and not (is_named and plain and self.level == "auto"):
+            update = "refit"
         fixed = given(self.alpha, self.wirings, self.level)
         return replace(
             solver,
             alpha=fixed.alpha,
+            update=update,
             wiring=fixed.wiring,
             level=fixed.level,
             rounds=self.rounds,
@@ -256,43 +274,53 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
     ) -> Network:
         """Return the network to train; ``rows`` and ``held`` are each node's row numbers."""
         graph, groups = self._graph_for(list(rows)), RowGroups.of(rows)
+        models = self._views(self.models_for(list(rows)))
         return Network.from_rows(
             graph,
             self._kind,
             X,
             y,
             groups,
-            self._views(self.models_for(list(rows))),
-            public=self._public_for(X, groups, seed),
+            models,
+            public=self._public_for(X, groups, models, seed),
             held=RowGroups.of(held, groups.labels),
             preparation=self.preparation_,
         )
 
-    def _public_for(self, X: FloatArray, rows: RowGroups, seed: int) -> Any:
+    def _public_for(
+        self, X: FloatArray, rows: RowGroups, models: Mapping[Label, Model], seed: int
+    ) -> Any:
         """Return the public rows: drawn from the nodes' rows, or as given."""
-        public, ready, labels = self.public, self.preparation_, list(rows)
+        public, ready = self.public, self.preparation_
         if isinstance(public, str):
             X = rows.take(X)
             rng = np.random.default_rng([seed, PUBLIC_STREAM])
             pieces = None if ready is None else ready.pieces
-            drawn = draw_public(public, [X], self._public_count(X, labels), rng, pieces)
+            drawn = draw_public(public, [X], self._public_count(X, models), rng, pieces)
             if ready is not None and ready.lacks and not ready.encoded:
                 lacking = sorted({k for columns in ready.lacks.values() for k in columns})
                 drawn = filled(drawn, X, lacking, rng)
             return drawn
         if isinstance(public, Mapping):
-            missing = [label for label in labels if label not in public]
+            missing = [label for label in models if label not in public]
             if missing:
                 raise FedRelaxError(f"public has no rows for {named('node', missing)}")
-            return {label: self._public_rows_of(public[label]) for label in labels}
+            return {label: self._public_rows_of(public[label]) for label in models}
         return self._public_rows_of(public)
 
-    def _public_count(self, X: FloatArray, labels: list[Label]) -> int:
+    def _public_count(self, X: FloatArray, models: Mapping[Label, Model]) -> int:
         """Return how many public rows to draw: as given, or as many as the models need."""
         if self.public_rows is not None:
             return self.public_rows
-        enough = len(X) >= max(LEAST_MEAN_ROWS * len(labels), LEAST_ROWS)
-        enough = enough and len(labels) <= MOST_NODES
+        update = self.settings().update
+        if update == "difference" or (update == "auto" and update_for(self.alpha) == "difference"):
+            distinct = {id(model): model for model in models.values()}.values()
+            task = Task(self._kind, 2, np.arange(2) if self._kind == "classification" else None)
+            if not suits(adapt(model, task) for model in distinct):
+                return LINEAR_ROWS
+            return QUICK_ROWS if self.quick else BOOSTING_ROWS
+        enough = len(X) >= max(LEAST_MEAN_ROWS * len(models), LEAST_ROWS)
+        enough = enough and len(models) <= MOST_NODES
         return BOOSTING_ROWS if self.finds_all and not self.quick and enough else LINEAR_ROWS
 
     def _public_rows_of(self, given: Any) -> Any:
@@ -391,6 +419,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         *,
         alpha: float,
         wiring: Wiring | None,
+        update: str | None,
         n_features: int,
         feature_names: Sequence[str] | None = None,
         node_column: str | None = None,
@@ -406,7 +435,8 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if feature_names is not None:
             made.feature_names_in_ = np.asarray(feature_names, dtype=object)
         made.node_column_, made.preparation_ = node_column, preparation
-        made.plan_, made.public_rows_ = Plan(FedRelax(alpha=alpha, wiring=wiring)), LINEAR_ROWS
+        solver = FedRelax(alpha=alpha, wiring=wiring, update=update or "refit")
+        made.plan_, made.public_rows_ = Plan(solver), LINEAR_ROWS
         made._adopt(result, graph, None, Candidate(alpha, wiring))
         made._origin = origin
         return made

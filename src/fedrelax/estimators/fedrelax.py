@@ -34,7 +34,8 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
     alpha : how much neighbours count, from 0 (each node alone) upwards. Given several numbers, or "auto"
         (default) for the usual ones, the best is chosen on folds of the training rows, together with the
-        number of rounds.
+        number of rounds. Then trees, boosting and other models of scikit-learn that are not linear learn
+        their difference from their neighbours, unless ``solver`` says otherwise: ``update_`` says which.
     level : the share of alpha that also applies to the level, a node's average prediction: from 0 (only
         the shape is learned from others) to 1, the paper's form. "auto" (default) chooses it together with
         alpha, and means 1 if alpha is given.
@@ -45,7 +46,8 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     public : how to draw the public rows ("blend", "gaussian", "marginals", "uniform", "standard",
         "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one
         array for all nodes, or a dict node -> array.
-    public_rows : how many public rows to draw. Default: 200, or 2,000 where boosting is tried.
+    public_rows : how many public rows to draw. Default: 200, or 2,000 where boosting is tried or models
+        learn their difference (500 with ``quick``).
     rounds : the maximum number of rounds. Default: 20, or 200 for linear least squares, where a round
         costs next to nothing; with alpha given and a fixed graph, these go straight to the fixed point.
     folds : how many folds to split every node's rows into when a setting is chosen. Three of them are

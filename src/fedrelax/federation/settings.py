@@ -18,7 +18,7 @@ from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.public import DRAWS
 from fedrelax.schema import Schema
 from fedrelax.selection import FOLDS
-from fedrelax.selection.candidates import Alphas
+from fedrelax.selection.candidates import Alphas, update_for
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.base import USUAL_TOL
 from fedrelax.validation import check_count
@@ -234,7 +234,7 @@ def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
     plain = {name: values[name] for name in own - {"schema"} if name in values}
     made = from_plain(HubSettings, plain, source)
     try:
-        chosen = {} if isinstance(made.alpha, int | float) else {"update": "difference"}
+        chosen = {"update": update_for(made.alpha)}
         solver = method_from(chosen | {name: values[name] for name in method if name in values})
         settings = replace(
             made,

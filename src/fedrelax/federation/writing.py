@@ -39,7 +39,12 @@ Fitted = FedRelaxClassifier | FedRelaxRegressor
 
 
 def _estimator(
-    result: Result, ready: Preparation, alpha: float, wiring: Wiring | None, **public: Any
+    result: Result,
+    ready: Preparation,
+    alpha: float,
+    wiring: Wiring | None,
+    update: str,
+    **public: Any,
 ) -> Fitted:
     """Return an estimator that holds the result of a run over sites."""
     kind = FedRelaxClassifier if result.task.is_classification else FedRelaxRegressor
@@ -49,6 +54,7 @@ def _estimator(
         result.graph,
         alpha=alpha,
         wiring=wiring,
+        update=update,
         n_features=len(columns),
         feature_names=columns,
         preparation=ready,
@@ -92,7 +98,9 @@ def save_site(
     drawn, rows = site.public if site.drawn else "given", len(sites.public.of(site.name))
     save_result(
         site.state / "model",
-        _estimator(result, plan.ready, asked.alpha, None, public=drawn, public_rows=rows),
+        _estimator(
+            result, plan.ready, asked.alpha, None, coupling.update, public=drawn, public_rows=rows
+        ),
         metrics={"task": plan.task.kind, "training_rows": len(sites.train)},
         config={"site": site.name, "model": site.model, "run": plan.run},
         feature_names=plan.ready.schema.column_names,
@@ -182,6 +190,7 @@ def fitted_of(federated: Federated, hub: HubSettings) -> Fitted:
         agreement.ready,
         federated.alpha,
         lane.wiring,
+        hub.method.update,
         public=ways.pop() if len(ways) == 1 else "several ways",
         public_rows=answered_rows(list(hellos.values()), hub.method),
     )

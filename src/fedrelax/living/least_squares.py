@@ -50,7 +50,7 @@ class LeastSquares:
             squared
             and plain
             and numbers
-            and coupling.update == "refit"
+            and coupling.update != "difference"
             and coupling.alpha > 0
             and bool(np.isfinite(public).all())
         )

@@ -231,7 +231,7 @@ class LivingNetwork:
     def moves_in_steps(self) -> bool:
         """Whether a node's problem depends on its own last answers."""
         coupling = self.coupling
-        plain = coupling.update == "refit" and isinstance(coupling.combine, Mean)
+        plain = coupling.update != "difference" and isinstance(coupling.combine, Mean)
         return coupling.level < 1.0 or not plain
 
     def fit(

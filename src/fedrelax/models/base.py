@@ -123,6 +123,8 @@ class LocalModel(ABC):
     """Whether rounds lead to the same model from wherever they start, as convex ones do."""
     releases_gil: bool = False
     """Whether several of these train faster in threads than in processes."""
+    learns_difference: bool = False
+    """Whether a sum with what neighbours say suits the model, as it does one of any scikit-learn kind."""
     takes_offsets: bool = False
     """Whether ``fit`` adds a classifier's log-odds to the ``offset`` of its rows."""
     recalls: bool = False
@@ -181,7 +183,15 @@ class LocalModel(ABC):
     def _like(self, inner: LocalModel) -> None:
         """Take over what another model can do: this one only wraps it."""
         self.task = inner.task
-        for name in ("fits", "gradients", "weights", "settles", "releases_gil", "recalls"):
+        for name in (
+            "fits",
+            "gradients",
+            "weights",
+            "settles",
+            "releases_gil",
+            "recalls",
+            "learns_difference",
+        ):
             setattr(self, name, getattr(inner, name))
 
 

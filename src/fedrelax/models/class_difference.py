@@ -58,7 +58,7 @@ from fedrelax.linear.arrays import softmax
 from fedrelax.models.additive import SMALLEST
 from fedrelax.models.base import LocalModel, Rows, some
 from fedrelax.models.criteria import last_step
-from fedrelax.models.difference import DifferenceModel, changed, drawn, parts_of
+from fedrelax.models.difference import DifferenceModel, changed, drawn, parts_of, replaced
 from fedrelax.models.few_rows import SmoothedForestClassifier
 from fedrelax.models.linear import SoftmaxModel
 from fedrelax.typing import AnyArray, FloatArray
@@ -260,14 +260,9 @@ def best_share(
 
 def _carrier(model: LocalModel, settings: dict[str, Any]) -> LocalModel:
     """Return an unfitted model for the neighbours' answers: a forest, if the kind takes labels only."""
-    from fedrelax.models.registry import adapt
-
     if getattr(model, "takes_soft_labels", True):
         return changed(model, settings)
-    given, forest = model.estimator, SmoothedForestClassifier(100, random_state=0)
-    if last_step(given) is given:
-        return adapt(forest, model.task)
-    return adapt(clone(given).set_params(**{given.steps[-1][0]: forest}), model.task)
+    return replaced(model, SmoothedForestClassifier(100, random_state=0))
 
 
 def _straight(model: LocalModel) -> SoftmaxModel | None:

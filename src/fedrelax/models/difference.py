@@ -8,13 +8,16 @@ rows, and to zero on the public rows, whose weight is the coupling. Only such an
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble._forest import BaseForest
+from sklearn.tree import BaseDecisionTree
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -25,8 +28,8 @@ from fedrelax.models.linear import LinearModel
 from fedrelax.models.viewed import Viewed
 from fedrelax.typing import AnyArray, FloatArray
 
-SOME_ROWS, MANY_ROWS = 100, 400
-"""Rows from which a difference is learned by as many trees as a model alone, and by larger ones."""
+FEW_ROWS, SOME_ROWS, MANY_ROWS = 20, 100, 400
+"""Rows from which a difference has leaves of five rows, as many trees as a model alone, and larger ones."""
 
 MOST_KNOWN = 64
 """How many models of neighbours' answers are kept for other nodes that heard the same."""
@@ -93,18 +96,17 @@ def parts_of(estimator: Any, rows: int) -> Parts:
     The consensus is fitted to many rows without noise, so it may be finer than a model of few rows; the
     difference is fitted to few rows with noise, so it is coarser, the more so the fewer rows there are.
     """
-    step, own = last_step(estimator), {}
+    step, own, leaf = last_step(estimator), {}, 5 if rows >= FEW_ROWS else 2
     name = type(step).__name__
     if hasattr(step, "get_params"):
         own = step.get_params(deep=False)
-    if name.startswith("DecisionTree"):
+    if isinstance(step, BaseDecisionTree):
         depth = own["max_depth"]
         finer = None if depth is None else depth + 3
-        return Parts(
-            {"max_depth": finer, "min_samples_leaf": 1},
-            {"max_depth": 2, "min_samples_leaf": 2},
-            0.5,
-        )
+        coarser = {"max_depth": 3 if depth is None else min(depth, 3), "min_samples_leaf": leaf}
+        return Parts({"max_depth": finer, "min_samples_leaf": 1}, coarser)
+    if isinstance(step, BaseForest):
+        return Parts({}, {"min_samples_leaf": leaf})
     if name.startswith("HistGradientBoosting"):
         return Parts(
             {"max_iter": 4 * own["max_iter"], "max_leaf_nodes": 15, "min_samples_leaf": 5},
@@ -169,10 +171,7 @@ class DifferenceModel(LocalModel):
 
     def check(self, X: AnyArray) -> None:
         """Refuse rows that the model cannot take, and a model that cannot fit negative numbers."""
-        step = last_step(self._model.estimator)
-        settings = [getattr(step, name, "") for name in ("criterion", "loss", "objective")]
-        words = " ".join(map(str, [type(step).__name__, *settings])).lower()
-        if any(word in words for word in POSITIVE):
+        if _is_positive(self._model):
             raise FedRelaxError(
                 f"{self.name} as configured fits positive numbers only, and a difference from the "
                 "neighbours' answers may be negative; use update='refit'"
@@ -187,7 +186,9 @@ class DifferenceModel(LocalModel):
             fitted.parts = (self._model.fit(terms, seed=seed),)
             return fitted
         parts = parts_of(self._model.estimator, len(own.target))
-        alike = _straight(self._model) or changed(self._model, parts.consensus)
+        alike = (
+            _straight(self._model) or _boosted(self._model) or changed(self._model, parts.consensus)
+        )
         consensus, difference = (
             self._distilled(alike, answers),
             changed(self._model, parts.difference),
@@ -238,7 +239,7 @@ def local_model(
     from fedrelax.models.registry import adapt
 
     model = adapt(given, task)
-    if update == "refit":
+    if update != "difference":
         return model
     kind = ClassDifferenceModel if task.is_classification else DifferenceModel
     if isinstance(model, Viewed):
@@ -262,6 +263,26 @@ def drawn(terms: Sequence[Rows], seed: int) -> list[Rows]:
     return [replace(rows.some(chosen), weight=np.ones(count))] if count else []
 
 
+def suits(models: Iterable[LocalModel]) -> bool:
+    """Tell whether nodes with these models do better to learn their difference than to refit.
+
+    Where all are convex they do not: a refit has a closed form and may couple levels less than slopes. Over
+    five tables with 20, 50 and 200 rows per node, ridge regressions that learned their difference had 1.08
+    times the error of refitted ones (alpha and level by folds).
+    """
+    every = list(models)
+    able = all(model.learns_difference and not _is_positive(model) for model in every)
+    return able and not all(model.settles for model in every)
+
+
+def _is_positive(model: LocalModel) -> bool:
+    """Tell whether a model fits positive numbers only."""
+    step = last_step(model.estimator)
+    settings = [getattr(step, name, "") for name in ("criterion", "loss", "objective")]
+    words = " ".join(map(str, [type(step).__name__, *settings])).lower()
+    return any(word in words for word in POSITIVE)
+
+
 def _is_linear(estimator: Any) -> bool:
     return hasattr(estimator, "coef_") and hasattr(estimator, "intercept_")
 
@@ -274,6 +295,33 @@ def _straight(model: LocalModel) -> LocalModel | None:
     if not model.settles or hasattr(estimator, "steps"):
         return None
     return adapt(LinearModel(fit_intercept=estimator.fit_intercept), model.task)
+
+
+def _boosted(model: LocalModel) -> LocalModel | None:
+    """Return boosting for a tree or forest: the mean of several is finer than one of the same size."""
+    trees = isinstance(last_step(model.estimator), BaseDecisionTree | BaseForest)
+    if not trees or model.task.n_outputs > 1:
+        return None
+    return replaced(
+        model,
+        HistGradientBoostingRegressor(
+            max_iter=40,
+            learning_rate=0.3,
+            max_leaf_nodes=31,
+            min_samples_leaf=5,
+            early_stopping=False,
+        ),
+    )
+
+
+def replaced(model: LocalModel, estimator: Any) -> LocalModel:
+    """Return an unfitted model with another estimator, after the same steps if it is a pipeline."""
+    from fedrelax.models.registry import adapt
+
+    given = model.estimator
+    if last_step(given) is not given:
+        estimator = clone(given).set_params(**{given.steps[-1][0]: estimator})
+    return adapt(estimator, model.task)
 
 
 def changed(model: LocalModel, settings: dict[str, Any]) -> LocalModel:

@@ -210,7 +210,7 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
 class LinearNode(LocalModel):
     """``LinearModel`` or ``SoftmaxModel`` at a node: exact updates, any pair of losses."""
 
-    gradients = settles = recalls = True
+    gradients = settles = recalls = learns_difference = True
 
     def __init__(self, estimator: LinearModel | SoftmaxModel, task: Task) -> None:
         self.task = task

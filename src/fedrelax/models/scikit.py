@@ -47,6 +47,8 @@ class ScikitModel(LocalModel):
     ``LogisticRegression`` with many classes is fitted without copies, with the same result.
     """
 
+    learns_difference = True
+
     def __init__(self, estimator: Model, task: Task) -> None:
         self.task = task
         self._template = estimator

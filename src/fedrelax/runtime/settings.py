@@ -110,10 +110,11 @@ class RoundSettings:
 class Settings(RoundSettings):
     """The settings of ``FedRelax``.
 
-    update : "refit" (default, the paper) fits one model to own rows and neighbours' answers. "difference"
-        fits a model to the neighbours' mean answers and a second, smaller one to what that leaves open on
-        own rows, which alpha pulls towards zero on public rows; the node's model is the sum. For classes,
-        see ``models.class_difference``.
+    update : "refit" (the paper) fits one model to own rows and neighbours' answers. "difference" fits a
+        model to the neighbours' mean answers and a second, smaller one to what that leaves open on own
+        rows, which alpha pulls towards zero on public rows; the node's model is the sum. For classes, see
+        ``models.class_difference``. "auto" (default) is "refit", unless alpha is chosen by an estimator or
+        a hub: see ``selection.candidates.update_for``.
     loss, discrepancy : the loss on own rows and the one between neighbours' predictions, by name or as an
         object of ``fedrelax.losses``; the same for both unless given. ``losses.Weighted`` makes the latter
         depend on x.
@@ -141,7 +142,7 @@ class Settings(RoundSettings):
         models). A name takes that one or says why not. The result is the same.
     """
 
-    update: str = "refit"
+    update: str = "auto"
     loss: str | Loss | None = None
     discrepancy: str | Loss | None = None
     order: str = "simultaneous"
@@ -182,7 +183,7 @@ class Settings(RoundSettings):
     def check_values(self) -> None:
         """Refuse values that no network could be trained with."""
         super().check_values()
-        check_choice("update", self.update, ("refit", "difference"))
+        check_choice("update", self.update, ("auto", "refit", "difference"))
         if self.update == "difference" and (self.continued or self.distillation is not None):
             raise FedRelaxError(
                 "update='difference' fits both parts of a model afresh in every round; leave out continued "

@@ -10,6 +10,8 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
+from fedrelax.models import LocalModel
+from fedrelax.models.difference import suits
 from fedrelax.network import Network
 from fedrelax.solvers import FedRelax
 from fedrelax.validation import check_number
@@ -131,6 +133,16 @@ def alphas_for(
         return tuple(strength * unit(graph) for strength in strengths + more)
     check_alpha(alpha)
     return tuple(map(float, alpha if isinstance(alpha, Iterable) else (alpha,)))
+
+
+def update_for(alpha: Alphas, models: Iterable[LocalModel] | None = None) -> str:
+    """Return the update where none is asked for: the paper's, "refit", with an alpha that is given.
+
+    Where alpha is chosen it is "difference", if that suits the models, as far as these are known.
+    """
+    if isinstance(alpha, int | float | np.number) or (models is not None and not suits(models)):
+        return "refit"
+    return "difference"
 
 
 def unit(graph: Graph) -> float:

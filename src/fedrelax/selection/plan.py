@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fedrelax.models import adapt
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.budget import Budget
-from fedrelax.selection.candidates import Alphas, Wirings, candidates_for, is_open
+from fedrelax.selection.candidates import Alphas, Wirings, candidates_for, is_open, update_for
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.search import choose
 from fedrelax.selection.trials import Tell, lighter
@@ -111,16 +112,22 @@ class Search:
                 budget=budget,
             )
             return Plan(whole.solver, whole.choice, whole, alone=self.alone)
+        if settings.update == "auto":
+            models = (adapt(given, network.task) for given in network.distinct_models.values())
+            settings = replace(settings, update=update_for(self.alpha, models))
         if not is_open(self.alpha, self.wiring):
             return Plan(settings, alone=self.alone)
         model = model_for(network, seed) if self.finds_all else None
         if model is not None:
             network = network.with_models(model)
             folds = [fold.with_models(model) for fold in folds]
+        levels = (
+            self.levels if settings.update != "difference" else ()
+        )  # a difference keeps its level
         tried = candidates_for(network, settings, self.alpha, self.wiring)
         folds, words, heavier = lighter(folds, self.quick)
         choice = choose(
-            folds, settings, tried, levels=self.levels, tell=tell, keeper=keeper, budget=budget,
+            folds, settings, tried, levels=levels, tell=tell, keeper=keeper, budget=budget,
             heavier=heavier,
         )  # fmt: skip
         if words:

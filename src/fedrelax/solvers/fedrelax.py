@@ -51,6 +51,8 @@ class FedRelax(Settings, Solver):
             return self.rounds
         kind = engine_for(self.engine, network, self)
         models = network.distinct_models.values()
-        if self.update == "refit" or all(adapt(model, network.task).settles for model in models):
+        if self.update != "difference" or all(
+            adapt(model, network.task).settles for model in models
+        ):
             return kind.usual_rounds
         return kind.few_rounds

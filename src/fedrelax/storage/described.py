@@ -99,6 +99,7 @@ class About(Described):
     choice: str | None = None
     better: str | None = None
     level: float | None = None
+    update: Literal["refit", "difference"] | None = None
     promises: list[Promise] = Field(default_factory=list)
     found_from_sums: bool = False
 

@@ -39,7 +39,7 @@ def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
         plain = network.coupling.to_plain(without=RUNNING)
     except FedRelaxError:  # a loss or a way to combine that is not known by its name alone
         return None
-    if network.coupling.update != "refit":
+    if network.coupling.update == "difference":
         return None
     return {
         "coupling": plain,

@@ -181,6 +181,7 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
         saved.graph,
         alpha=about["alpha"],
         wiring=as_wiring(about["wiring"]),
+        update=about["update"],
         n_features=len(about["feature_names"]),
         feature_names=about["feature_names"] if by_name else None,
         node_column=about["node_column"] if by_name else None,

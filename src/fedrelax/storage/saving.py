@@ -256,6 +256,7 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "graph_nodes": list(graph.labels),
         "geographic": graph.geographic,
         "alpha": fitted.alpha_,
+        "update": fitted.update_,
         "wiring": "fixed" if result.kept is None else wiring_name(fitted.wiring_),
         "rounds": result.n_rounds,
         "exchanges": _exchanges(fitted),

@@ -74,7 +74,7 @@ def warn_of_resampling(network: Network, settings: Settings) -> None:
     """Warn, once, which models take no sample weights."""
     models = [adapt(given, network.task) for given in network.distinct_models.values()]
     resampled = {model.name: None for model in models if model.weights == "resampled"}
-    if resampled and settings.alpha > 0 and settings.update == "refit":
+    if resampled and settings.alpha > 0 and settings.update != "difference":
         warnings.warn(
             f"{named('model', resampled, 'takes')} no sample weights: rows are resampled in "
             "proportion to the weights instead, with a fixed seed",

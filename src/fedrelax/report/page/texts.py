@@ -271,6 +271,7 @@ def choice_lead(saved: SavedResult) -> str:
     about = saved.about
     rounds = counted(about["rounds"], "round")
     used = f"{coupling_text(about['alpha'])}, {rounds}, wiring {about['wiring']}"
+    used += f", update {about['update']}" if about.get("update") else ""
     if saved.choice is None:
         return f"Nothing was chosen: {used} were given, or are the defaults."
     reason, better = about.get("choice"), about.get("better")
@@ -351,6 +352,7 @@ def facts(saved: SavedResult) -> dict[str, str]:
         f"{counted(len(graph.components()), 'component')}",
         "coupling": f"{coupling_text(about['alpha'])}, {counted(about['rounds'], 'round')}, wiring "
         f"{about['wiring']} ({about['reason']})",
+        **({"update": about["update"]} if about.get("update") else {}),
         **({"found": str(about["choice"])} if about.get("choice") else {}),
         "public rows": f"{about['public']['rows']} ({about['public']['how']})",
         "seed": str(about.get("seed", saved.config.get("seed", "not known"))),
