@@ -97,8 +97,9 @@ def test_mutated_files_are_refused_or_predict(tmp_path, name):
         at = rng.integers(0, len(model), size=rng.integers(1, 6))
         changed[at] = rng.integers(0, 256, size=len(at))
         mutated.append(with_model(good, changed.tobytes()))
-    answers = _ask(mutated, 3, 1.0)
-    assert len(answers) == len(mutated)
+    answers: list[str] = []
+    while len(answers) < len(mutated):  # a file that ends the child is the last of its answers
+        answers += _ask(mutated[len(answers) :], 3, 1.0)
     for data, answer in zip(mutated, answers, strict=True):
         if answer:
             assert "\n" not in answer

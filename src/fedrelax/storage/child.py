@@ -1,9 +1,9 @@
 """Files of the boosting libraries, tried in a separate process before they are loaded here.
 
 These libraries follow the indices in a file blindly: a damaged or hostile one can crash the process, or
-make it hang. One child process is started for all files of a result. For each file it forks a copy of
-itself with limited memory and time, which loads the file, checks the trees as the library understood
-them, and predicts some rows. Only files that this survives are loaded here.
+make it hang. One child process with limited memory and time is started for all files of a result. It loads
+each file, checks the trees as the library understood them, and predicts some rows. Only files that this
+survives are loaded here.
 """
 
 from __future__ import annotations
@@ -43,10 +43,8 @@ def try_files(
     files: Sequence[tuple[Label, bytes]], features: int, seconds: float = SECONDS
 ) -> None:
     """Refuse files that fail in the child process; all of them go to one child."""
-    if not files:
-        return
-    answers = _ask([data for _, data in files], features, seconds)
-    for (label, _), answer in zip(files, answers, strict=True):
+    answers = _ask([data for _, data in files], features, seconds) if files else []
+    for (label, _), answer in zip(files, answers, strict=False):
         if answer:
             raise FedRelaxError(
                 f"this result is damaged: node {label!r}: {answer}; run the fit again, or copy the "
@@ -55,7 +53,7 @@ def try_files(
 
 
 def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
-    """Return what is wrong with each file, or an empty string."""
+    """Return what is wrong with each file, or an empty string, up to one that ended the child."""
     header = json.dumps({"features": features, "seconds": seconds, "sizes": [*map(len, files)]})
     command = [sys.executable, "-P", "-m", "fedrelax.storage.child"]
     places = os.pathsep.join(place for place in sys.path if place)
@@ -71,9 +69,9 @@ def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
             timeout=limit,
             check=False,
         )
-        output = done.stdout
+        output, late = done.stdout, -done.returncode in (signal.SIGPROF, signal.SIGXCPU)
     except subprocess.TimeoutExpired as error:
-        output = error.stdout or b""
+        output, late = error.stdout or b"", True
     except OSError as error:
         raise FedRelaxError(
             f"boosted models are tried in a separate process, which cannot be started "
@@ -81,7 +79,7 @@ def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
         ) from error
     whole = output.decode(errors="replace").split("\n")[:-1]
     answers = ["" if line == FINE else line for line in whole]
-    return answers + [ENDED] * (len(files) - len(answers))
+    return answers if len(answers) == len(files) else [*answers, ENDLESS if late else ENDED]
 
 
 def _seconds(data: bytes, seconds: float) -> float:
@@ -98,29 +96,12 @@ def main(source: BinaryIO, answer: TextIO) -> None:
     for library in {library_in(data) for data in files} - {None}:
         with contextlib.suppress(Exception):  # loading a file gives a better message
             import_module(str(library))
+    if hasattr(signal, "setitimer"):
+        _limit(max(map(len, files)))
     for data in files:
-        verdict = _apart(data, header["features"], _seconds(data, header["seconds"]))
-        print(verdict or FINE, file=answer, flush=True)
-
-
-def _apart(data: bytes, features: int, seconds: float) -> str:
-    """Try a file in a fork of this process, so that one file cannot end the trial of the others."""
-    if not hasattr(os, "fork"):
-        return _tried(data, features)
-    reads, writes = os.pipe()
-    copy = os.fork()
-    if copy == 0:
-        _limit(len(data), seconds)
-        os.write(writes, _tried(data, features)[:LONGEST].encode() or FINE.encode())
-        os._exit(0)
-    os.close(writes)
-    with os.fdopen(reads, "rb") as pipe:
-        verdict = pipe.read().decode(errors="replace")
-    _, status = os.waitpid(copy, 0)
-    if verdict:
-        return "" if verdict == FINE else verdict
-    late = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU)
-    return ENDLESS if late else ENDED
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_PROF, _seconds(data, header["seconds"]))
+        print(_tried(data, header["features"])[:LONGEST] or FINE, file=answer, flush=True)
 
 
 def _tried(data: bytes, features: int) -> str:
@@ -137,8 +118,8 @@ def _tried(data: bytes, features: int) -> str:
     return ""
 
 
-def _limit(size: int, seconds: float) -> None:
-    """End this process when it takes too much memory or time, even in the middle of native code."""
+def _limit(size: int) -> None:
+    """Limit memory, and let the timer end this process even in the middle of native code."""
     import resource
 
     most = MEMORY + 20 * size
@@ -148,7 +129,6 @@ def _limit(size: int, seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 if __name__ == "__main__":
