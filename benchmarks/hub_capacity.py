@@ -38,7 +38,7 @@ from fedrelax.federation.boxes import (
 )
 from fedrelax.federation.files import flower_config
 from fedrelax.federation.keys import make_certificates
-from fedrelax.federation.processes import ENVIRONMENT, HOST, free_port
+from fedrelax.federation.trial import ENVIRONMENT, HOST, free_port
 
 NEIGHBOURS, ROWS, ROUND, ASKS = 10, 200, 60.0, 20
 """The federation to compute for: a round per minute, in which a SuperNode polls 20 times."""

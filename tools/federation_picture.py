@@ -14,9 +14,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from fedrelax.federation.processes import Deployment
 from fedrelax.federation.state import read_status
-from fedrelax.federation.trial import made_up, prepare
+from fedrelax.federation.trial import Deployment, made_up, prepare
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from browser import Page, find_program, running

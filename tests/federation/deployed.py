@@ -10,10 +10,9 @@ import numpy as np
 
 from fedrelax.federation.files import write_federation
 from fedrelax.federation.keys import make_certificates, make_site_keys
-from fedrelax.federation.processes import Deployment
 from fedrelax.federation.settings import read_hub
 from fedrelax.federation.state import read_status
-from fedrelax.federation.trial import follow
+from fedrelax.federation.trial import Deployment, follow
 from fedrelax.files import dump_toml
 from fedrelax.selection.candidates import Candidate, alphas_for
 from fedrelax.selection.search import choose

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from fedrelax.federation.keys import make_certificates, make_site_keys
-from fedrelax.federation.processes import Deployment
 from fedrelax.federation.state import read_status
+from fedrelax.federation.trial import Deployment
 from fedrelax.solvers import FedRelax
 from fedrelax.storage import read_result
 from tests.federation.deployed import SIMULATED, check_equal, reach, run, settings, written

@@ -8,8 +8,7 @@ import pytest
 from fedrelax import FedRelax, FedRelaxError, FedRelaxWarning
 from fedrelax.losses import Log, Squared
 from fedrelax.models import Rows, Task, adapt
-from fedrelax.models.incremental import IncrementalModel
-from fedrelax.models.incremental.saved import from_bytes, to_bytes
+from fedrelax.models.incremental import IncrementalModel, from_bytes, to_bytes
 from fedrelax.models.names import model_by_name
 from tests.conftest import classification_network, regression_network
 

@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fedrelax.datasets import read_table
-from fedrelax.serving.body import Body
-from fedrelax.serving.served import Served
+from fedrelax.serving.served import Body, Served
 from fedrelax.storage import read_result
 
 from .asking import Client, serving

@@ -15,7 +15,7 @@ pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
 pytest.importorskip("starlette", reason="needs starlette (the extra live)")
 
 from fedrelax.serving import application
-from fedrelax.serving.body import LONGEST, MOST_ROWS, Refusal, read_asked
+from fedrelax.serving.served import LONGEST, MOST_ROWS, Refusal, read_asked
 
 from .asking import TOKEN, Client, serving
 

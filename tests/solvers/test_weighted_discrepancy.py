@@ -9,7 +9,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph, LinearModel, Network
 from fedrelax.losses import Log, Squared, Weighted
-from fedrelax.solvers.identity import identity_of
+from fedrelax.solvers.base import identity_of
 from fedrelax.storage import load_result, save_result
 from tests.conftest import classification_network, regression_network
 

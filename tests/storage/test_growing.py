@@ -77,7 +77,6 @@ def test_a_grown_result_stands_by_itself(first: Path, tmp_path: Path) -> None:
     saved = read_result(tmp_path / "second")
     assert saved.living is not None
     assert [event["what"] for event in saved.living["story"]] == ["join"]
-    assert saved.living["ancestors"][0]["sha256"] == read_result(first).about["sha256"]
     assert second.can_go_on
     with pytest.raises(FedRelaxError, match="is never replaced"):
         save_grown(first, read_result(first), est, overwrite=True)
@@ -141,7 +140,6 @@ def test_many_generations_stay_whole(first: Path, tmp_path: Path) -> None:
         assert last.living_.said[label] == pytest.approx(model.predict(common))
     saved = read_result(former)
     assert saved.living is not None
-    assert len(saved.living["ancestors"]) == 4
     assert set(last.models_) == {f"s{i}" for i in range(N)} - {"s1", "s3"}
 
 

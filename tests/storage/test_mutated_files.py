@@ -84,7 +84,7 @@ def test_a_changed_file_is_refused_or_predicts(name):
 
 def test_a_tree_of_river_that_does_not_fit_is_refused():
     skip_without_packages("hoeffding")
-    from fedrelax.models.incremental.saved import from_bytes
+    from fedrelax.models.incremental import from_bytes
 
     whole = {"feature": [0, -1, -1], "threshold": [0.5, 0.0, 0.0], "left": [1, -1, -1],
              "right": [2, -1, -1], "value": [[0.0], [1.0], [2.0]], "classes": None}  # fmt: skip

@@ -56,7 +56,7 @@ def to_dict(saved: SavedResult) -> dict[str, Any]:
     """Return everything as plain values, for JSON."""
     from fedrelax.report.data.sharing import NOT_PRIVATE, sharing_of
 
-    shared, living = sharing_of(saved), saved.living or {"story": [], "ancestors": []}
+    shared = sharing_of(saved)
     return {
         **saved.about,
         "metrics": saved.metrics,
@@ -71,8 +71,7 @@ def to_dict(saved: SavedResult) -> dict[str, Any]:
         },
         "privacy": f"{shared.promised or NOT_PRIVATE} {shared.attacked}".strip(),
         "models": saved.models,
-        "story": living["story"],
-        "ancestors": living["ancestors"],
+        "story": [] if saved.living is None else saved.living["story"],
         "per_node": saved.nodes.to_dict("records"),
     }
 

@@ -163,15 +163,11 @@ def start_workers(jobs: int, backend: str | None = None) -> None:
     once per fit, uncounted, so they are silenced.
     """
     from fedrelax.runtime import Workers
+    from fedrelax.runtime.clusters import ignoring_ctrl_c
 
-    idle = jobs == 1 or backend not in (None, "processes")
-    if idle or threading.current_thread() is not threading.main_thread():
+    if jobs == 1 or backend not in (None, "processes"):
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["PYTHONWARNINGS"] = "ignore"
-    try:
-        workers = Workers(jobs, threads=False)
-        with workers.open() as run:
-            run(int, [(0,)] * workers.n_jobs)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    workers = Workers(jobs, threads=False)
+    with ignoring_ctrl_c(), workers.open() as run:
+        run(int, [(0,)] * workers.n_jobs)

@@ -34,11 +34,10 @@ from fedrelax.selection.boosting import PUBLIC_ROWS as BOOSTING_ROWS
 from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given, update_for
 from fedrelax.solvers import FedRelax, Result
-from fedrelax.solvers.checks import check_alone, check_callbacks
 from fedrelax.solvers.whole import check_default
 from fedrelax.splits import RowGroups, as_seed
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
-from fedrelax.validation import check_choice, check_flag, check_number
+from fedrelax.validation import check_alone, check_callbacks, check_choice, check_flag, check_number
 from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Wiring
 from fedrelax.wiring.discover import SMALL

@@ -13,8 +13,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.models import Task
 from fedrelax.network import Network
-from fedrelax.privacy.accountant import GaussianMechanism
-from fedrelax.privacy.budget import Budget
+from fedrelax.privacy.accountant import Budget, GaussianMechanism
 from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Message, Wrapped
 from fedrelax.typing import FloatArray, Label

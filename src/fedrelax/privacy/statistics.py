@@ -11,8 +11,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import centre_and_spread, with_constant
 from fedrelax.network import Network
-from fedrelax.privacy.accountant import GaussianMechanism
-from fedrelax.privacy.budget import Budget
+from fedrelax.privacy.accountant import Budget, GaussianMechanism
 from fedrelax.privacy.predictions import on_simplex
 from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Message, Wrapped

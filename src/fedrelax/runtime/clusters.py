@@ -61,7 +61,7 @@ def _dask_client(address: str | None, workers: int, stack: ExitStack) -> Any:
         return _dask_at(address, stack)
     with suppress(ValueError):  # there is none yet
         return distributed.default_client()
-    with _ignoring_ctrl_c(), _importing_no_script():
+    with ignoring_ctrl_c(), _importing_no_script():
         cluster = distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -139,7 +139,7 @@ def join_ray(address: str | None, workers: int, stack: ExitStack) -> None:
         stack.callback(ray.shutdown)
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address is None:
-            with _ignoring_ctrl_c():
+            with ignoring_ctrl_c():
                 ray.init(num_cpus=workers, include_dashboard=False, **quiet)
         else:
             try:
@@ -209,7 +209,7 @@ def lost_work(backend: str) -> Iterator[None]:
 
 
 @contextmanager
-def _ignoring_ctrl_c() -> Iterator[None]:
+def ignoring_ctrl_c() -> Iterator[None]:
     """Let processes started inside ignore Ctrl-C, so that only this one handles it.
 
     A terminal sends it to all processes of a command; those started while it is ignored keep ignoring it.

@@ -19,7 +19,7 @@ from fedrelax.runtime.callbacks import columns_of, records_of
 from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.solvers import FedRelax
-from fedrelax.solvers.identity import identity_of
+from fedrelax.solvers.base import identity_of
 
 Tell = Callable[[int, int], bool | str | None]
 """Called with how many runs are done, out of how many; returning anything true ends the search."""

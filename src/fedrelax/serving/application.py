@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.serving.body import Refusal, read_asked, sentence_of
-from fedrelax.serving.served import Served
+from fedrelax.serving.served import Refusal, Served, read_asked, sentence_of
 from fedrelax.typing import DataFrame
 from fedrelax.web import HEADERS
 

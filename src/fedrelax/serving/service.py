@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.serving.application import Application
-from fedrelax.serving.body import Refusal, sentence_of
+from fedrelax.serving.served import Refusal, sentence_of
 from fedrelax.web import HEADERS, host_of, is_address, name_of, server_for
 
 MOST_CONNECTIONS = 256

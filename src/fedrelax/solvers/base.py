@@ -1,30 +1,85 @@
-"""What every solver does: check at the door, run the loop, hand over a result."""
+"""What every solver does: check, run the loop, return a result; and by what a checkpoint knows a run."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
+import joblib
 import numpy as np
 
 from fedrelax.engines import Engine
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
-from fedrelax.losses import Loss
+from fedrelax.losses import Loss, Weighted
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.network.rows import Lookup
 from fedrelax.runtime import Callback, History, Stopping, run
 from fedrelax.runtime.callbacks import keeper_in
 from fedrelax.runtime.exchange import Promise
-from fedrelax.solvers.checks import check_callbacks
-from fedrelax.solvers.identity import identity_of
 from fedrelax.typing import DataFrame, FloatArray, Label, Model
+from fedrelax.validation import check_callbacks
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
+
+NO_MATTER = ("n_jobs", "found")
+"""Settings that do not change a result, and what is found again from the rows."""
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+|, spent=(True|False)")
+"""What texts say of an object in memory and not of the run."""
+
+
+def identity_of(network: Network, solver: Any) -> dict[str, str]:
+    """Return what a run of a solver on a network is known by."""
+    graph, public = network.graph.adjacency, network.public
+    models = {id(model): described(model) for model in network.distinct_models.values()}
+    common = public.common
+    sets = [common] if common is not None else [public.of(label) for label in network.labels]
+    discrepancy = getattr(solver, "discrepancy", None)
+    weights = [discrepancy.weights(X) for X in sets] if isinstance(discrepancy, Weighted) else []
+    settings = [
+        f"{field.name}={plain_text(getattr(solver, field.name))}"
+        for field in fields(solver)
+        if field.name not in NO_MATTER
+    ]
+    own, held = network.own_rows, network.validation_rows
+    return {
+        "rows": joblib.hash([vars(rows) for rows in (own, held) if rows is not None]),
+        "graphs": joblib.hash([repr(network.labels), graph.data, graph.indices, graph.indptr]),
+        "public rows": joblib.hash(sets),
+        "models": joblib.hash([models[id(model)] for model in network.models]),
+        "settings": joblib.hash([type(solver).__name__, *settings, *weights]),
+    }
+
+
+def described(model: Model) -> str:
+    """Return a model's kind and settings as a text that is the same in every process.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> described(Ridge(2.0)) == described(Ridge(2.0)), described(Ridge(2.0)) == described(Ridge())
+    (True, False)
+    """
+    if isinstance(model, LocalModel):
+        model = model.estimator
+    if hasattr(model, "estimator") and hasattr(model, "view"):  # a model that sees some columns
+        return f"{described(model.estimator)} {plain_text(model.view)}"
+    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    if not hasattr(model, "get_params") or isinstance(model, type):
+        return f"{kind} {plain_text(model)}"
+    params = model.get_params(deep=True)
+    return f"{kind} {[(name, plain_text(params[name])) for name in sorted(params)]}"
+
+
+def plain_text(value: Any) -> str:
+    """Return a value as a text without addresses in memory; of an array, its checksum."""
+    if isinstance(value, np.ndarray):
+        return str(joblib.hash(value))
+    return ADDRESS.sub("", repr(value))
+
 
 USUAL_TOL = 1e-4
 """The change of predictions that counts as rest where ``tol`` is not given."""

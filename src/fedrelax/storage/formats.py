@@ -166,7 +166,7 @@ FORMATS: tuple[Format, ...] = (
         "hoeffding",
         ".tree.json",
         lambda model: isinstance(model, SavedTree) or is_incremental(model),
-        "fedrelax.models.incremental.saved",
+        "fedrelax.models.incremental",
     ),
     Format("elsewhere", ".elsewhere.json", is_elsewhere, "fedrelax.models.elsewhere"),
     SUM,

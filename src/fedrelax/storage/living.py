@@ -56,7 +56,6 @@ def with_answers(
     network: LivingNetwork,
     about: Mapping[str, Any],
     story: Sequence[Mapping[str, Any]] = (),
-    ancestors: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Write all nodes' answers and return ``living.json``; ``story`` is what had happened before."""
     labels = list(network.models)
@@ -67,7 +66,6 @@ def with_answers(
         **about,
         "answers": [{"file": ANSWERS, "nodes": labels, "rows": rows}],
         "story": [*story, *(change.to_dict() for change in network.story)],
-        "ancestors": list(ancestors),
     }
 
 
@@ -127,7 +125,6 @@ class Living(Described):
     past: list[PastLine]
     answers: Annotated[list[Part], Field(min_length=1)]
     story: list[Entry]
-    ancestors: list[dict[str, Any]]
 
 
 def check_living(living: Mapping[str, Any], nodes: Sequence[Label]) -> None:

@@ -167,10 +167,7 @@ def save_grown(
             write_json(draft / SCHEMA, replace(ready, lacks=lacks).to_dict())
         before, coupled = ancestor.living, living_of(network, ancestor.task.kind)
         assert before is not None and coupled is not None
-        ancestors = [*before["ancestors"], {name: earlier[name] for name in ("made", "sha256")}]
-        write_json(
-            draft / LIVING, with_answers(draft, network, coupled, before["story"], ancestors)
-        )
+        write_json(draft / LIVING, with_answers(draft, network, coupled, before["story"]))
         types = {name for file in packed.values() for name in file.types}
         about = {
             **{name: value for name, value in earlier.items() if name not in ("files", "sha256")},
