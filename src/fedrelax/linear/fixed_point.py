@@ -69,11 +69,9 @@ class NeighbourTerms:
         if self.common is not None:
             M += degree[:, None, None] * self.common
         elif public is not None and self.alpha:
-            for a in range(problem.d):
-                row = public.row(a)
-                M[:, a, :] += (self.exchange.graph @ row)[nodes]
-                if self.symmetric:
-                    M[:, a, :] += (self.alpha * degree[:, None]) * row[nodes]
+            M += self.alpha * problem.around[nodes]
+            if self.symmetric:
+                M += (self.alpha * degree[:, None, None]) * public.dense(nodes)
         return M
 
 
@@ -108,10 +106,9 @@ class ExactUpdate:
         elif problem.intercept and minimum_norm == "coefficients":
             self._least = np.eye(problem.d)[:-1]
         shape = (problem.n, problem.d, problem.d)
-        common = problem.public is None
-        self.inverse = np.empty(shape) if common else self.coupling.node_matrices()
+        self.inverse = np.empty(shape)
         self.fused: AnyArray | None = None
-        if fused and system == "paper" and not common:
+        if fused and system == "paper" and problem.public is not None:
             self.fused = np.empty(shape)
         self.condition = np.empty(problem.n)
         self.rank = np.empty(problem.n, dtype=np.int64)
@@ -124,8 +121,7 @@ class ExactUpdate:
         group = max(1, BUFFER_NUMBERS // self.problem.d**2)
         for lo in range(0, count, group):
             part = slice(lo, lo + group) if nodes is None else nodes[lo : lo + group]
-            M = self.coupling.node_matrices(part) if public is None else self.inverse[part]
-            inverses = invert(M, self._least)
+            inverses = invert(self.coupling.node_matrices(part), self._least)
             self.inverse[part] = inverses.matrices
             self.condition[part], self.rank[part] = inverses.condition, inverses.rank
             if self.fused is not None and public is not None:
@@ -156,11 +152,17 @@ class ExactUpdate:
 
     def sources(self, W: AnyArray) -> AnyArray:
         """Return ``s = M w``; needed once per run, to start from given models."""
-        problem, common = self.problem, self.coupling.common
-        if common is None:
-            return np.asarray(np.matmul(self.coupling.node_matrices(), W))
-        s = times_common(W, common, np.empty_like(W))
-        s *= problem.degree[:, None, None]
+        problem, coupling, public = self.problem, self.coupling, self.problem.public
+        if coupling.common is not None:
+            s = times_common(W, coupling.common, np.empty_like(W))
+            s *= problem.degree[:, None, None]
+        elif public is not None and coupling.alpha:
+            s = np.matmul(problem.around, W)
+            if coupling.symmetric:
+                s += problem.degree[:, None, None] * public.apply(W, np.empty_like(W))
+            s *= coupling.alpha
+        else:
+            s = np.zeros_like(W)
         s += problem.own.apply(W, np.empty_like(W))
         s += problem.ridge[:, :, None] * W
         return s

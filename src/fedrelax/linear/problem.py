@@ -34,7 +34,7 @@ class LinearProblem:
         or ``NodeRows``, and no y.
     adjacency : symmetric sparse matrix (n, n), weights >= 0, zero diagonal.
     public : (m_pub, features) for one common set; (n, m_pub, features), or (M, features) with
-        ``public_offsets``, for a set per node.
+        ``public_offsets``, or ``NodeRows``, for a set per node.
     ridge : one number, one per node, or one per node and feature; in the units of H_i, that is
         already divided by the node's number of rows if ``scaling`` is "mean".
     scaling : "mean" as above; "rows" leaves out the divisions by m_i and m_pub(j).
@@ -47,7 +47,7 @@ class LinearProblem:
         X: npt.ArrayLike | NodeRows,
         y: npt.ArrayLike | None,
         adjacency: SparseMatrix,
-        public: npt.ArrayLike,
+        public: npt.ArrayLike | NodeRows,
         *,
         offsets: npt.ArrayLike | None = None,
         public_offsets: npt.ArrayLike | None = None,
@@ -71,15 +71,16 @@ class LinearProblem:
         self.whole: FloatArray | None = None
         """Q itself; ``common`` differs from it if ``level`` is below 1."""
         self.public: Blocks | None = None
-        if np.ndim(public) == 2 and public_offsets is None:
+        if not isinstance(public, NodeRows) and np.ndim(public) == 2 and public_offsets is None:
             P = with_constant(np.asarray(public), self.intercept)
             self.whole = self.common = P.T @ P / (len(P) if mean else 1)
             if level < 1.0:
                 x = P.mean(axis=0) * (1.0 if mean else np.sqrt(len(P)))
                 self.common = self.whole - (1.0 - level) * np.outer(x, x)
             return
-        sets = NodeRows(public, offsets=public_offsets, intercept=self.intercept)
-        self.public = Blocks.of(sets, mean)[0]
+        if not isinstance(public, NodeRows):
+            public = NodeRows(public, offsets=public_offsets, intercept=self.intercept)
+        self.public = Blocks.of(public, mean)[0]
 
     def join(self, graph: SparseMatrix) -> None:
         """Store the graph with the smallest index type that suffices: a round reads all of it."""
@@ -87,6 +88,7 @@ class LinearProblem:
         parts = (graph.data, graph.indices.astype(index), graph.indptr.astype(index))
         self.adjacency = sparse.csr_array(parts, shape=graph.shape, dtype=np.float64)
         self.degree: FloatArray = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1)
+        self.__dict__.pop("around", None)
 
     def on(self, edges: SparseMatrix) -> LinearProblem:
         """Return the problem on another graph, a CSR matrix with the nodes in the same order.
@@ -96,6 +98,11 @@ class LinearProblem:
         other = copy.copy(self)
         other.join(edges)
         return other
+
+    @cached_property
+    def around(self) -> AnyArray:
+        """``S_i = sum_j A_ij Q_j`` (n, d, d) where every node has its own Q."""
+        return sums_of_blocks(self.adjacency, self.public)
 
     def own_matrices(self, nodes: slice | AnyArray = slice(None)) -> AnyArray:
         """Return ``H_i + R_i`` (c, d, d), a copy."""
@@ -132,6 +139,16 @@ def reordered(adjacency: SparseMatrix, order: IntArray) -> SparseMatrix:
     """Return the graph with its nodes in another order; the entries of a row stay in theirs."""
     rows, place = adjacency[order], np.argsort(order)
     return sparse.csr_array((rows.data, place[rows.indices], rows.indptr), shape=rows.shape)
+
+
+def sums_of_blocks(adjacency: SparseMatrix, blocks: Blocks | None) -> AnyArray:
+    """Return ``sum_j A_ij Q_j`` (n, d, d), a row of all matrices at a time."""
+    assert blocks is not None
+    n, d = blocks.array.shape[0], blocks.array.shape[2]
+    sums = np.empty((n, d, d))
+    for a in range(d):
+        sums[:, a, :] = adjacency @ blocks.row(a)
+    return sums
 
 
 class NeighbourSums:

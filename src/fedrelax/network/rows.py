@@ -15,7 +15,7 @@ from fedrelax.schema import Preparation, Schema, schema_of
 from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.schema.preparation import View
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Label, Model
-from fedrelax.validation import check_sizes
+from fedrelax.validation import are_usable, check_sizes
 
 T = TypeVar("T")
 
@@ -101,6 +101,8 @@ def _floats(values: object, what: str) -> FloatArray:
 def numbers_of(values: object, what: str, gaps: bool = False) -> FloatArray:
     """Return a float array; refuse infinity and, unless ``gaps``, NaN."""
     array = _floats(values, what)
+    if are_usable(array):
+        return array
     bad = np.argwhere(np.isinf(array) if gaps else ~np.isfinite(array))
     if len(bad):
         row = int(bad[0][0]) if array.ndim else 0

@@ -13,7 +13,7 @@ from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.linear.arrays import times_common
 from fedrelax.linear.fixed_point import ExactUpdate, System
 from fedrelax.linear.gram import BUFFER_NUMBERS, RowResiduals
-from fedrelax.linear.problem import LinearProblem, NeighbourSums
+from fedrelax.linear.problem import LinearProblem, NeighbourSums, sums_of_blocks
 from fedrelax.linear.solving import invert
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
@@ -151,7 +151,7 @@ class Variation:
             sent, mine = V, problem.degree * _inner(W, W)
         else:
             sent = public.apply(V, np.empty_like(V))
-            mine = _inner(W, np.matmul(self._neighbourhoods, W))
+            mine = _inner(W, np.matmul(self._around, W))
         both = np.concatenate([sent.reshape(problem.n, -1), _inner(V, sent)[:, None]], axis=1)
         near = self._sums(both, np.empty_like(both))
         cross = np.einsum("nk,nk->n", W.reshape(problem.n, -1), near[:, :-1])
@@ -179,12 +179,12 @@ class Variation:
         return values
 
     @cached_property
-    def _neighbourhoods(self) -> AnyArray:
+    def _around(self) -> AnyArray:
         """``S_i = sum_j A_ij Q_j`` (n, d, d)."""
-        assert self.problem.public is not None
-        dense = self.problem.public.dense()
-        flat = self._sums.graph @ dense.reshape(self.problem.n, -1)
-        return np.asarray(flat).reshape(dense.shape)
+        problem = self.problem
+        if (self._counts == 1).all():
+            return problem.around
+        return sums_of_blocks(self._sums.graph, problem.public)
 
     def _rooted(self, W: AnyArray) -> FloatArray:
         """Return models times the root of a common Q, or unchanged where every node has its own."""

@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from fedrelax.engines.linear.checks import minimum_norm_of, ridge_of
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import nonzero
-from fedrelax.linear.gram import RowResiduals
+from fedrelax.linear.gram import NodeRows, RowResiduals
 from fedrelax.linear.problem import LinearProblem, local_order, reordered
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
@@ -223,12 +223,17 @@ class LinearNetwork:
         penalty = self.ridge / coordinates.scale**2
         if weighting == "mean":
             penalty /= rows.counts[:, None]
+        public: FloatArray | NodeRows = self.public
+        if self.public_offsets is None:
+            public = coordinates.rows(self.public)
+        else:
+            ends, move = self.public_offsets, coordinates.rows
+            public = NodeRows(self.public, offsets=ends, intercept=self.intercept, moved=move)
         return LinearProblem(
             rows,
             None,
             self.edges,
-            coordinates.rows(self.public),
-            public_offsets=self.public_offsets,
+            public,
             intercept=self.intercept,
             ridge=penalty,
             scaling="mean" if weighting == "mean" else "rows",
