@@ -30,12 +30,13 @@ class Floor:
 def round_bytes(update: ExactUpdate) -> int:
     """Return the least number of bytes that an exact round must move.
 
-    The nodes' matrices, the graph, b and the last round's vectors are read once, the new vectors are
-    written once. Intermediate vectors are not counted.
+    The nodes' matrices (an inverse, and Q where every node has its own, unless both are fused), the
+    graph, b and the last round's vectors are read once, the new vectors are written once. Intermediate
+    vectors are not counted.
     """
     problem = update.problem
     matrices = update.inverse.nbytes if update.fused is None else update.fused.nbytes
-    if update.coupling.symmetric and problem.public is not None:
+    if update.fused is None and problem.public is not None:
         matrices += problem.public.array.nbytes
     return int(matrices + _graph_bytes(problem.adjacency) + 3 * problem.moment.nbytes)
 
