@@ -243,17 +243,20 @@ def _sorted(group: IntArray, keys: Iterable[AnyArray]) -> IntArray:
     order = np.argsort(group, kind="stable")
     first = np.diff(group[order], prepend=-1) != 0  # where a group begins
     for key in keys:
-        starts = np.flatnonzero(first)
+        starts, ties = np.flatnonzero(first), False
         sizes = np.diff(starts, append=len(order))
         for size in np.unique(sizes[sizes > 1]):  # all groups of one size at once
             at = starts[sizes == size, None] + np.arange(size)
             rows = order[at]
-            within = np.argsort(key[rows], axis=1, kind="stable")
+            values = key[rows]
+            within = np.argsort(values, axis=1, kind="stable")
             order[at] = np.take_along_axis(rows, within, axis=1)
-        values = key[order]
-        one, other = values[1:], values[:-1]
-        first[1:] |= ~((one == other) | ((one != one) & (other != other)))  # NaN equals NaN here
-        if first.all():
+            values = np.take_along_axis(values, within, axis=1)
+            one, other = values[:, 1:], values[:, :-1]
+            equal = (one == other) | ((one != one) & (other != other))  # NaN equals NaN here
+            first[at[:, 1:]] = ~equal
+            ties |= bool(equal.any())
+        if not ties:
             break
     return order
 

@@ -250,7 +250,7 @@ def _schema_of_array(X: AnyArray, always: bool) -> Schema | None:
     """Return a schema for an array with gaps or extreme columns, or ``always``; None for any other."""
     if X.ndim != 2 or not len(X):
         return None
-    if not always and not np.isnan(X).any():
+    if not always and not np.isnan(X.min()):
         pairs = zip(*map(np.ndarray.tolist, centre_and_spread(X)), strict=True)
         if not any(is_extreme(*rounded(centre, spread)) for centre, spread in pairs):
             return None

@@ -34,7 +34,9 @@ def centre_and_spread(X: AnyArray) -> tuple[FloatArray, FloatArray]:
     X = np.asarray(X, dtype=float)
     centre, few = X.mean(axis=0), max(1, FEW_NUMBERS // max(1, X[:1].size))
     parts = (X[lo : lo + few] - centre for lo in range(0, len(X), few))
-    squares = sum((np.square(part).sum(axis=0) for part in parts), np.zeros(X.shape[1:]))
+    squares = sum(
+        (np.einsum("r...,r...->...", part, part) for part in parts), np.zeros(centre.shape)
+    )
     return centre, nonzero(np.sqrt(squares / len(X)))
 
 

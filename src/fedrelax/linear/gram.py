@@ -26,6 +26,8 @@ class Group:
     targets: FloatArray
     mask: AnyArray
     """Which rows (c, m) are real."""
+    at: slice | IntArray
+    """The nodes, as a slice where they follow each other."""
 
     def gaps(self, W: AnyArray) -> FloatArray:
         """Return ``X_i w_i - y_i`` for models W (c, d, q)."""
@@ -33,9 +35,13 @@ class Group:
         gaps -= self.targets
         return gaps
 
-    def slopes(self, W: AnyArray) -> FloatArray:
-        """Return ``X_i'(X_i w_i - y_i)`` for models W (c, d, q)."""
-        return np.asarray(np.matmul(self.rows.transpose(0, 2, 1), self.gaps(W)))
+    def slopes(self, gaps: AnyArray) -> FloatArray:
+        """Return ``X_i'g_i`` for gaps g (c, m, q): half the gradient of their squares' sum."""
+        return np.asarray(np.matmul(self.rows.transpose(0, 2, 1), gaps))
+
+    def mean_squares(self, gaps: AnyArray) -> FloatArray:
+        """Return ``|g_i|^2 / m_i`` for gaps g (c, m, q)."""
+        return np.asarray(np.einsum("cmq,cmq->c", gaps, gaps) / self.mask.sum(axis=1))
 
 
 class NodeRows:
@@ -91,7 +97,9 @@ class NodeRows:
             targets = self.targets[at].reshape(hi - lo, m, self.q)
             if sizes[lo] < m:
                 rows, targets = rows * mask[:, :, None], targets * mask[:, :, None]
-            yield Group(nodes, rows, targets, mask)
+            follow = bool((np.diff(nodes) == 1).all())
+            near = slice(int(nodes[0]), int(nodes[-1]) + 1) if follow else nodes
+            yield Group(nodes, rows, targets, mask, near)
             lo = hi
 
 
@@ -117,8 +125,8 @@ class Blocks:
         stored = np.zeros((n, rows.most if low_rank else d, d))
         moment, power = np.zeros((n, d, q)), np.zeros((n, q))
         for group in rows.groups():
-            nodes, X, y = group.nodes, group.rows, group.targets
-            count = rows.counts[nodes, None, None] if mean else 1
+            nodes, X, y = group.at, group.rows, group.targets
+            count = rows.counts[nodes][:, None, None] if mean else 1
             flipped = X.transpose(0, 2, 1)
             if low_rank:
                 stored[nodes, : X.shape[1]] = X / np.sqrt(count)
@@ -175,13 +183,5 @@ class RowResiduals(NodeRows):
         """Return ``|X_i w_i - y_i|^2 / m_i`` per node; NaN for a node without rows."""
         mean = np.full(self.n, np.nan)
         for group in self._groups:
-            gaps = group.gaps(W[group.nodes])
-            mean[group.nodes] = np.einsum("cmq,cmq->c", gaps, gaps) / self.counts[group.nodes]
+            mean[group.at] = group.mean_squares(group.gaps(W[group.at]))
         return mean
-
-    def slopes(self, W: AnyArray) -> FloatArray:
-        """Return ``X_i'(X_i w_i - y_i)`` per node, zero for a node without rows."""
-        out: FloatArray = np.zeros(W.shape)
-        for group in self._groups:
-            out[group.nodes] = group.slopes(W[group.nodes])
-        return out

@@ -12,7 +12,7 @@ from fedrelax.engines.answers import learners_of
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.linear.arrays import times_common
 from fedrelax.linear.fixed_point import ExactUpdate, System
-from fedrelax.linear.gram import BUFFER_NUMBERS, RowResiduals
+from fedrelax.linear.gram import BUFFER_NUMBERS, Group, RowResiduals
 from fedrelax.linear.problem import LinearProblem, NeighbourSums, sums_of_blocks
 from fedrelax.linear.solving import invert
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
@@ -50,32 +50,36 @@ class Prepared:
         self._share = counts if by_rows else np.ones(len(counts))
         self.public_rows = np.broadcast_to(network.public_counts if by_rows else 1.0, len(counts))
         """What mean squared predictions on public rows are divided by."""
-        self.alone = self._trained_alone(residuals) if alone is None else alone
+        self.alone = np.empty_like(self.problem.moment) if alone is None else alone
         """Every node's model trained on its own rows, (n, d, q) in these coordinates."""
-        self._losses = residuals.losses(self.alone)
-        self._slopes = residuals.slopes(self.alone) / counts[:, None, None]
+        self.apart = Apart(np.empty(len(counts)), np.empty(len(counts), dtype=np.int64))
+        self._losses, self._slopes = np.empty(len(counts)), np.empty_like(self.alone)
+        for group in residuals.groups():
+            nodes = group.at
+            if alone is None:
+                self._train_alone(group)
+            gaps = group.gaps(self.alone[nodes])
+            self._losses[nodes] = group.mean_squares(gaps)
+            self._slopes[nodes] = group.slopes(gaps) / counts[nodes][:, None, None]
         self.validation: RowResiduals | None = None
         if network.validation is not None:
             self.validation = network.residuals(network.validation, coordinates)
 
-    def _trained_alone(self, residuals: RowResiduals) -> FloatArray:
+    def _train_alone(self, group: Group) -> None:
         """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.
 
         The refinement ``u <- u - (H + R)^-1 [X'(X u - y)/m + R u]`` recovers the digits lost in forming H.
         """
-        problem, alone = self.problem, np.empty_like(self.problem.moment)
-        share = (self.network.counts / self._share)[:, None, None]
+        problem, nodes = self.problem, group.at
+        share = (self.network.counts[nodes] / self._share[nodes])[:, None, None]
+        ridge = problem.ridge[nodes][:, :, None]
         least = self.coordinates.least(self.network.minimum_norm)
-        condition, rank = np.empty(problem.n), np.empty(problem.n, dtype=np.int64)
-        for group in residuals.groups():
-            nodes, ridge = group.nodes, problem.ridge[group.nodes, :, None]
-            inverse = invert(problem.own_matrices(nodes), least)
-            U = inverse.matrices @ problem.moment[nodes]
-            for _ in range(REFINEMENTS):
-                U -= inverse.matrices @ (group.slopes(U) / share[nodes] + ridge * U)
-            alone[nodes], condition[nodes], rank[nodes] = U, inverse.condition, inverse.rank
-        self.apart = Apart(condition, rank)
-        return alone
+        inverse = invert(problem.own_matrices(nodes), least)
+        U = inverse.matrices @ problem.moment[nodes]
+        for _ in range(REFINEMENTS):
+            U -= inverse.matrices @ (group.slopes(group.gaps(U)) / share + ridge * U)
+        self.alone[nodes] = U
+        self.apart.condition[nodes], self.apart.rank[nodes] = inverse.condition, inverse.rank
 
     def raw(self) -> Prepared:
         """Return the same in the user's features, in which gradient steps are defined."""

@@ -46,6 +46,8 @@ class Coordinates:
 
     def rows(self, X: FloatArray) -> FloatArray:
         """Return rows in these coordinates."""
+        if not self.centre.any():
+            return np.asarray(X / self.scale)
         moved: FloatArray = X - self.centre
         moved /= self.scale
         return moved
