@@ -36,8 +36,7 @@ from fedrelax.federation.boxes import (
     new_key,
     public_of,
 )
-from fedrelax.federation.files import flower_config
-from fedrelax.federation.keys import make_certificates
+from fedrelax.federation.files import flower_config, make_certificates
 from fedrelax.federation.trial import ENVIRONMENT, HOST, free_port
 
 NEIGHBOURS, ROWS, ROUND, ASKS = 10, 200, 60.0, 20

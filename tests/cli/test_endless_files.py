@@ -11,7 +11,7 @@ from fedrelax import FedRelaxError, Graph
 from fedrelax.federation.boxes import read_key
 from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.files import read_file
-from fedrelax.paper.targets import read_targets
+from fedrelax.paper.runs import read_targets
 from fedrelax.schema import Schema
 
 from .runs import FIT, QUICK

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.federation.files import write_federation
-from fedrelax.federation.keys import make_certificates, make_site_keys
+from fedrelax.federation.files import make_certificates, make_site_keys, write_federation
 from fedrelax.federation.settings import read_hub
 from fedrelax.federation.state import read_status
 from fedrelax.federation.trial import Deployment, follow

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrelax.federation.keys import make_certificates, make_site_keys
+from fedrelax.federation.files import make_certificates, make_site_keys
 from fedrelax.federation.state import read_status
 from fedrelax.federation.trial import Deployment
 from fedrelax.solvers import FedRelax

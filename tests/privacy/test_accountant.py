@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from scipy.stats import norm
 
@@ -18,7 +17,6 @@ def test_the_known_numbers():
     mechanism = GaussianMechanism(sigma=10, sensitivity=1, releases=100)
     assert mechanism.epsilon(1e-5) == pytest.approx(4.377, abs=5e-4)
     assert mechanism.epsilon_zcdp_simple(1e-5) == pytest.approx(5.299, abs=1e-3)
-    assert 4.377 < mechanism.epsilon_zcdp(1e-5) < 5.299
 
 
 @pytest.mark.parametrize(("sigma", "releases"), GRID)
@@ -38,22 +36,13 @@ def test_delta_is_the_formula(sigma, releases):
 def test_calibration_inverts_epsilon(epsilon, delta):
     mechanism = GaussianMechanism.for_budget(epsilon, delta, sensitivity=3.0, releases=7)
     assert mechanism.epsilon(delta) == pytest.approx(epsilon, rel=1e-6)
-    assert mechanism.epsilon(delta) <= mechanism.epsilon_zcdp(delta) * (1 + 1e-9)
-    assert mechanism.epsilon_zcdp(delta) <= mechanism.epsilon_zcdp_simple(delta)
+    assert mechanism.epsilon(delta) <= mechanism.epsilon_zcdp_simple(delta) * (1 + 1e-9)
 
 
 def test_much_noise_needs_no_epsilon():
     mechanism = GaussianMechanism(1e4)
     assert mechanism.epsilon(0.01) == 0.0
     assert mechanism.delta(0.0) == pytest.approx(2 * norm.cdf(0.5e-4) - 1, rel=1e-6)
-
-
-def test_the_bound_follows_from_its_definition():
-    """The best conversion minimises over orders: no order of a fine grid does better."""
-    mechanism, delta = GaussianMechanism(2.0, 1.0, 3), 1e-6
-    order = 1 + np.geomspace(1e-3, 1e3, 20_001)
-    bound = order * mechanism.rho + np.log(1 / (order * delta)) / (order - 1) + np.log1p(-1 / order)
-    assert mechanism.epsilon_zcdp(delta) == pytest.approx(bound.min(), rel=1e-6)
 
 
 @pytest.mark.parametrize(("sigma", "releases"), GRID)

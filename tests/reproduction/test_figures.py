@@ -16,9 +16,8 @@ from fedrelax.paper import runs as paper_runs
 from fedrelax.paper.catalog import FIGURES, Choice, figures
 from fedrelax.paper.curves import Cell
 from fedrelax.paper.reproduce import draw_figures, reproduce
-from fedrelax.paper.runs import Finished, Store, ratio_curve
+from fedrelax.paper.runs import Finished, Store, against_targets, ratio_curve, read_targets
 from fedrelax.paper.statements import Comparison, judge
-from fedrelax.paper.targets import against_targets, read_targets
 
 SMALL = Choice(features=(2,), noise=(1.0,), alpha=(0.0, 0.05))
 

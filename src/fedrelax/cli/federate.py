@@ -87,8 +87,7 @@ def keys(
     [bold]Example:[/bold] fedrelax federate keys clinics --host hub.example.org
     """
     with speaking(debug) as talk:
-        from fedrelax.federation.files import write_keys
-        from fedrelax.federation.keys import make_site_keys
+        from fedrelax.federation.files import make_site_keys, write_keys
 
         if (directory / "site.toml").is_file():
             public = make_site_keys(directory)

@@ -12,9 +12,16 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.paper.catalog import Choice, Figure, Line, figures
-from fedrelax.paper.runs import Measured, Store, Task, measure_all, to_frame
+from fedrelax.paper.runs import (
+    Measured,
+    Store,
+    Task,
+    against_targets,
+    measure_all,
+    read_targets,
+    to_frame,
+)
 from fedrelax.paper.statements import Finding, findings
-from fedrelax.paper.targets import against_targets, read_targets
 from fedrelax.typing import DataFrame
 
 # Okabe and Ito's colours; line styles distinguish the lines where colours cannot.

@@ -10,8 +10,7 @@ one with mu = sqrt(k) sensitivity / sigma, and
     delta(epsilon) = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2).
 
 By zero-concentrated differential privacy (Bun and Steinke 2016): rho = k sensitivity^2 / (2 sigma^2), and
-epsilon = rho + 2 sqrt(rho ln(1/delta)), or the best conversion (Canonne, Kamath and Steinke 2020). These
-are upper bounds on the exact value, for comparison with other accountants.
+epsilon = rho + 2 sqrt(rho ln(1/delta)), an upper bound, for comparison with other accountants.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
 from fedrelax.errors import FedRelaxError
@@ -91,19 +90,6 @@ class GaussianMechanism:
         if _log_delta(0.0, self.mu) <= math.log(delta):
             return 0.0
         return float(brentq(lambda epsilon: _excess(epsilon, self.mu, delta), 0.0, most, **TIGHT))
-
-    def epsilon_zcdp(self, delta: float) -> float:
-        """Return the best epsilon that follows from rho alone."""
-        most, rho, cost = self.epsilon_zcdp_simple(delta), self.rho, -math.log(delta)
-
-        def of(log_order: float) -> float:
-            order = 1.0 + math.exp(log_order)
-            gain = math.log1p(-1.0 / order) - math.log(order) / (order - 1.0)
-            return order * rho + cost / (order - 1.0) + gain
-
-        centre = 0.5 * math.log(cost / rho)  # the best order without the gain
-        best = minimize_scalar(of, bounds=(centre - 5.0, centre + 5.0), method="bounded")
-        return max(0.0, min(float(best.fun), most))
 
     def epsilon_zcdp_simple(self, delta: float) -> float:
         """Return rho + 2 sqrt(rho ln(1/delta))."""

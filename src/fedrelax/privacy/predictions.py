@@ -104,8 +104,7 @@ class PrivatePredictions(Budget):
         return (
             f"predictions with noise {noise.sigma:.4g} in {noise.releases} exchanges, sensitivity "
             f"{noise.sensitivity:.4g} (any change of a node's rows): epsilon "
-            f"{noise.epsilon(self.delta):.4g} at delta {self.delta:g} (by zCDP "
-            f"{noise.epsilon_zcdp(self.delta):.4g})"
+            f"{noise.epsilon(self.delta):.4g} at delta {self.delta:g}"
         )
 
 

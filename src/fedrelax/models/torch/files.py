@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.extras import need
 from fedrelax.models.base import Task
-from fedrelax.models.torch.model import TorchModel
-from fedrelax.models.torch.modules import MLP, Linear, built, name_of
+from fedrelax.models.torch.model import MLP, Linear, TorchModel, built, name_of
 from fedrelax.models.torch.training import Net, Scaling, Tensors, tensors_of
 
 HEADER = "fedrelax"

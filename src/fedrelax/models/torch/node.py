@@ -13,8 +13,7 @@ from torch import nn
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models.base import BatchedModel, Rows, Task
-from fedrelax.models.torch.model import TorchModel
-from fedrelax.models.torch.modules import name_of, shaped_output
+from fedrelax.models.torch.model import TorchModel, name_of, shaped_output
 from fedrelax.models.torch.training import (
     Net,
     forward,

@@ -22,8 +22,7 @@ from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.linear.arrays import nonzero
 from fedrelax.losses import Absolute, Huber, Log, Loss, Squared
 from fedrelax.models.base import Rows, Task
-from fedrelax.models.torch.model import TorchModel
-from fedrelax.models.torch.modules import name_of, shaped_output
+from fedrelax.models.torch.model import TorchModel, name_of, shaped_output
 from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray, FloatArray
 
