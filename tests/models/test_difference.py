@@ -33,7 +33,7 @@ from fedrelax.models.difference import SumRegressor, drawn
 from fedrelax.models.names import model_by_name
 from fedrelax.privacy import PrivatePredictions
 from fedrelax.storage import load_result, save_result
-from fedrelax.storage.formats import SUM
+from fedrelax.storage.formats import SUM, Format
 from fedrelax.wiring import Discover, Rewire
 
 EXTRAS = {"lightgbm": "lightgbm", "xgboost": "xgboost", "torch-mlp": "torch"}
@@ -432,6 +432,21 @@ def test_a_sum_is_saved_without_pickle(tmp_path, name):
     kind = type(loaded.models_["a"])
     assert kind is (type(fitted.models_["a"]))
     assert kind is SumRegressor or name == "ridge"
+
+
+def test_a_consensus_of_all_nodes_is_written_once(monkeypatch, tmp_path):
+    fitted, X, _, nodes = fitted_on_lines(DecisionTreeRegressor(random_state=0))
+    written = []
+    to_bytes = Format.to_bytes
+    monkeypatch.setattr(
+        Format, "to_bytes", lambda form, model: written.append(model) or to_bytes(form, model)
+    )
+    save_result(tmp_path / "result", fitted)
+    kinds = [type(model).__name__ for model in written]
+    assert kinds.count("HistGradientBoostingRegressor") == 1
+    assert kinds.count("DecisionTreeRegressor") == 3
+    loaded = load_result(tmp_path / "result")
+    np.testing.assert_allclose(loaded.predict(X, nodes=nodes), fitted.predict(X, nodes=nodes))
 
 
 def test_a_damaged_sum_is_refused(tmp_path):

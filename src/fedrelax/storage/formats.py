@@ -26,6 +26,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -109,6 +110,8 @@ class Packed:
             return len(self.data)
 
 
+Files = dict[int, tuple[Model, bytes]]
+"""Models with the bytes of their files, by the model's ``id``."""
 ABOUT, PARTS = "about.json", ("consensus", "difference")
 """The files of a sum."""
 
@@ -116,17 +119,19 @@ ABOUT, PARTS = "about.json", ("consensus", "difference")
 class SumFormat(Format):
     """A zip of the files of two models, neither of which is a sum itself."""
 
-    def to_bytes(self, model: Model) -> bytes:
-        """Return a fitted sum as a zip file."""
-        models = [model.consensus_, model.difference_]
+    def to_bytes(self, model: Model, files: Files | None = None) -> bytes:
+        """Return a fitted sum as a zip file; ``files`` has those of models that were written before."""
+        models, files = [model.consensus_, model.difference_], {} if files is None else files
         formats = [format_of(one) for one in models]
         about = {"share": float(model.share), "formats": [form.name for form in formats]}
         if isinstance(model, SumClassifier):
             about |= {"how": model.how, **archive.described_classes(model.classes_)}
-        files = [form.to_bytes(one) for form, one in zip(formats, models, strict=True)]
-        return archive.closed(
-            {ABOUT: json.dumps(about).encode(), **dict(zip(PARTS, files, strict=True))}
-        )
+        members = {ABOUT: json.dumps(about).encode()}
+        for part, form, one in zip(PARTS, formats, models, strict=True):
+            if id(one) not in files:
+                files[id(one)] = one, form.to_bytes(one)
+            members[part] = files[id(one)][1]
+        return archive.closed(members)
 
     def from_bytes(self, data: bytes, trust: Sequence[str]) -> Model:
         """Return the sum in a zip file; all types of both models must be trusted."""
@@ -217,19 +222,30 @@ def check_savable(label: Label, model: Model) -> None:
             form.module.check_savable(model)
 
 
-def pack(label: Label, model: Model) -> Packed:
-    """Return a model as the bytes of a file, tested by reading it back; an error names the node."""
-    form, types = format_of(model), tuple[str, ...]()
+def pack(label: Label, model: Model, files: Files | None = None) -> Packed:
+    """Return a model as the bytes of a file, tested by reading it back; an error names the node.
+
+    Where nodes hear the same, their sums have one consensus: ``files`` lets it be written once.
+    """
+    form, types = format_of(model), set[str]()
     trouble = f"its model {type(last_step(model)).__name__} cannot be saved without pickle"
     advice = "use a model whose attributes are plain values, arrays and estimators"
     with _at_node(label, trouble, advice):
-        data = form.to_bytes(model)
-        try:
-            form.from_bytes(data, ())
-        except Untrusted as error:
-            types = tuple(error.types)
-            form.from_bytes(data, types)
-    return Packed(form, data, types)
+        data = SUM.to_bytes(model, files) if form is SUM else form.to_bytes(model)
+        for part in Packed(form, data).parts:
+            types |= set(types_to_trust(part.format, part.data))
+    return Packed(form, data, tuple(sorted(types)))
+
+
+@lru_cache(maxsize=2)
+def types_to_trust(form: Format, data: bytes) -> tuple[str, ...]:
+    """Return the types in a file that a user has to trust by name, once it can be read back."""
+    try:
+        form.from_bytes(data, ())
+    except Untrusted as error:
+        form.from_bytes(data, error.types)
+        return tuple(error.types)
+    return ()
 
 
 def unpack(label: Label, packed: Packed, trust: Sequence[str] = ()) -> Model:

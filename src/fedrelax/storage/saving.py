@@ -46,7 +46,7 @@ from fedrelax.models.viewed import form_in
 from fedrelax.schema import Preparation, Schema
 from fedrelax.solvers import Result
 from fedrelax.storage.checking import fingerprint, sealed
-from fedrelax.storage.formats import Packed, answers_one_row, pack
+from fedrelax.storage.formats import Files, Packed, answers_one_row, pack
 from fedrelax.storage.labels import check_labels, file_name
 from fedrelax.storage.living import LIVING, PUBLIC, living_of, with_answers
 from fedrelax.storage.places import MARK, whole_directory
@@ -96,7 +96,8 @@ def save_result(
     result: Result = fitted.result_
     graph: Graph = fitted.whole_graph_
     check_labels(graph.labels)
-    packed = {label: pack(label, model) for label, model in result.models.items()}
+    files: Files = {}
+    packed = {label: pack(label, model, files) for label, model in result.models.items()}
     with whole_directory(directory, overwrite) as draft:
         _write_models(draft, fitted, packed)
         if fitted.preparation_ is not None:
