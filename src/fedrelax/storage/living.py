@@ -1,7 +1,6 @@
 """What a result keeps so that its network can go on: public rows, answers, coupling and story.
 
-The answers are one array (nodes, public rows, outputs). Results changed by an earlier version have them in
-several files, of which later ones override earlier ones.
+The answers are one array (nodes, public rows, outputs).
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,7 +32,7 @@ RUNNING = ("wiring", "exchange", "engine", "n_jobs", "random_state")
 """Settings of the run that trained the network, which nodes that join, learn or leave do not need."""
 
 
-def living_of(network: LivingNetwork, task: str) -> dict[str, Any] | None:
+def living_of(network: LivingNetwork) -> dict[str, Any] | None:
     """Return ``living.json`` without answers and story; None if a file cannot express the coupling."""
     try:
         plain = network.coupling.to_plain(without=RUNNING)
@@ -88,7 +87,7 @@ class PastLine(Described):
 class Part(Described):
     """A file of answers: whose they are, and how many rows each was trained on."""
 
-    file: Annotated[str, Field(pattern=r"^answers(-\d{4,})?\.npy$")]
+    file: Literal["answers.npy"]
     nodes: list[described.Label]
     rows: list[described.Count]
 
@@ -123,16 +122,15 @@ class Living(Described):
     seed: Annotated[int, Field(ge=0)]
     stayed: list[described.Label]
     past: list[PastLine]
-    answers: Annotated[list[Part], Field(min_length=1)]
+    answers: Annotated[list[Part], Field(min_length=1, max_length=1)]
     story: list[Entry]
 
 
 def check_living(living: Mapping[str, Any], nodes: Sequence[Label]) -> None:
     """Refuse a ``living.json`` that names unknown nodes."""
-    known = set(nodes)
-    for line in living["answers"]:
-        if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
-            raise damage(LIVING, f"names nodes for {line['file']} that are unknown or not counted")
+    known, (line,) = set(nodes), living["answers"]
+    if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
+        raise damage(LIVING, f"names nodes for {ANSWERS} that are unknown or not counted")
     named = {"stayed": living["stayed"], "past": [line["node"] for line in living["past"]]}
     for entry, labels in named.items():
         for label in labels:
@@ -158,18 +156,11 @@ def origin_of(
     if np.isinf(public).any() or (np.isnan(public).any() and not gaps):
         raise damage(PUBLIC, "holds NaN or infinite values")
     shape = (len(public), task.n_outputs)
-    answers = {label: np.full(shape, np.nan) for label in labels}
-    counts: dict[Label, int] = {}
-    for line in living["answers"]:
-        part = read_array(read(line["file"]), line["file"])
-        if part.shape != (len(line["nodes"]), *shape):
-            raise damage(line["file"], f"has the shape {part.shape}")
-        own = zip(line["nodes"], part, line["rows"], strict=True)
-        for label, answers_of_node, rows in own:
-            if label in answers:
-                answers[label], counts[label] = answers_of_node, rows
-    all_answers = np.stack(list(answers.values()))
-    if not np.isfinite(all_answers).all():
+    (line,), answers = living["answers"], read_array(read(ANSWERS), ANSWERS)
+    if answers.shape != (len(line["nodes"]), *shape) or not np.isfinite(answers).all():
+        raise damage(ANSWERS, f"has the shape {answers.shape}, or numbers that are not finite")
+    place = {label: k for k, label in enumerate(line["nodes"])}
+    if not place.keys() >= set(labels):
         raise damage(LIVING, "does not give the answers of all nodes")
     with reading(LIVING):
         return Origin(
@@ -178,8 +169,8 @@ def origin_of(
             found_together=living["found_together"],
             wired=living["wired"],
             seed=living["seed"],
-            answers=all_answers,
-            counts=counts,
+            answers=answers[[place[label] for label in labels]],
+            counts=dict(zip(line["nodes"], line["rows"], strict=True)),
             past={line["node"]: from_plain(Past, line) for line in living["past"]},
         )
 

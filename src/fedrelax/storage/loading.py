@@ -26,7 +26,7 @@ from fedrelax.storage.checking import Untrusted, check_seal, damage, read_inside
 from fedrelax.storage.child import try_files
 from fedrelax.storage.formats import Packed, answers_one_row, format_named, unpack
 from fedrelax.storage.labels import by_text
-from fedrelax.storage.living import LIVING, PUBLIC, Living, check_living, origin_of
+from fedrelax.storage.living import ANSWERS, LIVING, PUBLIC, Living, check_living, origin_of
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, SCHEMA, Fitted
 from fedrelax.typing import FloatArray, Label
@@ -141,7 +141,7 @@ def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
         return None
     living: dict[str, Any] = described.read_json(files.read(LIVING), LIVING, Living)
     check_living(living, about["graph_nodes"])
-    for name in (PUBLIC, *(line["file"] for line in living["answers"])):
+    for name in (PUBLIC, ANSWERS):
         files.read(name)
     return living
 

@@ -20,7 +20,7 @@ MARKS = {"result": (MARK, "models.json"), "comparison": ("comparison.json", "com
 """The files by which each kind of directory is recognised."""
 
 OWN = {
-    "result": r"(result|schema|models|metrics|living)\.json|(public|answers(-\d{4,})?)\.npy|config\.toml"
+    "result": r"(result|schema|models|metrics|living)\.json|(public|answers)\.npy|config\.toml"
     r"|(nodes|edges|positions|history|history_nodes|alphas|example)\.csv|result\.png|report\.html",
     "comparison": r"comparison\.(json|csv|png)|nodes\.csv|config\.toml",
 }

@@ -14,7 +14,7 @@ history.csv         a line per round
 history_nodes.csv   a line per round and node
 alphas.csv          the validation loss of every candidate, if alpha or wiring was chosen
 living.json         what the network needs to go on: coupling, story, whose answers are in which file
-public.npy          the common public rows; answers*.npy: every node's predictions on them
+public.npy          the common public rows; answers.npy: every node's predictions on them
 config.toml         the settings; ``fedrelax fit --config`` reads them again
 ==================  =================================================================
 """
@@ -166,7 +166,7 @@ def save_grown(
         if ready is not None:
             lacks = {label: columns for label, columns in ready.lacks.items() if label not in left}
             write_json(draft / SCHEMA, replace(ready, lacks=lacks).to_dict())
-        before, coupled = ancestor.living, living_of(network, ancestor.task.kind)
+        before, coupled = ancestor.living, living_of(network)
         assert before is not None and coupled is not None
         write_json(draft / LIVING, with_answers(draft, network, coupled, before["story"]))
         types = {name for file in packed.values() for name in file.types}
@@ -328,7 +328,7 @@ def _write_living(draft: Path, fitted: Fitted) -> None:
     """Write what the network needs to go on, if known; but never public rows that are nodes' own rows."""
     if fitted.can_go_on and not (isinstance(fitted.public, str) and fitted.public == "bootstrap"):
         network = fitted.living_
-        about = living_of(network, network.task.kind)
+        about = living_of(network)
         if about is not None:
             assert network.public.common is not None
             (draft / PUBLIC).write_bytes(to_npy(network.public.common.astype(float)))
