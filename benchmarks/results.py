@@ -83,6 +83,7 @@ def fit_section(cases: Sequence[Found]) -> list[str]:
         "From plain arrays to fitted models, 10 rows per node, nearest-neighbour graph of mean degree 10,",
         "alpha 0.1, ridge 0.1, all else at its default. Beside it, the bare engine in the same process on the same",
         "arrays, run to a relative residual of 1e-8, and the largest difference between the two sets of weights.",
+        "Each runs twice, and the faster run counts.",
         f"The time of `fit` grows as n^**{growth:.2f}** (10 features).",
         "",
         *table(
@@ -114,7 +115,8 @@ def engine_section(cases: Sequence[Found]) -> list[str]:
     return [
         "## The engine",
         "",
-        "Its parts, and one plain round compared with a copy (memcpy) of the bytes that it must move.",
+        "Its parts, and one plain round, on the network of `fit`, compared with a copy (memcpy) of the bytes",
+        "that it must move.",
         "",
         *table(
             "nodes", "features", "public sets", "Gram matrices", "inverses", "all rounds", "number of rounds",

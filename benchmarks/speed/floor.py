@@ -60,11 +60,12 @@ def measure_floor(step: Callable[[], object], moved: int, *, repeats: int = 7) -
     source = np.ones(moved, dtype=np.uint8)
     target = np.zeros_like(source)
     actions = (step, partial(np.copyto, target, source))
-    times = np.array([[_seconds(action) for action in actions] for _ in range(repeats + 1)])
+    times = np.array([[seconds_of(action) for action in actions] for _ in range(repeats + 1)])
     return Floor(moved, *np.median(times[1:], axis=0).tolist())
 
 
-def _seconds(action: Callable[[], object]) -> float:
+def seconds_of(action: Callable[[], object]) -> float:
+    """Return the time of one call."""
     start = time.perf_counter()
     action()
     return time.perf_counter() - start

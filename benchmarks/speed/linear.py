@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.floor import Floor, measure_floor, round_bytes, stored_bytes
+from benchmarks.speed.floor import Floor, measure_floor, round_bytes, seconds_of, stored_bytes
 from benchmarks.speed.problems import (
     BenchProblem,
     exponent,
@@ -51,7 +51,7 @@ def measure(
     ``fit`` comes first, so that the peak memory of the process is its own; it has the settings of a user
     who gives only alpha and a ridge penalty. The engine builds its problem from the same arrays and
     solves it to a relative residual of 1e-8, as ``fit`` does. Both have run once on a small network
-    before the clock starts.
+    before the clock starts; then each runs twice, and the faster run counts.
     """
     _check_memory(nodes, features, degree, public)
     warm = make_problem(nearest_graph(WARM_NODES, 5), ROWS, features, public, PUBLIC_ROWS)
@@ -61,7 +61,8 @@ def measure(
     data = make_problem(nearest_graph(nodes, degree), ROWS, features, public, PUBLIC_ROWS)
     progress("FedRelaxRegressor.fit")
     fit, weights, floor = _fit(data, progress)
-    engine, models = _solve(data, progress)
+    runs = [_solve(data, progress) for _ in range(2)]
+    engine, models = min(runs, key=lambda run: run[0]["seconds"])
     engine |= {
         "round_seconds": floor.round_seconds,
         "bytes_per_round": floor.bytes_moved,
@@ -100,11 +101,10 @@ def _fit(data: BenchProblem, progress: Progress) -> tuple[dict[str, Any], AnyArr
     public: Any = data.public if data.public.ndim == 2 else dict(enumerate(data.public))
     model = LinearModel(ridge=RIDGE, fit_intercept=False)
     estimator = FedRelaxRegressor(model, data.graph, alpha=ALPHA, public=public)
-    before, start = resident_bytes(), time.perf_counter()
-    estimator.fit(X, y, nodes=nodes)
-    seconds, peak = time.perf_counter() - start, peak_bytes()
+    before, first = resident_bytes(), seconds_of(lambda: estimator.fit(X, y, nodes=nodes))
+    peak, second = peak_bytes(), seconds_of(lambda: estimator.fit(X, y, nodes=nodes))
     found = {
-        "seconds": seconds,
+        "seconds": min(first, second),
         "rounds": estimator.n_rounds_,
         "peak_bytes_above_input": max(peak - before, 0),
         "peak_bytes_of_process": peak,

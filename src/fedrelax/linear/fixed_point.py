@@ -148,7 +148,13 @@ class ExactUpdate:
 
     def models(self, s: AnyArray, out: AnyArray | None = None) -> AnyArray:
         """Return ``w = M^-1 s``."""
-        return np.matmul(self.inverse, s, out=np.empty_like(s) if out is None else out)
+        out = np.empty(s.shape) if out is None else out
+        n, d, q = s.shape
+        if q > 1:
+            return np.matmul(self.inverse, s, out=out)
+        # As s'M^-1, which is the same, because BLAS is then a fifth faster.
+        np.matmul(s.reshape(n, 1, d), self.inverse, out=np.reshape(out, (n, 1, d), copy=False))
+        return out
 
     def sources(self, W: AnyArray) -> AnyArray:
         """Return ``s = M w``; needed once per run, to start from given models."""
