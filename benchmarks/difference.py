@@ -1,13 +1,14 @@
 """What learning the difference gives: ``python -m benchmarks.difference [PART ...]`` prints a table each.
 
-linear    rounds that least squares needs to its fixed point, as they come and accelerated
+linear    how far lines are from the linear mixed model, and rounds to the fixed point, accelerated or not
 trees     the paper's tree network (three clusters of 50 nodes, 10 rows of 10 features), error by round
 boosting  LightGBM on five tables, 50, 200 and 1,000 rows per node: alone, pooled, refit, difference
 fresh     the same with 100 rows per node on ten tables that were written down before they were run
 default   ``FedRelaxRegressor()`` on the five tables, beside LightGBM alone and pooled
 fresh-default  the same on the ten tables
-kinds     single trees, forests, nearest neighbours and support vectors on two of the five tables
-cost      seconds and bytes of a round; LightGBM beside scikit-learn's boosting
+kinds     boosting, forests and single trees as ``--model`` names them, on three of the five tables
+public    how the error of distilling falls with the number of public rows
+cost      seconds and bytes of a round by both updates; LightGBM beside scikit-learn's boosting
 
 Errors are root mean squared errors on rows that no way has seen. LightGBM alone and pooled, with the node
 as a category, is tuned by folds. The strength of the coupling, the rounds and whether to stay alone are
@@ -30,18 +31,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.neighbors import KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelax, FedRelaxRegressor, Graph, Network
 from fedrelax.datasets import clustered
 from fedrelax.extras import need
+from fedrelax.losses import Squared
+from fedrelax.models import Rows, Task, adapt
+from fedrelax.models.difference import DifferenceModel
 from fedrelax.models.linear import LinearModel
+from fedrelax.models.names import model_by_name
+from fedrelax.public import draw_public
 from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.wiring import Rewire
 
@@ -288,26 +290,18 @@ def _ways(draw: Draw) -> dict[str, float]:
     }
 
 
-KINDS: dict[str, Any] = {
-    "tree": DecisionTreeRegressor(max_depth=6, min_samples_leaf=3, random_state=0),
-    "forest": RandomForestRegressor(60, random_state=0),
-    "neighbours": make_pipeline(StandardScaler(), KNeighborsRegressor(5, weights="distance")),
-    "support vectors": make_pipeline(StandardScaler(), SVR(C=10.0)),
-}
-
-
 def kinds(seeds: range) -> None:
-    """Compare other kinds of models with themselves alone and pooled."""
+    """Compare models that users name with themselves alone and pooled, by both updates."""
+    for kind in ("boosting", "forest", "tree"):
+        model = model_by_name(kind, "regression").set_params(random_state=0)
 
-    def lines() -> Iterator[tuple[str, dict[str, float]]]:
-        for name in ("diamonds", "storms"):
-            for kind, model in KINDS.items():
-                values = pd.DataFrame(
-                    [_kind(Draw.of(TABLES[name], 50, seed), model) for seed in seeds]
-                )
-                yield f"{name}, {kind}", values.mean().to_dict()
+        def lines(kind: str = kind, model: Any = model) -> Iterator[tuple[str, dict[str, float]]]:
+            for name, size in product(("diamonds", "storms", "CPS1988"), (50, 200)):
+                draws = [Draw.of(TABLES[name], size, seed) for seed in seeds]
+                values = pd.DataFrame([_kind(draw, model) for draw in draws]).mean().to_dict()
+                yield f"{kind}, {name}, {len(draws[0].nodes)} x {size}", values
 
-    shown(lines())
+        shown(lines())
 
 
 def _kind(draw: Draw, model: Any) -> dict[str, float]:
@@ -325,6 +319,7 @@ def linear() -> None:
     labels = list(range(12))
     pairs = [(i, j) for i in labels for j in labels[:i]]
     ring = [(i, (i + 1) % 12) for i in labels]
+    print(f"largest gap to the linear mixed model: {_gap_to_mixed_model():.1e}")
     print("rounds to 1e-6 of the fixed point")
     print(f"{'alpha':>26}{'as they come':>14}{'accelerated':>14}")
     for name, edges in (("complete graph", pairs), ("ring", ring)):
@@ -336,6 +331,46 @@ def linear() -> None:
         for alpha in (0.01, 0.1):
             plain, faster = (_rounds(network, alpha, damping) for damping in (UNCHANGED, 0.0))
             print(f"{name:16}{alpha:10}{plain:14}{faster:14}", flush=True)
+    print()
+
+
+def _gap_to_mixed_model(penalty: float = 2.0, n: int = 6, d: int = 3) -> float:
+    """Return how far weights are from generalised least squares with best linear unbiased predictions."""
+    rng = np.random.default_rng(0)
+    network = Network(Graph.complete(range(n)), public=rng.normal(size=(30, d)))
+    for label in range(n):
+        X = rng.normal(size=(8, d))
+        y = X @ (1.0 + 0.5 * rng.normal(size=d)) + 0.3 * rng.normal(size=8)
+        network.add(label, X, y, LinearModel(ridge=penalty, fit_intercept=False))
+    models = FedRelax(1e-12, update="difference", rounds=400, tol=1e-13).solve(network).models
+    S = np.array([node.X.T @ node.X for node in network])
+    b = np.array([node.X.T @ node.y for node in network])
+    M = np.linalg.inv(S + penalty * np.eye(d))
+    common = np.linalg.solve((M @ S).sum(axis=0), (M @ b[:, :, None]).sum(axis=0))[:, 0]
+    wanted = common + np.einsum("nij,nj->ni", M, b - S @ common)
+    return float(np.abs([models[label].coef_ for label in range(n)] - wanted).max())
+
+
+def public() -> None:
+    """Print how far a consensus is from the mean it was distilled from, relative to that mean's spread."""
+    draw = Draw.of(TABLES["diamonds"], 200, 0)
+    parts = [draw.train[draw.node[draw.train] == label] for label in draw.nodes]
+    rows = draw.X[draw.train]
+    task = Task("regression", 1)
+    print(f"{'public rows':>12}{'lines':>12}{'boosting':>12}")
+    for count in (5, 9, 200, 500, 1000, 2000, 4000):
+        seen = draw_public("blend", [rows], count, np.random.default_rng(0))
+        gaps = []
+        for model in (LinearModel(), model_by_name("boosting", "regression")):
+            fitted = [clone(model).fit(draw.X[part], draw.y[part]) for part in parts]
+            node = DifferenceModel(adapt(model, task))
+            mean, wanted = (
+                np.mean([one.predict(X) for one in fitted], axis=0) for X in (seen, rows)
+            )
+            answers = Rows(seen, mean[:, None], np.ones(count), Squared())
+            got = node.consensus_of([answers], count).predict(rows)[:, 0]
+            gaps.append(np.sqrt(np.mean((got - wanted) ** 2)) / wanted.std())
+        print(f"{count:12}{gaps[0]:12.1e}{gaps[1]:12.3f}", flush=True)
     print()
 
 
@@ -404,20 +439,26 @@ def cost() -> None:
         seconds = [_seconds(model, X[:rows], y[:rows]) for model in (light, other)]
         print(f"{rows:8}{seconds[0]:12.3f}{seconds[1]:14.3f}")
     draw = Draw.of(TABLES["diamonds"], 200, 0)
-    network = Network(Graph.complete(draw.nodes), public=X[draw.test][:PUBLIC_ROWS])
-    for label in draw.nodes:
-        here = draw.train[draw.node[draw.train] == label]
-        network.add(label, X[here], y[here], boosted())
-    sent = 8 * PUBLIC_ROWS
-    for update in ("refit", "difference"):
-        start = time.perf_counter()
-        FedRelax(0.01, update=update, rounds=0, tol=0.0).solve(network)
-        alone = time.perf_counter() - start
-        FedRelax(0.01, update=update, rounds=2, tol=0.0).solve(network)
-        seconds_each = (time.perf_counter() - start - 2 * alone) / 2
-        print(
-            f"{update:>12}: {seconds_each:.2f} s a round of 8 nodes x 200 rows, {sent:,} bytes from each"
-        )
+    print(
+        f"{'model':>12}{'refit':>12}{'difference':>14}  seconds a round of {len(draw.nodes)} nodes x 200 "
+        f"rows; {8 * PUBLIC_ROWS:,} bytes leave each"
+    )
+    named = {name: model_by_name(name, "regression") for name in ("boosting", "forest", "tree")}
+    for name, model in {"lightgbm": boosted(), **named}.items():
+        network = Network(Graph.complete(draw.nodes), public=X[draw.test][:PUBLIC_ROWS])
+        for label in draw.nodes:
+            here = draw.train[draw.node[draw.train] == label]
+            network.add(label, X[here], y[here], model)
+        seconds = [_seconds_of_round(network, update) for update in ("refit", "difference")]
+        print(f"{name:>12}{seconds[0]:12.2f}{seconds[1]:14.2f}", flush=True)
+
+
+def _seconds_of_round(network: Network, update: str) -> float:
+    start = time.perf_counter()
+    FedRelax(0.01, update=update, rounds=0, tol=0.0).solve(network)
+    alone = time.perf_counter() - start
+    FedRelax(0.01, update=update, rounds=2, tol=0.0).solve(network)
+    return (time.perf_counter() - start - 2 * alone) / 2
 
 
 def _seconds(model: Any, X: FloatArray, y: FloatArray) -> float:
@@ -439,6 +480,7 @@ def main() -> None:
         "default": lambda seeds: default(TABLES, (50, 200, 1000), seeds),
         "fresh-default": lambda seeds: default(FRESH, (100,), seeds),
         "kinds": kinds,
+        "public": lambda seeds: public(),
         "cost": lambda seeds: cost(),
     }
     for asked in sys.argv[1:] or parts:

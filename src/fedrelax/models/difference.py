@@ -186,13 +186,8 @@ class DifferenceModel(LocalModel):
             fitted.parts = (self._model.fit(terms, seed=seed),)
             return fitted
         parts = parts_of(self._model.estimator, len(own.target))
-        alike = (
-            _straight(self._model) or _boosted(self._model) or changed(self._model, parts.consensus)
-        )
-        consensus, difference = (
-            self._distilled(alike, answers),
-            changed(self._model, parts.difference),
-        )
+        consensus = self.consensus_of(answers, len(own.target))
+        difference = changed(self._model, parts.difference)
         left = replace(own, target=own.target - consensus.predict(own.X))
         zeros = [replace(term, target=np.zeros_like(term.target)) for term in answers]
         if not self.settles:
@@ -200,6 +195,12 @@ class DifferenceModel(LocalModel):
         fitted.share = parts.share
         fitted.parts = consensus, difference.fit([left, *zeros], seed=seed)
         return fitted
+
+    def consensus_of(self, answers: Sequence[Rows], rows: int) -> LocalModel:
+        """Return what carries the neighbours' answers over to any row, for a node with so many rows."""
+        finer = parts_of(self._model.estimator, rows).consensus
+        alike = _straight(self._model) or _boosted(self._model) or changed(self._model, finer)
+        return self._distilled(alike, answers)
 
     def _distilled(self, model: LocalModel, answers: Sequence[Rows]) -> LocalModel:
         """Return a model fitted to the neighbours' answers; nodes that heard the same fit one."""
