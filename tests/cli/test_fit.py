@@ -329,6 +329,7 @@ def test_fit_learns_differences_and_predicts_with_their_sums(run, table):
     assert "(update difference)" in text
     assert "update difference" in Path("out/report.html").read_text()
     assert 'update = "difference"' in Path("out/config.toml").read_text()
+    assert "fit it again with --update refit" in run("unplug", "out", "T1", "--out", "less")
     assert list(Path("out/models").glob("*.sum.zip")) and Path("out/report.html").is_file()
     X, nodes = table[["wind", "sun"]].to_numpy(), table["town"].to_numpy(object)
     assert np.isfinite(load_result("out").predict(X, nodes)).all()

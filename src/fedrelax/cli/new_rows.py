@@ -60,6 +60,11 @@ class Grown:
             look_here_for_modules()
         grown = cls(saved, load_result(saved, trust), out, talk, overwrite)
         if not grown.fitted.can_go_on:
+            if saved.about.get("update") == "difference":
+                raise FedRelaxError(
+                    f"{directory} holds sums of two models (update='difference'), which cannot change once "
+                    "they are saved; fit it again with update='refit'"
+                )
             raise FedRelaxError(
                 f"{directory} lacks what is needed to change it (it was saved by an earlier version, by a "
                 "federation, or with layers around the exchange); fit it again"

@@ -28,7 +28,8 @@ from fedrelax.validation import check_choice
 CLOSED = (
     "this network cannot change after fit: its common public rows and answers are not known (it was "
     "pickled, saved by an earlier version or with update='difference', trained elsewhere, or trained with "
-    "public rows per node, a layer around the exchange or a discrepancy that depends on x); fit it again"
+    "public rows per node, a layer around the exchange or a discrepancy that depends on x); fit it again, "
+    "with update='refit' if it is to be saved"
 )
 
 
