@@ -103,8 +103,12 @@ def parts_of(estimator: Any, rows: int) -> Parts:
     if isinstance(step, BaseDecisionTree):
         depth = own["max_depth"]
         finer = None if depth is None else depth + 3
-        coarser = {"max_depth": 3 if depth is None else min(depth, 3), "min_samples_leaf": leaf}
-        return Parts({"max_depth": finer, "min_samples_leaf": 1}, coarser)
+        few, most = rows < FEW_ROWS, 3 if depth is None else min(depth, 3)
+        return Parts(
+            {"max_depth": finer, "min_samples_leaf": 1},
+            {"max_depth": 2 if few else most, "min_samples_leaf": leaf},
+            0.5 if few else 1.0,
+        )
     if isinstance(step, BaseForest):
         return Parts({}, {"min_samples_leaf": leaf})
     if name.startswith("HistGradientBoosting"):
@@ -199,7 +203,7 @@ class DifferenceModel(LocalModel):
     def consensus_of(self, answers: Sequence[Rows], rows: int) -> LocalModel:
         """Return what carries the neighbours' answers over to any row, for a node with so many rows."""
         finer = parts_of(self._model.estimator, rows).consensus
-        alike = _straight(self._model) or _boosted(self._model) or changed(self._model, finer)
+        alike = _straight(self._model) or _boosted(self._model, rows) or changed(self._model, finer)
         return self._distilled(alike, answers)
 
     def _distilled(self, model: LocalModel, answers: Sequence[Rows]) -> LocalModel:
@@ -298,10 +302,13 @@ def _straight(model: LocalModel) -> LocalModel | None:
     return adapt(LinearModel(fit_intercept=estimator.fit_intercept), model.task)
 
 
-def _boosted(model: LocalModel) -> LocalModel | None:
-    """Return boosting for a tree or forest: the mean of several is finer than one of the same size."""
-    trees = isinstance(last_step(model.estimator), BaseDecisionTree | BaseForest)
-    if not trees or model.task.n_outputs > 1:
+def _boosted(model: LocalModel, rows: int) -> LocalModel | None:
+    """Return boosting for a tree or forest: the mean of several is finer than one of the same size.
+
+    Single trees of few rows, which are coarse themselves, do without.
+    """
+    kinds = BaseDecisionTree | BaseForest if rows >= FEW_ROWS else BaseForest
+    if not isinstance(last_step(model.estimator), kinds) or model.task.n_outputs > 1:
         return None
     return replaced(
         model,
