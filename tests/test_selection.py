@@ -18,6 +18,7 @@ from fedrelax import (
     FedRelaxRegressor,
     Graph,
 )
+from fedrelax.models.names import model_by_name
 from fedrelax.selection import Candidate, Choice, alphas_for
 from fedrelax.selection.losses import Losses
 from fedrelax.selection.search import decide
@@ -370,6 +371,7 @@ def test_a_generator_is_drawn_from_once_per_fit(make):
         (DecisionTreeRegressor(max_depth=3), {"solver": FedRelax(objective="gtvmin")}, "refit"),
         (DecisionTreeRegressor(criterion="poisson"), {}, "refit"),
         (Ridge(), {}, "refit"),
+        (model_by_name("mlp", "regression"), {}, "refit"),
         (
             lambda node: Ridge() if node % 2 else DecisionTreeRegressor(max_depth=3),
             {},

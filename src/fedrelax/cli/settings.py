@@ -138,8 +138,8 @@ class LearningConfig:
         LEARNING,
         "refit trains one model on a node's own rows and its neighbours' predictions, as in the "
         "paper; difference learns from own rows only what the neighbours' predictions leave open. "
-        "Default: auto, which is difference for --model tree, forest, boosting and other kinds of "
-        "scikit-learn, xgboost and lightgbm where alpha is chosen, and refit otherwise.",
+        "Default: auto, which is difference for --model tree, forest, boosting, knn, svm, "
+        "xgboost and lightgbm where alpha is chosen, and refit otherwise.",
         default="auto",
     )
     level: Level = flag(
