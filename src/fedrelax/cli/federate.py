@@ -54,7 +54,7 @@ def init(
             names,
             site={"target": target, "task": task},
             models={name: models[k % len(models)] for k, name in enumerate(names)},
-            hub={"alpha": "auto", "rounds": 10, "target": target},
+            hub={"alpha": "auto", "target": target},
             open_=open_,
         )
         place = shlex.quote(str(directory))
@@ -202,9 +202,9 @@ def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
         f"Used alpha {saved.metrics['alpha']:.3g} and {counted(saved.metrics['rounds'], 'round')} "
         f"({saved.metrics['reason']})."
     )
-    size = federation["bytes_per_edge_and_round_of_one_run"]
+    size = federation["most_bytes_per_edge_and_round"]
     kind = "sealed" if federation["sealed"] else "open"
-    talk.plain(f"Each edge carried {size} bytes per round and candidate each way, {kind}.")
+    talk.plain(f"Each edge carried at most {size:,} bytes per round each way, {kind}.")
     for note in federation["notes"]:
         talk.plain(f"  {note}")
     if (where / "report.html").exists():

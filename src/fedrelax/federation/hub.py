@@ -14,7 +14,8 @@ from typing import Protocol
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, SiteManifest, agree
 from fedrelax.federation.lanes import CandidateRun, choose_lane, lanes_for
-from fedrelax.federation.letters import Envelope, Finished, Plan
+from fedrelax.federation.letters import Envelope, Finished, LaneSpec, Plan
+from fedrelax.federation.pooled import pooled_rounds
 from fedrelax.federation.protocol import HubProtocol
 from fedrelax.federation.settings import HubSettings, plain_method
 from fedrelax.federation.state import Memory
@@ -64,6 +65,8 @@ class Federated:
     lane: CandidateRun
     choice: Choice | None
     missed: dict[str, list[int]]
+    largest_box: int
+    """The most bytes that a site sent to another in one round."""
     reports: dict[str, Finished]
     """What every site said at the end: rows and errors on test rows."""
     notes: tuple[str, ...]
@@ -103,12 +106,18 @@ class Hub:
         agreement = self._agree(hellos)
         graph, method = agreement.graph, settings.method
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
-        specs = lanes_for(graph, settings.alpha, settings.folds, rows, method.update)
+        rounds = pooled_rounds(agreement, settings)
+        if rounds is None:
+            specs = lanes_for(graph, settings.alpha, settings.folds, rows, method.update)
+        else:
+            specs = [LaneSpec(1.0, None)]  # what the sites learn takes its place
+            method = replace(method, rounds=rounds, tol=0.0)
+            settings = self.settings = replace(settings, method=method)
         symmetric = method.objective == "gtvmin"
         lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
         letters = HubProtocol(self, agreement.hellos, lanes)
         if not memory.begun:
-            letters.begin(self._plans(agreement, lanes))
+            letters.begin(self._plans(agreement, lanes, {} if rounds is None else rows))
         letters.recall(hellos)
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
@@ -116,12 +125,17 @@ class Hub:
             choice, number = choose_lane(lanes, outcomes, reached, settings, rows)
             lane = lanes[number].with_alpha(choice.alpha)
             outcome = lane.replay(Stopping(choice.rounds, settings.tol), callbacks)
+        elif rounds is not None:
+            lane = lane.with_alpha(memory.alpha)
+            outcome = replace(lane.replay(Stopping(outcome.n_rounds, 0.0)), reason=memory.words)
         reports = letters.finish(number, lane, outcome, () if choice is None else choice.alone)
         memory.tell("finished", settings.rounds, alpha=lane.spec.alpha)
         if (folder := memory.folder) is not None:
             folder.begin()
         notes = tuple(memory.notes)
-        return Federated(agreement, outcome, lane, choice, memory.missed, reports, notes)
+        return Federated(
+            agreement, outcome, lane, choice, memory.missed, memory.largest_box, reports, notes
+        )
 
     # Who is there
 
@@ -198,7 +212,9 @@ class Hub:
 
     # The rounds
 
-    def _plans(self, agreement: Agreement, lanes: Sequence[CandidateRun]) -> dict[str, Plan]:
+    def _plans(
+        self, agreement: Agreement, lanes: Sequence[CandidateRun], rows: dict[str, int]
+    ) -> dict[str, Plan]:
         """Return each site's plan."""
         settings, hellos, classes = self.settings, agreement.hellos, agreement.task.classes
         method = replace(settings.method, rounds=settings.rounds)
@@ -217,6 +233,7 @@ class Hub:
                 nodes=len(hellos),
                 nonces={other: hellos[other].nonce for other in hello.neighbours},
                 public={other: hellos[other].public_rows for other in hello.neighbours},
+                rows=rows,
             )
             for (name, hello), seed in zip(hellos.items(), seeds, strict=True)
         }

@@ -116,6 +116,8 @@ class Plan(Asked):
     nonces: dict[str, str]
     public: dict[str, Count]
     """How many public rows each neighbour has."""
+    rows: dict[str, Count] = Field(default_factory=dict)
+    """How many rows each site has, where all learn by partial pooling; else empty."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -228,6 +230,10 @@ class Relaxed(Described):
 
     reports: list[LaneReport]
     refused: dict[str, str]
+    alpha: NotNegative | None = None
+    """The strength of coupling that was learned, where all learn by partial pooling."""
+    words: str = ""
+    """What was chosen there."""
 
 
 class Errors(Described):

@@ -35,9 +35,10 @@ from fedrelax.federation.letters import (
     again,
     report_of,
 )
+from fedrelax.federation.pooled import PooledSite
 from fedrelax.federation.settings import SiteFile
 from fedrelax.federation.site_run import SiteRun, fit, fit_again
-from fedrelax.federation.state import RUN, Folder, LaneState, Run, Term
+from fedrelax.federation.state import RUN, Folder, LaneState, Run, Term, of_round
 from fedrelax.federation.table import (
     SiteTable,
     draw_own,
@@ -176,6 +177,8 @@ class Participant:
     def _relax(self, letter: Envelope) -> Envelope:
         asked = letter.read(Round)
         round, sites = asked.round, self._sites(letter)
+        if sites.plan.rows:
+            return self._pool(letter, asked, sites)
         latest, states = self.folder.load(round)
         echoes = sites.plan.settings.distillation is not None
         messages, refused = sites.open_predictions(letter, again(round) if asked.anew else round)
@@ -209,6 +212,39 @@ class Participant:
             boxes = sites.close_predictions(shared, round + 1)
         return self._reply("relaxed", letter, round, boxes, reports=reports, refused=refused)
 
+    def _pool(self, letter: Envelope, asked: Round, sites: SiteRun) -> Envelope:
+        """Take part in a round of partial pooling; what it changes is kept for the next one."""
+        round, boxes = asked.round, dict[str, bytes]()
+        if round == 0:
+            pooled = PooledSite(sites, {})
+            answers = self.folder.load(0)[1][0].shared[self.site.name]
+            measure, refused = pooled.start(letter, answers)
+        else:
+            pooled = PooledSite(sites, self._pooled_state(round))
+            measure, refused = pooled.relax(letter, round)
+        self.folder.write(of_round(round + 1), pooled.state)
+        if asked.refit:
+            boxes = pooled.boxes(round + 1)
+        return self._reply(
+            "relaxed",
+            letter,
+            round,
+            boxes,
+            reports=[report_of(0, measure, None)],
+            refused=refused,
+            alpha=pooled.search.alpha if round else None,
+            words=pooled.search.words if round else "",
+        )
+
+    def _pooled_state(self, round: int) -> dict[str, Any]:
+        state = self.folder.read(of_round(round))
+        if state is None:
+            raise FedRelaxError(
+                f"{self.folder.where} holds no state of round {round}; the site has to join a run from "
+                "its beginning"
+            )
+        return dict(state)
+
     def _settle(self, letter: Envelope) -> Envelope:
         asked = letter.read(Round)
         round, sites = asked.round, self._sites(letter)
@@ -230,12 +266,16 @@ class Participant:
         sites, lane = self._sites(letter), asked.lane
         if lane >= len(sites.plan.lanes):
             raise Refused(f"lane {lane} is not in this run's plan")
-        alone = together = sites.of(lane)
+        alone = sites.of(lane)
         fit(alone, alone.local_problem(), 0)
-        if not asked.alone:
+        model = alone.model
+        if sites.plan.rows and asked.round:
+            model = PooledSite(sites, self._pooled_state(asked.round + 1)).model
+        elif not asked.alone:
             together = sites.of(lane)
             fit_again(together, self.folder.load(asked.round)[1][lane], 0)
-        report = save_site(sites, asked, alone.model, together.model)
+            model = together.model
+        report = save_site(sites, asked, alone.model, model)
         return self._reply("finished", letter, asked.round, {}, **report)
 
     # What several steps need

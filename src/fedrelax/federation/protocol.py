@@ -211,6 +211,8 @@ class HubProtocol:
                 box = letter.parts.get(f"to {other}")
                 if box is not None:
                     self._memory.boxes[name, other] = round, box
+                    if round >= 0:
+                        self._memory.largest_box = max(self._memory.largest_box, len(box))
             if round >= 0:
                 self._memory.heard[name] = round
 
@@ -228,6 +230,8 @@ class HubProtocol:
     def _report(self, letter: Envelope, name: str, lanes: Sequence[int]) -> list[LaneReport]:
         """Return what a site reports about these lanes, or refuse it."""
         relaxed = letter.read(Relaxed)
+        if relaxed.alpha is not None:
+            self._memory.alpha, self._memory.words = relaxed.alpha, relaxed.words
         if [report.lane for report in relaxed.reports] != list(lanes):
             raise Refused("it covers other lanes than those asked for")
         near = set(self._hellos[name].neighbours)

@@ -228,6 +228,8 @@ class Memory:
     notes : what was refused, and who was lost or came back, in sentences.
     hellos : what every site said about itself at the beginning.
     settles : whether the models of all sites reach the same fixed point from any start.
+    largest_box : the most bytes that a site sent to another in one round.
+    alpha, words : what sites that learn by partial pooling have learned so far.
     live : the address of the live page while there is one; it is not saved.
     """
 
@@ -241,6 +243,9 @@ class Memory:
     notes: list[str] = field(default_factory=list)
     hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
     settles: bool = True
+    largest_box: int = 0
+    alpha: float = 0.0
+    words: str = ""
     live: str = ""
 
     @property

@@ -15,7 +15,6 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Measure, get_measure
 from fedrelax.evaluation.evaluation import gains
 from fedrelax.federation.agreement import SiteManifest
-from fedrelax.federation.boxes import box_bytes
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import RECORD, Finish, Finished
 from fedrelax.federation.settings import HubSettings
@@ -249,7 +248,6 @@ def metrics_of(federated: Federated, hub: HubSettings) -> dict[str, Any]:
     """Return what was measured, for ``metrics.json``."""
     task, hellos = federated.agreement.task, list(federated.agreement.hellos.values())
     measure = get_measure(None, task.kind)
-    bytes_of_one = box_bytes(1, answered_rows(hellos, hub.method), task.n_outputs)
     return {
         "task": task.kind,
         "nodes": len(hellos),
@@ -262,7 +260,7 @@ def metrics_of(federated: Federated, hub: HubSettings) -> dict[str, Any]:
             **{w: _error(measure, federated.reports.values(), w) for w in ("alone", "together")},
             "sealed": not hub.open,
             "candidates": 1 if federated.choice is None else len(federated.choice.candidates),
-            "bytes_per_edge_and_round_of_one_run": bytes_of_one,
+            "most_bytes_per_edge_and_round": federated.largest_box,
             "missed": {name: list(rounds) for name, rounds in federated.missed.items()},
             "notes": list(federated.notes),
         },

@@ -5,13 +5,14 @@ All models together minimise
 
     sum_i |X_i w_i - y_i|^2 + c_i'P c_i + m'R m,
 
-with diagonal strengths P, of the coupling, and R, of the common part. Given m, a node finds its difference
-from its own rows, ``c_i = M_i (b_i - S_i m)`` with ``M_i = (S_i + P)^-1``, and says what its model answers on
-public rows. From these answers everybody knows the gradient ``sum_i P c_i - R m`` of the consensus. Its
-curvature, ``sum_i S_i M_i P + R``, needs the nodes' rows; an estimate has the public rows of each node in
-their place, and is corrected along its own eigenvectors by the curvature that nodes report there. So a
-round is nearly a step of Newton's method. The strengths are learned on the way, by MacKay's rule for the
-evidence (the restricted likelihood of the mixed model), from sums of numbers that every node reports.
+with diagonal strengths P, of the coupling, and R, of the common part. Given m, a node finds its
+difference from its own rows, ``c_i = M_i (b_i - S_i m)`` with ``M_i = (S_i + P)^-1``, and says what its
+model answers on public rows. From these answers everybody knows the gradient ``sum_i P c_i - R m`` of the
+consensus. Its curvature, ``sum_i S_i M_i P + R``, needs the nodes' rows; an estimate has the public rows of
+each node in their place, and is corrected along its own eigenvectors by the curvature that nodes report
+there. So a round is nearly a step of Newton's method. The strengths are learned on the way, by MacKay's
+rule for the evidence (the restricted likelihood of the mixed model), from sums of numbers that every node
+reports.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ FEW_FREE = 1e-3
 """The least share of its coefficients that a strength is learned from."""
 TIED_ROUNDS = 3
 """Rounds in which all columns have one strength of coupling, before each learns its own."""
+LOST = 100.0
+"""Where a step promises to lower the loss by more than this many times the loss, the rounds diverge."""
+FAR_OFF = 30.0
+"""The most by which public rows may mistake the scale of a column's curvature."""
 ROUNDING = 1e-9
 """A sum of squares below zero by more than this share is lost in rounding errors."""
-LEARNING = 9
-"""Rounds in which strengths are learned at all; then the consensus comes to rest."""
+RESTING = 3
+"""Rounds at the end in which no strength is learned, so that the consensus comes to rest."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,7 @@ class Pooling:
     coupled: Sequence[IntArray]
     tied: Sequence[IntArray]
     shrunk: Sequence[IntArray]
+    rounds: int
     alone: bool = False
 
     def __post_init__(self) -> None:
@@ -179,11 +185,13 @@ class Pooling:
             along = np.maximum(along + np.square(asked.directions).T @ R, 1e-9)
             score += np.log(along).sum() + 2 * np.log(self._scale).sum() - np.log(R[shrunk]).sum()
             spread = (asked.directions / along) @ asked.directions.T
-            self._move(difference, spread)
+            if self._move(difference, spread) > LOST * loss:
+                score = np.inf
             curvature = np.maximum(replies.curvature.sum(axis=0), 1e-12)
-            self.ratio = self.ratio * np.sqrt(curvature / np.maximum(self._guess, 1e-12))
+            ratio = self.ratio * np.sqrt(curvature / np.maximum(self._guess, 1e-12))
+            self.ratio = np.clip(ratio, 1 / FAR_OFF, FAR_OFF)
         self.models, self.score, self.round = replies.models, float(score), self.round + 1
-        if self.round > LEARNING:
+        if self.round > self.rounds - RESTING:
             return
         noise = max(loss / free, 1e-12)
         size, unsure = np.square(difference).sum(axis=0) / noise, replies.uncertainty.sum(axis=0)
@@ -192,16 +200,17 @@ class Pooling:
         if not self.alone:
             size, unsure = self.consensus**2 / noise, np.diag(spread)
             for group in self.shrunk:
-                R[group] = _learned(R[group], size[group], unsure[group], 1, 1e-9, 1e9)
+                R[group] = _learned(R[group], size[group], unsure[group], 1, LEAST, 1e9)
         self.coupling, self.common = P, R
 
-    def _move(self, difference: FloatArray, spread: FloatArray) -> None:
-        """Take a step of Newton's method, shorter once the last one went too far."""
+    def _move(self, difference: FloatArray, spread: FloatArray) -> float:
+        """Take a step of Newton's method, shorter if the last one went too far; return what it promises."""
         gradient = self.coupling * difference.sum(axis=0) - self.common * self.consensus
         slope = float(gradient @ spread @ gradient)
-        self.step = self.step / 2 if slope > 2 * self.slope else min(1.0, 2 * self.step)
+        self.step = self.step / 2 if slope > self.slope else min(1.0, 1.5 * self.step)
         self.slope = slope
         self.consensus = self.consensus + self.step * spread @ gradient
+        return slope
 
 
 def _learned(

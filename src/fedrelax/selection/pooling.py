@@ -1,7 +1,7 @@
 """The candidates of partial pooling, side by side: what nodes exchange, and which candidate is best.
 
-Everything here but ``PoolingSearch.say`` is common knowledge: public rows, whose they are, how many rows each
-node has, and what the nodes said. So every node can compute it by itself, and all get the same.
+Everything here but ``PoolingSearch.replies`` is common knowledge: public rows, whose they are, how many
+rows each node has, and what the nodes said. So every node can compute it by itself, and all get the same.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise, product
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +21,16 @@ from fedrelax.linear.pooling import Moments, Pooling, Reply, reply
 from fedrelax.models.curves import Curves
 from fedrelax.typing import FloatArray, IntArray
 
-ROUNDS, LEARNING = 12, 9
-"""Rounds in all, and those in which strengths are learned."""
+ROUNDS, FEWEST_ROUNDS = 12, 8
+"""Rounds if none are given, and the fewest in which strengths can be learned."""
 STARTS = ((0.03, 1.0), (1.0, 0.1))
 """Strengths from which learning starts, relative to a node's rows, and the share for the level."""
 HALFWAY, FAR = 6, 40.0
 """From this round on, candidates whose score is worse than the best by more are left out."""
-POOLING, SLOPES = "partial pooling", "common slopes"
+POOLING, SLOPES = "partial pooling", "common slopes, own levels"
+WORDS = {"curves": "curves of them", "lines": "smooth lines"}
+CHANGING = ("consensus", "coupling", "common", "ratio", "step", "slope", "round", "score")
+"""What a round changes in a candidate."""
 RANK, SMALL_SHARE = 1e-7, 0.01
 FAINT_LEVEL, FIRST_EFFECT = 1e-4, 0.3
 ONE_STRENGTH = 1e4
@@ -55,17 +59,28 @@ class Design:
     ) -> Design:
         """Make the columns; ``level`` and ``size`` are those of the target."""
         centre, spread = centre_and_spread(public)
-        scale, Z, p = Scale(centre, spread, level, size), (public - centre) / spread, public.shape[1]
+        scale, Z, p = (
+            Scale(centre, spread, level, size),
+            (public - centre) / spread,
+            public.shape[1],
+        )
         knots = max(min(MOST_KNOTS, MOST_LINES // max(p, 1)), 1)
-        for name, basis in (("curves", Curves.of(Z)), ("lines", Curves.of(Z, knots, power=1))):
-            if len(basis) and len(rows) * (p + len(basis)) ** 3 <= MOST_WORK:
-                scale = replace(scale, **{name: basis})
-        return cls(public, owner, rows, scale)
+        bases = [Curves.of(Z), Curves.of(Z, knots, power=1)]
+        curves, lines = (
+            basis if len(basis) and len(rows) * (p + len(basis)) ** 3 <= MOST_WORK else None
+            for basis in bases
+        )
+        return cls(public, owner, rows, replace(scale, curves=curves, lines=lines))
 
     @cached_property
     def answers(self) -> FloatArray:
         """The columns of the public rows."""
         return self.scale.columns(self.public)
+
+    @cached_property
+    def plain(self) -> IntArray:
+        """The columns of the table that are not constant."""
+        return np.flatnonzero(np.ptp(self.answers[:, : len(self.scale.centre)], axis=0) > 1e-9)
 
     def moments(self, X: FloatArray, y: FloatArray) -> Moments:
         """Return the sums over the rows of one node."""
@@ -102,7 +117,7 @@ class Candidate:
         return float(score + MARGIN * len(self.bases)) if np.isfinite(score) else np.inf
 
 
-def candidates_of(design: Design) -> list[Candidate]:
+def candidates_of(design: Design, rounds: int) -> list[Candidate]:
     """Return all candidates: sets of columns with partial pooling, no pooling, and one model for all."""
     scale, rows = design.scale, design.rows
     bases = [name for name in ("curves", "lines") if getattr(scale, name) is not None]
@@ -112,12 +127,12 @@ def candidates_of(design: Design) -> list[Candidate]:
         weights.append(rows.mean() / np.maximum(rows, 1))
     made = []
     for weight, chosen in product(weights, sets):
-        parts = [np.arange(len(scale.centre)), *(scale.places(name) for name in chosen)]
+        parts = [design.plain, *(scale.places(name) for name in chosen)]
         columns = np.concatenate([*parts, [design.answers.shape[1] - 1]]).astype(np.int64)
         answers = design.answers[:, columns]
         if chosen and np.linalg.matrix_rank(answers, rtol=RANK) < len(columns):
             continue  # answers on the public rows do not tell what a model is
-        inverse = np.linalg.pinv(answers, rtol=RANK)
+        inverse = np.asarray(np.linalg.pinv(answers, rtol=RANK), dtype=np.float64)
         gram = design.estimate[:, columns[:, None], columns] * weight[:, None, None]
         ways = [(POOLING, *start) for start in STARTS]
         if not chosen:
@@ -125,7 +140,7 @@ def candidates_of(design: Design) -> list[Candidate]:
         for way, strength, level in ways:
             strengths = _strengths(way, strength, level, parts, chosen, rows)
             unit = float((rows * weight).mean())
-            pooling = Pooling(gram, rows, unit, *strengths, alone=way == ALONE)
+            pooling = Pooling(gram, rows, unit, *strengths, rounds, alone=way == ALONE)
             made.append(Candidate(way, chosen, columns, weight, inverse, pooling))
     return made
 
@@ -162,34 +177,76 @@ def _strengths(
 class PoolingSearch:
     """All candidates, side by side, as every node knows them."""
 
-    def __init__(self, design: Design) -> None:
+    def __init__(self, design: Design, rounds: int = ROUNDS) -> None:
         self.design = design
-        self.candidates = dict(enumerate(candidates_of(design)))
+        self.candidates = dict(enumerate(candidates_of(design, rounds)))
         self._ask()
 
     def _ask(self) -> None:
         self.asked = {k: one.pooling.question() for k, one in self.candidates.items()}
 
-    def say(self, own: Moments, nodes: IntArray) -> dict[int, Message]:
+    def replies(self, own: Moments, nodes: IntArray) -> dict[int, Reply]:
         """Return what these nodes say to every candidate: the only part that needs their rows."""
-        said = {}
-        for k, one in self.candidates.items():
-            answer = reply(own.of(one.columns, one.weight[nodes]), self.asked[k])
-            said[k] = answer.models @ self.design.answers[:, one.columns].T, answer.numbers
-        return said
+        return {
+            k: reply(own.of(one.columns, one.weight[nodes]), self.asked[k])
+            for k, one in self.candidates.items()
+        }
+
+    def messages(self, replies: Mapping[int, Reply]) -> dict[int, Message]:
+        """Return replies as they travel: answers on public rows instead of models."""
+        answers = self.design.answers
+        return {
+            k: (said.models @ answers[:, self.candidates[k].columns].T, said.numbers)
+            for k, said in replies.items()
+        }
 
     def hear(self, messages: Mapping[int, Message]) -> None:
-        """Take what all nodes said, in their order."""
+        """Take what all nodes said, in their order; candidates that fell behind are left out."""
         for k, (answers, numbers) in messages.items():
             one = self.candidates[k]
-            models = answers @ one.inverse.T
-            one.pooling.hear(self.asked[k], Reply.of(models, numbers))
-        best = min(one.score for one in self.candidates.values())
-        if next(iter(self.candidates.values())).pooling.round >= HALFWAY:
-            self.candidates = {
-                k: one for k, one in self.candidates.items() if one.score <= best + FAR
-            }
+            one.pooling.hear(self.asked[k], Reply.of(answers @ one.inverse.T, numbers))
+        scores = {k: one.score for k, one in self.candidates.items()}
+        best, k = min(scores.values()), min(scores)
+        if self.candidates[k].pooling.round >= HALFWAY:
+            for k, score in scores.items():
+                if score > best + FAR and not self.candidates[k].pooling.alone:
+                    del self.candidates[k]
         self._ask()
+
+    @property
+    def state(self) -> dict[int, dict[str, Any]]:
+        """What the rounds have changed, as plain values."""
+        return {
+            k: {name: getattr(one.pooling, name) for name in CHANGING}
+            for k, one in self.candidates.items()
+        }
+
+    def restore(self, state: Mapping[int, Mapping[str, Any]]) -> None:
+        """Go on from a state."""
+        self.candidates = {k: self.candidates[k] for k in state}
+        for k, values in state.items():
+            for name, value in values.items():
+                setattr(self.candidates[k].pooling, name, value)
+        self._ask()
+
+    @property
+    def alpha(self) -> float:
+        """The mean coupling of the columns along an edge of weight one, relative to a node's rows."""
+        p, total = len(self.design.plain), 0.0
+        for k, share in self.shares.items():
+            pooling = self.candidates[k].pooling
+            if not pooling.alone:
+                strength = float(pooling.coupling[:p].mean()) if p else float(pooling.coupling[-1])
+                total += share * strength / (pooling.unit * len(pooling.rows))
+        return total
+
+    @property
+    def words(self) -> str:
+        """What has the largest share, in words."""
+        shares = self.shares
+        best = self.candidates[max(shares, key=lambda k: shares[k])]
+        more = " and ".join(WORDS[name] for name in best.bases)
+        return f"{best.words}{' of columns and ' + more if more else ''}"
 
     @property
     def shares(self) -> dict[int, float]:

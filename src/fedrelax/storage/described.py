@@ -132,7 +132,7 @@ class Sites(Described):
     sealed: bool
     missed: dict[str, list[int]]
     notes: list[str]
-    bytes_per_edge_and_round_of_one_run: int
+    most_bytes_per_edge_and_round: int = 0
 
 
 class Metrics(Described):

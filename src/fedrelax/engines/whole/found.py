@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from fedrelax.engines.whole.graph_ridge import choose_ridge_on
 from fedrelax.engines.whole.ridge import MOST_WORK, choose_ridge
-from fedrelax.engines.whole.ridge_rows import ALONE, Fold, NetworkRidge
+from fedrelax.engines.whole.ridge_rows import ALONE, Fold, NetworkRidge, Scale
 from fedrelax.engines.whole.softmax import NetworkSoftmax, choose_softmax
 from fedrelax.losses import usual_loss
 from fedrelax.models import LinearModel, SoftmaxModel
@@ -168,17 +168,8 @@ def _found(found: NetworkRidge | NetworkSoftmax, network: Network) -> Found:
 
 def _numbers(found: NetworkRidge) -> Found:
     scale = found.scale
-    alone = [plain_ridge(w, scale.centre, scale.spread) for w in found.apart]
-    if scale.is_plain:
-        together = [plain_ridge(w, scale.centre, scale.spread) for w in found.models]
-    else:
-        columns = CurveColumns.made(
-            scale.curves, scale.centre, scale.spread, scale.lines, scale.values
-        )
-        together = [
-            Pipeline([("curves", columns), ("ridge", _fitted(Ridge(), w[:-1], w[-1]))])
-            for w in found.models
-        ]
+    alone = estimators_of(scale.plain, found.apart)
+    together = estimators_of(scale, found.models)
     first, size = found.parts[0], len(scale.centre)
     if first.coupling is None:
         alpha = ONE_MODEL
@@ -197,6 +188,16 @@ def _numbers(found: NetworkRidge) -> Found:
         words=found.words,
         left_out=found.errors,
     )
+
+
+def estimators_of(scale: Scale, models: FloatArray) -> list[Any]:
+    """Return models (n, d) of a scale's columns as plain fitted estimators."""
+    if scale.is_plain:
+        return [plain_ridge(w, scale.centre, scale.spread) for w in models]
+    columns = CurveColumns.made(scale.curves, scale.centre, scale.spread, scale.lines, scale.values)
+    return [
+        Pipeline([("curves", columns), ("ridge", _fitted(Ridge(), w[:-1], w[-1]))]) for w in models
+    ]
 
 
 def plain_ridge(w: FloatArray, centre: FloatArray, spread: FloatArray) -> Ridge:
