@@ -237,13 +237,13 @@ class Participant:
         )
 
     def _pooled_state(self, round: int) -> dict[str, Any]:
-        state = self.folder.read(of_round(round))
-        if state is None:
+        """Return what a site keeps of the rounds before this one."""
+        if round not in self.folder.rounds():
             raise FedRelaxError(
-                f"{self.folder.where} holds no state of round {round}; the site has to join a run from "
-                "its beginning"
+                "it missed a round, and what the others have learned since is not known to it; it keeps "
+                "the model that it had"
             )
-        return dict(state)
+        return dict(self.folder.read(of_round(round)))
 
     def _settle(self, letter: Envelope) -> Envelope:
         asked = letter.read(Round)
@@ -270,7 +270,8 @@ class Participant:
         fit(alone, alone.local_problem(), 0)
         model = alone.model
         if sites.plan.rows and asked.round:
-            model = PooledSite(sites, self._pooled_state(asked.round + 1)).model
+            latest = max(number for number in self.folder.rounds() if number <= asked.round + 1)
+            model = PooledSite(sites, self._pooled_state(latest)).model if latest else model
         elif not asked.alone:
             together = sites.of(lane)
             fit_again(together, self.folder.load(asked.round)[1][lane], 0)

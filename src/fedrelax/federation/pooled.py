@@ -61,8 +61,8 @@ def pooled_rounds(agreement: Agreement, settings: HubSettings) -> int | None:
 class PooledSite:
     """One site in such a run: what it hears, reports and says in a round.
 
-    ``state`` holds the level and size of the target, the candidates, what every site said last, and what
-    the site itself answered last; ``answers`` are the site's answers before the first round.
+    ``state`` holds the level and size of the target, what the rounds have made of the candidates, and what
+    the site answered last. A site that says nothing counts as one without rows.
     """
 
     def __init__(self, sites: SiteRun, state: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ class PooledSite:
         shown = {**heard, self.sites.site.name: answers[:, 0]}
         every = np.concatenate([shown[name] for name in self.names if name in shown])
         size = float(every.std()) or 1.0
-        self.state = {"level": float(every.mean()), "size": size, "search": None, "last": {}}
+        self.state = {"level": float(every.mean()), "size": size, "search": None}
         self._restore()
         alone = self.sites.of(0)
         fit(alone, alone.local_problem(), 0)
@@ -103,18 +103,18 @@ class PooledSite:
         """Take what came from the others in a round, and learn from it."""
         search, site = self.search, self.sites.site.name
         lines, refused = self._open(letter, round, [len(search.design.public), self.width])
-        last = {
+        said = {
             name: {k: (parts[0].T, parts[1].T) for k, parts in line.items()}
             for name, line in lines.items()
         }
-        last = self.state["last"] | last | {site: search.messages(self._replies())}
-        messages = {k: self._joined(last, k) for k in search.candidates}
-        search.hear(messages)
+        said[site] = search.messages(self._replies())
+        messages = {k: self._joined(said, k) for k in search.candidates}
+        search.hear(messages, np.array([name in said for name in self.names]))
         scale, shares = search.design.scale, search.shares
         mean = sum(share * messages[k][0] for k, share in shares.items())
         shown = dict(zip(self.names, scale.level + scale.size * np.asarray(mean), strict=True))
         before = self.state.get("shown")
-        self.state |= {"last": last, "search": search.state, "shown": shown[site]}
+        self.state |= {"search": search.state, "shown": shown[site]}
         return self._measured(shown, before, self.model), refused
 
     def boxes(self, round: int) -> dict[str, bytes]:
@@ -137,7 +137,7 @@ class PooledSite:
         return self.search.replies(self.own, np.array([self.place]))
 
     def _joined(self, said: Mapping[str, Mapping[int, Message]], k: int) -> Message:
-        """Return what all sites said about a candidate; one that was never heard has no rows."""
+        """Return what all sites said about a candidate; a silent one says what a site without rows says."""
         one, asked = self.search.candidates[k], self.search.asked[k]
         d = len(one.columns)
         nothing = reply(Moments(np.zeros((1, d, d)), np.zeros((1, d)), np.zeros(1)), asked)

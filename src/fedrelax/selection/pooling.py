@@ -19,7 +19,7 @@ from fedrelax.engines.whole.ridge_rows import ALONE, ONE, Scale
 from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.linear.pooling import Moments, Pooling, Reply, reply
 from fedrelax.models.curves import Curves
-from fedrelax.typing import FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 ROUNDS, FEWEST_ROUNDS = 12, 8
 """Rounds if none are given, and the fewest in which strengths can be learned."""
@@ -200,10 +200,15 @@ class PoolingSearch:
             for k, said in replies.items()
         }
 
-    def hear(self, messages: Mapping[int, Message]) -> None:
-        """Take what all nodes said, in their order; candidates that fell behind are left out."""
+    def hear(self, messages: Mapping[int, Message], present: AnyArray | None = None) -> None:
+        """Take what all nodes said, in their order; candidates that fell behind are left out.
+
+        Nodes that are not ``present`` said nothing, and count as nodes without rows.
+        """
+        rows = self.design.rows if present is None else self.design.rows * present
         for k, (answers, numbers) in messages.items():
             one = self.candidates[k]
+            one.pooling.rows = rows
             one.pooling.hear(self.asked[k], Reply.of(answers @ one.inverse.T, numbers))
         scores = {k: one.score for k, one in self.candidates.items()}
         best, k = min(scores.values()), min(scores)
