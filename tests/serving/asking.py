@@ -60,6 +60,7 @@ def serving(
     max_bytes: int = 1_000_000,
     learn: Any = None,
     unknown: str = "consensus",
+    patience: float = 10.0,
 ) -> Iterator[Client]:
     """Serve a result on a free port until the block ends."""
     from fedrelax.serving import Application, Served, Service, listen
@@ -69,7 +70,7 @@ def serving(
     with listen("127.0.0.1", 0, token) as listening:
         served = Served(read_result(directory), unknown=unknown)
         app = Application(served, max_bytes, said.append, learn)
-        service = Service(app, listening, "127.0.0.1", token)
+        service = Service(app, listening, "127.0.0.1", token, patience)
         thread = threading.Thread(target=service.run)
         thread.start()
         client = Client(service.address, token)

@@ -1,4 +1,4 @@
-"""The server of a result: its socket, who may ask, and how it stops."""
+"""The server of a result: its socket, who may ask, how long connections may wait, and how it stops."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from fedrelax.serving.served import Refusal, sentence_of
 from fedrelax.web import HEADERS, host_of, is_address, name_of, server_for
 
 MOST_CONNECTIONS = 256
+PATIENCE = 10.0
+"""Seconds that a connection may wait for a request, or for its client to read a response."""
 GRACE = 5
 """Seconds that requests have to finish when the service is told to stop."""
 SHORTEST = 16
@@ -132,11 +134,77 @@ class Guard:
         return len(given) == 1 and hmac.compare_digest(given[0].encode(), self._token)
 
 
+def timed_connections(patience: float, most: int) -> Any:
+    """Return uvicorn's protocol class with limits on clients that keep the service waiting.
+
+    A connection waits for its client from when it is opened, or from the end of a response, until a request
+    with all its headers has arrived, and while the client does not read what is sent to it. After
+    ``patience`` seconds of this it is closed; single bytes in between do not prolong it. With ``most``
+    connections open, a new one closes the one that has waited longest.
+    """
+    base: Any = need("uvicorn.protocols.http.h11_impl", "live").H11Protocol
+    timers: dict[Any, Any] = {}  # of the connections that wait, the longest first
+
+    class TimedConnection(base):  # type: ignore[misc]
+        _unread = False
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            longest = next(iter(timers), None)
+            if len(self.connections) >= most and longest is not None:
+                longest.stop_waiting()
+                longest.transport.abort()
+            self.wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.stop_waiting()
+            super().connection_lost(exc)
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            self.stop_waiting_if_busy()
+
+        def on_response_complete(self) -> None:
+            self.wait()
+            super().on_response_complete()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = True
+            self.wait()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._unread = False
+            self.stop_waiting_if_busy()
+
+        def wait(self) -> None:
+            self.stop_waiting()
+            timers[self] = self.loop.call_later(patience, self.transport.abort)
+
+        def stop_waiting_if_busy(self) -> None:
+            busy = self.cycle is not None and not self.cycle.response_complete
+            if busy and not self._unread:
+                self.stop_waiting()
+
+        def stop_waiting(self) -> None:
+            timer = timers.pop(self, None)
+            if timer is not None:
+                timer.cancel()
+
+    return TimedConnection
+
+
 class Service:
     """Serves an application on a socket until it is told to stop."""
 
     def __init__(
-        self, app: Application, listening: socket.socket, host: str, token: str | None
+        self,
+        app: Application,
+        listening: socket.socket,
+        host: str,
+        token: str | None,
+        patience: float = PATIENCE,
     ) -> None:
         loopback = is_loopback(listening)
         self._app, self._sockets = app, [listening]
@@ -147,6 +215,7 @@ class Service:
             Guard(app.routes(), token, host, loopback),
             timeout_graceful_shutdown=GRACE,
             limit_concurrency=MOST_CONNECTIONS,
+            http=timed_connections(patience, MOST_CONNECTIONS),
         )
 
     def run(self) -> None:
