@@ -1,7 +1,7 @@
-"""What a federation gives beside ``fit`` on the same rows: the real exchange, with all sites in one process.
+"""What a federation gives beside ``fit`` on the same rows: the real exchange, all sites in one process.
 
-Each table of the league becomes a federation of up to ten sites of up to thirty rows, two fifths of them for
-testing, with everything at its default. Run: ``python -m benchmarks.league.federated [sets]``.
+Each table of the league becomes a federation of up to ten sites of up to thirty rows, two fifths of them
+for testing, with everything at its default. Run: ``python -m benchmarks.league.federated [sets]``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ class WithinProcess:
         self.sites, self.bytes = sites, 0
 
     def addresses(self) -> list[str]:
+        """Return the names of the sites."""
         return list(self.sites)
 
     def send(self, letters: Any, wait: float, late: Any = ()) -> dict[str, Any]:
+        """Let every site answer in turn."""
         answers = {}
         for name, letter in letters.items():
             there = pack(letter)
@@ -64,7 +66,7 @@ def compare(data: Data, home: Path) -> tuple[dict[str, float], str]:
     prepare(home, tables, "y", models=["ridge"], hub={"alpha": "auto"})
     files = {name: home / "sites" / name / "site.toml" for name in tables}
     for path in files.values():
-        path.write_text(path.read_text().replace("test_share = 0.2", f"test_share = {TEST}"))
+        path.write_text(f"test_share = {TEST}\n{path.read_text()}")
     sites = {name: read_site(path) for name, path in files.items()}
     transport = WithinProcess({name: Participant(site) for name, site in sites.items()})
     start = time.perf_counter()
@@ -94,6 +96,7 @@ def compare(data: Data, home: Path) -> tuple[dict[str, float], str]:
 
 
 def main() -> None:
+    """Print a line per table, and the mean of each set."""
     warnings.simplefilter("ignore")
     sets = sys.argv[1:] or ["development", "fresh", "newer", "last"]
     ratios: dict[str, list[float]] = {}
