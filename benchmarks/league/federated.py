@@ -78,7 +78,7 @@ def compare(data: Data, home: Path) -> tuple[dict[str, float], str]:
         way: float(np.sqrt(sum(getattr(report.errors, way) for report in reports) / count))
         for way in ("alone", "together")
     }
-    train, test = [], []
+    train, test = list[Any](), list[Any]()
     for name, site in sites.items():
         table = read_site_table(site)
         whole = table.features.assign(y=table.y, site=name)
