@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pandas as pd
 from benchmarks.league.tables import TABLES, Data
 from fedrelax import FedRelaxRegressor
 from fedrelax.federation.hub import Hub
-from fedrelax.federation.letters import pack, unpack
+from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import Participant
 from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.federation.table import parts_of, read_site_table
@@ -34,16 +35,18 @@ class WithinProcess:
     def __init__(self, sites: dict[str, Participant]) -> None:
         self.sites, self.bytes = sites, 0
 
-    def addresses(self) -> list[str]:
+    def addresses(self) -> list[Hashable]:
         """Return the names of the sites."""
         return list(self.sites)
 
-    def send(self, letters: Any, wait: float, late: Any = ()) -> dict[str, Any]:
+    def send(
+        self, letters: Mapping[Hashable, Envelope], wait: float, late: Any = ()
+    ) -> dict[Hashable, Envelope]:
         """Let every site answer in turn."""
-        answers = {}
+        answers: dict[Hashable, Envelope] = {}
         for name, letter in letters.items():
             there = pack(letter)
-            back = pack(self.sites[name].answer(unpack(there)))
+            back = pack(self.sites[str(name)].answer(unpack(there)))
             self.bytes += len(there) + len(back)
             answers[name] = unpack(back)
         return answers

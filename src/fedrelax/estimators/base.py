@@ -170,7 +170,9 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
     def update_(self) -> str | None:
         """How nodes learned from each other: "refit" or "difference"; None if in neither way."""
         solver = self.plan_.solver
-        return solver.update if isinstance(solver, FedRelax) and self.alpha_ > 0 else None
+        if not isinstance(solver, FedRelax) or self.alpha_ == 0:
+            return None
+        return "refit" if solver.update == "auto" else solver.update
 
     @property
     def wirings(self) -> Wirings:
