@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from fedrelax import FedRelaxRegressor, Graph
+from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxRegressor, Graph
 from fedrelax.errors import FedRelaxError
 from fedrelax.storage import load_result, read_result, save_result
 from fedrelax.storage.checking import sealed
@@ -37,6 +37,31 @@ def first(tmp_path: Path) -> Path:
     graph = Graph.from_edges([(f"s{i}", f"s{(i + 1) % N}") for i in range(N)])
     est = FedRelaxRegressor(models, graph, alpha=0.2, public_rows=40, rounds=10).fit(X, y, nodes)
     return save_result(tmp_path / "first", est)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_a_saved_network_of_differences_goes_on(tmp_path: Path, kind: str) -> None:
+    X, y, nodes = rows(9)
+    own = nodes == "s8"
+    tree: Any = DecisionTreeRegressor(max_depth=3, random_state=0)
+    make: Any = FedRelaxRegressor
+    if kind == "classes":
+        tree, make = DecisionTreeClassifier(max_depth=3, random_state=0), FedRelaxClassifier
+        y = np.where(y > 0, "up", "down")
+    solver = FedRelax(update="difference")
+    est = make(tree, alpha=0.2, public_rows=40, rounds=2, solver=solver)
+    est.fit(X[~own], y[~own], nodes[~own])
+    loaded = load_result(save_result(tmp_path / "first", est))
+    loaded.know_rows(X[~own], y[~own], nodes[~own])
+    for one in (est, loaded):
+        one.plug_in("s8", X[own], y[own], neighbours=["s0", "s4"])
+    assert set(loaded.story_[0].refitted) == set(est.story_[0].refitted) > {"s8"}
+    for node in ("s8", "s0"):
+        answers = [one.models_[node].predict(X) for one in (est, loaded)]
+        assert (answers[0] == answers[1]).all()
+    again = load_result(save_result(tmp_path / "second", loaded))
+    again.unplug("s8")
+    assert "s8" not in again.models_
 
 
 def content(directory: Path) -> dict[str, bytes]:

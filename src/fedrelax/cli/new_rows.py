@@ -62,8 +62,8 @@ class Grown:
         if not grown.fitted.can_go_on:
             if saved.about.get("update") == "difference":
                 raise FedRelaxError(
-                    f"{directory} holds sums of two models (update='difference'), which cannot change once "
-                    "they are saved; fit it again with update='refit'"
+                    f"{directory} holds sums of two models (update='difference') of a kind that cannot be "
+                    "saved untrained, so they cannot change; fit it again with --update refit"
                 )
             raise FedRelaxError(
                 f"{directory} lacks what is needed to change it (it was saved by an earlier version, by a "

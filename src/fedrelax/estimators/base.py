@@ -315,9 +315,17 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             return self.public_rows
         update = self.settings().update
         if update == "difference" or (update == "auto" and update_for(self.alpha) == "difference"):
-            distinct = {id(model): model for model in models.values()}.values()
+            distinct = dict[int, tuple[Label, Model]]()
+            for label, model in models.items():
+                distinct.setdefault(id(model), (label, model))
             task = Task(self._kind, 2, np.arange(2) if self._kind == "classification" else None)
-            if not suits(adapt(model, task) for model in distinct):
+            adapted = []
+            for label, model in distinct.values():
+                try:
+                    adapted.append(adapt(model, task))
+                except FedRelaxError as error:
+                    raise FedRelaxError(f"node {label!r}: {error}") from None
+            if not suits(adapted):
                 return LINEAR_ROWS
             return QUICK_ROWS if self.quick else BOOSTING_ROWS
         enough = len(X) >= max(LEAST_MEAN_ROWS * len(models), LEAST_ROWS)

@@ -90,9 +90,18 @@ class SumClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.how = how
 
     @classmethod
-    def of(cls, consensus: Any, difference: Any, share: float, how: str, classes: AnyArray) -> Self:
-        """Return the sum of two fitted classifiers."""
+    def of(
+        cls,
+        consensus: Any,
+        difference: Any,
+        share: float,
+        how: str,
+        classes: AnyArray,
+        kind: Any = None,
+    ) -> Self:
+        """Return the sum of two fitted classifiers; ``kind`` is the unfitted model that both come from."""
         made = cls(consensus, difference, share, how)
+        made.kind_ = kind
         made.consensus_, made.difference_, made.classes_ = consensus, difference, classes
         if hasattr(consensus, "n_features_in_"):
             made.n_features_in_ = consensus.n_features_in_
@@ -164,7 +173,8 @@ class ClassDifferenceModel(DifferenceModel):
         if isinstance(consensus, SoftmaxModel) and isinstance(difference, SoftmaxModel):
             return super().estimator
         assert self.task.classes is not None
-        return SumClassifier.of(consensus, difference, self.share, self.how, self.task.classes)
+        classes, kind = self.task.classes, self._model.estimator
+        return SumClassifier.of(consensus, difference, self.share, self.how, classes, kind)
 
     def forgets(self, continued: bool) -> bool:
         """Both parts start afresh in every round."""

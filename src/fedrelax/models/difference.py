@@ -51,10 +51,10 @@ class SumRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.share = share
 
     @classmethod
-    def of(cls, consensus: Any, difference: Any, share: float) -> Self:
-        """Return the sum of two fitted regressors."""
+    def of(cls, consensus: Any, difference: Any, share: float, kind: Any = None) -> Self:
+        """Return the sum of two fitted regressors; ``kind`` is the unfitted model that both come from."""
         made = cls(consensus, difference, share)
-        made.consensus_, made.difference_ = consensus, difference
+        made.consensus_, made.difference_, made.kind_ = consensus, difference, kind
         if hasattr(consensus, "n_features_in_"):
             made.n_features_in_ = consensus.n_features_in_
         return made
@@ -157,7 +157,12 @@ class DifferenceModel(LocalModel):
             one.coef_ = consensus.coef_ + self.share * difference.coef_
             one.intercept_ = consensus.intercept_ + self.share * difference.intercept_
             return one
-        return SumRegressor.of(consensus, difference, self.share)
+        return SumRegressor.of(consensus, difference, self.share, self._model.estimator)
+
+    @property
+    def kind(self) -> Any:
+        """The unfitted model that both parts come from."""
+        return self._model.estimator
 
     @property
     def name(self) -> str:
@@ -296,6 +301,18 @@ def _is_positive(model: LocalModel) -> bool:
     settings = [getattr(step, name, "") for name in ("criterion", "loss", "objective")]
     words = " ".join(map(str, [type(step).__name__, *settings])).lower()
     return any(word in words for word in POSITIVE)
+
+
+def learning_again(fitted: LocalModel) -> LocalModel:
+    """Return a model that was saved as one that can learn its difference anew."""
+    if isinstance(fitted, Viewed):
+        return Viewed(learning_again(fitted.inner), fitted.view)
+    estimator = fitted.estimator
+    kind = estimator.kind_ if hasattr(estimator, "consensus_") else clone(estimator)
+    made = local_model(kind, fitted.task, "difference")
+    assert isinstance(made, DifferenceModel)
+    made.parts = (fitted,)
+    return made
 
 
 def _is_linear(estimator: Any) -> bool:

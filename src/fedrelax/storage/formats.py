@@ -90,9 +90,9 @@ class Packed:
             return [self]
         members = archive.opened(self.data)
         names = archive.json_member(members, ABOUT).get("formats")
-        if not isinstance(names, list) or len(names) != len(PARTS) or "sum" in names:
-            raise FedRelaxError("its file does not hold two models")
-        files = [archive.member(members, part) for part in PARTS]
+        if not isinstance(names, list) or len(names) not in (2, 3) or "sum" in names:
+            raise FedRelaxError("its file does not hold two models, or two and their kind")
+        files = [archive.member(members, part) for part in PARTS[: len(names)]]
         return [Packed(format_named(name), file) for name, file in zip(names, files, strict=True)]
 
     @property
@@ -112,22 +112,24 @@ class Packed:
 
 Files = dict[int, tuple[Model, bytes]]
 """Models with the bytes of their files, by the model's ``id``."""
-ABOUT, PARTS = "about.json", ("consensus", "difference")
-"""The files of a sum."""
+ABOUT, PARTS = "about.json", ("consensus", "difference", "kind")
+"""The files of a sum; the last is the unfitted model that the others come from, if it can be saved."""
 
 
 class SumFormat(Format):
-    """A zip of the files of two models, neither of which is a sum itself."""
+    """A zip of the files of two models, neither of which is a sum itself, and of their unfitted kind."""
 
     def to_bytes(self, model: Model, files: Files | None = None) -> bytes:
         """Return a fitted sum as a zip file; ``files`` has those of models that were written before."""
         models, files = [model.consensus_, model.difference_], {} if files is None else files
+        if keeps_unfitted(getattr(model, "kind_", None)):
+            models.append(model.kind_)
         formats = [format_of(one) for one in models]
         about = {"share": float(model.share), "formats": [form.name for form in formats]}
         if isinstance(model, SumClassifier):
             about |= {"how": model.how, **archive.described_classes(model.classes_)}
         members = {ABOUT: json.dumps(about).encode()}
-        for part, form, one in zip(PARTS, formats, models, strict=True):
+        for part, form, one in zip(PARTS, formats, models, strict=False):
             if id(one) not in files:
                 files[id(one)] = one, form.to_bytes(one)
             members[part] = files[id(one)][1]
@@ -145,11 +147,11 @@ class SumFormat(Format):
         if types:
             raise Untrusted((), types)
         about = archive.json_member(archive.opened(data), ABOUT)
-        share = float(about["share"])
+        share, kind = float(about["share"]), models[2] if len(models) == 3 else None
         if "how" not in about:
-            return SumRegressor.of(models[0], models[1], share)
+            return SumRegressor.of(models[0], models[1], share, kind)
         classes: Any = archive.classes_in(about)
-        return SumClassifier.of(models[0], models[1], share, str(about["how"]), classes)
+        return SumClassifier.of(models[0], models[1], share, str(about["how"]), classes, kind)
 
 
 SUM = SumFormat(
@@ -183,6 +185,11 @@ FORMATS: tuple[Format, ...] = (
 def format_of(model: Model) -> Format:
     """Return the format in which a model is saved."""
     return next(form for form in FORMATS if form.matches(model))
+
+
+def keeps_unfitted(model: Model | None) -> bool:
+    """Tell whether an unfitted model can be saved, so that its kind can learn again."""
+    return model is not None and format_of(model) is SKOPS
 
 
 def format_named(name: str) -> Format:

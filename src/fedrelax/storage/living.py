@@ -19,12 +19,15 @@ from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.living import LivingNetwork
 from fedrelax.living.changelog import Past
 from fedrelax.living.network import Origin
-from fedrelax.models import Task
+from fedrelax.models import LocalModel, Task
+from fedrelax.models.difference import DifferenceModel
+from fedrelax.models.viewed import Viewed
 from fedrelax.network.rows import public_rows
 from fedrelax.runtime import Coupling, Settings
 from fedrelax.schema import Preparation
 from fedrelax.storage import described
 from fedrelax.storage.checking import damage, reading
+from fedrelax.storage.formats import keeps_unfitted
 from fedrelax.typing import FloatArray, Label
 
 LIVING, PUBLIC, ANSWERS = "living.json", "public.npy", "answers.npy"
@@ -38,7 +41,9 @@ def living_of(network: LivingNetwork) -> dict[str, Any] | None:
         plain = network.coupling.to_plain(without=RUNNING)
     except FedRelaxError:  # a loss or a way to combine that is not known by its name alone
         return None
-    if network.coupling.update == "difference":
+    if network.coupling.update == "difference" and not all(
+        keeps_unfitted(kind_of(model)) for model in network.models.values()
+    ):
         return None
     return {
         "coupling": plain,
@@ -48,6 +53,12 @@ def living_of(network: LivingNetwork) -> dict[str, Any] | None:
         "stayed": [label for label in network.models if label in network.stayed],
         "past": [{"node": label, **asdict(past)} for label, past in network.past.items()],
     }
+
+
+def kind_of(model: LocalModel) -> Any:
+    """Return the unfitted model of a node that learns its difference."""
+    inner = model.inner if isinstance(model, Viewed) else model
+    return inner.kind if isinstance(inner, DifferenceModel) else inner.estimator
 
 
 def with_answers(

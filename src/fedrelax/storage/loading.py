@@ -15,6 +15,7 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, Task, adapt
 from fedrelax.models.archive import allowed
+from fedrelax.models.difference import learning_again
 from fedrelax.models.viewed import Viewed
 from fedrelax.runtime import History, Record
 from fedrelax.runtime.history import TOTALS
@@ -162,6 +163,8 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
     if living is not None:
         read = _Files(saved.directory, about["files"]).read
         origin = origin_of(living, read, list(models), task, saved.preparation, saved.width)
+        if about["update"] == "difference":
+            models = {label: learning_again(model) for label, model in models.items()}
     result = Result(
         local_models=models,
         alone={},
