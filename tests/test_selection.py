@@ -379,7 +379,6 @@ def test_a_generator_is_drawn_from_once_per_fit(make):
         ),
         (None, {}, "refit"),
     ],
-    ids=str,
 )
 def test_named_models_learn_their_difference_where_alpha_is_chosen(model, given, update):
     X, y, nodes = related(n=4, rows=10)

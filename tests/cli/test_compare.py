@@ -131,7 +131,7 @@ def test_only_a_comparison_is_replaced(run, table):
     [
         (["--splits", "1"], ["--splits is 1", "greater than or equal to 2"]),
         (["--ways", "fedav"], ["'fedav' is not known", "did you mean 'fedavg'?"]),
-        (["--ways", "everything"], ["'everything' is not known", "known: alone, pooled"]),
+        (["--ways", "bananas"], ["'bananas' is not known", "known: alone, pooled"]),
         (["--test-share", "0"], ["--test-share is 0.0", "greater than 0"]),
         (["--test-share", "0.01"], ["--test-share 0.01 leaves no test row"]),
         (["--alpha", "much"], ["--alpha is 'much'", "'auto'"]),

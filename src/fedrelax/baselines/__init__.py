@@ -2,6 +2,7 @@
 
 from fedrelax.baselines.base import Baseline, Run
 from fedrelax.baselines.descent import IFCA, Descent, Ditto, FedAvg, FedProx
+from fedrelax.baselines.federated import Federation
 from fedrelax.baselines.fedmd import FedMD
 from fedrelax.baselines.grouped import Alone, Oracle, Pooled
 from fedrelax.baselines.mixed import MixedModel
@@ -21,6 +22,7 @@ __all__ = [
     "FedAvg",
     "FedMD",
     "FedProx",
+    "Federation",
     "MixedModel",
     "NetworkLasso",
     "Oracle",

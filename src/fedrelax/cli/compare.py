@@ -42,7 +42,7 @@ class CompareConfig(LearningConfig):
     ways: Annotated[tuple[str, ...] | None, Check(before=parts_of)] = flag(
         LEARNING,
         "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
-        "model, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
+        "model, federation, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
         "models allow.",
         before="graph",
     )
@@ -78,8 +78,9 @@ def compare(config: CompareConfig, talk: Talk) -> None:
 
     On several random splits of each node's rows, every way of learning chooses its settings on
     the training rows, trains, and is measured on the test rows: each node alone, one pooled model
-    (without and with a column per node), a mixed model, FedRelax over the graph, and other federated
-    methods. The table has 95 % intervals, and the advice says how certain it is.
+    (without and with a column per node), a mixed model, FedRelax over the graph, what its federation
+    would give, and other federated methods. The table has 95 % intervals, and the advice says how
+    certain it is.
 
     [bold]Example:[/bold] fedrelax compare weather.csv --node station --target temp
     --graph knn:lat,lon:5 --splits 10

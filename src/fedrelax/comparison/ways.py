@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from sklearn.base import clone
 
-from fedrelax.baselines import BASELINES, Alone, Baseline, MixedModel, Pooled, PooledNode, Run
+from fedrelax.baselines import (
+    BASELINES,
+    Alone,
+    Baseline,
+    Federation,
+    MixedModel,
+    Pooled,
+    PooledNode,
+    Run,
+)
 from fedrelax.engines import SiteEngine
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
@@ -112,10 +121,13 @@ def usual_ways(
 ) -> list[Baseline]:
     """Return all ways; FedRelax has the estimator's settings, and the given alpha or a chosen one.
 
-    Where FedRelax chooses its penalty, so do each node alone and pooled.
+    Where FedRelax chooses its penalty, so do each node alone and pooled, and there is a line for what a
+    federation would give.
     """
     rounds = SiteEngine.usual_rounds if estimator.rounds is None else estimator.rounds
     usual = {name: kind.usual(rounds) for name, kind in BASELINES.items()}
+    if not estimator.finds_all:  # sites that name their models do not learn by partial pooling
+        del usual[Federation.name]
     usual |= {way.name: way for way in simple_ways(estimator)}
     first = [usual.pop(kind.name) for kind in (Alone, Pooled, PooledNode, MixedModel)]
     every = (*first, Together.of(estimator, alpha), *usual.values())

@@ -174,6 +174,32 @@ def _strengths(
     return P, R, each, tied, [plain, *more]
 
 
+def pooled_models(
+    X: FloatArray,
+    y: FloatArray,
+    node: IntArray,
+    public: FloatArray,
+    owner: IntArray,
+    rows: IntArray,
+) -> tuple[Scale, FloatArray]:
+    """Return the models (n, d) of all nodes, and of which columns they are: all rounds in one process.
+
+    ``node`` and ``owner`` say whose each row and each public row is, ``rows`` how many each node has.
+    """
+    design = Design.of(public, owner, rows, float(y.mean()), float(y.std()) or 1.0)
+    own = [design.moments(X[node == i], y[node == i]) for i in range(len(rows))]
+    every = Moments(
+        np.concatenate([one.gram for one in own]),
+        np.concatenate([one.moment for one in own]),
+        np.concatenate([one.power for one in own]),
+    )
+    search, nodes = PoolingSearch(design), np.arange(len(rows))
+    for _ in range(ROUNDS):
+        search.hear(search.messages(search.replies(every, nodes)))
+    replies = search.replies(every, nodes)
+    return design.scale, search.average({k: said.models for k, said in replies.items()})
+
+
 class PoolingSearch:
     """All candidates, side by side, as every node knows them."""
 

@@ -1,0 +1,66 @@
+"""Partial pooling by exchange as a way to compare with: the real rounds, with all nodes in one process."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.linear_model import Ridge
+
+from fedrelax import FedRelaxClassifier, FedRelaxRegressor, Graph, Network
+from fedrelax.baselines import Alone, Federation, Pooled
+from fedrelax.comparison.ways import usual_ways
+from fedrelax.typing import FloatArray, IntArray
+from tests.baselines.test_mixed import slopes
+
+
+def network_of(X: FloatArray, y: FloatArray, node: IntArray) -> Network:
+    network = Network(Graph.complete(range(int(node.max()) + 1)), public=X[:4])
+    for i in np.unique(node):
+        network.add(int(i), X[node == i], y[node == i], Ridge())
+    return network
+
+
+def test_random_slopes_are_learned_nearly_as_well_as_if_they_were_known() -> None:
+    """The error is that of the best linear prediction, which knows all variances, but for a few percent."""
+    X, y, node = slopes(n=30, rows=16)
+    known = np.tile(np.arange(16) < 8, 30)
+    network = network_of(X[known], y[known], node[known])
+    errors = {}
+    for way in (Federation(), Alone(), Pooled()):
+        models = way.run(network).models
+        left = [
+            y[i] - models[int(node[i])].predict(X[i : i + 1])[0, 0] for i in np.flatnonzero(~known)
+        ]
+        errors[way.name] = float(np.sqrt(np.mean(np.square(left))))
+    Z = np.column_stack([(X - [3.0, 0.0]) / [1.0, 50.0], np.ones(len(X))])
+    mean, precision = np.array([1.0, -2.0, 4.0]), 0.25 / np.array([1.0, 1.0, 4.0])
+    left = []
+    for i in range(30):
+        own, new = known & (node == i), ~known & (node == i)
+        gram = Z[own].T @ Z[own] + np.diag(precision)
+        w = np.linalg.solve(gram, Z[own].T @ y[own] + precision * mean)
+        left.append(y[new] - Z[new] @ w)
+    best = float(np.sqrt(np.mean(np.square(left))))
+    assert best < errors["federation"] < 1.05 * best
+    assert errors["federation"] < 0.99 * errors["alone"] < 0.5 * errors["pooled"]
+
+
+def test_nodes_that_are_alike_end_with_one_model() -> None:
+    X, y, node = slopes(n=12, rows=10, levels=0.0, spread=0.0)
+    models = Federation().run(network_of(X, y, node)).models
+    answers = np.stack([models[i].predict(X)[:, 0] for i in range(12)])
+    assert answers.std(axis=0).max() < 0.1 * y.std()
+
+
+def test_who_names_a_model_has_no_such_line() -> None:
+    def names(estimator: FedRelaxRegressor | FedRelaxClassifier) -> set[str]:
+        return {way.name for way in usual_ways(estimator)}
+
+    assert Federation.name in names(FedRelaxRegressor())
+    assert Federation.name not in names(FedRelaxRegressor(Ridge()))
+
+
+def test_classes_are_not_supported() -> None:
+    network = Network(Graph.complete(range(2)), "classification")
+    for i in range(2):
+        network.add(i, np.arange(4.0)[:, None], np.array([0, 1, 0, 1]), Ridge())
+    assert "one number" in str(Federation().unsupported_reason(network))
