@@ -13,6 +13,7 @@ import pytest
 
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import Envelope
+from fedrelax.federation.pooled import PooledSite
 from fedrelax.federation.settings import hub_of
 from fedrelax.federation.table import model_of, parts_of, read_site_table
 from fedrelax.linear.pooling import Moments
@@ -141,6 +142,35 @@ def test_a_site_that_misses_a_round_keeps_its_model_and_the_others_go_on(
     assert any("'birch'" in note and "it missed a round" in note for note in found.notes)
     assert np.isfinite(predictions(federation)).all()
     assert set(found.reports) == set(FOUR)
+
+
+@pytest.mark.parametrize("factor", [1e30, 1e200, -1e3])
+def test_absurd_numbers_of_one_site_leave_the_others_with_finite_models(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    messages = PoolingSearch.messages
+
+    boxes = PooledSite.boxes
+
+    def lying(self: PooledSite, round: int) -> Any:
+        if self.sites.site.name == "birch":
+            with monkeypatch.context() as patched:
+                patched.setattr(
+                    PoolingSearch,
+                    "messages",
+                    lambda search, replies: {
+                        k: (factor * a, factor * numbers)
+                        for k, (a, numbers) in messages(search, replies).items()
+                    },
+                )
+                return boxes(self, round)
+        return boxes(self, round)
+
+    monkeypatch.setattr(PooledSite, "boxes", lying)
+    run(federation)
+    answers = predictions(federation)
+    assert np.isfinite(answers).all()
+    assert np.abs(answers[[0, 2, 3]]).max() < 100
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,7 @@ class PooledSite:
             {
                 k: [answers.T, np.pad(numbers[0], (0, self.width - numbers.shape[1]))[:, None]]
                 for k, (answers, numbers) in self.search.messages(self._replies()).items()
+                if np.isfinite(answers).all() and np.isfinite(numbers).all()
             }
         )
         return self.sites.close(dict.fromkeys(self.sites.site.neighbours, content), round)

@@ -36,6 +36,8 @@ FAR_OFF = 30.0
 """The most by which public rows may mistake the scale of a column's curvature."""
 ROUNDING = 1e-9
 """A sum of squares below zero by more than this share is lost in rounding errors."""
+ABSURD = 1e6
+"""The loss, relative to the sum of squares, that is reported instead."""
 RESTING = 3
 """Rounds at the end in which no strength is learned, so that the consensus comes to rest."""
 
@@ -113,7 +115,7 @@ def reply(own: Moments, asked: Question) -> Reply:
     models = m + difference
     left = own.power - 2 * np.einsum("nk,nk->n", own.moment, models)
     left += np.einsum("nk,nkl,nl->n", models, S, models)
-    left = np.where(left < -ROUNDING * own.power, np.inf, np.maximum(left, 0.0))  # beyond precision
+    left = np.where(left < -ROUNDING * own.power, ABSURD * own.power, np.maximum(left, 0.0))
     moved = SM.transpose(0, 2, 1)  # M_i S_i, by which the consensus moves the difference
     uncertainty = np.einsum("nkk->nk", M) + np.einsum("nkl,lm,nkm->nk", moved, asked.spread, moved)
     curvature = SM * P
@@ -172,7 +174,18 @@ class Pooling:
         return Question(self.consensus, R, P, directions, spread)
 
     def hear(self, asked: Question, replies: Reply) -> None:
-        """Take the replies of all nodes to a question: score, move the consensus, learn strengths."""
+        """Take the replies of all nodes to a question: score, move the consensus, learn strengths.
+
+        Replies that lead to numbers which are not finite change nothing but the score, which is infinite.
+        """
+        names = ("consensus", "coupling", "common", "ratio", "step", "slope")
+        before = {name: getattr(self, name) for name in names}
+        with np.errstate(all="ignore"):
+            self._hear(asked, replies)
+        if not all(np.isfinite(getattr(self, name)).all() for name in names[:4]):
+            vars(self).update(before, score=np.inf)
+
+    def _hear(self, asked: Question, replies: Reply) -> None:
         P, R, n, m = self.coupling.copy(), self.common.copy(), len(self.rows), self.consensus
         difference = replies.models - m
         loss = max(float(replies.loss.sum() + m**2 @ R), 1e-300)
