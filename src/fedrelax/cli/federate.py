@@ -119,9 +119,12 @@ def try_(
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    model: Models = "ridge,ridge,forest",
+    model: Models = "ridge",
     alpha: Annotated[str, typer.Option(help='How much neighbours count, or "auto".')] = "auto",
-    rounds: Annotated[int, typer.Option(min=0, help="Maximum number of rounds.")] = 3,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=0, help="Maximum number of rounds. Default: 12, or 3 if a model is named."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory for all files. Default: a temporary one.")
     ] = None,
@@ -139,6 +142,8 @@ def try_(
 
     [bold]Example:[/bold] fedrelax federate try visits.csv --node clinic --target days --sites 4
     """
+    if rounds is None:
+        rounds = 12 if set(parts_of(model)) == {"ridge"} and alpha == "auto" else 3
     steps = {"sites": 5.0 * (1 + sites), "waiting": 60.0, "rounds": 12.0 * (1 + rounds)}
     with speaking(debug, quiet=as_json, steps=steps) as talk:
         from fedrelax.errors import FedRelaxError
