@@ -75,7 +75,7 @@ def test_ctrl_c_during_the_rounds_keeps_a_whole_result(run, table, jobs):
 @pytest.mark.slow
 def test_ctrl_c_while_settings_are_chosen_takes_the_best_so_far(run, table):
     """The signal comes in the second trial or later: the first, each node alone, has no weights."""
-    done = start_and_signal(signal.SIGINT, alpha="auto", rounds="4")
+    done = start_and_signal(signal.SIGINT, "--update", "refit", alpha="auto", rounds="4")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "ending the search" in done.stderr
