@@ -123,7 +123,9 @@ def try_(
     alpha: Annotated[str, typer.Option(help='How much neighbours count, or "auto".')] = "auto",
     rounds: Annotated[
         int | None,
-        typer.Option(min=0, help="Maximum number of rounds. Default: 12, or 3 if a model is named."),
+        typer.Option(
+            min=0, help="Maximum number of rounds. Default: 12, or 3 if a model is named."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory for all files. Default: a temporary one.")
