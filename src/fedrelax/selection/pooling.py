@@ -32,6 +32,8 @@ WORDS = {"curves": "curves of them", "lines": "smooth lines"}
 CHANGING = ("consensus", "coupling", "common", "ratio", "step", "slope", "round", "score")
 """What a round changes in a candidate."""
 RANK, SMALL_SHARE = 1e-7, 0.01
+INDEPENDENT = 1e-4
+"""The least part of a column's standard deviation that columns before it do not explain."""
 FAINT_LEVEL, FIRST_EFFECT = 1e-4, 0.3
 ONE_STRENGTH = 1e4
 """The pull, relative to a node's rows, that leaves no differences."""
@@ -79,8 +81,13 @@ class Design:
 
     @cached_property
     def plain(self) -> IntArray:
-        """The columns of the table that are not constant."""
-        return np.flatnonzero(np.ptp(self.answers[:, : len(self.scale.centre)], axis=0) > 1e-9)
+        """The columns of the table that say more than a constant and the columns before them.
+
+        Answers on the public rows would not tell the coefficients of others from those of these.
+        """
+        p, m = len(self.scale.centre), len(self.public)
+        triangle = np.linalg.qr(self.answers[:, [-1, *range(p)]], mode="r")
+        return np.flatnonzero(np.abs(np.diag(triangle))[1:] > INDEPENDENT * np.sqrt(m))
 
     def moments(self, X: FloatArray, y: FloatArray) -> Moments:
         """Return the sums over the rows of one node."""
