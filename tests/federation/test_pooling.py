@@ -16,7 +16,6 @@ from fedrelax.federation.letters import Envelope
 from fedrelax.federation.pooled import PooledSite
 from fedrelax.federation.settings import hub_of
 from fedrelax.federation.table import model_of, parts_of, read_site_table
-from fedrelax.linear.pooling import Moments
 from fedrelax.selection.pooling import ROUNDS, Design, PoolingSearch
 from fedrelax.storage import load_result
 from tests.federation.sites import PLAIN, Federation, WithinProcess, make, networks
@@ -54,8 +53,8 @@ def test_the_sites_get_what_one_process_computes_from_the_same_exchange(
     assert public is not None
     first = np.array([_first_answers(federation, name, public) for name in FOUR])
     design = Design.of(public, owner, rows.counts, float(first.mean()), float(first.std()))
-    own = [design.moments(node.X, node.y) for node in network]
-    every = Moments(*(np.concatenate([getattr(one, name) for one in own]) for name in vars(own[0])))
+    node = np.repeat(np.arange(len(FOUR)), rows.counts)
+    every = design.moments(rows.X, rows.y, node, len(FOUR))
     search = PoolingSearch(design, ROUNDS)
     for _ in range(ROUNDS):
         search.hear(search.messages(search.replies(every, np.arange(len(FOUR)))))

@@ -83,7 +83,7 @@ class PooledSite:
         self.search = PoolingSearch(design, plan.settings.rounds or ROUNDS)
         if state["search"] is not None:
             self.search.restore(state["search"])
-        self.own = design.moments(self.X, self.y)
+        self.own = design.moments(self.X, self.y, np.zeros(len(self.y), dtype=np.int64), 1)
         self.width = Reply.size(design.answers.shape[1])
 
     def start(self, letter: Envelope, answers: FloatArray) -> tuple[SiteMeasure, dict[str, str]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrelax.engines.whole.closed import NodeSums
 from fedrelax.engines.whole.ridge import COMMON, MARGIN, MOST_KNOTS, MOST_LINES, MOST_WORK
 from fedrelax.engines.whole.ridge_rows import ALONE, ONE, Scale
 from fedrelax.linear.arrays import centre_and_spread
@@ -28,13 +29,19 @@ STARTS = ((0.03, 1.0), (1.0, 0.1))
 HALFWAY, FAR = 6, 40.0
 """From this round on, candidates whose score is worse than the best by more are left out."""
 POOLING, SLOPES = "partial pooling", "common slopes, own levels"
+"""Ways to pool, beside ``ALONE`` and ``ONE``."""
 WORDS = {"curves": "curves of them", "lines": "smooth lines"}
+"""What columns are added, in words."""
 CHANGING = ("consensus", "coupling", "common", "ratio", "step", "slope", "round", "score")
 """What a round changes in a candidate."""
-RANK, SMALL_SHARE = 1e-7, 0.01
+RANK = 1e-7
+"""The least singular value of columns on public rows, relative to the largest, that tells models apart."""
+SMALL_SHARE = 0.01
+"""Candidates with less evidence than this, relative to the best, are not averaged."""
 INDEPENDENT = 1e-4
 """The least part of a column's standard deviation that columns before it do not explain."""
 FAINT_LEVEL, FIRST_EFFECT = 1e-4, 0.3
+"""The penalty of a level alone, and the first one of smooth lines, shared by all nodes."""
 ONE_STRENGTH = 1e4
 """The pull, relative to a node's rows, that leaves no differences."""
 
@@ -89,10 +96,11 @@ class Design:
         triangle = np.linalg.qr(self.answers[:, [-1, *range(p)]], mode="r")
         return np.flatnonzero(np.abs(np.diag(triangle))[1:] > INDEPENDENT * np.sqrt(m))
 
-    def moments(self, X: FloatArray, y: FloatArray) -> Moments:
-        """Return the sums over the rows of one node."""
-        A, z = self.scale.columns(X), (y - self.scale.level) / self.scale.size
-        return Moments((A.T @ A)[None], (A.T @ z)[None], np.array([z @ z]))
+    def moments(self, X: FloatArray, y: FloatArray, node: IntArray, n: int) -> Moments:
+        """Return the sums over the rows of n nodes, given the node of each row."""
+        z = (y - self.scale.level) / self.scale.size
+        sums = NodeSums.of(self.scale.columns(X), z, node, n)
+        return Moments(sums.gram, sums.moment, sums.power)
 
     @cached_property
     def estimate(self) -> FloatArray:
@@ -194,12 +202,7 @@ def pooled_models(
     ``node`` and ``owner`` say whose each row and each public row is, ``rows`` how many each node has.
     """
     design = Design.of(public, owner, rows, float(y.mean()), float(y.std()) or 1.0)
-    own = [design.moments(X[node == i], y[node == i]) for i in range(len(rows))]
-    every = Moments(
-        np.concatenate([one.gram for one in own]),
-        np.concatenate([one.moment for one in own]),
-        np.concatenate([one.power for one in own]),
-    )
+    every = design.moments(X, y, node, len(rows))
     search, nodes = PoolingSearch(design), np.arange(len(rows))
     for _ in range(ROUNDS):
         search.hear(search.messages(search.replies(every, nodes)))
