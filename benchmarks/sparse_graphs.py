@@ -22,11 +22,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-
 from fedrelax.engines.whole.closed import NodeSums, level_and_shape
 from fedrelax.engines.whole.graph_ridge import choose_ridge_on
 from fedrelax.engines.whole.graphs import Mesh, solve_graph, solve_parts
 from fedrelax.engines.whole.ridge_rows import FAINT, ridge_of
+
 from fedrelax.graph import Graph
 from fedrelax.typing import FloatArray, IntArray
 

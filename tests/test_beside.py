@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import RidgeCV
-
 from fedrelax.engines.whole.ridge import choose_ridge
 from fedrelax.engines.whole.softmax import choose_softmax
+from sklearn.linear_model import RidgeCV
+
 from fedrelax.models import Task
 from fedrelax.selection import beside
 from fedrelax.selection.beside import PENALTIES, compare_beside

@@ -38,7 +38,7 @@ STRATA = {
         "theory",
         "network",
     },
-    "machinery": {"runtime", "engines", "solvers", "privacy", "faults", "attacks"},
+    "machinery": {"runtime", "engines", "solvers", "pooling", "privacy", "faults", "attacks"},
     "learning": {"selection", "living", "estimators", "baselines", "learned"},
     "judging": {"evaluation", "comparison", "storage"},
     "showing": {"report", "live", "paper", "federation", "serving", "cli", "__main__"},

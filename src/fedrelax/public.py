@@ -15,7 +15,7 @@ bootstrap     whole input rows of some nodes; what a node predicts there is near
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -25,6 +25,16 @@ from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 from fedrelax.validation import check_count
 
+NODE_STREAM = 1
+"""Keeps a node's draw of public rows independent of its other draws under one seed."""
+NODE_ROWS, ALL_ROWS, FEWEST_ROWS = 100, 5000, 10
+"""Public rows of a node; fewer if all nodes together would have more than this, but at least so many."""
+BOOSTING_ROWS = 2000
+"""Public rows of all nodes together on which boosted models answer; a part of them is enough for lines."""
+LEAST_ROWS, LEAST_MEAN_ROWS, MOST_BOOSTED = 150, 30, 100
+"""Rows in all, and of a node in the mean, from which boosting is tried, and the most nodes for it."""
+MOST_STEPS = 100
+"""The most steps between the least and the largest value of a column of steps."""
 Pieces = Sequence[tuple[slice, bool]]
 """Where each column of a table is in rows, and whether values between two others are valid, too."""
 
@@ -35,10 +45,20 @@ class PublicRows:
 
     common: AnyArray | None = None
     per_node: Mapping[Label, AnyArray] | None = None
+    owner: IntArray | None = None
+    """Which node, by number, has drawn each row of the common set; None if nobody in particular."""
     pieces: Pieces | None = None
     """How to draw more rows like these: see ``draw_pieces``."""
     numbers: Callable[[AnyArray], FloatArray] | None = None
     """How rows look to models that need numbers, if not as they are."""
+
+    def thinned(self, most: int) -> PublicRows:
+        """Return at most so many rows of the common set, evenly spaced."""
+        if self.common is None or len(self.common) <= most:
+            return self
+        few = np.linspace(0, len(self.common) - 1, most).astype(np.int64)
+        owner = None if self.owner is None else self.owner[few]
+        return replace(self, common=self.common[few], owner=owner)
 
     def as_numbers(self, rows: AnyArray) -> AnyArray:
         """Return rows as numbers without gaps."""
@@ -111,6 +131,74 @@ def draw_public(
         )
     check_count("public_rows", rows, least=1)
     return draw_like(how, np.concatenate(list(inputs)), int(rows), rng, pieces)
+
+
+def public_count(rows: IntArray, boosting: bool = True) -> int:
+    """Return how many public rows each node draws for the default, given how many own rows each has."""
+    nodes = len(rows)
+    count = min(NODE_ROWS, max(ALL_ROWS // nodes, FEWEST_ROWS))
+    if boosting and allow_boosting(rows):
+        count = max(count, -(-BOOSTING_ROWS // nodes))
+    return count
+
+
+def allow_boosting(rows: IntArray) -> bool:
+    """Tell whether nodes with so many rows are worth boosting, and not too many."""
+    enough = rows.sum() >= max(LEAST_MEAN_ROWS * len(rows), LEAST_ROWS)
+    return bool(enough and len(rows) <= MOST_BOOSTED)
+
+
+def draw_shared(
+    how: str,
+    inputs: Sequence[FloatArray],
+    rows: int,
+    seeds: Sequence[int],
+    pieces: Pieces | None = None,
+) -> PublicRows:
+    """Let every node draw ``rows`` public rows from its own inputs, with a seed of its own, for all."""
+    drawn = [
+        draw_own(how, own, rows, seed, pieces)
+        for own, seed in zip(inputs, seeds, strict=True)
+        if len(own)
+    ]
+    owner = np.repeat([i for i, own in enumerate(inputs) if len(own)], rows)
+    return PublicRows(common=np.concatenate(drawn), owner=owner)
+
+
+def draw_own(
+    how: str, inputs: FloatArray, rows: int, seed: int, pieces: Pieces | None = None
+) -> FloatArray:
+    """Draw public rows from a node's inputs, with its seed; their order does not matter.
+
+    Columns of steps, such as years or counts, are taken from some row as they are, so that values that
+    nodes have in common can be seen.
+    """
+    flat = inputs.reshape(len(inputs), -1)
+    ordered = inputs[np.lexsort(flat.T[::-1])]
+    if inputs.ndim == 2:
+        pieces = pieces or [(slice(k, k + 1), True) for k in range(inputs.shape[1])]
+        stepped = [mixed and is_stepped(inputs[:, piece.start]) for piece, mixed in pieces]
+        if any(stepped):
+            whole = zip(pieces, stepped, strict=True)
+            pieces = [(piece, mixed and not steps) for (piece, mixed), steps in whole]
+    return draw_like(how, ordered, rows, np.random.default_rng([seed, NODE_STREAM]), pieces)
+
+
+def is_stepped(values: FloatArray) -> bool:
+    """Tell whether values lie on few equal steps: whole numbers, or at least three with equal gaps.
+
+    >>> is_stepped(np.array([1990.0, 1991.0, 1995.0])), is_stepped(np.array([0.1, 0.25, 0.31]))
+    (True, False)
+    """
+    levels = np.unique(values)
+    if len(levels) == 1:
+        return True
+    gaps = np.diff(levels)
+    step = 1.0 if (levels == np.round(levels)).all() else float(gaps.min())
+    steps = gaps / step
+    if (len(levels) == 2 and step != 1.0) or steps.sum() > MOST_STEPS:
+        return False
+    return bool((np.abs(steps - np.round(steps)) < 1e-6).all())
 
 
 def draw_like(

@@ -17,13 +17,13 @@ from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import Participant
 from fedrelax.federation.settings import HubSettings, SiteFile, read_site
 from fedrelax.federation.table import (
-    draw_own,
     model_of,
     own_folds,
     parts_of,
     read_site_table,
 )
 from fedrelax.files import dump_toml
+from fedrelax.public import draw_own
 from fedrelax.runtime.site import seeds_of
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.selection.search import FOLDS, TRIES
@@ -136,6 +136,7 @@ def make(
             "keys": {other: public_of(keys[other]) for other in sorted(near)},
             **more,
         }
+        said = {key: value for key, value in said.items() if value is not None}
         (folder / "site.toml").write_text(dump_toml(said))
     return Federation(home, names)
 
@@ -166,7 +167,7 @@ def networks(
         table = read_site_table(site)
         own = ready.of_node(site.name, table.coded(ready.schema))
         train = parts_of(site, len(table))[0]
-        public[site.name] = draw_own(site, own[train], ready, seed)
+        public[site.name] = draw_own(site.public, own[train], site.public_rows, seed, ready.pieces)
         models[site.name] = model_of(site, own[train], ready)
         parts = [(train, train[:0]), *own_folds(train, FOLDS, seed)]
         for k, (used, left) in enumerate(parts):

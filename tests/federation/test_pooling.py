@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedrelax import FedRelaxClassifier, FedRelaxRegressor, Graph
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.pooled import PooledSite
 from fedrelax.federation.settings import hub_of
-from fedrelax.federation.table import model_of, parts_of, read_site_table
-from fedrelax.selection.pooling import ROUNDS, Design, PoolingSearch
+from fedrelax.federation.table import parts_of, read_site_table
+from fedrelax.pooling.search import ROUNDS, PoolingSearch
 from fedrelax.storage import load_result
-from tests.federation.sites import PLAIN, Federation, WithinProcess, make, networks
+from tests.federation.sites import Federation, WithinProcess, make
 
 pytest.importorskip("cryptography", reason="sealing needs pip install 'fedrelax[flower]'")
 FOUR = ("ash", "birch", "cedar", "elm")
+TEST_ROWS = pd.DataFrame(np.random.default_rng(1).normal(size=(50, 3)), columns=["x1", "x2", "x3"])
 
 
 @pytest.fixture
 def federation(tmp_path: Path) -> Federation:
-    more = {"public": "blend", "public_rows": 40, "open_": True, "complete": True}
+    more = {"public": "blend", "public_rows": None, "open_": True, "complete": True}
     return make(tmp_path / "sites", names=FOUR, models=("ridge",), rows=30, **more)
 
 
@@ -38,48 +39,61 @@ def run(federation: Federation, transport: Any = None, **more: Any) -> Federated
 
 def predictions(federation: Federation) -> np.ndarray[Any, Any]:
     """What every site's saved model says of the same rows."""
-    rows = pd.DataFrame(np.random.default_rng(1).normal(size=(50, 3)), columns=["x1", "x2", "x3"])
     saved = [load_result(federation.site(name).state / "model") for name in federation.names]
-    return np.stack([np.asarray(one.answers(rows))[:, 0] for one in saved])
+    return np.stack([np.asarray(one.answers(TEST_ROWS))[:, 0] for one in saved])
 
 
-def test_the_sites_get_what_one_process_computes_from_the_same_exchange(
-    federation: Federation,
-) -> None:
+def fitted(federation: Federation, Estimator: Any = FedRelaxRegressor, **more: Any) -> Any:
+    """``fit`` on the training rows of all sites."""
+    parts = []
+    for name in federation.names:
+        table = read_site_table(federation.site(name))
+        train = parts_of(federation.site(name), len(table))[0]
+        parts.append(table.features.iloc[train].assign(y=table.y[train], site=name))
+    every = pd.concat(parts)
+    model = Estimator(wiring="fixed", minutes=0, **more)
+    return model.fit(every.drop(columns=["y", "site"]), every["y"], nodes=every["site"])
+
+
+def test_the_sites_get_what_fit_gives_on_the_same_rows(federation: Federation) -> None:
     found = run(federation)
-    network, _ = networks(federation, replace(found_method(federation), random_state=0))
-    public, rows = network.public.common, network.own_rows
-    owner = np.repeat(np.arange(len(FOUR)), 40)
-    assert public is not None
-    first = np.array([_first_answers(federation, name, public) for name in FOUR])
-    design = Design.of(public, owner, rows.counts, float(first.mean()), float(first.std()))
-    node = np.repeat(np.arange(len(FOUR)), rows.counts)
-    every = design.moments(rows.X, rows.y, node, len(FOUR))
-    search = PoolingSearch(design, ROUNDS)
-    for _ in range(ROUNDS):
-        search.hear(search.messages(search.replies(every, np.arange(len(FOUR)))))
-    replies = search.replies(every, np.arange(len(FOUR)))
-    models = search.average({k: said.models for k, said in replies.items()})
-    X = np.random.default_rng(1).normal(size=(50, 3))
-    expected = design.scale.columns(X) @ models.T
-    np.testing.assert_allclose(predictions(federation), expected.T, atol=1e-8)
+    model = fitted(federation)
+    expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in FOUR]
+    np.testing.assert_allclose(predictions(federation), expected, atol=1e-8)
     assert found.outcome.n_rounds == ROUNDS and found.choice is None
-    assert found.alpha == pytest.approx(search.alpha, rel=1e-6)
-    assert found.outcome.reason == search.words
+    assert found.alpha == pytest.approx(model.alpha_, rel=1e-6)
+    assert model.choice_.reason.startswith(found.outcome.reason)
 
 
-def found_method(federation: Federation) -> Any:
-    return hub_of({"sites": list(federation.names)}, federation.home, "hub.toml").method
+def test_so_do_sites_with_classes(tmp_path: Path) -> None:
+    more = {"public": "blend", "public_rows": None, "open_": True, "complete": True}
+    federation = make(
+        tmp_path, names=FOUR, models=("logistic",), rows=30, task="classification", **more
+    )
+    run(federation)
+    model = fitted(federation, FedRelaxClassifier)
+    expected = [model.predict_proba(TEST_ROWS, nodes=[name] * 50)[:, 0] for name in FOUR]
+    np.testing.assert_allclose(predictions(federation), expected, atol=1e-8)
 
 
-def _first_answers(federation: Federation, name: str, public: Any) -> Any:
-    """What a site's model trained alone says of the public rows."""
-    site = federation.site(name)
-    table = read_site_table(site)
-    train = parts_of(site, len(table))[0]
-    X = PLAIN.of_node(name, table.coded(PLAIN.schema))
-    model = model_of(site, X[train], PLAIN)
-    return model.fit(X[train], table.y[train]).predict(public)
+def test_so_do_sites_on_a_graph_whose_edges_weigh_differently(tmp_path: Path) -> None:
+    names = tuple("abcdef")
+    more = {"public": "blend", "public_rows": None, "open_": True, "complete": True}
+    federation = make(tmp_path, names=names, models=("ridge",), rows=12, **more)
+    weights = {
+        frozenset((a, b)): 1.0 / (1 + abs(i - j)) ** 3
+        for i, a in enumerate(names)
+        for j, b in enumerate(names)
+        if i < j
+    }
+    for name in names:
+        near = {other: weights[frozenset((name, other))] for other in names if other != name}
+        federation.change(name, neighbours=near)
+    run(federation)
+    graph = Graph.from_edges([(*sorted(pair), weight) for pair, weight in weights.items()])
+    model = fitted(federation, graph=graph)
+    expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in names]
+    np.testing.assert_allclose(predictions(federation), expected, atol=1e-8)
 
 
 class Withholding(WithinProcess):
@@ -129,7 +143,7 @@ def test_without_messages_nothing_is_learned_from_others(federation: Federation)
         run(federation, transports[1])
         changes[how] = np.abs(predictions(federation)[0] - before).max()
         (federation.home / "birch" / "rows.csv").write_text(original)
-    # The scale of the target is taken from the answers before the first round, which are carried.
+    # The scale of the target is taken from what sites say of it before the first round.
     assert changes["withheld"] < 0.02 * changes["carried"] and changes["carried"] > 0.1
 
 

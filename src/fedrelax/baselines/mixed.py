@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrelax.baselines.base import Baseline, Run
-from fedrelax.engines.whole.found import plain_ridge
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.linear.arrays import centre_and_spread, with_constant
 from fedrelax.models import adapt
 from fedrelax.network import Network
+from fedrelax.pooling.columns import Columns
 from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray
 
@@ -72,7 +72,8 @@ class MixedModel(Baseline):
         weights = np.zeros((len(network), X.shape[1] + 1))
         with one_thread():
             weights[:, [*columns, -1]] = fit_slopes(Z[:, columns], y, node)
-        models = (adapt(plain_ridge(w, centre, spread), task) for w in weights)
+        made = Columns(centre, spread).estimators(np.asarray(weights)[:, None])
+        models = (adapt(model, task) for model in made)
         return Run(dict(zip(network.labels, models, strict=True)))
 
 

@@ -271,7 +271,7 @@ UPDATES = {
 def how_it_went(outcome: Outcome) -> str:
     """Return which alpha and how many rounds were used, and why, in words."""
     fitted, result, choice = outcome.fitted, outcome.fitted.result_, outcome.fitted.choice_
-    if fitted.whole_ is None and choice is not None and choice.alpha == 0:
+    if fitted.default_ is None and choice is not None and choice.alpha == 0:
         return "No coupling was chosen: alone was best in cross-validation on the training rows."
     wired = ""
     if result.kept is not None:
@@ -284,7 +284,7 @@ def how_it_went(outcome: Outcome) -> str:
     if result.stayed:
         alone = listing(result.stayed, most=5)
         wired += f" These validated clearly better alone and keep their own models: {alone}."
-    if fitted.whole_ is not None and choice is not None:
+    if fitted.default_ is not None and choice is not None:
         return f"Found from the training rows: {choice.reason}.{wired}"
     used = f"Used alpha {fitted.alpha_:.3g} and {counted(result.n_rounds, 'round')}"
     how = UPDATES.get(fitted.update_ or "", "")

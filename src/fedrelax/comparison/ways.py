@@ -70,7 +70,7 @@ class Together(Baseline):
         choice = plan.choice
         if choice is None:
             return replace(self, plan=plan)
-        still = choice.to_rest or plan.whole is not None
+        still = choice.to_rest or plan.default is not None
         rounds = None if still else choice.rounds
         return replace(self, alpha=choice.alpha, rounds=rounds, wiring=choice.wiring, plan=plan)
 
@@ -106,8 +106,12 @@ class Together(Baseline):
             settings["update"] = self.plan.solver.update
         if self.wiring is None or isinstance(self.wiring, Wiring):
             settings["wiring"] = wiring_name(self.wiring)
-        whole = None if self.plan is None else self.plan.whole
-        if whole is not None and whole.found.is_one_model and self.alpha == whole.found.alpha:
+        default = None if self.plan is None else self.plan.default
+        if (
+            default is not None
+            and default.pooled.is_one_model
+            and self.alpha == default.pooled.alpha
+        ):
             settings["one_model"] = True
         return settings
 

@@ -22,19 +22,27 @@ from fedrelax.models.difference import suits
 from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import Viewed, form_in
 from fedrelax.network import Network
-from fedrelax.public import draw_public, filled
+from fedrelax.public import (
+    BOOSTING_ROWS,
+    DRAWS,
+    PublicRows,
+    allow_boosting,
+    draw_public,
+    draw_shared,
+    filled,
+    public_count,
+)
 from fedrelax.runtime import Callback, Keeper
 from fedrelax.runtime.callbacks import keeper_in
+from fedrelax.runtime.site import seeds_of
 from fedrelax.runtime.workers import check_backend, using_backend
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.transformer import TableModels
-from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Plan, Search, Whole, fold_rows
-from fedrelax.selection.boosting import LEAST_MEAN_ROWS, LEAST_ROWS, MOST_NODES
-from fedrelax.selection.boosting import PUBLIC_ROWS as BOOSTING_ROWS
+from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Default, Plan, Search, fold_rows
 from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given, update_for
 from fedrelax.solvers import FedRelax, Result
-from fedrelax.solvers.whole import check_default
+from fedrelax.solvers.pooling import check_default
 from fedrelax.splits import RowGroups, as_seed
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
 from fedrelax.validation import check_alone, check_callbacks, check_choice, check_flag, check_number
@@ -120,7 +128,8 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if search.needs_folds(network):
             rng = np.random.default_rng([seed, FOLD_STREAM])
             parts = fold_rows(train, self.folds, rng, **apart)
-            folds = [self.network_of(X, y, *part, seed) for part in parts]
+            public = network.public if self.finds_all and isinstance(self.public, str) else None
+            folds = [self.network_of(X, y, *part, seed, public=public) for part in parts]
         keeper = self._keeper()
         with using_backend(self.backend, self.address):
             plan = search.plan(network, folds, settings, seed=seed, tell=self._tell, keeper=keeper)
@@ -161,10 +170,10 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         return self
 
     @property
-    def whole_(self) -> Whole | None:
-        """What was found if settings and models were found together, else None."""
-        whole: Whole | None = self.plan_.whole
-        return whole
+    def default_(self) -> Default | None:
+        """What the default chose, with its models; None if a model or alpha was given."""
+        default: Default | None = self.plan_.default
+        return default
 
     @property
     def update_(self) -> str | None:
@@ -272,8 +281,12 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         rows: Mapping[Label, AnyArray],
         held: Mapping[Label, AnyArray],
         seed: int = 0,
+        public: PublicRows | None = None,
     ) -> Network:
-        """Return the network to train; ``rows`` and ``held`` are each node's row numbers."""
+        """Return the network to train; ``rows`` and ``held`` are each node's row numbers.
+
+        Without ``public`` rows, they are drawn, or as given.
+        """
         graph, groups = self._graph_for(list(rows)), RowGroups.of(rows)
         models = self._views(self.models_for(list(rows)))
         return Network.from_rows(
@@ -283,7 +296,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             y,
             groups,
             models,
-            public=self._public_for(X, groups, models, seed),
+            public=public or self._public_for(X, groups, models, seed),
             held=RowGroups.of(held, groups.labels),
             preparation=self.preparation_,
         )
@@ -297,7 +310,12 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             X = rows.take(X)
             rng = np.random.default_rng([seed, PUBLIC_STREAM])
             pieces = None if ready is None else ready.pieces
-            drawn = draw_public(public, [X], self._public_count(X, models), rng, pieces)
+            apart = ready is not None and ready.lacks
+            if self.finds_all and self.public_rows is None and not apart and public in DRAWS:
+                own = np.split(X, rows.offsets[1:-1])
+                count = public_count(np.diff(rows.offsets), boosting=not self.quick)
+                return draw_shared(public, own, count, seeds_of(seed, len(own)).tolist(), pieces)
+            drawn = draw_public(public, [X], self._public_count(rows, models), rng, pieces)
             if ready is not None and ready.lacks and not ready.encoded:
                 lacking = sorted({k for columns in ready.lacks.values() for k in columns})
                 drawn = filled(drawn, X, lacking, rng)
@@ -309,7 +327,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             return {label: self._public_rows_of(public[label]) for label in models}
         return self._public_rows_of(public)
 
-    def _public_count(self, X: FloatArray, models: Mapping[Label, Model]) -> int:
+    def _public_count(self, rows: RowGroups, models: Mapping[Label, Model]) -> int:
         """Return how many public rows to draw: as given, or as many as the models need."""
         if self.public_rows is not None:
             return self.public_rows
@@ -328,9 +346,8 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             if not suits(adapted):
                 return LINEAR_ROWS
             return QUICK_ROWS if self.quick else BOOSTING_ROWS
-        enough = len(X) >= max(LEAST_MEAN_ROWS * len(models), LEAST_ROWS)
-        enough = enough and len(models) <= MOST_NODES
-        return BOOSTING_ROWS if self.finds_all and not self.quick and enough else LINEAR_ROWS
+        boosted = self.finds_all and not self.quick and allow_boosting(np.diff(rows.offsets))
+        return BOOSTING_ROWS if boosted else LINEAR_ROWS
 
     def _public_rows_of(self, given: Any) -> Any:
         """Return the given public rows in the form in which nodes share rows."""

@@ -26,7 +26,7 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     estimator : "auto" (default), one scikit-learn regressor or ``TorchModel`` for every node, a dict
         node -> model, or a function from a node's label to its model. "auto" with ``alpha="auto"`` finds
         linear models, with or without curves, and adds boosted differences where held-out rows show that
-        these do better: see ``solvers.WholeNetwork`` and ``selection.boosting``. On a graph other than
+        these do better: see ``solvers.PartialPooling`` and ``selection.boosting``. On a graph other than
         the default, classifiers and very large networks get a linear model with a penalty found from the
         rows, and exchange predictions. Where neither is possible (several outputs, separate public rows
         for each node, ``rounds`` or ``solver`` given), and whenever alpha is given, "auto" means

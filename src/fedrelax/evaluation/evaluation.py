@@ -285,11 +285,11 @@ def evaluate(
     for way, (_, by_node) in measured.items():
         lines[way] = [by_node.get(label, np.nan) for label in rows]
     errors = {way: total for way, (total, _) in measured.items()}
-    way, whole = TOGETHER, fitted.whole_
+    way, default = TOGETHER, fitted.default_
     if fitted.alpha_ == 0 or set(result.stayed) == set(result.local_models):
         way = ALONE
-    elif whole is not None and whole.boosting is None and whole.found.is_one_model:
-        way = POOLED if fitted.alpha_ == whole.found.alpha else TOGETHER
+    elif default is not None and default.boosting is None and default.pooled.is_one_model:
+        way = POOLED if fitted.alpha_ == default.pooled.alpha else TOGETHER
     return Evaluation.of(measure, pd.DataFrame(lines), errors, way)
 
 
@@ -301,11 +301,11 @@ def _apart_and_pooled(
 ) -> dict[str, Mapping[Label, LocalModel]]:
     """Return each node alone and pooled: the same kinds of models, each with the penalty that suits it."""
     result = fitted.result_
-    whole = fitted.whole_
+    default = fitted.default_
     network = fitted.network_of(X, y, rows, {})
-    if whole is None:
+    if default is None:
         return {ALONE: result.alone, POOLED: Pooled().run(network).models}
-    alone, pooled = whole.references(network)
+    alone, pooled = default.references(network)
     return {
         ALONE: {
             label: adapt(model, result.task)

@@ -28,7 +28,8 @@ class SiteManifest(Described):
 
     ``rows`` is the number of rows that it trains on.
     ``columns`` summarises its columns, and is empty where the hub provides a schema; ``named`` tells
-    whether its file lists them.
+    whether its file lists them. ``aim`` is the mean and spread of a target of numbers, to six digits; None
+    for classes, and where there are few rows.
     ``form`` is how its model takes rows of a table: numbers only, or with gaps and categories.
     ``common`` is the fingerprint of the file of public rows; None if the site draws its own.
     """
@@ -45,10 +46,12 @@ class SiteManifest(Described):
     model: str
     form: Literal["encoded", "coded", "frame"]
     columns: tuple[ColumnSummary, ...]
+    aim: tuple[float, float] | None
     named: bool
     public: str
     """How public rows are drawn; "given" for a file."""
-    public_rows: Count
+    public_rows: Count | None
+    """How many are drawn; None leaves it to the hub."""
     common: str | None
 
     @model_validator(mode="after")

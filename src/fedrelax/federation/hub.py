@@ -9,17 +9,18 @@ import uuid
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, SiteManifest, agree
 from fedrelax.federation.lanes import CandidateRun, choose_lane, lanes_for
 from fedrelax.federation.letters import Envelope, Finished, LaneSpec, Plan
-from fedrelax.federation.pooled import pooled_rounds
+from fedrelax.federation.pooled import plan_of_pooling, pooled_rounds
 from fedrelax.federation.protocol import HubProtocol
 from fedrelax.federation.settings import HubSettings, plain_method
 from fedrelax.federation.state import Memory
 from fedrelax.files import Refused
+from fedrelax.public import NODE_ROWS
 from fedrelax.runtime import Callback, Outcome, Stopping, stepwise
 from fedrelax.runtime.site import seeds_of
 from fedrelax.selection import Choice
@@ -69,6 +70,8 @@ class Federated:
     """The most bytes that a site sent to another in one round."""
     reports: dict[str, Finished]
     """What every site said at the end: rows and errors on test rows."""
+    public: dict[str, int]
+    """How many public rows each site shares."""
     notes: tuple[str, ...]
 
     @property
@@ -116,8 +119,11 @@ class Hub:
         symmetric = method.objective == "gtvmin"
         lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
         letters = HubProtocol(self, agreement.hellos, lanes)
+        public = {name: one.public_rows or NODE_ROWS for name, one in agreement.hellos.items()}
+        more = {"public": public} if rounds is None else plan_of_pooling(agreement)
+        public = more.pop("public")
         if not memory.begun:
-            letters.begin(self._plans(agreement, lanes, {} if rounds is None else rows))
+            letters.begin(self._plans(agreement, lanes, public, more))
         letters.recall(hellos)
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
@@ -133,9 +139,8 @@ class Hub:
         if (folder := memory.folder) is not None:
             folder.begin()
         notes = tuple(memory.notes)
-        return Federated(
-            agreement, outcome, lane, choice, memory.missed, memory.largest_box, reports, notes
-        )
+        missed, largest = memory.missed, memory.largest_box
+        return Federated(agreement, outcome, lane, choice, missed, largest, reports, public, notes)
 
     # Who is there
 
@@ -213,9 +218,13 @@ class Hub:
     # The rounds
 
     def _plans(
-        self, agreement: Agreement, lanes: Sequence[CandidateRun], rows: dict[str, int]
+        self,
+        agreement: Agreement,
+        lanes: Sequence[CandidateRun],
+        public: dict[str, int],
+        more: dict[str, Any],
     ) -> dict[str, Plan]:
-        """Return each site's plan."""
+        """Return each site's plan; ``more`` is what only some runs need."""
         settings, hellos, classes = self.settings, agreement.hellos, agreement.task.classes
         method = replace(settings.method, rounds=settings.rounds)
         seeds = seeds_of(method.random_state, len(hellos)).tolist()
@@ -232,8 +241,8 @@ class Hub:
                 seed=seed,
                 nodes=len(hellos),
                 nonces={other: hellos[other].nonce for other in hello.neighbours},
-                public={other: hellos[other].public_rows for other in hello.neighbours},
-                rows=rows,
+                public={other: public[other] for other in (name, *hello.neighbours)},
+                **more,
             )
             for (name, hello), seed in zip(hellos.items(), seeds, strict=True)
         }

@@ -115,9 +115,14 @@ class Plan(Asked):
     """How many sites take part."""
     nonces: dict[str, str]
     public: dict[str, Count]
-    """How many public rows each neighbour has."""
+    """How many public rows the site and each of its neighbours have."""
     rows: dict[str, Count] = Field(default_factory=dict)
     """How many rows each site has, where all learn by partial pooling; else empty."""
+    level: float = 0.0
+    size: Annotated[float, Field(gt=0)] = 1.0
+    """Mean and spread of the target over all sites there, if it is a number."""
+    edges: list[tuple[str, str, Weight]] = Field(default_factory=list)
+    """The whole graph there, if not all edges weigh the same."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:

@@ -41,7 +41,6 @@ from fedrelax.federation.site_run import SiteRun, fit, fit_again
 from fedrelax.federation.state import RUN, Folder, LaneState, Run, Term, of_round
 from fedrelax.federation.table import (
     SiteTable,
-    draw_own,
     parts_of,
     public_file,
     read_public,
@@ -50,6 +49,8 @@ from fedrelax.federation.table import (
 from fedrelax.files import Refused, from_npy, to_npy
 from fedrelax.models.names import model_by_name
 from fedrelax.models.viewed import form_of
+from fedrelax.pooling.columns import told_of
+from fedrelax.public import draw_own
 from fedrelax.runtime import Message, Site
 from fedrelax.schema import Schema
 from fedrelax.schema.agreeing import ColumnSummary, tell
@@ -64,6 +65,7 @@ class Participant:
     def __init__(self, site: SiteFile) -> None:
         self.site = site
         self.folder = Folder(site.state)
+        self._pooled: tuple[str, int, PooledSite] | None = None
 
     @cached_property
     def table(self) -> SiteTable:
@@ -120,6 +122,7 @@ class Participant:
             model=site.model,
             form=form_of(model_by_name(site.model, site.task)),  # type: ignore[arg-type]
             columns=tuple(columns),
+            aim=None if classes else told_of(table.y[train].astype(float)),
             named=site.features is not None,
             public=site.public if site.drawn else "given",
             public_rows=public_rows,
@@ -134,7 +137,8 @@ class Participant:
         sites = SiteRun(site, self.table, run)
         plan, boxes = sites.plan, dict[str, bytes]()
         if site.drawn:
-            run.public = draw_own(site, sites.X[sites.train], plan.ready, plan.seed)
+            own, count = sites.X[sites.train], plan.public[site.name]
+            run.public = draw_own(site.public, own, count, plan.seed, plan.ready.pieces)
             boxes = sites.close(dict.fromkeys(site.neighbours, to_npy(run.public)), PUBLIC)
         else:
             run.public = read_public(site, plan.ready)
@@ -162,6 +166,9 @@ class Participant:
                 for name in self.site.neighbours
             }
             self.folder.write(RUN, vars(run))
+        if plan.rows:
+            self.folder.save(0, {})
+            return self._reply("started", letter, 0, {})
         states, shared, alone = {}, {}, dict[int | None, tuple[Site, list[Term]]]()
         for number, lane in enumerate(plan.lanes):
             site = sites.of(number)
@@ -214,15 +221,14 @@ class Participant:
 
     def _pool(self, letter: Envelope, asked: Round, sites: SiteRun) -> Envelope:
         """Take part in a round of partial pooling; what it changes is kept for the next one."""
-        round, boxes = asked.round, dict[str, bytes]()
-        if round == 0:
-            pooled = PooledSite(sites, {})
-            answers = self.folder.load(0)[1][0].shared[self.site.name]
-            measure, refused = pooled.start(letter, answers)
-        else:
-            pooled = PooledSite(sites, self._pooled_state(round))
+        round, boxes, refused = asked.round, dict[str, bytes](), dict[str, str]()
+        pooled = self._pooled_site(sites, round)
+        if round:
             measure, refused = pooled.relax(letter, round)
+        else:
+            measure = pooled.start()
         self.folder.write(of_round(round + 1), pooled.state)
+        self._pooled = asked.run, round + 1, pooled
         if asked.refit:
             boxes = pooled.boxes(round + 1)
         return self._reply(
@@ -235,6 +241,12 @@ class Participant:
             alpha=pooled.search.alpha if round else None,
             words=pooled.search.words if round else "",
         )
+
+    def _pooled_site(self, sites: SiteRun, round: int) -> PooledSite:
+        """Return the site before a round of partial pooling: from memory, if it is still there."""
+        if self._pooled is not None and self._pooled[:2] == (sites.plan.run, round):
+            return self._pooled[2]
+        return PooledSite(sites, self._pooled_state(round) if round else {})
 
     def _pooled_state(self, round: int) -> dict[str, Any]:
         """Return what a site keeps of the rounds before this one."""
@@ -266,13 +278,15 @@ class Participant:
         sites, lane = self._sites(letter), asked.lane
         if lane >= len(sites.plan.lanes):
             raise Refused(f"lane {lane} is not in this run's plan")
+        if sites.plan.rows:
+            latest = max(number for number in self.folder.rounds() if number <= asked.round + 1)
+            pooled = self._pooled_site(sites, latest)
+            report = save_site(sites, asked, pooled.alone, pooled.model)
+            return self._reply("finished", letter, asked.round, {}, **report)
         alone = sites.of(lane)
         fit(alone, alone.local_problem(), 0)
         model = alone.model
-        if sites.plan.rows and asked.round:
-            latest = max(number for number in self.folder.rounds() if number <= asked.round + 1)
-            model = PooledSite(sites, self._pooled_state(latest)).model if latest else model
-        elif not asked.alone:
+        if not asked.alone:
             together = sites.of(lane)
             fit_again(together, self.folder.load(asked.round)[1][lane], 0)
             model = together.model

@@ -59,7 +59,7 @@ class SiteFile(Described):
     open : whether the hub may read what the site shares; the hub must have the same setting.
     public : how public rows are drawn from the site's own rows (see ``fedrelax.public``), or a file of
         public rows that is the same at all sites.
-    public_rows : how many are drawn.
+    public_rows : how many are drawn; as many as the run needs, unless given.
     test_share : the share of the rows that is held out for testing.
     folder : where the site keeps the state of a run and, in ``model``, its own model.
     """
@@ -77,7 +77,7 @@ class SiteFile(Described):
     key: str | None = None
     open: bool = False
     public: str = "blend"
-    public_rows: Annotated[int, Field(ge=1)] = 100
+    public_rows: Annotated[int, Field(ge=1)] | None = None
     test_share: Share = 0.2
     folder: str = "state"
     _home: Path = PrivateAttr(default=Path())

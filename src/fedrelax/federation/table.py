@@ -17,7 +17,6 @@ from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.linear import LinearModel, SoftmaxModel
 from fedrelax.models.names import model_by_name
 from fedrelax.models.viewed import form_of, seen
-from fedrelax.public import draw_like
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.kinds import find_column
 from fedrelax.schema.preparation import View
@@ -25,7 +24,7 @@ from fedrelax.selection.search import TRIES
 from fedrelax.splits import TEST_STREAM, hold_out
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Model
 
-PUBLIC_STREAM, FOLD_STREAM, VALIDATION_STREAM = 1, 3, 4
+FOLD_STREAM, VALIDATION_STREAM = 3, 4
 """Keep a site's draws of public rows, folds and validation rows apart under one seed."""
 
 
@@ -132,9 +131,3 @@ def validation_of(train: IntArray, share: float, seed: int) -> tuple[IntArray, I
     rng = np.random.default_rng([seed, VALIDATION_STREAM])
     own, held = hold_out(len(train), share, rng)
     return train[own], train[held]
-
-
-def draw_own(site: SiteFile, X: FloatArray, ready: Preparation, seed: int) -> FloatArray:
-    """Return public rows drawn from a site's own training rows."""
-    rng = np.random.default_rng([seed, PUBLIC_STREAM])
-    return draw_like(site.public, X, site.public_rows, rng, ready.pieces)

@@ -14,7 +14,6 @@ import numpy as np
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Measure, get_measure
 from fedrelax.evaluation.evaluation import gains
-from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import RECORD, Finish, Finished
 from fedrelax.federation.settings import HubSettings
@@ -191,17 +190,17 @@ def fitted_of(federated: Federated, hub: HubSettings) -> Fitted:
         lane.wiring,
         hub.method.update,
         public=ways.pop() if len(ways) == 1 else "several ways",
-        public_rows=answered_rows(list(hellos.values()), hub.method),
+        public_rows=answered_rows(federated, hub.method),
     )
     fitted.choice_ = federated.choice
     return fitted
 
 
-def answered_rows(hellos: Sequence[SiteManifest], method: FedRelax) -> int:
+def answered_rows(federated: Federated, method: FedRelax) -> int:
     """Return on how many public rows a site answers in a round; see ``SiteRun.public``."""
+    hellos, counts = federated.agreement.hellos.values(), federated.public.values()
     complete = all(len(hello.neighbours) == len(hellos) - 1 for hello in hellos)
     drawn = all(hello.common is None for hello in hellos)
-    counts = [hello.public_rows for hello in hellos]
     return sum(counts) if method.update == "difference" and complete and drawn else max(counts)
 
 

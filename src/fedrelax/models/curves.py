@@ -42,8 +42,8 @@ class Curves:
     power: int = 2
 
     @classmethod
-    def of(cls, X: FloatArray, knots: int = KNOTS, power: int = 2) -> Curves:
-        """Make the basis for rows X (N, p)."""
+    def of(cls, X: FloatArray, knots: int = KNOTS, power: int = 2, beyond: float = 0.0) -> Curves:
+        """Make the basis for rows X (N, p); curves go on ``beyond`` their range by this share of it."""
         terms: list[tuple[int, float]] = []
         for k, x in enumerate(X.T):
             values = np.unique(x)
@@ -54,6 +54,7 @@ class Curves:
         columns = np.array([k for k, _ in terms], dtype=np.int64)
         at = np.array([knot for _, knot in terms], dtype=float)
         low, high = X.min(axis=0), X.max(axis=0)
+        low, high = low - beyond * (high - low), high + beyond * (high - low)
         raw = _powers(X, columns, at, power)
         line: FloatArray = np.linalg.lstsq(_affine(X), raw, rcond=None)[0].astype(np.float64)
         scale = (raw - _affine(X) @ line).std(axis=0)

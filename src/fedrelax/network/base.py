@@ -6,7 +6,7 @@ import copy
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -175,7 +175,7 @@ class Network:
         rows: RowGroups,
         models: Model | Mapping[Label, Model],
         *,
-        public: AnyArray | Mapping[Label, AnyArray],
+        public: AnyArray | Mapping[Label, AnyArray] | PublicRows,
         held: RowGroups | None = None,
         preparation: Preparation | None = None,
     ) -> Network:
@@ -230,6 +230,12 @@ class Network:
             label: replace(node, model=seen_like(self.preparation, by_node[label], node.model))
             for label, node in self._nodes.items()
         }
+        return other
+
+    def with_public(self, public: PublicRows) -> Self:
+        """Return a network of the same nodes with other public rows."""
+        other = copy.copy(self)
+        other._public, other.memory = public, None
         return other
 
     @property

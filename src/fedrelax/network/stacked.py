@@ -12,6 +12,7 @@ from fedrelax.errors import FedRelaxError, named
 from fedrelax.graph import Graph
 from fedrelax.network.base import Network, Node
 from fedrelax.network.rows import Lookup, StackedRows, public_rows, public_rows_of
+from fedrelax.public import PublicRows
 from fedrelax.schema import Preparation
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label, Model
@@ -29,7 +30,7 @@ class StackedNetwork(Network):
         y: AnyArray,
         rows: RowGroups,
         models: Model | Mapping[Label, Model],
-        public: AnyArray | Mapping[Label, AnyArray],
+        public: AnyArray | Mapping[Label, AnyArray] | PublicRows,
         held: RowGroups | None,
         preparation: Preparation | None = None,
     ) -> None:
@@ -51,8 +52,9 @@ class StackedNetwork(Network):
             }
             self._public = public_rows(preparation, per_node=sets)
         else:
-            common = public_rows_of(public, "the common set", gaps)
-            self._public = public_rows(preparation, common=common)
+            drawn = public if isinstance(public, PublicRows) else PublicRows(common=public)
+            common = public_rows_of(drawn.common, "the common set", gaps)
+            self._public = public_rows(preparation, common=common, owner=drawn.owner)
         strangers = (
             [label for label in labels if label not in graph] if labels != graph.labels else []
         )

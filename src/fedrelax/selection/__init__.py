@@ -10,9 +10,9 @@ from fedrelax.selection.candidates import (
     is_open,
 )
 from fedrelax.selection.choice import Choice
+from fedrelax.selection.default import Default, choose_default
 from fedrelax.selection.plan import Plan, Search
 from fedrelax.selection.search import FOLDS, TRIES, choose, fold_rows
-from fedrelax.selection.whole import Whole, choose_whole
 
 __all__ = [
     "FOLDS",
@@ -21,14 +21,14 @@ __all__ = [
     "TRIES",
     "Candidate",
     "Choice",
+    "Default",
     "Plan",
     "Search",
-    "Whole",
     "alphas_for",
     "candidates",
     "candidates_for",
     "choose",
-    "choose_whole",
+    "choose_default",
     "fold_rows",
     "is_open",
 ]

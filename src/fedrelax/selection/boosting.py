@@ -36,14 +36,10 @@ from fedrelax.typing import AnyArray, FloatArray, IntArray
 LINEAR, LEVEL = "linear models", "a level"
 ROUNDS = {LINEAR: 3, LEVEL: 6}
 """The most rounds from each start; on folds, every number of rounds up to that is tried."""
-LEAST_ROWS, LEAST_MEAN_ROWS = 150, 30
-"""Rows in all, and of a node in the mean, from which boosting is tried."""
-PUBLIC_ROWS = 2000
-"""Public rows on which boosted models answer; a part of them is enough for lines."""
 SURE = 1.0
 """Standard errors by which the loss on held-out rows must be lower."""
-MOST_NODES, SAMPLED = 100, 20
-"""The most nodes that are boosted, and of how many the folds are used to choose."""
+SAMPLED = 20
+"""Of how many nodes the folds are used to choose."""
 MANY_ROWS = 400
 """Rows of a node from which its difference has larger trees."""
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 from fedrelax.models import adapt
 from fedrelax.network import Network
+from fedrelax.pooling.network import PooledNetwork
 from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.budget import Budget
 from fedrelax.selection.candidates import Alphas, Wirings, candidates_for, is_open, update_for
 from fedrelax.selection.choice import Choice
+from fedrelax.selection.default import Default, choose_default, pooled_for_penalty
 from fedrelax.selection.search import choose
 from fedrelax.selection.trials import Tell, lighter
-from fedrelax.selection.whole import Whole, choose_whole, model_for
-from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
+from fedrelax.solvers import FedRelax, PartialPooling, Result, Solver
 from fedrelax.typing import Label, Model
 
 
@@ -24,17 +25,25 @@ class Plan:
 
     solver: Solver
     choice: Choice | None = None
-    whole: Whole | None = None
+    default: Default | None = None
     """What was found, if settings and models were found together."""
     model: Model = None
     """A linear model with the penalty found, for all nodes, if only that was found."""
+    pooled: PooledNetwork | None = None
+    """What it was found from."""
     alone: tuple[Label, ...] = ()
     """Nodes that keep the model trained on their own rows."""
 
+    @property
+    def pooled_numbers(self) -> int:
+        """How many numbers each node said to each other node in the rounds of partial pooling."""
+        pooled = self.pooled if self.default is None else self.default.pooled
+        return 0 if pooled is None else pooled.numbers
+
     def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
         """Train the network that the plan was made for, or the one given to ``again``."""
-        if self.whole is not None:
-            result = self.whole.solve(network, callbacks)
+        if self.default is not None:
+            result = self.default.solve(network, callbacks)
         else:
             made = network if self.model is None else network.with_models(self.model)
             result = self.solver.solve(made, callbacks)
@@ -42,10 +51,10 @@ class Plan:
 
     def again(self, network: Network) -> Plan:
         """Return the same plan for a network with other rows."""
-        if self.whole is None:
+        if self.default is None:
             return self
-        whole = self.whole.again(network)
-        return replace(self, whole=whole, solver=whole.solver)
+        default = self.default.again(network)
+        return replace(self, default=default, solver=default.solver)
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class Search:
         return is_open(self.alpha, self.wiring)
 
     def _finds_all_of(self, network: Network) -> bool:
-        return self.finds_all and WholeNetwork.unsupported_reason(network) is None
+        return self.finds_all and PartialPooling.unsupported_reason(network) is None
 
     def plan(
         self,
@@ -98,7 +107,7 @@ class Search:
         """
         budget = None if self.seconds is None else Budget(self.seconds)
         if self._finds_all_of(network):
-            whole = choose_whole(
+            default = choose_default(
                 network,
                 folds,
                 settings,
@@ -111,14 +120,15 @@ class Search:
                 keeper=keeper,
                 budget=budget,
             )
-            return Plan(whole.solver, whole.choice, whole, alone=self.alone)
+            return Plan(default.solver, default.choice, default, alone=self.alone)
         if settings.update == "auto":
             models = (adapt(given, network.task) for given in network.distinct_models.values())
             settings = replace(settings, update=update_for(self.alpha, models))
         if not is_open(self.alpha, self.wiring):
             return Plan(settings, alone=self.alone)
-        model = model_for(network, seed) if self.finds_all else None
-        if model is not None:
+        pooled, model = pooled_for_penalty(network, seed) if self.finds_all else None, None
+        if pooled is not None:
+            model = pooled.model(float(network.own_rows.counts.mean()))
             network = network.with_models(model)
             folds = [fold.with_models(model) for fold in folds]
         levels = (
@@ -133,4 +143,4 @@ class Search:
         if words:
             choice = choice.but(words)
         alone = tuple(dict.fromkeys((*self.alone, *choice.alone)))
-        return Plan(choice.settings(settings), choice, model=model, alone=alone)
+        return Plan(choice.settings(settings), choice, model=model, pooled=pooled, alone=alone)

@@ -2,6 +2,6 @@
 
 from fedrelax.solvers.base import Result, Solver
 from fedrelax.solvers.fedrelax import FedRelax, GradientFedRelax
-from fedrelax.solvers.whole import WholeNetwork
+from fedrelax.solvers.pooling import PartialPooling
 
-__all__ = ["FedRelax", "GradientFedRelax", "Result", "Solver", "WholeNetwork"]
+__all__ = ["FedRelax", "GradientFedRelax", "PartialPooling", "Result", "Solver"]

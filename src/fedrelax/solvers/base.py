@@ -27,7 +27,7 @@ from fedrelax.validation import check_callbacks
 from fedrelax.views import view
 from fedrelax.wiring import Wiring
 
-NO_MATTER = ("n_jobs", "found")
+NO_MATTER = ("n_jobs", "pooled")
 """Settings that do not change a result, and what is found again from the rows."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+|, spent=(True|False)")
 """What texts say of an object in memory and not of the run."""

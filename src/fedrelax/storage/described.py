@@ -101,7 +101,8 @@ class About(Described):
     level: float | None = None
     update: Literal["refit", "difference"] | None = None
     promises: list[Promise] = Field(default_factory=list)
-    found_from_sums: bool = False
+    by_default: bool = False
+    pooled_numbers: Count = 0
 
 
 class ModelLine(Fingerprint):

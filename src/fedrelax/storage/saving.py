@@ -220,9 +220,12 @@ def plain(value: Any) -> Any:
 def _exchanges(fitted: Fitted) -> int:
     """Return how often nodes said what they predict: after their first training, and after every round.
 
-    Boosting starts from what all know, so nodes speak once in each round.
+    Boosting starts from what all know, so nodes speak once in each round. What they say in the rounds of
+    partial pooling is counted apart.
     """
     result = fitted.result_
+    if result.engine == "pooling":
+        return 0
     if fitted.alpha_ == 0 or result.engine == "boosting":
         return int(result.n_rounds) if fitted.alpha_ > 0 else 0
     return max(len(result.history), int(result.n_rounds) + 1)
@@ -270,7 +273,8 @@ def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) ->
         "level": fitted.level_,
         "around": list(result.around),
         "promises": [asdict(promise) for promise in result.promises],
-        "found_from_sums": fitted.whole_ is not None or fitted.plan_.model is not None,
+        "by_default": fitted.default_ is not None,
+        "pooled_numbers": fitted.plan_.pooled_numbers,
     }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.whole.found import ONE_MODEL
 from fedrelax.errors import visible
+from fedrelax.pooling.network import ONE_MODEL
 
 
 def short(name: object, longest: int = 40) -> str:

@@ -45,10 +45,10 @@ class Sharing:
     how: str
     neighbours: dict[Label, int]
     """How many nodes with a model hear each node; those that a rewiring dropped are still sent to."""
-    sums: bool
-    """Whether settings were found from sums over each node's rows."""
-    only_sums: bool
-    """Whether the models were, too, so that no predictions were sent."""
+    pooled: int
+    """How many numbers a node said to each other node in the rounds of partial pooling."""
+    only_pooled: bool
+    """Whether the models come from these rounds, so that no other predictions were sent."""
     trials: int
     """Candidates that were tried on each fold while alpha and wiring were chosen."""
     trial_exchanges: int
@@ -65,7 +65,7 @@ class Sharing:
 
     @property
     def per_neighbour(self) -> int:
-        """How many numbers go to one neighbour in the run."""
+        """How many numbers go to one neighbour in the run, without those of partial pooling."""
         return self.per_exchange * self.exchanges
 
     @property
@@ -122,8 +122,8 @@ def sharing_of(saved: SavedResult) -> Sharing:
         sets=2 if both else 1,
         how=str(about["public"]["how"]),
         neighbours={label: neighbours[label] for label in saved.graph.labels if label in own},
-        sums=bool(about.get("found_from_sums", about.get("engine") == "whole")),
-        only_sums=about.get("engine") == "whole",
+        pooled=int(about.get("pooled_numbers", 0)),
+        only_pooled=about.get("engine") == "pooling",
         trials=trials,
         trial_exchanges=trial_exchanges,
         promises=tuple(about.get("promises", ())),

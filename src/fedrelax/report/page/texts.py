@@ -102,23 +102,29 @@ def _names(lines: DataFrame, evaluation: Evaluation) -> str:
     return ", ".join(named)
 
 
-SUMS = (
-    "Each node's sums over its rows: products of its features with each other and with the target. The "
-    "settings were found from these, without added noise. To tell what pooling all rows would be worth, "
-    "this process, which has them all, also trained on all of them."
-)
-FEW_ROWS = "Sums over few rows reveal much about these rows: they are not a privacy guarantee."
+FEW_ROWS = "Numbers about few rows reveal much about these rows: they are not a privacy guarantee."
+
+
+def pooled_text(shared: Sharing) -> str:
+    """Say what every node gave away in the rounds of partial pooling."""
+    return (
+        f"In the rounds of partial pooling, what each candidate model answers on {shared.public_rows:,} "
+        "public rows, and some numbers about it (how well it fits the node's own rows, how uncertain its "
+        f"coefficients are): {shared.pooled:,} numbers, {size_text(BYTES * shared.pooled)}, from each node "
+        "to each other node. No row, label or coefficient is sent, but for linear models such answers "
+        f"tell the coefficients. The public rows reveal {shared.reveals}. No noise was added."
+    )
 
 
 def what_left(shared: Sharing) -> list[str]:
     """Say in brief what every node gave away."""
-    if shared.only_sums:
-        return [SUMS, FEW_ROWS]
-    sums = [SUMS] if shared.sums else []
+    if shared.only_pooled:
+        return [pooled_text(shared), FEW_ROWS]
+    pooled = [pooled_text(shared)] if shared.pooled else []
     if shared.exchanges == 0:
         trials = " Predictions were exchanged while alpha was chosen." * bool(shared.trials)
         none = f"Nothing, in the run that was kept: each node trained alone.{trials}"
-        return [*sums, none, "No row, label or parameter is ever sent."]
+        return [*pooled, none, "No row, label or parameter is ever sent."]
     size = size_text(BYTES * shared.per_neighbour)
     sent = (
         f"Predictions on {shared.public_rows:,} public rows, {shared.exchanges} times: {size} from "
@@ -126,7 +132,7 @@ def what_left(shared: Sharing) -> list[str]:
         f"{shared.reveals}."
     )
     noise = [shared.promised] if shared.promises else ["No noise was added.", NOT_PRIVATE]
-    return [*sums, sent, *noise, *filter(None, [shared.attacked])]
+    return [*pooled, sent, *noise, *filter(None, [shared.attacked])]
 
 
 CANDIDATES = (  # the table of edges of a large graph has only the edges that were found
@@ -177,8 +183,8 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
             ),
         ]
     return [
-        *([("Sums", SUMS)] if shared.sums else []),
-        *([] if shared.only_sums else sent),
+        *([("Partial pooling", pooled_text(shared))] if shared.pooled else []),
+        *([] if shared.only_pooled else sent),
         ("Public rows", f"{public}. They reveal {shared.reveals}."),
         *([] if saved.preparation is None else [("Schema", SCHEMA_TELLS)]),
         (
@@ -276,7 +282,7 @@ def choice_lead(saved: SavedResult) -> str:
         return f"Nothing was chosen: {used} were given, or are the defaults."
     reason, better = about.get("choice"), about.get("better")
     why = f" Why: {reason}." if reason else ""
-    if about.get("found_from_sums"):
+    if about.get("by_default"):
         return f"Found from the training rows only: {used}.{why}{f' {better}' if better else ''}"
     return (
         f"Chosen by cross-validation on the training rows only: {used}.{why} The simpler setting gets the "

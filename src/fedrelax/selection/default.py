@@ -1,4 +1,4 @@
-"""The choice for a whole network: settings and models are found together."""
+"""The default: linear models by partial pooling, and what may do better."""
 
 from __future__ import annotations
 
@@ -9,64 +9,74 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines import UnsupportedNetworkError
-from fedrelax.engines.whole.found import ONE_MODEL, Found, find, linear_model, rows_of
-from fedrelax.engines.whole.ridge_rows import Fold
-from fedrelax.engines.whole.softmax import reason_for_few
 from fedrelax.models import adapt
 from fedrelax.network import Network
 from fedrelax.network.stacked import StackedNetwork
+from fedrelax.pooling.network import ONE_MODEL, TOGETHER, PooledNetwork, find, rows_of
+from fedrelax.pooling.search import ALONE, ONE
+from fedrelax.public import allow_boosting
 from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.beside import compare_beside
 from fedrelax.selection.boosting import (
-    LEAST_MEAN_ROWS,
-    LEAST_ROWS,
     LINEAR,
     BoostingChoice,
     Rows,
     choose_boosting,
     seconds_for,
 )
-from fedrelax.selection.boosting import MOST_NODES as MOST_NODES_BOOSTED
 from fedrelax.selection.budget import Budget, Overtime
 from fedrelax.selection.candidates import Candidate, Wirings, unit, wirings_for
 from fedrelax.selection.choice import Choice
 from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.selection.trials import Enough, Tell, heard
 from fedrelax.selection.trials import tried as tried_once
-from fedrelax.solvers import FedRelax, Result, Solver, WholeNetwork
+from fedrelax.solvers import FedRelax, PartialPooling, Result, Solver
+from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.wiring import Wiring
 
+Fold = tuple[AnyArray, AnyArray]
+"""Masks of the rows to train on and of those to hold out."""
 STRENGTHS = (1.0, 30.0)
 """alpha times the mean degree, at which a wiring is tried against what was found."""
 
+PUBLIC_ROWS = 200
+"""Public rows on which nodes compare linear models where a wiring is tried."""
 SECONDS = 10.0
 """The estimated time that boosting may take on folds."""
+MANY_CLASSES = 30
+"""With more classes, other models take too long."""
 MOST_NODES = 60
 """With more nodes, wirings of classifiers take too long and are not tried."""
 
 
 @dataclass(frozen=True)
-class Whole:
-    """What was found for a network, and the solver: it has the models, or trains a network of others."""
+class Default:
+    """What was chosen for a network, and the solver: it has the models, or trains a network of others."""
 
     choice: Choice
-    found: Found
+    pooled: PooledNetwork
     solver: Solver
+    quick: bool = False
     seed: int = 0
     boosting: BoostingChoice | None = None
     """How boosted differences are added to the linear models, if they are."""
     boosted: tuple[Any, ...] = ()
     """The nodes' models with these differences."""
 
-    def but(self, note: str, left_out: str = "") -> Whole:
+    def but(self, note: str, left_out: str = "") -> Default:
         """Return what was found, with a further part of the reason, and with what was left out."""
         return replace(self, choice=self.choice.but(note, left_out))
 
     def network(self, network: Network) -> Network:
         """Return the network for the solver: as it is, or with the linear model found."""
-        if isinstance(self.solver, WholeNetwork):
+        if isinstance(self.solver, PartialPooling):
             return network
-        return network.with_models(self.found.model(_mean_rows(network)))
+        return self.linear_network(network)
+
+    def linear_network(self, network: Network) -> Network:
+        """Return a network of linear models with the penalty found, and the public rows that these need."""
+        model = self.pooled.model(float(network.own_rows.counts.mean()))
+        return network.with_models(model).with_public(network.public.thinned(PUBLIC_ROWS))
 
     def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
         """Train the network."""
@@ -79,44 +89,49 @@ class Whole:
             {label: adapt(model, network.task) for label, model in models.items()}
         )
 
-    def again(self, network: Network) -> Whole:
-        """Return the same choice for a network with other rows."""
-        found = self.found.again(network)
-        solver = WholeNetwork(found) if isinstance(self.solver, WholeNetwork) else self.solver
-        return replace(self, found=found, solver=solver).with_boosting(network, self.boosting)
+    def again_linear(self, network: Network) -> PooledNetwork:
+        """Pool a network with other rows in the same way, with the strengths that were learned."""
+        learned = self.pooled.learned
+        return find(network, curves=not self.quick, seed=self.seed, learned=learned)
 
-    def with_boosting(self, network: Network, choice: BoostingChoice | None) -> Whole:
+    def again(self, network: Network) -> Default:
+        """Return the same choice for a network with other rows."""
+        pooled = self.again_linear(network)
+        solver = PartialPooling(pooled) if isinstance(self.solver, PartialPooling) else self.solver
+        return replace(self, pooled=pooled, solver=solver).with_boosting(network, self.boosting)
+
+    def with_boosting(self, network: Network, choice: BoostingChoice | None) -> Default:
         """Add the boosted differences that were chosen, trained on all rows of a network."""
         if choice is None:
             return self
         rows = _boosting_rows(network)
-        firsts = rows.starts(choice.start, self.found.together)
+        firsts = rows.starts(choice.start, self.pooled.together)
         trained = rows.train(choice.start, firsts, choice.rounds, choice.own)
         return replace(self, boosting=choice, boosted=tuple(trained.models(firsts, rows)))
 
     def references(self, network: Network) -> tuple[list[Any], Any]:
         """Return every node's model alone and one model for all rows, of the kind that does best there."""
-        alone, pooled = self.found.alone, self.found.pooled
+        alone, pooled = self.pooled.alone, self.pooled.pooled
         if self.boosting is not None:
             rows = _boosting_rows(network)
-            if self.boosting.alone < self.found.left_out["alone"]:
+            if self.boosting.alone < self.pooled.left_out[ALONE]:
                 alone = rows.alone()
             y, one = network.own_rows.y, np.zeros_like(rows.node)
             pooled = Rows(rows.X, y, one, 1, network.task, rows.public).alone()[0]
         return alone, pooled
 
 
-def model_for(network: Network, seed: int = 0) -> Any:
-    """Return a linear model with the best penalty for a network that cannot be solved as a whole.
+def pooled_for_penalty(network: Network, seed: int = 0) -> PooledNetwork | None:
+    """Return linear models whose penalty suits a network that cannot be pooled along its graph.
 
     None if the rows do not allow it.
     """
-    if WholeNetwork.unsupported_rows(network) is not None:
+    if PartialPooling.unsupported_rows(network) is not None:
         return None
-    return linear_model(network, seed)
+    return find(network, curves=False, seed=seed)
 
 
-def choose_whole(
+def choose_default(
     network: Network,
     folds: Sequence[Network],
     settings: FedRelax,
@@ -129,13 +144,14 @@ def choose_whole(
     tell: Tell | None = None,
     keeper: Keeper | None = None,
     budget: Budget | None = None,
-) -> Whole:
-    """Find the settings of a network, and try whether something else does better than linear models.
+) -> Default:
+    """Pool a network, and try whether something else does better than linear models.
 
     With ``apart``, rows of several nodes belong together, and the folds keep them together: then the
-    folds judge all settings. A wiring that looks better on the first fold is tried on all, and taken if
+    folds judge all settings. A wiring that looks better on the first fold is tried on all. It is taken if
     it lowers the loss on held-out rows by more than one standard error of the difference, taken over
-    nodes; one that was ``asked`` for is taken if it lowers the loss at all.
+    nodes, and is better than the linear models are where each row is left out in turn; one that was
+    ``asked`` for is taken if it lowers the loss at all.
     Boosted differences are tried if there are rows enough. ``quick`` skips all of that, and curves. If
     ``tell`` returns anything true, the search ends, and what was found so far is kept; the same when the
     time of ``budget`` is up.
@@ -143,16 +159,15 @@ def choose_whole(
     masks = []
     if isinstance(network, StackedNetwork):
         masks = [network.masks_of(fold) for fold in folds if isinstance(fold, StackedNetwork)]
-    found = find(network, masks if apart else (), curves=not quick, seed=seed)
-    whole = Whole(_choice(found), found, WholeNetwork(found), seed=seed)
-    if network.task.is_classification:
-        few = reason_for_few(network.task.n_outputs, len(network.own_rows.y))
-        if few is not None:
-            return whole.but(f"{few} few settings and no other models are tried")
+    pooled = find(network, folds if apart else (), curves=not quick, seed=seed)
+    default = Default(_choice(pooled), pooled, PartialPooling(pooled), quick, seed)
+    parts = _Parts(default, folds)
+    if network.task.n_outputs > MANY_CLASSES:
+        return default.but(f"with more than {MANY_CLASSES} classes no other models are tried")
     if quick or not folds:
-        return whole
+        return default
     if network.task.is_classification and _is_one_class(folds):
-        return whole.but("no other models are tried, as all rows held out are of one class")
+        return default.but("no other models are tried, as all rows held out are of one class")
     dear = network.task.is_classification and len(network) > MOST_NODES
     wirings = [] if len(network) < 3 or dear else wirings_for(network, wiring)
     wired = [way for way in wirings if way is not None]
@@ -164,23 +179,53 @@ def choose_whole(
         if budget is not None and budget.left < 0:
             raise Enough(f"stopped after {budget.words}")
         if complete:
-            whole = _boosted(whole, network, folds, masks, told)
+            default = _boosted(default, network, parts, masks, told)
             left = "wirings"
-        if wired and whole.boosting is None:
-            whole = _wired(whole, folds, settings, wired, asked, told, keeper, budget)
-        if complete and whole.boosting is None and isinstance(whole.solver, WholeNetwork):
-            whole = _with_advice(whole, network, folds, masks)
+        if wired and default.boosting is None:
+            default = _wired(default, parts, settings, wired, asked, told, keeper, budget)
+        if complete and default.boosting is None and isinstance(default.solver, PartialPooling):
+            default = _with_advice(default, network, parts, masks)
     except Enough as enough:
         over = budget is not None and budget.left < 0
         left = f"not all {left} were tried" if over else ""
-        whole = whole.but(f"the search was {enough}", left)
+        default = default.but(f"the search was {enough}", left)
     if dear and asked:
         note = (
             f"no wiring was tried, because for classes at more than {MOST_NODES} nodes that takes too "
             "long; with a model of your choice, wirings are tried"
         )
-        whole = whole.but(note)
-    return whole
+        default = default.but(note)
+    return default
+
+
+class _Parts:
+    """The folds, and the linear models that were trained on the rest of each, once these are needed."""
+
+    def __init__(self, default: Default, folds: Sequence[Network]) -> None:
+        self.folds, self._default = folds, default
+        self._pooled: dict[int, PooledNetwork] = {}
+
+    def pooled(self, number: int) -> PooledNetwork:
+        """Return the models of one fold."""
+        if number not in self._pooled:
+            self._pooled[number] = self._default.again_linear(self.folds[number])
+        return self._pooled[number]
+
+    def losses(self, number: int) -> FloatArray:
+        """Return the losses of a fold's validation rows."""
+        pooled, held = self.pooled(number), self.folds[number].validation_rows
+        assert held is not None
+        where = np.repeat(np.arange(len(held.counts)), held.counts)
+        X = np.asarray(held.X, dtype=float)
+        return pooled.losses(pooled.rounds[-1], X, held.y, where)
+
+    def node_losses(self, number: int) -> FloatArray:
+        """Return every node's mean loss on a fold's validation rows."""
+        held = self.folds[number].validation_rows
+        assert held is not None
+        where = np.repeat(np.arange(len(held.counts)), held.counts)
+        sums = np.bincount(where, self.losses(number), minlength=len(held.counts))
+        return np.asarray(sums / np.where(held.counts > 0, held.counts, np.nan))
 
 
 def _is_one_class(folds: Sequence[Network]) -> bool:
@@ -190,51 +235,49 @@ def _is_one_class(folds: Sequence[Network]) -> bool:
 
 
 def _boosted(
-    whole: Whole,
+    default: Default,
     network: Network,
-    folds: Sequence[Network],
+    parts: _Parts,
     masks: Sequence[Fold],
     tell: Tell | None,
-) -> Whole:
+) -> Default:
     """Add boosted differences, if folds show that they help."""
     scores = network.task.n_outputs if network.task.n_outputs > 2 else 1
     seconds = seconds_for(network.own_rows.counts, scores)
     if seconds > SECONDS or not _suits_boosting(network):
-        return whole
-    used = min(int(SECONDS / seconds), len(folds))
-    models = [whole.found.again(fold).together for fold in folds[:used]]
+        return default
+    used = min(int(SECONDS / seconds), len(parts.folds))
+    models = [parts.pooled(number).together for number in range(used)]
     held = [mask for _, mask in masks[:used]]
     rows, y = _boosting_rows(network), network.own_rows.y
-    chosen = choose_boosting(rows, y, held, models, seed=whole.seed, tell=tell)
+    chosen = choose_boosting(rows, y, held, models, seed=default.seed, tell=tell)
     if chosen is None:
-        return whole
-    alpha = whole.found.alpha if chosen.start == LINEAR else 0.0
+        return default
+    alpha = default.pooled.alpha if chosen.start == LINEAR else 0.0
     if chosen.rounds and alpha == 0:  # everybody's mean is taken as it is
         alpha = 1.0 / len(network)
-    choice = replace(whole.choice, chosen=Candidate(alpha), reason=chosen.reason)
-    return replace(whole, choice=choice).with_boosting(network, chosen)
+    choice = replace(default.choice, chosen=Candidate(alpha), reason=chosen.reason)
+    return replace(default, choice=choice).with_boosting(network, chosen)
 
 
 def _suits_boosting(network: Network) -> bool:
     """Tell whether all nodes are joined alike, are not too many, and have rows enough."""
-    counts = network.own_rows.counts
     alike = network.public.common is not None and (network.graph.is_uniform or len(network) == 1)
-    enough = counts.sum() >= LEAST_ROWS and counts.mean() >= LEAST_MEAN_ROWS
-    return bool(alike and enough and len(network) <= MOST_NODES_BOOSTED)
+    return bool(alike and allow_boosting(network.own_rows.counts))
 
 
 def _with_advice(
-    whole: Whole, network: Network, folds: Sequence[Network], masks: Sequence[Fold]
-) -> Whole:
+    default: Default, network: Network, parts: _Parts, masks: Sequence[Fold]
+) -> Default:
     """Say what would do better with all rows in one place."""
-    found, held = whole.found, [mask for _, mask in masks]
+    held = [mask for _, mask in masks]
     (X, _, node), y = rows_of(network), network.own_rows.y
     losses = np.full(len(X), np.nan)
-    for fold, mask in zip(folds, held, strict=True):
-        losses[mask] = found.losses(fold, means=False)
-    beside = compare_beside(X, y, node, len(network), network.task, losses, held, seed=whole.seed)
+    for number, mask in enumerate(held):
+        losses[mask] = parts.losses(number)
+    beside = compare_beside(X, y, node, len(network), network.task, losses, held, seed=default.seed)
     better = None if beside is None else beside.sentence
-    return replace(whole, choice=replace(whole.choice, better=better))
+    return replace(default, choice=replace(default.choice, better=better))
 
 
 def _boosting_rows(network: Network) -> Rows:
@@ -243,46 +286,47 @@ def _boosting_rows(network: Network) -> Rows:
     return Rows(X, network.own_rows.y, node, len(network), network.task, network.public.common)
 
 
-def _choice(found: Found) -> Choice:
-    """Return a choice among nodes alone, what was found and one model for all, with held-out losses."""
-    alone = found.left_out["alone"]
-    lines = {0.0: alone, found.alpha: found.left_out["together"]}
-    lines.setdefault(ONE_MODEL, found.left_out["one model"])
+def _choice(pooled: PooledNetwork) -> Choice:
+    """Return a choice among nodes alone, partial pooling and one model for all, with held-out losses."""
+    alone = pooled.left_out[ALONE]
+    lines = {0.0: alone, pooled.alpha: pooled.left_out[TOGETHER]}
+    lines.setdefault(ONE_MODEL, pooled.left_out[ONE])
     return Choice(
-        chosen=Candidate(found.alpha, level=found.level),
-        rounds=1,
+        chosen=Candidate(pooled.alpha, level=pooled.level),
+        rounds=len(pooled.rounds),
         candidates=tuple(
-            Candidate(alpha, level=found.level if alpha == found.alpha else 1.0) for alpha in lines
+            Candidate(alpha, level=pooled.level if alpha == pooled.alpha else 1.0)
+            for alpha in lines
         ),
         losses=np.array([[alone, value] for value in lines.values()]),
         reason=(
-            f"{found.words}: the loss on held-out rows is {found.left_out['together']:.4g}, and "
+            f"{pooled.words}: the loss on held-out rows is {pooled.left_out[TOGETHER]:.4g}, and "
             f"{alone:.4g} for each node alone"
         ),
     )
 
 
 def _wired(
-    whole: Whole,
-    folds: Sequence[Network],
+    default: Default,
+    parts: _Parts,
     settings: FedRelax,
     wirings: Sequence[Wiring],
     asked: bool,
     tell: Tell | None,
     keeper: Keeper | None,
     budget: Budget | None,
-) -> Whole:
-    found = whole.found
-    copies = [fold.with_models(found.model(_mean_rows(fold))) for fold in folds]
+) -> Default:
+    pooled, folds = default.pooled, parts.folds
+    copies = [default.linear_network(fold) for fold in folds]
     engine = "softmax" if folds[0].task.is_classification else "linear"
-    trial = replace(settings, level=found.level, engine=engine)
+    trial = replace(settings, level=pooled.level, engine=engine)
     rounds = trial.rounds_for(copies[0])
     tried = [
-        Candidate(strength * unit(copies[0].graph), way.paced(rounds), found.level)
+        Candidate(strength * unit(copies[0].graph), way.paced(rounds), pooled.level)
         for way in wirings
         for strength in STRENGTHS
     ]
-    own = [found.losses(fold) for fold in folds]
+    own = [parts.node_losses(number) for number in range(len(folds))]
     losses = Losses.of(folds, rounds)
     losses.append_still(own)
     done = 0
@@ -303,14 +347,14 @@ def _wired(
         for first in firsts:
             promising.append([first])
         if not asked and promising.means[1:, rounds].min() >= promising.means[0, rounds]:
-            return whole
+            return default
         for candidate, first in zip(tried, firsts, strict=True):
             losses.append([first, *(run(candidate, copy) for copy in copies[1:])])
     except UnsupportedNetworkError:
-        return whole
+        return default
     means, last = losses.means, (0, rounds)
     place = (1 + int(np.argmin(means[1:, rounds])), rounds)
-    before = whole.choice
+    before = default.choice
     padded = np.column_stack([before.losses[:, 0], *[before.losses[:, 1]] * rounds])
     # The lines of the first choice are leave-one-out losses, the others are losses on folds.
     choice = replace(
@@ -318,8 +362,9 @@ def _wired(
         candidates=(*before.candidates, *tried),
         losses=np.vstack([padded, means[1:]]),
     )
-    if not means[last] - means[place] > (0.0 if asked else losses.standard_error(place, last)):
-        return replace(whole, choice=choice)
+    better = means[last] - means[place] > (0.0 if asked else losses.standard_error(place, last))
+    if not (better and (asked or means[place] < pooled.left_out[TOGETHER])):
+        return replace(default, choice=choice)
     chosen = tried[place[0] - 1]
     choice = replace(
         choice,
@@ -332,8 +377,4 @@ def _wired(
     )
     # The engine of the trials may not suit the rows of the final training.
     solver = choice.settings(replace(trial, engine=settings.engine))
-    return replace(whole, choice=choice, solver=solver)
-
-
-def _mean_rows(network: Network) -> float:
-    return float(np.mean(network.own_rows.counts))
+    return replace(default, choice=choice, solver=solver)

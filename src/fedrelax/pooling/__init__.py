@@ -1,0 +1,1 @@
+"""Partial pooling of linear models: what nodes exchange, and how everything is chosen from it."""
