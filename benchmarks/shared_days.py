@@ -55,15 +55,15 @@ def main(seeds: int = 6, days: int = DAYS) -> None:
 
         by_day = FedRelaxRegressor(graph=graph).fit(X, y, nodes=node, groups=day)
         blind = FedRelaxRegressor(graph=graph).fit(X, y, nodes=node)
-        assert by_day.whole_ is not None and blind.whole_ is not None
-        found = by_day.whole_.found
+        assert by_day.default_ is not None and blind.default_ is not None
+        found = by_day.default_.pooled
         alone = np.concatenate([found.alone[i].predict(T[at == i]) for i in range(STATIONS)])
         lines.append(
             {
                 "promised by days": np.sqrt(found.left_out["together"]),
                 "new days": error(by_day),
                 "alpha": by_day.alpha_,
-                "promised at random": np.sqrt(blind.whole_.found.left_out["together"]),
+                "promised at random": np.sqrt(blind.default_.pooled.left_out["together"]),
                 "new days, chosen at random": error(blind),
                 "alpha at random": blind.alpha_,
                 "alone": float(np.sqrt(np.mean((alone - t[np.argsort(at, kind="stable")]) ** 2))),

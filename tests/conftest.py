@@ -52,7 +52,7 @@ THOROUGH = (
     "comparison/test_advice.py",
     "comparison/test_ways.py",
     "engines/sites/test_batched_nets.py",
-    "engines/whole/test_estimator.py",
+    "pooling/test_estimator.py",
     "federation/test_equality.py",
     "federation/test_wirings.py",
     "learned/test_graphs.py",

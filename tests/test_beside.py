@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fedrelax.engines.whole.ridge import choose_ridge
-from fedrelax.engines.whole.softmax import choose_softmax
 from sklearn.linear_model import RidgeCV
 
+from fedrelax import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.models import Task
 from fedrelax.selection import beside
 from fedrelax.selection.beside import PENALTIES, compare_beside
@@ -32,12 +31,13 @@ def masks(node):
     return [np.isin(np.arange(len(node)), np.concatenate(list(out.values()))) for _, out in parts]
 
 
-def network_losses(X, y, node, held):
-    """Return squared errors of rows left out under models found without them."""
-    losses, n = np.full(len(y), np.nan), int(node.max()) + 1
+def network_losses(X, y, node, held, Estimator=FedRelaxRegressor):
+    """Return the losses of rows left out under models found without them."""
+    losses = np.full(len(y), np.nan)
     for out in held:
-        found = choose_ridge(X[~out], y[~out], node[~out], n)
-        losses[out] = np.square(found.predict(X[out], node[out]) - y[out])
+        pooled = Estimator(wiring="fixed", minutes=0).fit(X[~out], y[~out], nodes=node[~out])
+        pooled = pooled.default_.pooled
+        losses[out] = pooled.losses(pooled.rounds[-1], X[out], y[out], node[out])
     return losses
 
 
@@ -91,11 +91,7 @@ def test_classes(bent):
     X, y, node = table(3, bent, n=20, rows=20)
     codes = (y > np.median(y)).astype(int)
     held = masks(node)
-    losses = np.full(len(y), np.nan)
-    for out in held:
-        model = choose_softmax(X[~out], codes[~out], node[~out], 20, 2)
-        share = model.predict(X[out], node[out])[np.arange(out.sum()), codes[out]]
-        losses[out] = -np.log(np.clip(share, 1e-6, 1.0))
+    losses = network_losses(X, CLASSES.classes[codes], node, held, FedRelaxClassifier)
     found = compare_beside(X, CLASSES.classes[codes], node, 20, CLASSES, losses, held)
     assert (found.sentence is not None) == bent
 

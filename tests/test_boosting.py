@@ -17,8 +17,8 @@ from fedrelax.models.additive import (
     BoostedTrees,
     newton_step,
 )
+from fedrelax.public import BOOSTING_ROWS
 from fedrelax.report.data.sharing import sharing_of
-from fedrelax.selection import boosting
 from fedrelax.storage import read_result, save_result
 from fedrelax.storage.formats import pack, unpack
 from fedrelax.storage.insides import check_insides
@@ -62,7 +62,7 @@ def test_a_common_step_is_learned_together_and_better_than_alone(network):
     linear = FedRelaxRegressor(quick=True).fit(X, y, nodes=g)
     assert "boosted differences" in network.choice_.reason
     assert rmse(network, T, t, h) < 0.6 * rmse(linear, T, t, h)
-    alone, _ = network.whole_.references(network.network_of(X, y, _rows(g), {}))
+    alone, _ = network.default_.references(network.network_of(X, y, _rows(g), {}))
     left = np.concatenate([model.predict(T[h == i]) - t[h == i] for i, model in enumerate(alone)])
     assert rmse(network, T, t, h) < 0.9 * np.sqrt(np.mean(left**2))
 
@@ -95,7 +95,7 @@ def test_without_answers_on_public_rows_nothing_common_is_learned(network, monke
         def fit(self, X, y, sample_weight=None):
             return super().fit(X, np.zeros(len(X)))
 
-    monkeypatch.setattr(boosting, "distiller", lambda first: Silent(max_iter=2))
+    monkeypatch.setattr("fedrelax.selection.boosting.distiller", lambda first: Silent(max_iter=2))
     silent = FedRelaxRegressor(minutes=5).fit(X, y, nodes=g)
     assert rmse(silent, T, t, h) > 1.1 * rmse(network, T, t, h)
 
@@ -130,11 +130,11 @@ def test_the_same_seed_gives_the_same_models_and_they_can_be_saved(network):
 def test_rounds_and_what_left_each_node_are_those_of_boosting(network, tmp_path):
     save_result(tmp_path / "result", network)
     saved = read_result(tmp_path / "result")
-    rounds = network.whole_.boosting.rounds
+    rounds = network.default_.boosting.rounds
     assert rounds > 0 and saved.about["rounds"] == network.n_rounds_ == rounds
     sharing = sharing_of(saved)
-    assert (sharing.public_rows, sharing.exchanges) == (boosting.PUBLIC_ROWS, rounds)
-    assert sharing.sums and not sharing.only_sums
+    assert (sharing.public_rows, sharing.exchanges) == (BOOSTING_ROWS, rounds)
+    assert sharing.pooled and not sharing.only_pooled
 
 
 def test_classifiers_can_be_saved(classifiers):

@@ -65,7 +65,7 @@ def test_boosting_is_compared_with_boosting():
         model, (X[train], y[train], nodes[train]), (X[~train], y[~train], nodes[~train])
     )
     rows = {i: np.flatnonzero(nodes[train] == i) for i in range(5)}
-    alone, pooled = model.whole_.references(model.network_of(X[train], y[train], rows, {}))
+    alone, pooled = model.default_.references(model.network_of(X[train], y[train], rows, {}))
     own = nodes[~train] == 3
     left = alone[3].predict(X[~train][own]) - y[~train][own]
     assert "BoostedTrees" in repr(alone[3]) and "BoostedTrees" in repr(pooled)

@@ -146,7 +146,7 @@ def test_other_kinds_of_models_are_not_tried_on_rows_of_the_future():
     y = X[:, 0] + np.where((node == 0) & (X[:, 0] * X[:, 1] > 0), 5.0, 0.0)
     y += 0.1 * rng.normal(size=800)
     boosted = FedRelaxRegressor(minutes=5).fit(X, y, nodes=node)
-    assert boosted.whole_.boosting is not None
+    assert boosted.default_.boosting is not None
     when = np.tile(np.arange(100), 8)
     later = FedRelaxRegressor(minutes=5).fit(X, y, nodes=node, times=when)
-    assert later.whole_.boosting is None
+    assert later.default_.boosting is None

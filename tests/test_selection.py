@@ -298,7 +298,7 @@ def test_dear_models_try_a_wiring_with_the_best_alpha_and_stronger_ones():
 
 
 def test_wirings_that_were_asked_for_and_not_tried_are_said(monkeypatch):
-    monkeypatch.setattr("fedrelax.selection.whole.MOST_NODES", 3)
+    monkeypatch.setattr("fedrelax.selection.default.MOST_NODES", 3)
     rng = np.random.default_rng(0)
     X, nodes = rng.normal(size=(80, 2)), np.repeat(list("abcd"), 20)
     y = (X[:, 0] + rng.normal(size=80) > 0).astype(int)

@@ -216,7 +216,7 @@ def test_ctrl_c_outside_the_rounds_leaves_nothing(run, table, monkeypatch):
     def pressed(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedrelax.selection.plan.choose_whole", pressed)
+    monkeypatch.setattr("fedrelax.selection.plan.choose_default", pressed)
     run(*FIT, "--out", "out")
     assert run.code == 130 and not Path("out").exists()
 

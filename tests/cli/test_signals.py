@@ -87,8 +87,8 @@ def test_ctrl_c_while_settings_are_chosen_takes_the_best_so_far(run, table):
 # The default fit, in this process: the signal comes as a step begins.
 
 PHASES = {
-    "finding": ("fedrelax.selection.whole.find", "ending the search as soon as there are models"),
-    "trying": ("fedrelax.selection.whole.compare_beside", "ending the search"),
+    "finding": ("fedrelax.selection.default.find", "ending the search as soon as there are models"),
+    "trying": ("fedrelax.selection.default.compare_beside", "ending the search"),
     "measuring": ("fedrelax.cli.training.evaluate", "measuring and saving the models"),
     "all rows": (FedRelaxEstimator, "no second training on all rows"),
     "saving": ("fedrelax.cli.training.save_result", "the result is being saved"),

@@ -26,9 +26,9 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     estimator : "auto" (default), one scikit-learn regressor or ``TorchModel`` for every node, a dict
         node -> model, or a function from a node's label to its model. "auto" with ``alpha="auto"`` finds
         linear models, with or without curves, and adds boosted differences where held-out rows show that
-        these do better: see ``solvers.PartialPooling`` and ``selection.boosting``. On a graph other than
-        the default, classifiers and very large networks get a linear model with a penalty found from the
-        rows, and exchange predictions. Where neither is possible (several outputs, separate public rows
+        these do better: see ``solvers.PartialPooling`` and ``selection.boosting``. A
+        network of more than 1,000 nodes on a graph of its own gets a linear model with a penalty found from
+        the rows, and exchanges predictions. Where neither is possible (several outputs, separate public rows
         for each node, ``rounds`` or ``solver`` given), and whenever alpha is given, "auto" means
         ``Ridge()``, and so does None.
     graph : a ``Graph`` over the nodes. Default: every node is joined to every other.
@@ -46,8 +46,9 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     public : how to draw the public rows ("blend", "gaussian", "marginals", "uniform", "standard",
         "bootstrap": see ``fedrelax.public`` for what each reveals), or the rows themselves: one
         array for all nodes, or a dict node -> array.
-    public_rows : how many public rows to draw. Default: 200, or 2,000 where boosting is tried or models
-        learn their difference (500 with ``quick``).
+    public_rows : how many public rows to draw. Default: 100 for each node, but at most about 5,000 in all,
+        and at least 2,000 where boosting is tried; with models of your own 200, or 2,000 where these learn
+        their difference (500 with ``quick``).
     rounds : the maximum number of rounds. Default: 20, or 200 for linear least squares, where a round
         costs next to nothing; with alpha given and a fixed graph, these go straight to the fixed point.
     folds : how many folds to split every node's rows into when a setting is chosen. Three of them are

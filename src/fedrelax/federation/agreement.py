@@ -46,7 +46,7 @@ class SiteManifest(Described):
     model: str
     form: Literal["encoded", "coded", "frame"]
     columns: tuple[ColumnSummary, ...]
-    aim: tuple[float, float] | None
+    aim: tuple[float, float] | None = None
     named: bool
     public: str
     """How public rows are drawn; "given" for a file."""

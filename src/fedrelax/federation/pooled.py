@@ -126,13 +126,11 @@ class PooledSite:
         search, site = self.search, self.sites.site.name
         said, refused = self._open(letter, round)
         said[site] = search.understood(search.messages(self._replies(self.own)))  # as others do
-        silent: dict[int, Reply] = {}
+        replies = {}
         if any(set(search.candidates) - set(said.get(name, ())) for name in self.names):
-            silent = self._replies(self._rows(self.X[:0], self.y[:0]))
-        replies = {  # a silent site says what one without rows says
-            k: Reply.joined([said.get(name, silent).get(k, silent.get(k)) for name in self.names])
-            for k in search.candidates
-        }
+            replies = self._replies(self._rows(self.X[:0], self.y[:0]))  # a site without rows
+        every = [{**replies, **said.get(name, {})} for name in self.names]
+        replies = {k: Reply.joined([one[k] for one in every]) for k in search.candidates}
         search.hear(replies, np.array([name in said for name in self.names]))
         mean = search.average(replies, search.shares)
         scores = np.einsum("ri,nci->nrc", self.design.answers, mean)

@@ -281,6 +281,8 @@ def prepare(
     column = find_column(first, target)
     task = "regression" if kind_of(first[column]) == "numbers" else "classification"
     names = list(tables)
+    if task == "classification" and list(models) == ["ridge"]:
+        models = ["logistic"]
     write_federation(
         home,
         names,

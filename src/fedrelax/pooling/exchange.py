@@ -77,6 +77,8 @@ class Question:
     def local_spread(self) -> FloatArray:
         """The covariance of that (n, c, d, d)."""
         c, k, d = self.consensus.shape
+        if k == 1:
+            return np.asarray(np.square(self.place)[..., None, None] * self.spread)
         blocks = self.spread.reshape(c, k, d, k, d)
         at = self.place
         return np.asarray(np.einsum("nk,ckalb,nl->ncab", at, blocks, at, optimize=True))
