@@ -207,7 +207,7 @@ def _target(
 class Learner:
     """Learns from new rows; each call writes a new result to DIR.learned/0001, 0002, ...
 
-    The result in DIR stays as it is, and each new one links to the files that have not changed.
+    The result in DIR stays as it is.
     """
 
     def __init__(self, directory: Path, table: Path, trust: tuple[str, ...], talk: Talk) -> None:

@@ -18,10 +18,10 @@ from fedrelax.cli.flags import words_of
 from fedrelax.cli.graphs import parse_graph
 from fedrelax.cli.interruption import TERMINATED, Interruption, Step, Terminated
 from fedrelax.errors import FedRelaxError
-from fedrelax.files import TABLE, read_file, why_unread, write_whole
+from fedrelax.files import TABLE, read_file, read_text, why_unread, write_whole
 from fedrelax.public import DRAWS
 from fedrelax.storage import Checkpoint
-from fedrelax.storage.checking import check_seal, read_inside, reading, sealed
+from fedrelax.storage.checking import check_seal, reading, sealed
 from fedrelax.storage.checkpoints import Interrupted
 from fedrelax.storage.places import NotWritten, advice_for
 
@@ -137,18 +137,12 @@ class RunDirectory:
                 f"{directory} holds no run that was stopped; give the directory that fedrelax fit "
                 f"--checkpoint-every named, which ends in {ENDING}"
             )
-        try:
-            with reading(SETTINGS):
-                about = json.loads(read_inside(where, SETTINGS, None, SETTINGS))
-                check_seal(about, SETTINGS)
-                if about["format"] != FORMAT:
-                    raise FedRelaxError(f"it has the format {about['format']!r}, not {FORMAT}")
-                settings, files = dict(about["settings"]), dict(about["files"])
-        except FedRelaxError as error:
-            text = str(error).removeprefix("this result is damaged: ").partition(";")[0]
-            raise FedRelaxError(
-                f"this checkpoint is damaged: {where}: {text}; run fedrelax fit again"
-            ) from error
+        with reading(f"{where}: {SETTINGS}", "checkpoint", "run fedrelax fit again"):
+            about = json.loads(read_text(where / SETTINGS))
+            check_seal(about)
+            if about["format"] != FORMAT:
+                raise FedRelaxError(f"it has the format {about['format']!r}, not {FORMAT}")
+            settings, files = dict(about["settings"]), dict(about["files"])
         check_trusted(FitConfig, str(where / SETTINGS), settings, typed, trust)
         config = make_config(FitConfig, None, {**settings, **typed})
         for name, checksum in files.items():
