@@ -77,6 +77,11 @@ class Talk:
         """Print text on stderr; see ``plain``."""
         self.err.print(text, markup=False, style=style, soft_wrap=not self.err.is_terminal)
 
+    def address(self, text: str) -> None:
+        """Print text on stderr in one line, however long, so that it can be copied."""
+        self.activity.pause()
+        self.err.print(text, markup=False, soft_wrap=True)
+
     def note_warnings(self) -> None:
         """Sum up the warnings so far, in one note for each kind and text."""
         while self.warned:

@@ -45,6 +45,7 @@ from fedrelax.storage.checking import Untrusted
 from fedrelax.typing import Label, Model
 
 BOOSTED = "fedrelax.models.boost.files"
+"""The home of formats of libraries that may crash on a damaged or hostile file."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,6 @@ class Packed:
             raise FedRelaxError("its file does not hold two models, or two and their kind")
         files = [archive.member(members, part) for part in PARTS[: len(names)]]
         return [Packed(format_named(name), file) for name, file in zip(names, files, strict=True)]
-
-    @property
-    def is_boosted(self) -> bool:
-        """Whether the file is read by a library that may crash on a damaged or hostile one."""
-        return self.format.home == BOOSTED
 
     @property
     def unpacked_size(self) -> int:

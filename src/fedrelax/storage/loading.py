@@ -30,7 +30,7 @@ from fedrelax.storage import described
 from fedrelax.storage.checking import Untrusted, check_seal, damage, read_inside, reading
 from fedrelax.storage.child import try_files
 from fedrelax.storage.described import ANSWERS, LIVING, PUBLIC
-from fedrelax.storage.formats import Packed, answers_one_row, format_named, unpack
+from fedrelax.storage.formats import BOOSTED, Packed, answers_one_row, format_named, unpack
 from fedrelax.storage.labels import by_text
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, SCHEMA, Fitted
@@ -107,6 +107,8 @@ def read_result(directory: str | Path) -> SavedResult:
     metrics = described.read_json(files.read("metrics.json"), "metrics.json", described.Metrics)
     nodes = files.frame("nodes.csv", labels)
     described.check_nodes(nodes, models, measured=metrics.get("errors") is not None)
+    dtype, classes = object if about["classes_are_objects"] else None, about["classes"]
+    classes = None if classes is None else np.asarray(classes, dtype=dtype)
     return SavedResult(
         directory=directory,
         about=about,
@@ -118,7 +120,7 @@ def read_result(directory: str | Path) -> SavedResult:
         history=files.frame("history.csv", labels),
         history_nodes=files.frame("history_nodes.csv", labels),
         graph=_graph(files, about, edges, labels),
-        task=_task(about),
+        task=Task(about["task"], about["outputs"], classes),
         preparation=_preparation(files, about),
         choice=files.frame("alphas.csv", labels) if "alphas.csv" in files.recorded else None,
         living=_living(files, about),
@@ -211,7 +213,7 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
         files[label] = Packed(format_named(line["format"]), content)
         with reading(line["file"]):
             parts[label] = files[label].parts
-        found = [(label, part.data) for part in parts[label] if part.is_boosted]
+        found = [(label, part.data) for part in parts[label] if part.format.home == BOOSTED]
         boosted.setdefault(saved.width_of(line), []).extend(found)
     total = sum(part.unpacked_size for some in parts.values() for part in some)
     most = allowed(sum(len(file.data) for file in files.values()))
@@ -298,13 +300,6 @@ def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
         if strange:
             raise FedRelaxError(f"it names the node {strange[0]!r}, which is not in the graph")
         return ready
-
-
-def _task(about: dict[str, Any]) -> Task:
-    dtype = object if about["classes_are_objects"] else None
-    classes = about["classes"]
-    labels = None if classes is None else np.asarray(classes, dtype=dtype)
-    return Task(about["task"], about["outputs"], labels)
 
 
 def _graph(files: _Files, about: dict[str, Any], edges: Any, labels: dict[str, Label]) -> Graph:
