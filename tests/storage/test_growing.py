@@ -17,7 +17,7 @@ from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxRegressor, Graph
 from fedrelax.errors import FedRelaxError
 from fedrelax.storage import load_result, read_result, save_result
 from fedrelax.storage.checking import sealed
-from fedrelax.storage.living import read_array
+from fedrelax.storage.described import read_array
 from fedrelax.storage.saving import save_grown
 
 N, M = 8, 6

@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelaxClassifier, FedRelaxError, FedRelaxRegressor
 from fedrelax.storage import load_result, save_result
-from fedrelax.storage.insides import _support_vectors
+from fedrelax.storage.insides import check_insides
 from tests.conftest import skip_without_packages
 
 from .hostile import resign
@@ -301,7 +301,7 @@ def test_support_vectors_of_a_single_class_are_refused():
     model.classes_, model._n_support = model.classes_[:1], np.array([2], dtype=np.int32)
     model._dual_coef_, model._intercept_ = np.zeros((0, 2)), np.zeros(0)
     with pytest.raises(FedRelaxError, match="its support vectors are damaged: their classes"):
-        _support_vectors(model)
+        check_insides(model)
 
 
 def test_a_neighbour_of_no_class_is_refused(tmp_path):

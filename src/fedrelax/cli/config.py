@@ -65,11 +65,8 @@ def make_config(
         check_trusted(kind, f"--config {file}", settings, flags, trust)
     for name, value in flags.items():
         if name == "model_for" and value:
-            try:
-                old, new = pairs_of(settings.get(name, {})), pairs_of(value)
-            except ValueError as error:
-                raise FedRelaxError(f"--model-for: {error}") from None
-            settings[name] = {**old, **new} if isinstance(old, dict) else old
+            old = pairs_of(settings.get(name, {}))
+            settings[name] = {**old, **pairs_of(value)} if isinstance(old, dict) else old
         elif value is not None and value != []:
             settings[name] = value
     try:
@@ -98,14 +95,9 @@ def check_trusted(
                 f"{source} sets {name} = {value!r}, which {flags_of(kind)[name].only_typed}, so it counts "
                 f"only when typed; type {words} if you want it, else remove it from the file"
             )
-    try:
-        pairs = pairs_of(settings.get("model_for", {}))
-    except ValueError:
-        return  # reported later, with the flag's name
-    named = list(pairs.values()) if isinstance(pairs, dict) else []
-    if flags.get("model") is None:
-        named.append(settings.get("model"))
-    for name in named:
+    pairs = pairs_of(settings.get("model_for", {}))
+    named = [*pairs.values()] if isinstance(pairs, dict) else []
+    for name in [*named, settings.get("model") if flags.get("model") is None else None]:
         if isinstance(name, str) and ":" in name and name not in trust:
             raise FedRelaxError(
                 f"{source} names the model {name!r}, which runs the code of the module "
@@ -159,7 +151,7 @@ def sentence(kind: type[LearningConfig], error: Any) -> str:
         message = "give 'auto' or a finite number of at least 0"
     elif message.startswith("Input should be"):
         message = message.replace("Input should be", "it must be", 1)
-    if message.startswith(f"{flag.argument}="):
-        return message  # which names the argument, and so the flag, itself
+    if message.startswith((f"{flag.argument}=", "--")):
+        return message  # which names the argument or the flag itself
     value = "" if error["type"] == "value_error" else f" is {error['input']!r}"
     return f"{flag.named(name)}{value}: {message}"

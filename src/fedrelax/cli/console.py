@@ -13,7 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -77,6 +77,11 @@ class Talk:
         """Print text on stderr; see ``plain``."""
         self.err.print(text, markup=False, style=style, soft_wrap=not self.err.is_terminal)
 
+    def address(self, text: str) -> None:
+        """Print text on stderr in one line, however long, so that it can be copied."""
+        self.activity.pause()
+        self.err.print(text, markup=False, soft_wrap=True)
+
     def note_warnings(self) -> None:
         """Sum up the warnings so far, in one note for each kind and text."""
         while self.warned:
@@ -90,20 +95,15 @@ class Talk:
             else:
                 self.note(f"{kind}, {many}: {text}")
 
-    def _results(self) -> None:
-        """Make room for results: they come after the notes."""
+    def say(self, *what: RenderableType, **how: Any) -> None:
+        """Print a result; results come after the notes."""
         self.activity.pause()
         self.note_warnings()
-
-    def say(self, *what: RenderableType) -> None:
-        """Print a result."""
-        self._results()
-        self.out.print(*what)
+        self.out.print(*what, **how)
 
     def plain(self, text: str) -> None:
         """Print text: in a terminal broken between words, elsewhere on one line however long."""
-        self._results()
-        self.out.print(text, markup=False, soft_wrap=not self.out.is_terminal)
+        self.say(text, markup=False, soft_wrap=not self.out.is_terminal)
 
     def command(self, text: str) -> None:
         """Print a command, so that it can be copied: where a terminal's line ends, it goes on."""
@@ -115,14 +115,14 @@ class Talk:
                 lines.append(word)
             else:
                 lines[-1] += f" {word}"
-        self._results()
-        self.out.print("  " + " \\\n    ".join(lines), markup=False, soft_wrap=True)
+        self.say("  " + " \\\n    ".join(lines), markup=False, soft_wrap=True)
 
     def json(self, answer: Mapping[str, Any]) -> None:
         """Print one JSON object, also if ``quiet``; what is no number is null."""
         from fedrelax.storage.saving import plain
 
-        self._results()
+        self.activity.pause()
+        self.note_warnings()
         in_ascii = not (sys.stdout.encoding or "utf").lower().startswith("utf")
         text = json.dumps(plain(answer), indent=2, ensure_ascii=in_ascii, allow_nan=False)
         typer.echo(STEERING.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text))
@@ -143,25 +143,21 @@ def speaking(
     try:
         with _warnings_as_notes(talk):
             yield talk
-    except FedRelaxError as error:
-        _fail(talk, in_flags(str(error)), BAD_INPUT, debug)
-    except Stopped as stopped:
-        before = {}  # signals stay ignored: the process is about to end
-        _fail(talk, str(stopped), stopped.code, debug)
-    except KeyboardInterrupt:
-        _fail(talk, "interrupted; nothing was written", INTERRUPTED, debug)
+    except typer.Exit:
+        raise
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(UNEXPECTED) from None
-    except MemoryError:
-        _fail(talk, "not enough memory; use fewer rows or --jobs 1", UNEXPECTED, debug)
-    except Exception as error:
-        path = str(getattr(error, "filename", None))
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            text = f"give a shorter path; one of {len(path):,} letters is too long: {path}"
-            _fail(talk, text, BAD_INPUT, debug)
-        what = in_one_line(error).removesuffix(": ")
-        _fail(talk, f"unexpected {what}; run again with --debug", UNEXPECTED, debug)
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, Stopped):
+            before = {}  # signals stay ignored: the process is about to end
+        talk.activity.pause()
+        if debug:
+            talk.err.print(traceback.format_exc(), markup=False, soft_wrap=True)
+        text, code = _ending(error)
+        text = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:60]}...", text)
+        talk.aside(f"error: {text}", style="red")
+        raise typer.Exit(code) from None
     finally:
         talk.activity.pause()
         for number, handler in before.items():
@@ -169,13 +165,21 @@ def speaking(
                 signal.signal(number, handler)
 
 
-def _fail(talk: Talk, text: str, code: int, debug: bool) -> NoReturn:
-    talk.activity.pause()
-    if debug:
-        talk.err.print(traceback.format_exc(), markup=False, soft_wrap=True)
-    text = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:60]}...", text)
-    talk.aside(f"error: {text}", style="red")
-    raise typer.Exit(code) from None
+def _ending(error: BaseException) -> tuple[str, int]:
+    """Return the sentence and the exit code with which a command ends after an error."""
+    if isinstance(error, FedRelaxError):
+        return in_flags(str(error)), BAD_INPUT
+    if isinstance(error, Stopped):
+        return str(error), error.code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; nothing was written", INTERRUPTED
+    if isinstance(error, MemoryError):
+        return "not enough memory; use fewer rows or --jobs 1", UNEXPECTED
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        path = str(error.filename)
+        return f"give a shorter path; one of {len(path):,} letters is too long: {path}", BAD_INPUT
+    what = in_one_line(error).removesuffix(": ")
+    return f"unexpected {what}; run again with --debug", UNEXPECTED
 
 
 @contextmanager

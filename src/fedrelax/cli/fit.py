@@ -113,41 +113,36 @@ def fit(config: FitConfig, talk: Talk) -> None:
     run_fit(config, talk)
 
 
-NEEDS_MODEL = (
-    "needs --model with a name: auto finds its settings from sums over the rows, without noise"
-)
-
-
 def check_privacy(config: FitConfig) -> None:
     """Refuse flags that would reveal more about the rows than is promised, or attack what was not sent."""
-    if config.leakage and config.model == "auto":
-        raise FedRelaxError(f"--leakage {NEEDS_MODEL}")
-    if config.leakage and config.test_share == 0:
-        raise FedRelaxError(
-            "--leakage compares training rows with test rows; give --test-share above 0"
-        )
-    if config.epsilon is None:
-        for name in ("delta", "range"):
-            if getattr(config, name) is not None:
-                raise FedRelaxError(f"--{name} needs --epsilon, which is not given")
-        return
-    if config.model == "auto":
-        raise FedRelaxError(f"--epsilon {NEEDS_MODEL}")
-    if config.alpha == "auto":
-        raise FedRelaxError(
-            "--epsilon needs --alpha as a number: every trial to choose it would reveal the rows once more"
-        )
-    if config.wiring not in (None, "fixed"):
-        raise FedRelaxError(
-            f"--wiring {config.wiring} looks at rows without noise; with --epsilon use --wiring fixed"
-        )
     from fedrelax.public import DRAWS
 
-    if config.public in DRAWS and config.public != "standard":
-        raise FedRelaxError(
-            f"--public {config.public} draws public rows from the inputs, which --epsilon does not cover; "
-            "give a table of rows that may be seen, or --public standard"
-        )
+    name = (
+        "needs --model with a name: auto finds its settings from sums over the rows, without noise"
+    )
+    private, draw, by_itself = config.epsilon is not None, config.public, config.model == "auto"
+    refused = {
+        f"--leakage {name}": config.leakage and by_itself,
+        "--leakage compares training rows with test rows; give --test-share above 0": (
+            config.leakage and config.test_share == 0
+        ),
+        "--delta needs --epsilon, which is not given": not private and config.delta is not None,
+        "--range needs --epsilon, which is not given": not private and config.range is not None,
+        f"--epsilon {name}": private and by_itself,
+        "--epsilon needs --alpha as a number: every trial to choose it would reveal the rows once more": (
+            private and config.alpha == "auto"
+        ),
+        f"--wiring {config.wiring} looks at rows without noise; with --epsilon use --wiring fixed": (
+            private and config.wiring not in (None, "fixed")
+        ),
+        f"--public {draw} draws public rows from the inputs, which --epsilon does not cover; give a "
+        "table of rows that may be seen, or --public standard": (
+            private and draw in DRAWS and draw != "standard"
+        ),
+    }
+    for sentence, holds in refused.items():
+        if holds:
+            raise FedRelaxError(sentence)
 
 
 def resume(

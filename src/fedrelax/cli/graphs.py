@@ -44,30 +44,23 @@ def parse_graph(text: str) -> GraphSpec:
     GraphSpec(kind='knn', columns=('lat', 'lon'), k=3, file=None)
     """
     kind, _, rest = text.strip().partition(":")
-    if kind not in KINDS:
-        raise FedRelaxError(
-            f"--graph {text!r} is not known; use {FORMS}{did_you_mean(kind, KINDS)}"
-        )
-    if kind == "complete" and rest:
-        raise FedRelaxError(f"--graph {text!r}: complete takes nothing after it; use {FORMS}")
-    if kind == "complete":
-        return GraphSpec(kind)
-    if kind == "edges" and not rest:
-        raise FedRelaxError("--graph edges needs a file: edges:FILE with source,target,weight")
-    if kind == "edges":
-        return GraphSpec(kind, file=Path(rest))
-    columns, count = "", rest or "5"
+    columns, count, wrong = "", rest or "5", ""
     if kind == "knn":
         columns, _, count = rest.rpartition(":") if ":" in rest else (rest, "", "5")
-        if not parts_of(columns):
-            raise FedRelaxError(
-                f"--graph {text!r} names no columns; say which hold the coordinates: knn:lat,lon:5"
-            )
-    if not count.strip().isdecimal() or int(count) < 1:
-        raise FedRelaxError(
-            f"--graph {text!r}: {count!r} is not a number of neighbours; give 1 or more, such as "
-            "knn:lat,lon:5"
-        )
+    if kind not in KINDS:
+        wrong = f"is not known{did_you_mean(kind, KINDS)}"
+    elif kind == "complete" and rest:
+        wrong = "takes nothing after it"
+    elif kind == "edges" and not rest:
+        wrong = "names no file with source,target,weight"
+    elif kind == "knn" and not parts_of(columns):
+        wrong = "names no columns that hold the coordinates"
+    elif kind in ("knn", "features") and (not count.strip().isdecimal() or int(count) < 1):
+        wrong = f"{count!r} is not a number of neighbours"
+    if wrong:
+        raise FedRelaxError(f"--graph {text!r}: {wrong}; use {FORMS}")
+    if kind in ("complete", "edges"):
+        return GraphSpec(kind, file=Path(rest) if rest else None)
     return GraphSpec(kind, parts_of(columns), int(count))
 
 
@@ -116,14 +109,12 @@ def _coordinates(
         wrong = missing if missing.any() else values != first
         if wrong.any():
             row = int(wrong.argmax())
-            node, line = f"node {nodes[row]!r}", where(frame.index, int(table.row_index[row]))
-            if missing.any():
-                raise FedRelaxError(
-                    f"{node} has no {column!r} on {line}; fill in its coordinate, or leave the row out"
-                )
+            line = where(frame.index, int(table.row_index[row]))
+            found = f"is in more than one place: {column!r} is {first[row]:g} and {values[row]:g}"
+            found = f"has no {column!r}" if missing.any() else found
             raise FedRelaxError(
-                f"{node} is in more than one place: {column!r} is {first[row]:g} and, on {line}, "
-                f"{values[row]:g}; a node needs one place, so correct these rows, or use another --graph"
+                f"node {nodes[row]!r} {found} on {line}; a node needs one place: correct that row, leave "
+                "it out, or use another --graph"
             )
         coordinates[str(column)] = values[[first_row[label] for label in labels]]
     return pd.DataFrame(coordinates, index=pd.Index(labels, dtype=object))
@@ -135,8 +126,7 @@ def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None])
 
     from fedrelax.graph.edges import edge_columns
 
-    frame = read_table(file, as_text=True)
-    by_name = by_text(labels)
+    frame, by_name = read_table(file, as_text=True), by_text(labels)
     source, target, weight = edge_columns([str(name) for name in frame.columns], str(file))
     for end in (source, target):
         texts = frame.iloc[:, end].tolist()
@@ -153,16 +143,14 @@ def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None])
         raise FedRelaxError(f"--graph: {file}, {error}") from error
     strange = [label for label in graph.labels if label not in by_name.values()]
     alone = [label for label in labels if label not in graph]
+    them = listing(strange, most=3)
     if len(alone) == len(labels):
         raise FedRelaxError(
             f"--graph: no node of the table is in {file}; the table has {listing(labels, most=3)} "
-            f"and the file has {listing(strange, most=3)}"
+            f"and the file has {them}"
         )
     if strange:
-        note(
-            f"{file} names nodes without rows, predicted by the mean of their neighbours: "
-            f"{listing(strange, most=3)}."
-        )
+        note(f"{file} names nodes without rows, predicted by the mean of their neighbours: {them}.")
     if alone:
         hint = did_you_mean(alone[0], strange).removeprefix("; ")
         note(f"{file} has no edge for {listing(alone, most=3)}: learning alone. {hint}".strip())

@@ -6,9 +6,10 @@ import os
 import signal
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from types import FrameType
 from typing import Self
 
@@ -16,6 +17,7 @@ from fedrelax.cli.console import INTERRUPTED, Stopped
 from fedrelax.cli.progress import Activity
 from fedrelax.runtime import Callback, Record
 from fedrelax.storage import Checkpoint
+from fedrelax.storage.checkpoints import Interrupted
 
 TERMINATED = 128 + signal.SIGTERM
 CAUSES = {"SIGINT": "stopped by Ctrl-C", "SIGTERM": "stopped by SIGTERM"}
@@ -58,6 +60,10 @@ class Interruption:
         self._checkpoint: Checkpoint | None = None
         self.cause = ""
         """Which signal has ended a step early; "" for none."""
+        self.stopped: Callable[[int], Stopped] = partial(
+            Stopped, "interrupted; nothing was written"
+        )
+        """Makes the error with which the command ends, from the exit code."""
 
     @contextmanager
     def caught(self) -> Iterator[Self]:
@@ -70,9 +76,10 @@ class Interruption:
                 signal.signal(signal.Signals[name], self._receive)
         try:
             yield self
-        except KeyboardInterrupt as stop:
-            code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
-            raise Stopped("interrupted; nothing was written", code) from stop
+        except (Interrupted, KeyboardInterrupt) as stop:
+            self.enter(Step.ENDING)  # a second signal is not to cut the sentence off
+            terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
+            raise self.stopped(TERMINATED if terminated else INTERRUPTED) from stop
         finally:
             self.enter(Step.ENDING)
 

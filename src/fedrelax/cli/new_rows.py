@@ -85,15 +85,11 @@ class Grown:
             raise FedRelaxError(f"node {text!r} is not in the network{did_you_mean(text, labels)}")
         return label
 
-    def new_rows(self, data: Path) -> Rows:
-        """Return the rows of a table, all of nodes of the network."""
-        frame = self._read(data)
-        return self._checked(frame, nodes_in(frame, self.saved, data, refuse=True), data)[0]
-
-    def sent_rows(self, frame: DataFrame) -> Rows:
-        """Return the rows of a request; each must have a target."""
-        nodes = nodes_in(frame, self.saved, SOURCE, refuse=True)
-        return self._checked(frame, nodes, SOURCE, may_miss=False)[0]
+    def new_rows(self, data: Path, sent: DataFrame | None = None) -> Rows:
+        """Return the rows of a table, all of nodes of the network; each that was sent needs a target."""
+        frame = self._read(data) if sent is None else sent
+        nodes = nodes_in(frame, self.saved, data, refuse=True)
+        return self._checked(frame, nodes, data, may_miss=sent is None)[0]
 
     def newcomers(self, data: Path, label: str | None) -> tuple[Rows, DataFrame]:
         """Return the rows of newcomers, or of the one with this label, and their table."""
@@ -207,7 +203,7 @@ def _target(
 class Learner:
     """Learns from new rows; each call writes a new result to DIR.learned/0001, 0002, ...
 
-    The result in DIR stays as it is, and each new one links to the files that have not changed.
+    The result in DIR stays as it is.
     """
 
     def __init__(self, directory: Path, table: Path, trust: tuple[str, ...], talk: Talk) -> None:
@@ -223,7 +219,7 @@ class Learner:
     def __call__(self, frame: DataFrame) -> Iterator[Path]:
         """Predict rows, learn from them and save; if that or the block fails, take everything back."""
         grown = self._grown
-        grown.fitted.update(*grown.sent_rows(frame))
+        grown.fitted.update(*grown.new_rows(SOURCE, frame))
         try:
             self._home.mkdir(exist_ok=True)
             out = save_grown(grown.out, grown.saved, grown.fitted)

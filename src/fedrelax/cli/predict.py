@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -54,8 +55,9 @@ def predict(
         from fedrelax.cli.inputs import look_here_for_modules, nodes_in
         from fedrelax.datasets import read_table
         from fedrelax.errors import FedRelaxError, counted, listing
+        from fedrelax.extras import need
         from fedrelax.storage.loading import coded_rows, load_result, read_result
-        from fedrelax.storage.places import check_file
+        from fedrelax.storage.places import check_file, whole_file
 
         if out is not None:
             check_file(out, ENDINGS, overwrite)
@@ -85,9 +87,15 @@ def predict(
             typer.echo(visible(text) if talk.out.is_terminal else text, nl=False)
         else:
             talk.activity.doing(f"Writing {out.name}")
-            _write(frame, out, overwrite)
+            ending = out.suffix.lower()
+            with whole_file(out, overwrite) as draft:
+                if ending in ENDINGS[2:]:
+                    need("pyarrow", "parquet")
+                    frame.to_parquet(draft, index=False)
+                else:
+                    frame.to_csv(draft, index=False, sep="\t" if ending == ".tsv" else ",")
             formulas = formula_note(frame, out.name)
-            if formulas is not None and out.suffix.lower() in (".csv", ".tsv"):
+            if formulas is not None and ending not in ENDINGS[2:]:
                 talk.note(formulas)
         models, graph = fitted.models_, fitted.whole_graph_
         without = sorted(
@@ -104,23 +112,8 @@ def predict(
             talk.plain(f"Wrote {written} to {out}")
 
 
-def _write(frame: DataFrame, out: Path, overwrite: bool) -> None:
-    from fedrelax.errors import FedRelaxError
-    from fedrelax.storage.places import whole_file
-
-    with whole_file(out, overwrite) as draft:
-        if out.suffix.lower() in (".parquet", ".pq"):
-            try:
-                frame.to_parquet(draft, index=False)
-            except ImportError as error:
-                raise FedRelaxError(
-                    f"--out {out} needs pyarrow; pip install 'fedrelax[parquet]', or write a .csv"
-                ) from error
-        else:
-            frame.to_csv(draft, index=False, sep="\t" if out.suffix.lower() == ".tsv" else ",")
-
-
 FIRST = ("=", "+", "-", "@", "\t", "\r")
+NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def formula_note(frame: DataFrame, file: str) -> str | None:
@@ -138,9 +131,8 @@ def formula_note(frame: DataFrame, file: str) -> str | None:
     for name, column in frame.items():
         if column.dtype.kind not in "biufcmM":
             texts = [value for value in column.unique() if isinstance(value, str)]
-            bad = [text for text in texts if text.startswith(FIRST) and not _is_number(text)]
-            if bad:
-                cells[name] = bad[0]
+            bad = [text for text in texts if text.startswith(FIRST) and not NUMBER.fullmatch(text)]
+            cells.update({name: bad[0]} if bad else {})
     if not cells:
         return None
     which, first = named("column", list(cells)), next(iter(cells.values()))
@@ -149,11 +141,3 @@ def formula_note(frame: DataFrame, file: str) -> str | None:
         f"{which} of {file} {has} cells that a spreadsheet would run as formulas, such as "
         f"{first[:40]!r}; import {it} as text."
     )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True

@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fedrelax.cli.config import check_trusted, make_config, only_typed
-from fedrelax.cli.console import INTERRUPTED, Stopped
+from fedrelax.cli.console import Stopped
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.flags import words_of
 from fedrelax.cli.graphs import parse_graph
-from fedrelax.cli.interruption import TERMINATED, Interruption, Step, Terminated
+from fedrelax.cli.interruption import Interruption, Step
 from fedrelax.errors import FedRelaxError
-from fedrelax.files import TABLE, read_file, why_unread, write_whole
+from fedrelax.files import TABLE, read_file, read_text, why_unread, write_whole
 from fedrelax.public import DRAWS
 from fedrelax.storage import Checkpoint
-from fedrelax.storage.checking import check_seal, read_inside, reading, sealed
+from fedrelax.storage.checking import check_seal, reading, sealed
 from fedrelax.storage.checkpoints import Interrupted
 from fedrelax.storage.places import NotWritten, advice_for
 
@@ -76,33 +76,30 @@ class RunDirectory:
     @contextmanager
     def open(self, interruption: Interruption) -> Iterator[None]:
         """Within, a signal, a full disk or Ctrl-C ends with a sentence that says how to continue."""
+        interruption.stopped = self._stopped
         try:
-            try:
-                yield
-            finally:
-                interruption.enter(Step.ENDING)  # a second signal is not to cut the sentence off
-        except (Interrupted, KeyboardInterrupt) as stop:
-            terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
-            raise self._stopped(TERMINATED if terminated else INTERRUPTED) from stop
+            yield
+        except Interrupted:
+            raise
         except FedRelaxError as error:
+            interruption.enter(Step.ENDING)  # a signal is not to cut the sentence off
             go_on = self._how_to_go_on()
             if go_on and isinstance(error, NotWritten):
                 words = f"{error}; what was learned is kept; once that is done, {go_on}"
                 raise NotWritten(words) from error
             raise
+        interruption.enter(Step.ENDING)
         self.forget()
 
     def _stopped(self, code: int) -> Stopped:
-        go_on = self._how_to_go_on()
-        if not go_on:
-            words = "interrupted before a round was kept; there is nothing to continue"
-            return Stopped(words, code)
-        last, rows = self.all_rows.saved, " on all rows"
-        if last is None:
-            last, rows = self.training.saved, ""
-        done = "finished trials" if last is None else f"round {last}{rows}"
-        words = f"interrupted; {done} and everything before are kept in {self.where}; {go_on}"
-        return Stopped(words, code)
+        go_on, words = self._how_to_go_on(), "before a round was kept; there is nothing to continue"
+        if go_on:
+            last, rows = self.all_rows.saved, " on all rows"
+            if last is None:
+                last, rows = self.training.saved, ""
+            done = "finished trials" if last is None else f"round {last}{rows}"
+            words = f"; {done} and everything before are kept in {self.where}; {go_on}"
+        return Stopped(f"interrupted{' ' * (not go_on)}{words}", code)
 
     def _how_to_go_on(self) -> str:
         """Return the sentence that says how to continue; if nothing was kept, delete what is left."""
@@ -137,18 +134,12 @@ class RunDirectory:
                 f"{directory} holds no run that was stopped; give the directory that fedrelax fit "
                 f"--checkpoint-every named, which ends in {ENDING}"
             )
-        try:
-            with reading(SETTINGS):
-                about = json.loads(read_inside(where, SETTINGS, None, SETTINGS))
-                check_seal(about, SETTINGS)
-                if about["format"] != FORMAT:
-                    raise FedRelaxError(f"it has the format {about['format']!r}, not {FORMAT}")
-                settings, files = dict(about["settings"]), dict(about["files"])
-        except FedRelaxError as error:
-            text = str(error).removeprefix("this result is damaged: ").partition(";")[0]
-            raise FedRelaxError(
-                f"this checkpoint is damaged: {where}: {text}; run fedrelax fit again"
-            ) from error
+        with reading(f"{where}: {SETTINGS}", "checkpoint", "run fedrelax fit again"):
+            about = json.loads(read_text(where / SETTINGS))
+            check_seal(about)
+            if about["format"] != FORMAT:
+                raise FedRelaxError(f"it has the format {about['format']!r}, not {FORMAT}")
+            settings, files = dict(about["settings"]), dict(about["files"])
         check_trusted(FitConfig, str(where / SETTINGS), settings, typed, trust)
         config = make_config(FitConfig, None, {**settings, **typed})
         for name, checksum in files.items():

@@ -6,13 +6,12 @@ import secrets
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedrelax.cli.console import Talk, speaking
+from fedrelax.cli.console import speaking
 from fedrelax.cli.flags import Debug, SavedDir, Trust
 from fedrelax.cli.predict import UnknownNodes
 
@@ -76,19 +75,14 @@ def serve(
         with listen(host, port, secret) as listening:
             learner = None if learn is None else Learner(directory, learn, allowed, talk)
             served = Served(saved, allowed, "raise" if unknown_nodes == "refuse" else "consensus")
-            app = Application(served, max_bytes, partial(_say, talk), learner)
+            app = Application(served, max_bytes, talk.address, learner)
             service = Service(app, listening, host, secret)
             # a given token is known and stays out of logs; a random one has to be shown
             where = service.page if token is None else service.address
-            _say(talk, f"serving: {where} (Ctrl-C ends it)")
+            talk.address(f"serving: {where} (Ctrl-C ends it)")
             with _signals_only_end_it():
                 service.run()
-        _say(talk, "stopped")
-
-
-def _say(talk: Talk, text: str) -> None:
-    talk.activity.pause()
-    talk.err.print(text, markup=False, soft_wrap=True)  # one line, so that it can be copied
+        talk.address("stopped")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from fedrelax.cli.flags import ARGUMENTS, DATA, LEARNING, MODELS, OUTPUT, Check, flag, flags_of
-from fedrelax.errors import did_you_mean
+from fedrelax.errors import FedRelaxError, did_you_mean
 
 
 def one_or_many(value: Any) -> Any:
@@ -32,7 +32,7 @@ def pairs_of(value: Any) -> Any:
     for text in value:
         node, _, model = str(text).rpartition("=")
         if not node or not model:
-            raise ValueError(f"{text!r} is not NODE=MODEL, such as Helsinki=forest")
+            raise FedRelaxError(f"--model-for: {text!r} is not NODE=MODEL, such as Helsinki=forest")
         pairs[node.strip()] = model.strip()
     return pairs
 

@@ -44,40 +44,29 @@ class Splitting:
         rows = group_rows(nodes, len(nodes))
         rng = np.random.default_rng([self.seed, TEST_STREAM])
         train = training_mask(rows, self.share, rng, self.values)
+        flag, before = f"--split-by {self.column}", "to train on"
+        why, otherwise = "test row at any node", "give --test-share 0 to train on everything"
         if self.values is None:
-            untested = [label for label, index in rows.items() if train[index].all()]
-            if self.share > 0 and train.all():
-                raise FedRelaxError(
-                    f"--test-share {self.share:g} leaves no test row at any node, as all have too few "
-                    "rows; raise it, or give --test-share 0 to train on everything"
-                )
-            if self.share > 0 and untested:
-                count = "1 node has" if len(untested) == 1 else f"{len(untested)} nodes have"
-                note(
-                    f"{count} too few rows for --test-share {self.share:g}: all are training rows, and "
-                    f"there is no test error for {listing(untested, most=3)}."
-                )
-            return train, ~train
-        if self.start is not None:
+            flag, why = f"--test-share {self.share:g}", f"{why}, as all have too few rows"
+        elif self.start is not None:
             train = np.asarray(self.values < self.start)
-            if train.all() or not train.any():
-                side = "no row from then on" if train.all() else "no row before it"
-                raise FedRelaxError(
-                    f"--test-from leaves {side} in column {self.column!r}; give a time within the table"
-                )
-        test = ~train
+            flag, before = "--test-from", f"before --test-from in {self.column!r}"
+            why = f"row {'from then on' if train.all() else 'before it'} in column {self.column!r}"
+            otherwise = "give a time within the table"
+        test, measured = ~train, self.share > 0 or self.start is not None
         late = [label for label, index in rows.items() if not train[index].any()]
         for label in late:
             test[rows[label]] = False
+        if measured and not test.any():
+            raise FedRelaxError(f"{flag} leaves no {why}; name another value, or {otherwise}")
         if late:
-            before = (
-                "to train on" if self.start is None else f"before --test-from in {self.column!r}"
-            )
             note(f"No row {before}, so not measured: {listing(late, most=3)}.")
-        if not test.any() and self.share > 0:
-            raise FedRelaxError(
-                f"--split-by {self.column} leaves no row to test on: no node has rows on both sides; "
-                "name another column, or give --test-share 0 to train on everything"
+        untested = [label for label, index in rows.items() if train[index].all()]
+        if self.values is None and self.share > 0 and untested:
+            count = "1 node has" if len(untested) == 1 else f"{len(untested)} nodes have"
+            note(
+                f"{count} too few rows for {flag}: all are training rows, and there is no test error "
+                f"for {listing(untested, most=3)}."
             )
         return train, test
 
@@ -94,13 +83,12 @@ def splitting_of(
     """Return the rule for a table: as it was asked for, or as suits what the table holds."""
     share, seed = config.test_share, config.seed
     asked: Hashable | None = config.split_by
-    start: str | None = getattr(
-        config, "test_from", None
-    )  # compare, which repeats splits, has none
+    start: str | None = getattr(config, "test_from", None)  # only fit has it
     if asked == NONE and NONE not in frame.columns:
         if start is not None:
             raise FedRelaxError("--test-from and --split-by none contradict each other; give one")
         return Splitting(share, seed)
+    roles = {find_column(frame, config.node): "node", find_column(frame, config.target): "target"}
     if asked is None and start is not None:
         dates = [column for column in frame.columns if kind_of(frame[column]) == "dates"]
         if len(dates) != 1:
@@ -110,9 +98,11 @@ def splitting_of(
             )
         asked = dates[0]
     if asked is None:
-        return _unasked(config, frame, table, note)
+        others = [column for column in frame.columns if column not in roles]
+        asked = _shared_dates(frame[others].iloc[table.row_index], table.nodes, share, note)
+        if asked is None:
+            return Splitting(share, seed)
     column = find_column(frame, asked)
-    roles = {find_column(frame, config.node): "node", find_column(frame, config.target): "target"}
     if column in roles:
         raise FedRelaxError(
             f"--split-by names the {roles[column]} column {column!r}; name what rows of several nodes "
@@ -121,40 +111,34 @@ def splitting_of(
     values = _values(frame, column, table)
     if len(np.unique(values)) < 2:
         raise FedRelaxError(f"--split-by: column {column!r} has a single value; name another")
-    if start is None:
-        return Splitting(share, seed, str(column), values)
-    return Splitting(share, seed, str(column), values, _moment(start, frame, column))
+    moment = None if start is None else _moment(start, frame, column)
+    return Splitting(share, seed, str(column), values, moment)
 
 
-def _unasked(
-    config: LearningConfig, frame: DataFrame, table: Table, note: Callable[[str], None]
-) -> Splitting:
-    """Split by the dates that nodes have in common, if there are any; say what else is shared."""
-    share, seed = config.test_share, config.seed
-    names = {find_column(frame, config.node), find_column(frame, config.target)}
-    others = [column for column in frame.columns if column not in names]
-    dates = [column for column in others if kind_of(frame[column].iloc[table.row_index]) == "dates"]
-    for column in dates:
-        texts = frame[column].iloc[table.row_index]
-        moments = read_dates(texts, order_of(texts)[0])
-        if share > 0 and not np.isnan(moments).any() and _is_shared(moments, table.nodes):
+def _shared_dates(
+    frame: DataFrame, nodes: AnyArray, share: float, note: Callable[[str], None]
+) -> Hashable | None:
+    """Return a column of dates that nodes have in common, if there is one; say what else they share."""
+    column: Hashable
+    for column in (column for column in frame.columns if kind_of(frame[column]) == "dates"):
+        moments = read_dates(frame[column], order_of(frame[column])[0])
+        if share > 0 and not np.isnan(moments).any() and _is_shared(moments, nodes):
             note(
                 f"Nodes have rows of the same {column!r}, and what neighbours have seen of a moment "
                 f"gives much of it away, so whole moments are held out (--split-by {column}). Rows "
                 f"held out at random (--split-by none) would show a smaller error than new moments "
                 "will have."
             )
-            return Splitting(share, seed, str(column), _values(frame, column, table))
-    for column in others:
-        values = frame[column].iloc[table.row_index].astype(str).to_numpy()
-        if str(column).strip().lower() in TIMES and _is_shared(values, table.nodes):
+            return column
+    for column in (column for column in frame.columns if str(column).strip().lower() in TIMES):
+        if _is_shared(frame[column].astype(str).to_numpy(), nodes):
             note(
                 f"Nodes have rows of the same {column!r}; rows are held out at random, so neighbours "
                 f"may have seen the {column} of a test row. --split-by {column} holds out whole "
                 "values, which shows the error for new ones."
             )
             break
-    return Splitting(share, seed)
+    return None
 
 
 def _is_shared(values: AnyArray, nodes: AnyArray) -> bool:
@@ -170,42 +154,35 @@ def _is_shared(values: AnyArray, nodes: AnyArray) -> bool:
 def _values(frame: DataFrame, column: Hashable, table: Table) -> AnyArray:
     """Return the column's value in each row: dates as dates, numbers as numbers, else text."""
     values, kind = frame[column].iloc[table.row_index], kind_of(frame[column])
-    missing = values.isna().to_numpy()
-    if missing.any():
-        raise FedRelaxError(
-            f"--split-by: column {column!r} has {int(missing.sum())} missing values, the first on "
-            f"{where(values.index, int(missing.argmax()))}; fill them in"
-        )
+    found, wrong = values, values.isna().to_numpy()
     if kind == "numbers":
-        return to_numbers(values)
-    if kind == "dates":
-        moments = read_dates(values, order_of(values)[0])
-        bad = np.flatnonzero(np.isnan(moments))
-        if len(bad):
-            raise FedRelaxError(
-                f"--split-by: column {column!r} holds dates except {str(values.iloc[bad[0]])!r} on "
-                f"{where(values.index, int(bad[0]))}; correct it"
-            )
-        return moments
+        found = to_numbers(values)
+    elif kind == "dates":
+        found = read_dates(values, order_of(values)[0])
+        wrong = np.isnan(found)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise FedRelaxError(
+            f"--split-by: column {column!r} has {int(wrong.sum())} values that are missing or no "
+            f"{kind}, the first, {str(values.iloc[first])!r}, on {where(values.index, first)}; correct them"
+        )
+    if kind in ("numbers", "dates"):
+        return np.asarray(found)
     return np.asarray(values.astype(str).str.strip().to_numpy(dtype=str))
 
 
 def _moment(text: str, frame: DataFrame, column: Hashable) -> float:
     import pandas as pd
 
-    kind = kind_of(frame[column])
-    if kind not in ("numbers", "dates"):
-        raise FedRelaxError(
-            f"--test-from needs a column of dates or numbers, and {column!r} holds {kind}; name another"
-        )
-    one = pd.Series([text])
-    as_dates = kind == "dates"
-    start = float(
-        (read_dates(one, "mixed") if as_dates else pd.to_numeric(one, errors="coerce"))[0]
-    )
+    kind, one = kind_of(frame[column]), pd.Series([text])
+    start = float("nan")
+    if kind == "numbers":
+        start = float(pd.to_numeric(one, errors="coerce")[0])
+    elif kind == "dates":
+        start = float(read_dates(one, "mixed")[0])
     if np.isnan(start):
         raise FedRelaxError(
-            f"--test-from {text!r} does not fit column {column!r}, which holds {kind}; give a value "
-            "of that kind"
+            f"--test-from {text!r} does not fit column {column!r}, which holds {kind}; name a column of "
+            "dates or numbers, and a value of that kind"
         )
     return start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +13,7 @@ from fedrelax.cli.console import Talk
 from fedrelax.cli.flags import LEARNING, flag
 from fedrelax.cli.settings import Alpha, LearningConfig
 from fedrelax.errors import FedRelaxError
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray
 
 if TYPE_CHECKING:
     from fedrelax.cli.inputs import Inputs
@@ -54,18 +54,17 @@ def stress(config: StressConfig, talk: Talk) -> None:
     """
     from fedrelax.cli.inputs import read_inputs
 
-    not_for_stress = {
+    unused = {
         "--wiring": config.wiring not in (None, "fixed"),
         "--quick": config.quick,
         "--minutes": config.minutes is not None,
         "--overwrite": config.overwrite,
     }
-    for name, used in not_for_stress.items():
-        if used:
-            raise FedRelaxError(
-                f"fedrelax stress keeps the graph, chooses nothing and writes nothing, so {name} does not "
-                "apply; leave it out"
-            )
+    for name in (name for name, used in unused.items() if used):
+        raise FedRelaxError(
+            f"fedrelax stress keeps the graph, chooses nothing and writes nothing, so {name} does not "
+            "apply; leave it out"
+        )
     talk.activity.doing(f"Reading {config.data.name}", step="reading")
     network, alpha = network_of(read_inputs(config, talk.note), config, talk)
     trials = [(name, way) for name in troubles() for way in WAYS]
@@ -136,28 +135,23 @@ def troubles() -> dict[str, Any]:
 LABELS = "20 % have flipped labels"
 
 
-def update_of(network: Network, config: StressConfig) -> str:
-    """Return the update that ``fit`` would use."""
-    from fedrelax.models import adapt
-    from fedrelax.selection.candidates import update_for
-
-    models = (adapt(given, network.task) for given in network.distinct_models.values())
-    return update_for(config.alpha, models) if config.update == "auto" else config.update
-
-
 def losses_of(
     network: Network, config: StressConfig, alpha: float, name: str, way: str
 ) -> tuple[FloatArray, AnyArray]:
     """Return every node's loss on its test rows after all rounds, and which nodes are honest."""
     from fedrelax import attacks
+    from fedrelax.models import adapt
+    from fedrelax.selection.candidates import update_for
     from fedrelax.solvers import FedRelax
 
+    update: str = config.update
     layer = troubles()[name]
-    liars: Sequence[Label] = ()
-    if isinstance(layer, attacks.Attack):
-        liars = layer.attackers(network.labels)
-    elif name == LABELS:
-        liars = attacks.SignFlipped().attackers(network.labels)
+    if update == "auto":  # as fit would choose
+        models = (adapt(given, network.task) for given in network.distinct_models.values())
+        update = update_for(config.alpha, models)
+    attack = attacks.SignFlipped() if name == LABELS else layer
+    liars = attack.attackers(network.labels) if isinstance(attack, attacks.Attack) else ()
+    if name == LABELS:
         network = attacks.flip_labels(network, liars)
     solver = FedRelax(
         alpha=alpha,
@@ -166,7 +160,7 @@ def losses_of(
         engine="sites",
         exchange=layer,
         combine=way,
-        update=update_of(network, config),
+        update=update,
         level=1.0 if config.level == "auto" else config.level,
         n_jobs=config.jobs,
         random_state=config.seed,

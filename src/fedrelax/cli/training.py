@@ -261,7 +261,7 @@ def live_view(inputs: Inputs, target: str, talk: Talk) -> LiveView:
         rows=Counter(inputs.nodes[inputs.train].tolist()),
         models={label: short_name(name) for label, name in inputs.model_names.items()},
         unit=loss_unit(USUAL[inputs.task], short(target, 28)),
-        say=lambda text: talk.err.print(text, markup=False, soft_wrap=True),
+        say=talk.address,
     )
 
 

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib import resources
-from types import TracebackType
 from typing import Any, Self
 
 from fedrelax.errors import FedRelaxError, counted
@@ -236,19 +235,11 @@ class LiveView(Callback):
         self._open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._held = False
-        if self._server is None:
-            return
-        if kind is None:
-            self.close("Finished.")
-        else:
-            self.close(FAILED if issubclass(kind, Exception) else BROKEN_OFF)
+        if self._server is not None:
+            failed = kind is not None and issubclass(kind, Exception)
+            self.close("Finished." if kind is None else FAILED if failed else BROKEN_OFF)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Callback, ())  # nobody is watching in another process

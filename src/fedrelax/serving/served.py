@@ -71,11 +71,6 @@ class Body(Described):
     node: Value = None
     nodes: list[Value] | None = None
 
-    @property
-    def node_of_each(self) -> list[Any] | None:
-        """The node of each row; None where none was named."""
-        return self.nodes if self.node is None else [self.node] * len(self.rows)
-
     @model_validator(mode="after")
     def _one_node_each(self) -> Self:
         if self.nodes is not None and self.node is not None:
@@ -99,6 +94,14 @@ def read_asked(content: bytes) -> Body:
 
 
 SOURCE = "the request"
+
+
+def _value(row: dict[str, Any], number: int, name: str) -> Any:
+    if name not in row:
+        raise Refusal(
+            422, f"row {number} has no column {name!r}; send null where a value is missing"
+        )
+    return row[name]
 
 
 class Served:
@@ -148,10 +151,9 @@ class Served:
 
     def table(self, asked: Body) -> DataFrame:
         """Return rows with their targets and nodes, in a table like those that ``fedrelax fit`` reads."""
-        target = self.saved.about["target_column"]
-        nodes = self._labels(asked)
+        target, nodes = self.saved.about["target_column"], self._labels(asked)
         frame = self.frame(asked, nodes)
-        frame[target] = [self._value(row, k, target) for k, row in enumerate(asked.rows)]
+        frame[target] = [_value(row, k, target) for k, row in enumerate(asked.rows)]
         frame[self.saved.about["node_column"]] = nodes
         return frame
 
@@ -164,33 +166,21 @@ class Served:
             values = []
             for k, (row, node) in enumerate(zip(asked.rows, nodes, strict=True)):
                 lacking = number in self._ready.lacks.get(node, ())
-                value = row.get(column.name) if lacking else self._value(row, k, column.name)
+                value = row.get(column.name) if lacking else _value(row, k, column.name)
                 if column.kind == "date" and isinstance(value, bool):
-                    raise Refusal(
-                        422,
-                        f"row {k}, column {column.name!r} holds {json.dumps(value)}; send a "
-                        "date as text, such as 2024-01-31",
-                    )
+                    wrong = f"row {k}, column {column.name!r} holds {json.dumps(value)}"
+                    raise Refusal(422, f"{wrong}; send a date as text, such as 2024-01-31")
                 values.append(value)
             frame[column.name] = pd.Series(values)
         return pd.DataFrame(frame)
 
-    def _value(self, row: dict[str, Any], number: int, name: str) -> Any:
-        if name not in row:
-            raise Refusal(
-                422, f"row {number} has no column {name!r}; send null where a value is missing"
-            )
-        return row[name]
-
     def _labels(self, asked: Body, refuse: bool = True) -> AnyArray:
         """Return the label of every row's node; ``refuse`` those that are not in the graph."""
-        values = asked.node_of_each
+        values = asked.nodes if asked.node is None else [asked.node] * len(asked.rows)
+        if values is None and len(self.saved.models) > 1:
+            words = "the body names no node; send 'node', or 'nodes' with the node of every row"
+            raise Refusal(400, words)
         if values is None:
-            if len(self.saved.models) > 1:
-                raise Refusal(
-                    400,
-                    "the body names no node; send 'node', or 'nodes' with the node of every row",
-                )
             values = [self.saved.models[0]["node"]] * len(asked.rows)
         labels = np.empty(len(values), dtype=object)
         for number, value in enumerate(values):

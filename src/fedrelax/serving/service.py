@@ -44,7 +44,13 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
         )[0]
         made = socket.create_server(place, family=family, backlog=128)
     except (OSError, UnicodeError) as error:
-        raise FedRelaxError(_why_not(host, port, error)) from error
+        number = getattr(error, "errno", None)
+        words = f"{host}:{port} cannot be served ({error}); choose another --port"
+        if number == errno.EADDRINUSE:
+            words = f"port {port} of {host} is used by another program; choose another with --port"
+        elif isinstance(error, UnicodeError | socket.gaierror) or number == errno.EADDRNOTAVAIL:
+            words = f"--host {host!r} is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for all"
+        raise FedRelaxError(words) from error
     if token is None and not is_loopback(made):
         made.close()
         raise FedRelaxError(
@@ -52,19 +58,6 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
             "--token, or leave both out to get a random one"
         )
     return made
-
-
-def _why_not(host: str, port: int, error: Exception) -> str:
-    number = getattr(error, "errno", None)
-    if isinstance(error, UnicodeError | socket.gaierror) or number == errno.EADDRNOTAVAIL:
-        return (
-            f"--host {host!r} is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for all"
-        )
-    if number == errno.EADDRINUSE:
-        return f"port {port} of {host} is used by another program; choose another with --port"
-    if number == errno.EACCES:
-        return f"you may not use port {port} of {host}; choose one above 1023 with --port"
-    return f"{host}:{port} cannot be served ({error}); choose another --port"
 
 
 def is_loopback(listening: socket.socket) -> bool:
@@ -81,57 +74,45 @@ def check_token(token: str) -> None:
         )
 
 
-class Guard:
-    """Refuses a foreign host with 403 and a missing or wrong token with 401, before anything is read.
+def guarded(
+    app: Callable[..., Any], token: str | None, host: str, loopback: bool
+) -> Callable[..., Any]:
+    """Refuse a foreign host with 403 and a missing or wrong token with 401, before anything is read.
 
     The host is checked because another site's name may be made to point here (DNS rebinding). A service
     for this machine accepts only its own names; one for other machines also accepts numeric addresses.
     """
+    names = LOCAL | {host.lower(), f"[{host.lower()}]"}
+    if not loopback:
+        names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
-    def __init__(
-        self, app: Callable[..., Any], token: str | None, host: str, loopback: bool
-    ) -> None:
-        self._app, self._loopback = app, loopback
-        self._token = None if token is None else token.encode()
-        own = {host.lower(), f"[{host.lower()}]"}
-        self._names = LOCAL | own
-        if not loopback:
-            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuse the request, or hand it on."""
-        refusal = self._refusal(scope)
+    async def call(scope: Any, receive: Any, send: Any) -> None:
+        name, refusal = name_of(host_of(scope) or ""), None
+        if name not in names and (loopback or not is_address(name)):
+            words = "the request's Host is not this service; use the address printed at the start"
+            refusal = Refusal(403, words)
+        elif token is not None and scope["path"] != OPEN and not _knows(scope, token.encode()):
+            refusal = Refusal(401, TOKEN)
         if refusal is None:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
-        headers = dict(HEADERS)
-        if refusal.status == 401:
-            headers["WWW-Authenticate"] = "Bearer"
+        headers = {**HEADERS, **({"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {})}
         responses = need("starlette.responses", "live")
         answer = responses.JSONResponse(sentence_of(refusal), refusal.status, headers)
         await answer(scope, receive, send)
 
-    def _refusal(self, scope: Any) -> Refusal | None:
-        host = host_of(scope)
-        name = "" if host is None else name_of(host)
-        if name not in self._names and (self._loopback or not is_address(name)):
-            return Refusal(
-                403, "the request's Host is not this service; use the address printed at the start"
-            )
-        if self._token is None or scope["path"] == OPEN or self._knows(scope):
-            return None
-        return Refusal(401, TOKEN)
+    return call
 
-    def _knows(self, scope: Any) -> bool:
-        """Tell whether a request has the token: in its header or, to view pages, in the address."""
-        assert self._token is not None
-        said = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(said) == 1 and said[0][:7].lower() == b"bearer ":
-            return hmac.compare_digest(said[0][7:].strip(), self._token)
-        if scope["method"] not in ("GET", "HEAD") or said:
-            return False
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        return len(given) == 1 and hmac.compare_digest(given[0].encode(), self._token)
+
+def _knows(scope: Any, token: bytes) -> bool:
+    """Tell whether a request has the token: in its header or, to view pages, in the address."""
+    said = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(said) == 1 and said[0][:7].lower() == b"bearer ":
+        return hmac.compare_digest(said[0][7:].strip(), token)
+    if scope["method"] not in ("GET", "HEAD") or said:
+        return False
+    given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+    return len(given) == 1 and hmac.compare_digest(given[0].encode(), token)
 
 
 def timed_connections(patience: float, most: int) -> Any:
@@ -206,13 +187,12 @@ class Service:
         token: str | None,
         patience: float = PATIENCE,
     ) -> None:
-        loopback = is_loopback(listening)
         self._app, self._sockets = app, [listening]
         name = f"[{host}]" if ":" in host else host
         self.address = f"http://{name}:{listening.getsockname()[1]}/"
         self.page = self.address + ("" if token is None else "?" + urlencode({"token": token}))
         self._server = server_for(
-            Guard(app.routes(), token, host, loopback),
+            guarded(app.routes(), token, host, is_loopback(listening)),
             timeout_graceful_shutdown=GRACE,
             limit_concurrency=MOST_CONNECTIONS,
             http=timed_connections(patience, MOST_CONNECTIONS),

@@ -31,12 +31,16 @@ class Untrusted(FedRelaxError):  # noqa: N818 - what they are
         )
 
 
-def damage(file: str, what: str) -> FedRelaxError:
-    """Return the error about a file that is not as it was written."""
-    return FedRelaxError(
-        f"this result is damaged: {file} {what}; run the fit again, or copy the result again from an "
-        "intact one"
-    )
+AGAIN = "run the fit again, or copy the result again from an intact one"
+
+
+class Damaged(FedRelaxError):  # noqa: N818 - what it is
+    """A file is not as it was written."""
+
+
+def damage(file: str, what: str, of: str = "result", advice: str = AGAIN) -> Damaged:
+    """Return the error about a file, of a result or of something else, that is not as it was written."""
+    return Damaged(f"this {of} is damaged: {file} {what}; {advice}")
 
 
 def fingerprint(content: bytes) -> dict[str, Any]:
@@ -49,20 +53,16 @@ def fingerprint(content: bytes) -> dict[str, Any]:
 
 
 def sealed(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values with a checksum over all of them."""
-    return {**about, "sha256": _checksum(about)}
-
-
-def check_seal(about: Mapping[str, Any], file: str) -> None:
-    """Refuse values that do not match their checksum."""
+    """Return plain values with a checksum over all of them, in place of an earlier one."""
     inside = {key: value for key, value in about.items() if key != "sha256"}
-    if about.get("sha256") != _checksum(inside):
-        raise damage(file, "does not match its checksum")
+    text = json.dumps(inside, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return {**inside, "sha256": fingerprint(text.encode())["sha256"]}
 
 
-def _checksum(values: Mapping[str, Any]) -> str:
-    text = json.dumps(values, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+def check_seal(about: Mapping[str, Any]) -> None:
+    """Refuse values that do not match their checksum."""
+    if about.get("sha256") != sealed(about)["sha256"]:
+        raise Refused("does not match its checksum")
 
 
 def read_inside(
@@ -75,23 +75,18 @@ def read_inside(
     parts = () if set(name) & {"\\", "\0", ":"} else PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts:
         raise damage(where, f"names the file {name!r}, which is not inside the result")
-    try:
-        path = directory.joinpath(*parts).resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or "its links form a cycle"
-        raise damage(name, f"cannot be opened ({reason})") from error
-    if not path.is_relative_to(directory.resolve()):
-        raise damage(name, "is a link to a file outside the result")
     most = RESULT if recorded is None else int(recorded["size"])
     if most > RESULT:
         raise damage(name, f"would have {most} bytes, and at most {RESULT} are read")
     try:
+        path = directory.joinpath(*parts).resolve(strict=True)
+        if not path.is_relative_to(directory.resolve()):
+            raise damage(name, "is a link to a file outside the result")
         content = read_file(path, most)
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            what = f"has more than the {most} bytes that were written"
-            raise damage(name, what) from error
-        raise damage(name, f"cannot be read ({why_unread(error)})") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: its links form a cycle
+        too_long = getattr(error, "errno", None) == errno.EFBIG
+        what = f"cannot be opened ({why_unread(error)})"
+        raise damage(name, f"has more than {most} bytes" if too_long else what) from error
     if recorded is None:
         return content
     if len(content) != recorded["size"]:
@@ -104,17 +99,15 @@ def read_inside(
 
 
 @contextmanager
-def reading(file: str) -> Iterator[None]:
+def reading(file: str, of: str = "result", advice: str = AGAIN) -> Iterator[None]:
     """Report any error inside the ``with`` block as damage of this file."""
     try:
         yield
-    except Untrusted:
+    except (Untrusted, Damaged):
         raise
+    except Refused as error:
+        raise damage(file, str(error), of, advice) from error
     except FedRelaxError as error:
-        if str(error).startswith("this result is damaged"):
-            raise
-        if isinstance(error, Refused):
-            raise damage(file, str(error)) from None
-        raise damage(file, f"cannot be used ({error})") from error
+        raise damage(file, f"cannot be used ({error})", of, advice) from error
     except Exception as error:  # values of the wrong kind fail in many ways
-        raise damage(file, f"cannot be read ({in_one_line(error)})") from error
+        raise damage(file, f"cannot be read ({in_one_line(error)})", of, advice) from error

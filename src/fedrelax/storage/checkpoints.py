@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from fedrelax.files import Refused, write_whole
 from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.runtime import Keeper
 from fedrelax.runtime.callbacks import ROUNDS, Identity
+from fedrelax.storage.checking import reading
 from fedrelax.storage.places import advice_for
 from fedrelax.storage.saving import versions
 from fedrelax.storage.states import read_state, write_state
@@ -116,21 +117,10 @@ class Checkpoint(Keeper):
             self.saved = state.get("round")
         return state
 
-    @contextmanager
-    def using(self, what: str) -> Iterator[None]:
+    def using(self, what: str) -> AbstractContextManager[None]:
         """Report any error inside the ``with`` block as damage of the file of this name."""
-        file = f"{what}{ENDING}"
-        try:
-            yield
-        except Exception as error:  # a state of the wrong kind fails in many ways
-            text = " ".join(str(error).split())
-            if not isinstance(error, Refused):
-                kind = "" if isinstance(error, FedRelaxError) else f"{type(error).__name__}: "
-                text = f"cannot be used ({kind}{text})"
-            raise FedRelaxError(
-                f"this checkpoint is damaged: {self.path / file} {text}; delete that file to start "
-                "again, or copy it again from an intact one"
-            ) from error
+        again = "delete that file to start again, or copy it again from an intact one"
+        return reading(str(self.path / f"{what}{ENDING}"), "checkpoint", again)
 
     # Writing
 

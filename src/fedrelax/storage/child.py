@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import BinaryIO, TextIO
 
-from fedrelax.errors import FedRelaxError
+from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models.boost.files import library_in, try_file
+from fedrelax.storage.checking import damage
 from fedrelax.typing import Label
 
 SECONDS = 10
@@ -46,27 +47,22 @@ def try_files(
     answers = _ask([data for _, data in files], features, seconds) if files else []
     for (label, _), answer in zip(files, answers, strict=False):
         if answer:
-            raise FedRelaxError(
-                f"this result is damaged: node {label!r}: {answer}; run the fit again, or copy the "
-                "result again from an intact one"
-            )
+            raise damage(f"node {label!r}:", answer)
 
 
 def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
     """Return what is wrong with each file, or an empty string, up to one that ended the child."""
-    header = json.dumps({"features": features, "seconds": seconds, "sizes": [*map(len, files)]})
-    command = [sys.executable, "-P", "-m", "fedrelax.storage.child"]
+    times = [seconds + len(data) / 2**20 for data in files]
+    header = json.dumps({"features": features, "times": times, "sizes": [*map(len, files)]})
     places = os.pathsep.join(place for place in sys.path if place)
-    environment = {**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
-    limit = START_SECONDS + 3 * sum(_seconds(data, seconds) for data in files)
     try:
         done = subprocess.run(
-            command,
+            [sys.executable, "-P", "-m", "fedrelax.storage.child"],
             input=header.encode() + b"\n" + b"".join(files),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
-            timeout=limit,
+            env={**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"},
+            timeout=START_SECONDS + 3 * sum(times),
             check=False,
         )
         output, late = done.stdout, -done.returncode in (signal.SIGPROF, signal.SIGXCPU)
@@ -82,10 +78,6 @@ def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
     return answers if len(answers) == len(files) else [*answers, ENDLESS if late else ENDED]
 
 
-def _seconds(data: bytes, seconds: float) -> float:
-    return seconds + len(data) / 2**20
-
-
 # In the child
 
 
@@ -96,36 +88,31 @@ def main(source: BinaryIO, answer: TextIO) -> None:
     for library in {library_in(data) for data in files} - {None}:
         with contextlib.suppress(Exception):  # loading a file gives a better message
             import_module(str(library))
-    if hasattr(signal, "setitimer"):
+    timed = hasattr(signal, "setitimer")
+    if timed:
         _limit(max(map(len, files)))
-    for data in files:
-        if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_PROF, _seconds(data, header["seconds"]))
-        print(_tried(data, header["features"])[:LONGEST] or FINE, file=answer, flush=True)
-
-
-def _tried(data: bytes, features: int) -> str:
-    """Return why a file cannot be used, in one line, or an empty string."""
-    try:
-        try_file(data, features, ROWS)
-    except MemoryError:
-        return "its saved model needs more memory than a file of its size should"
-    except FedRelaxError as error:
-        return " ".join(str(error).split())
-    except Exception as error:  # the libraries raise whatever they like
-        text = " ".join(str(error).split())[:200]
-        return f"its saved model cannot be loaded ({type(error).__name__}: {text})"
-    return ""
+    for data, seconds in zip(files, header["times"], strict=True):
+        if timed:
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+        wrong = ""
+        try:
+            try_file(data, header["features"], ROWS)
+        except MemoryError:
+            wrong = "its saved model needs more memory than a file of its size should"
+        except FedRelaxError as error:
+            wrong = in_one_line(error, kind=False)
+        except Exception as error:  # the libraries raise whatever they like
+            wrong = f"its saved model cannot be loaded ({in_one_line(error)[:200]})"
+        print(wrong[:LONGEST] or FINE, file=answer, flush=True)
 
 
 def _limit(size: int) -> None:
     """Limit memory, and let the timer end this process even in the middle of native code."""
     import resource
 
-    most = MEMORY + 20 * size
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
+    most = MEMORY + 20 * size
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)

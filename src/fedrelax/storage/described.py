@@ -11,18 +11,19 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fedrelax.evaluation import WAYS
+from fedrelax.files import from_npy
 from fedrelax.jsonfiles import Described, from_json
 from fedrelax.runtime.exchange import Promise
 from fedrelax.runtime.history import TOTALS
 from fedrelax.storage.checking import damage, reading
 from fedrelax.storage.labels import check_labels
-from fedrelax.typing import AnyArray
+from fedrelax.typing import AnyArray, FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LABEL_COLUMNS = ("node", "source", "target")
-TEXT_COLUMNS = ("model", "wiring", "missed")
+TEXTS = (*LABEL_COLUMNS, "model", "wiring", "missed")
 COLUMNS: dict[str, tuple[str, ...]] = {
     "nodes.csv": ("node", "model"),
     "edges.csv": ("source", "target", "weight", "discrepancy", "discrepancy_back", "used"),
@@ -42,6 +43,8 @@ MOST_COUNTED, MOST_OUTPUTS = 10**15, 10**6
 LONGEST_NUMBER = 18
 """Most digits of a whole number that is read as an integer."""
 
+LIVING, PUBLIC, ANSWERS = "living.json", "public.npy", "answers.npy"
+"""What the network needs to go on, its public rows, and all answers on them (nodes, rows, outputs)."""
 
 Label = Annotated[str | int | float | bool, Field(union_mode="left_to_right")]
 Count = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
@@ -104,6 +107,17 @@ class About(Described):
     by_default: bool = False
     pooled_numbers: Count = 0
 
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        """Labels can be told apart, and classes match the outputs."""
+        check_labels(self.graph_nodes)
+        classes = self.classes or []
+        if len({str(label) for label in classes}) < len(classes):
+            raise ValueError("it names a class twice")
+        if len(classes) != (self.outputs if self.task == "classification" else 0):
+            raise ValueError(f"it has {len(classes)} classes but {self.outputs} outputs")
+        return self
+
 
 class ModelLine(Fingerprint):
     """An entry of ``models.json``."""
@@ -153,6 +167,58 @@ class Metrics(Described):
         return self
 
 
+class PastLine(Described):
+    """The losses of a node's updates."""
+
+    node: Label
+    total: float
+    rows: Count
+    updates: Count
+    recent: list[tuple[float, Annotated[int, Field(ge=1, le=MOST_COUNTED)]]]
+
+
+class Part(Described):
+    """A file of answers: whose they are, and how many rows each was trained on."""
+
+    file: Literal["answers.npy"]
+    nodes: list[Label]
+    rows: list[Count]
+
+
+class Move(Described):
+    """A node that moved to other neighbours."""
+
+    node: Label
+    neighbours: list[Label]
+
+
+class Entry(Described):
+    """Nodes that joined, learned or left."""
+
+    what: str
+    when: str
+    nodes: list[Label]
+    neighbours: list[Label]
+    rows: Count
+    error: float | None
+    refitted: Count
+    drifting: list[Label]
+    moves: list[Move]
+
+
+class Living(Described):
+    """What ``living.json`` says."""
+
+    coupling: dict[str, Any]
+    found_together: bool
+    wired: bool
+    seed: Annotated[int, Field(ge=0)]
+    stayed: list[Label]
+    past: list[PastLine]
+    answers: Annotated[list[Part], Field(min_length=1, max_length=1)]
+    story: list[Entry]
+
+
 def read_json(content: bytes, file: str, kind: Any) -> Any:
     """Return the plain values of a JSON file, which must have the form of this kind."""
     with reading(file):
@@ -160,26 +226,16 @@ def read_json(content: bytes, file: str, kind: Any) -> Any:
         return json.loads(content)
 
 
-def check_about(about: Mapping[str, Any], file: str) -> None:
-    """Refuse labels that cannot be told apart, and classes that do not match the outputs."""
-    with reading(file):
-        check_labels(about["graph_nodes"])
-    classes = [str(label) for label in about["classes"] or ()]
-    if len(set(classes)) < len(classes):
-        raise damage(file, "names a class twice")
-    if len(classes) != (about["outputs"] if about["task"] == "classification" else 0):
-        raise damage(file, f"has {len(classes)} classes but {about['outputs']} outputs")
-
-
 def check_lines(lines: list[dict[str, Any]], nodes: Iterable[Any]) -> None:
     """Refuse a ``models.json`` in which a node is unknown or named twice."""
-    file, known, seen = "models.json", set(nodes), set()
+    known = set(nodes)
     for line in lines:
-        if line["node"] not in known or line["node"] in seen:
-            raise damage(file, f"names the node {line['node']!r}, which is unknown or named twice")
-        seen.add(line["node"])
+        if line["node"] not in known:
+            what = f"names the node {line['node']!r}, which is unknown or named twice"
+            raise damage("models.json", what)
+        known.remove(line["node"])
     if not lines:
-        raise damage(file, "names no model")
+        raise damage("models.json", "names no model")
 
 
 def check_nodes(frame: pd.DataFrame, lines: list[dict[str, Any]], measured: bool) -> None:
@@ -196,8 +252,7 @@ def _check_columns(frame: pd.DataFrame, file: str, columns: Iterable[str]) -> No
     for column in columns:
         if column not in frame.columns:
             raise damage(file, f"has no column {column!r}")
-        is_number = frame[column].dtype.kind in "if"
-        if not (is_number or column in TEXT_COLUMNS or column in LABEL_COLUMNS):
+        if column not in TEXTS and frame[column].dtype.kind not in "if":
             raise damage(file, f"has something other than numbers in column {column!r}")
 
 
@@ -216,7 +271,7 @@ def read_frame(content: bytes, file: str, labels: Mapping[str, Any]) -> pd.DataF
             if strange:
                 raise damage(file, f"names the node {strange[0]!r}, which is not in the graph")
             frame[column] = np.array([labels[text] for text in texts], dtype=object)
-        elif column not in TEXT_COLUMNS:
+        elif column not in TEXTS:
             frame[column] = _numbers(texts)
             counts = frame[column].dropna().to_numpy()
             if column in COUNT_COLUMNS and not (
@@ -242,3 +297,9 @@ def _numbers(texts: list[str]) -> AnyArray:
         return np.array([float(text or "nan") for text in texts])
     except ValueError:
         return np.array(texts, dtype=object)
+
+
+def read_array(content: bytes, file: str) -> FloatArray:
+    """Return the numbers of an .npy file, whose header must match what the file holds."""
+    with reading(file):
+        return from_npy(content)

@@ -23,7 +23,7 @@ import io
 import json
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,15 +45,15 @@ from fedrelax.storage.checking import Untrusted
 from fedrelax.typing import Label, Model
 
 BOOSTED = "fedrelax.models.boost.files"
+"""The home of formats of libraries that may crash on a damaged or hostile file."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """One way to save models: which ones, under which ending, by which module."""
+    """One way to save models: under which ending, and by which module."""
 
     name: str
     ending: str
-    matches: Callable[[Model], bool]
     home: str
 
     @property
@@ -67,10 +67,10 @@ class Format:
 
     def from_bytes(self, data: bytes, trust: Sequence[str]) -> Model:
         """Return the model in a file; nothing is created before all its types are trusted."""
-        if hasattr(self.module, "types_in"):
-            refused = [name for name in self.module.types_in(data) if name not in trust]
-            if refused:
-                raise Untrusted((), refused)
+        types_in = getattr(self.module, "types_in", lambda data: ())
+        refused = [name for name in types_in(data) if name not in trust]
+        if refused:
+            raise Untrusted((), refused)
         return self.module.from_bytes(data, trust)
 
 
@@ -96,11 +96,6 @@ class Packed:
         return [Packed(format_named(name), file) for name, file in zip(names, files, strict=True)]
 
     @property
-    def is_boosted(self) -> bool:
-        """Whether the file is read by a library that may crash on a damaged or hostile one."""
-        return self.format.home == BOOSTED
-
-    @property
     def unpacked_size(self) -> int:
         """How many bytes the file claims to become."""
         try:
@@ -116,75 +111,68 @@ ABOUT, PARTS = "about.json", ("consensus", "difference", "kind")
 """The files of a sum; the last is the unfitted model that the others come from, if it can be saved."""
 
 
-class SumFormat(Format):
-    """A zip of the files of two models, neither of which is a sum itself, and of their unfitted kind."""
-
-    def to_bytes(self, model: Model, files: Files | None = None) -> bytes:
-        """Return a fitted sum as a zip file; ``files`` has those of models that were written before."""
-        models, files = [model.consensus_, model.difference_], {} if files is None else files
-        if keeps_unfitted(getattr(model, "kind_", None)):
-            models.append(model.kind_)
-        formats = [format_of(one) for one in models]
-        about = {"share": float(model.share), "formats": [form.name for form in formats]}
-        if isinstance(model, SumClassifier):
-            about |= {"how": model.how, **archive.described_classes(model.classes_)}
-        members = {ABOUT: json.dumps(about).encode()}
-        for part, form, one in zip(PARTS, formats, models, strict=False):
-            if id(one) not in files:
-                files[id(one)] = one, form.to_bytes(one)
-            members[part] = files[id(one)][1]
-        return archive.closed(members)
-
-    def from_bytes(self, data: bytes, trust: Sequence[str]) -> Model:
-        """Return the sum in a zip file; all types of both models must be trusted."""
-        models: list[Model] = []
-        types: set[str] = set()
-        for part in Packed(self, data).parts:
-            try:
-                models.append(part.format.from_bytes(part.data, trust))
-            except Untrusted as error:
-                types |= set(error.types)
-        if types:
-            raise Untrusted((), types)
-        about = archive.json_member(archive.opened(data), ABOUT)
-        share, kind = float(about["share"]), models[2] if len(models) == 3 else None
-        if "how" not in about:
-            return SumRegressor.of(models[0], models[1], share, kind)
-        classes: Any = archive.classes_in(about)
-        return SumClassifier.of(models[0], models[1], share, str(about["how"]), classes, kind)
+def to_bytes(model: Model, files: Files | None = None) -> bytes:
+    """Return a fitted sum as a zip of the files of its models; ``files`` has those written before."""
+    models, files = [model.consensus_, model.difference_], {} if files is None else files
+    if keeps_unfitted(getattr(model, "kind_", None)):
+        models.append(model.kind_)
+    formats = [format_of(one) for one in models]
+    about = {"share": float(model.share), "formats": [form.name for form in formats]}
+    if isinstance(model, SumClassifier):
+        about |= {"how": model.how, **archive.described_classes(model.classes_)}
+    members = {ABOUT: json.dumps(about).encode()}
+    for part, form, one in zip(PARTS, formats, models, strict=False):
+        if id(one) not in files:
+            files[id(one)] = one, form.to_bytes(one)
+        members[part] = files[id(one)][1]
+    return archive.closed(members)
 
 
-SUM = SumFormat(
-    "sum", ".sum.zip", lambda model: isinstance(model, SumRegressor | SumClassifier), __name__
-)
-SKOPS = Format("skops", ".skops", lambda model: True, "fedrelax.storage.trust")
-FORMATS: tuple[Format, ...] = (
-    Format(
-        "torch",
-        ".safetensors",
-        lambda model: type(model).__module__.startswith("fedrelax.models.torch"),
-        "fedrelax.models.torch.files",
-    ),
-    Format("keras", ".keras", is_keras, "fedrelax.models.keras.files"),
-    Format("xgboost", ".xgboost.zip", lambda model: library_of(model) == "xgboost", BOOSTED),
-    Format("lightgbm", ".lightgbm.zip", lambda model: library_of(model) == "lightgbm", BOOSTED),
-    Format("catboost", ".catboost.zip", lambda model: library_of(model) == "catboost", BOOSTED),
-    Format(
-        "hoeffding",
-        ".tree.json",
-        lambda model: isinstance(model, SavedTree) or is_incremental(model),
-        "fedrelax.models.incremental",
-    ),
-    Format("elsewhere", ".elsewhere.json", is_elsewhere, "fedrelax.models.elsewhere"),
-    SUM,
-    SKOPS,
-)
-"""A model is saved in the first format that matches it."""
+def from_bytes(data: bytes, trust: Sequence[str]) -> Model:
+    """Return the sum in a zip file; all types of its models, none of which is a sum, must be trusted."""
+    models, types = list[Model](), set[str]()
+    for part in Packed(SUM, data).parts:
+        try:
+            models.append(part.format.from_bytes(part.data, trust))
+        except Untrusted as error:
+            types |= set(error.types)
+    if types:
+        raise Untrusted((), types)
+    about = archive.json_member(archive.opened(data), ABOUT)
+    share, kind = float(about["share"]), models[2] if len(models) == 3 else None
+    if "how" not in about:
+        return SumRegressor.of(models[0], models[1], share, kind)
+    classes: Any = archive.classes_in(about)
+    return SumClassifier.of(models[0], models[1], share, str(about["how"]), classes, kind)
+
+
+SUM = Format("sum", ".sum.zip", __name__)
+SKOPS = Format("skops", ".skops", "fedrelax.storage.trust")
+FORMATS: dict[str, Format] = {
+    form.name: form
+    for form in (
+        Format("torch", ".safetensors", "fedrelax.models.torch.files"),
+        Format("keras", ".keras", "fedrelax.models.keras.files"),
+        *(Format(name, f".{name}.zip", BOOSTED) for name in ("xgboost", "lightgbm", "catboost")),
+        Format("hoeffding", ".tree.json", "fedrelax.models.incremental"),
+        Format("elsewhere", ".elsewhere.json", "fedrelax.models.elsewhere"),
+        SUM,
+        SKOPS,
+    )
+}
 
 
 def format_of(model: Model) -> Format:
     """Return the format in which a model is saved."""
-    return next(form for form in FORMATS if form.matches(model))
+    kinds: dict[str, Any] = {
+        "torch": type(model).__module__.startswith("fedrelax.models.torch"),
+        "keras": is_keras(model),
+        "hoeffding": isinstance(model, SavedTree) or is_incremental(model),
+        "elsewhere": is_elsewhere(model),
+        "sum": isinstance(model, SumRegressor | SumClassifier),
+    }
+    name = library_of(model) or next((name for name, fits in kinds.items() if fits), "skops")
+    return FORMATS[name]
 
 
 def keeps_unfitted(model: Model | None) -> bool:
@@ -194,14 +182,12 @@ def keeps_unfitted(model: Model | None) -> bool:
 
 def format_named(name: str) -> Format:
     """Return the format of this name."""
-    for form in FORMATS:
-        if form.name == name:
-            return form
-    known = ", ".join(form.name for form in FORMATS)
-    raise FedRelaxError(
-        f"the format {name!r} of a model is unknown (known: {known}); install the version of "
-        "fedrelax that wrote it"
-    )
+    if name not in FORMATS:
+        raise FedRelaxError(
+            f"the format {name!r} of a model is unknown (known: {', '.join(FORMATS)}); install the "
+            "version of fedrelax that wrote it"
+        )
+    return FORMATS[name]
 
 
 @contextmanager
@@ -238,7 +224,7 @@ def pack(label: Label, model: Model, files: Files | None = None) -> Packed:
     trouble = f"its model {type(last_step(model)).__name__} cannot be saved without pickle"
     advice = "use a model whose attributes are plain values, arrays and estimators"
     with _at_node(label, trouble, advice):
-        data = SUM.to_bytes(model, files) if form is SUM else form.to_bytes(model)
+        data = to_bytes(model, files) if form is SUM else form.to_bytes(model)
         for part in Packed(form, data).parts:
             types |= set(types_to_trust(part.format, part.data))
     return Packed(form, data, tuple(sorted(types)))

@@ -13,11 +13,15 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
+from fedrelax.jsonfiles import from_plain
+from fedrelax.living.changelog import Past
+from fedrelax.living.network import Origin
 from fedrelax.models import LocalModel, Task, adapt
 from fedrelax.models.archive import allowed
 from fedrelax.models.difference import learning_again
 from fedrelax.models.viewed import Viewed
-from fedrelax.runtime import History, Record
+from fedrelax.network.rows import public_rows
+from fedrelax.runtime import History, Record, Settings
 from fedrelax.runtime.history import TOTALS
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.kinds import where
@@ -25,12 +29,12 @@ from fedrelax.solvers import Result
 from fedrelax.storage import described
 from fedrelax.storage.checking import Untrusted, check_seal, damage, read_inside, reading
 from fedrelax.storage.child import try_files
-from fedrelax.storage.formats import Packed, answers_one_row, format_named, unpack
+from fedrelax.storage.described import ANSWERS, LIVING, PUBLIC
+from fedrelax.storage.formats import BOOSTED, Packed, answers_one_row, format_named, unpack
 from fedrelax.storage.labels import by_text
-from fedrelax.storage.living import ANSWERS, LIVING, PUBLIC, Living, check_living, origin_of
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, SCHEMA, Fitted
-from fedrelax.typing import FloatArray, Label
+from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.wiring import as_wiring
 
 if TYPE_CHECKING:
@@ -89,9 +93,9 @@ def read_result(directory: str | Path) -> SavedResult:
             f"{directory} has the format {about.get('format')!r}, but this version of fedrelax reads "
             f"{FORMAT}; install the version that wrote it ({about.get('versions')})"
         )
-    check_seal(about, MARK)
+    with reading(MARK):
+        check_seal(about)
     described.read_json(content, MARK, described.About)
-    described.check_about(about, MARK)
     files, labels = _Files(directory, about["files"]), by_text(about["graph_nodes"])
     edges = files.frame("edges.csv", labels)
     models = described.read_json(
@@ -103,6 +107,8 @@ def read_result(directory: str | Path) -> SavedResult:
     metrics = described.read_json(files.read("metrics.json"), "metrics.json", described.Metrics)
     nodes = files.frame("nodes.csv", labels)
     described.check_nodes(nodes, models, measured=metrics.get("errors") is not None)
+    dtype, classes = object if about["classes_are_objects"] else None, about["classes"]
+    classes = None if classes is None else np.asarray(classes, dtype=dtype)
     return SavedResult(
         directory=directory,
         about=about,
@@ -114,7 +120,7 @@ def read_result(directory: str | Path) -> SavedResult:
         history=files.frame("history.csv", labels),
         history_nodes=files.frame("history_nodes.csv", labels),
         graph=_graph(files, about, edges, labels),
-        task=_task(about),
+        task=Task(about["task"], about["outputs"], classes),
         preparation=_preparation(files, about),
         choice=files.frame("alphas.csv", labels) if "alphas.csv" in files.recorded else None,
         living=_living(files, about),
@@ -138,12 +144,19 @@ class _Files:
 
 
 def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what ``living.json`` says, unless it names unknown nodes."""
     if LIVING not in files.recorded:
         return None
-    living: dict[str, Any] = described.read_json(files.read(LIVING), LIVING, Living)
-    check_living(living, about["graph_nodes"])
-    for name in (PUBLIC, ANSWERS):
-        files.read(name)
+    content, _, _ = map(files.read, (LIVING, PUBLIC, ANSWERS))
+    living: dict[str, Any] = described.read_json(content, LIVING, described.Living)
+    known, (line,) = set(about["graph_nodes"]), living["answers"]
+    if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
+        raise damage(LIVING, f"names nodes for {ANSWERS} that are unknown or not counted")
+    named = {"stayed": living["stayed"], "past": [line["node"] for line in living["past"]]}
+    for entry, label in ((entry, label) for entry, labels in named.items() for label in labels):
+        if label not in known:
+            what = f"names the node {label!r} under {entry!r}, which is not in the graph"
+            raise damage(LIVING, what)
     return living
 
 
@@ -157,14 +170,12 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
     saved = directory if isinstance(directory, SavedResult) else read_result(directory)
     history = history_of(saved, [line["node"] for line in saved.models])
     models = _load_models(saved, list(trust))
-    about, task, living, origin = saved.about, saved.task, saved.living, None
+    about, task, living = saved.about, saved.task, saved.living
     kind = FedRelaxClassifier if task.is_classification else FedRelaxRegressor
     losses, by_name = about["losses"], about["features_by_name"]
-    if living is not None:
-        read = _Files(saved.directory, about["files"]).read
-        origin = origin_of(living, read, list(models), task, saved.preparation, saved.width)
-        if about["update"] == "difference":
-            models = {label: learning_again(model) for label, model in models.items()}
+    origin = _origin(saved, list(models))
+    if origin is not None and about["update"] == "difference":
+        models = {label: learning_again(model) for label, model in models.items()}
     result = Result(
         local_models=models,
         alone={},
@@ -195,30 +206,30 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
     files, parts = dict[Label, Packed](), dict[Label, list[Packed]]()
+    boosted: dict[int, list[tuple[Label, bytes]]] = {}
     for line in saved.models:
+        label = line["node"]
         content = read_inside(saved.directory, line["file"], line, "models.json")
-        files[line["node"]] = Packed(format_named(line["format"]), content)
+        files[label] = Packed(format_named(line["format"]), content)
         with reading(line["file"]):
-            parts[line["node"]] = files[line["node"]].parts
+            parts[label] = files[label].parts
+        found = [(label, part.data) for part in parts[label] if part.format.home == BOOSTED]
+        boosted.setdefault(saved.width_of(line), []).extend(found)
     total = sum(part.unpacked_size for some in parts.values() for part in some)
     most = allowed(sum(len(file.data) for file in files.values()))
     if total > most:  # many small files may together unpack to a huge result
         raise damage("models", f"would unpack to {total} bytes, and at most {most} are read")
-    boosted: dict[int, list[tuple[Label, bytes]]] = {}
-    for line in saved.models:
-        found = [(line["node"], part.data) for part in parts[line["node"]] if part.is_boosted]
-        boosted.setdefault(saved.width_of(line), []).extend(found)
     for width, contents in boosted.items():
         try_files(contents, width)
-    models, refused, types = {}, [], set[str]()
+    models, refused = dict[Label, LocalModel](), dict[Label, list[str]]()
     for line in saved.models:
         try:
             with reading(line["file"]):
                 models[line["node"]] = _load_model(saved, line, files[line["node"]], trust)
         except Untrusted as error:
-            refused.append(line["node"])
-            types |= set(error.types)
+            refused[line["node"]] = error.types
     if refused:
+        types = {name for some in refused.values() for name in some}
         mistyped = [name for name in trust if did_you_mean(name, types)]
         hint = f" ({mistyped[0]!r}, which is trusted, is a different name)" if mistyped else ""
         raise FedRelaxError(f"{Untrusted(refused, types)}{hint}")
@@ -241,6 +252,41 @@ def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: l
     return model
 
 
+def _origin(saved: SavedResult, labels: Sequence[Label]) -> Origin | None:
+    """Return what a network needs to go on."""
+    living, task, preparation, width = saved.living, saved.task, saved.preparation, saved.width
+    if living is None:
+        return None
+    files = _Files(saved.directory, saved.about["files"])
+    public = described.read_array(files.read(PUBLIC), PUBLIC)
+    if public.ndim < 2 or not len(public) or (public.ndim == 2 and public.shape[1] != width):
+        raise damage(PUBLIC, f"has the shape {public.shape} where rows of {width} are needed")
+    gaps = preparation is not None and not preparation.encoded  # then NaN is a missing value
+    if np.isinf(public).any() or (np.isnan(public).any() and not gaps):
+        raise damage(PUBLIC, "holds NaN or infinite values")
+    (line,), answers = living["answers"], described.read_array(files.read(ANSWERS), ANSWERS)
+    shape = (len(line["nodes"]), len(public), task.n_outputs)
+    if answers.shape != shape or not np.isfinite(answers).all():
+        raise damage(ANSWERS, f"has the shape {answers.shape}, or numbers that are not finite")
+    place = {label: k for k, label in enumerate(line["nodes"])}
+    if not place.keys() >= set(labels):
+        raise damage(LIVING, "does not give the answers of all nodes")
+    coupling = dict(living["coupling"])
+    if coupling.pop("symmetric", False):  # as earlier versions wrote the objective
+        coupling["objective"] = "gtvmin"
+    with reading(LIVING):
+        return Origin(
+            public=public_rows(preparation, common=public),
+            coupling=Settings.from_plain(coupling).coupling(task.kind),
+            found_together=living["found_together"],
+            wired=living["wired"],
+            seed=living["seed"],
+            answers=answers[[place[label] for label in labels]],
+            counts=dict(zip(line["nodes"], line["rows"], strict=True)),
+            past={line["node"]: from_plain(Past, line) for line in living["past"]},
+        )
+
+
 def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
     """Return what the columns mean, checked against the features and nodes of ``result.json``."""
     if SCHEMA not in files.recorded:
@@ -254,13 +300,6 @@ def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
         if strange:
             raise FedRelaxError(f"it names the node {strange[0]!r}, which is not in the graph")
         return ready
-
-
-def _task(about: dict[str, Any]) -> Task:
-    dtype = object if about["classes_are_objects"] else None
-    classes = about["classes"]
-    labels = None if classes is None else np.asarray(classes, dtype=dtype)
-    return Task(about["task"], about["outputs"], labels)
 
 
 def _graph(files: _Files, about: dict[str, Any], edges: Any, labels: dict[str, Label]) -> Graph:
@@ -292,12 +331,12 @@ def _kept(saved: SavedResult, labels: list[Label]) -> Graph | None:
 
 
 def _discrepancies(edges: Any) -> dict[tuple[Label, Label], float]:
-    measured = edges[edges["discrepancy"].notna()]
-    there = zip(measured["source"], measured["target"], strict=True)
-    back = zip(measured["target"], measured["source"], strict=True)
+    columns = ["source", "target", "discrepancy", "discrepancy_back"]
+    lines = edges.loc[edges["discrepancy"].notna(), columns].itertuples(index=False)
     return {
-        **dict(zip(there, measured["discrepancy"], strict=True)),
-        **dict(zip(back, measured["discrepancy_back"], strict=True)),
+        ends: value
+        for a, b, there, back in lines
+        for ends, value in (((a, b), there), ((b, a), back))
     }
 
 
@@ -346,25 +385,25 @@ def coded_rows(
     ready = preparation_of(saved)
     absent = ready.absent(nodes)
     coded = ready.schema.code(frame, source, absent=absent)
+
+    def found(wrong: AnyArray, column: Column, what: str) -> str:
+        first = where(frame.index, int(wrong[0]))
+        return f"column {column.name!r} has {len(wrong)} values that {what}, the first on {first}"
+
     for column, values in zip(ready.schema.columns, coded.T, strict=True):
         gone = np.flatnonzero(np.isnan(values))
         if len(gone) and column.name not in absent and not column.gaps:
-            found = (
-                f"column {column.name!r} has {len(gone)} values that are missing or not a "
-                f"{column.kind}, the first on {where(frame.index, int(gone[0]))}"
-            )
+            text = found(gone, column, f"are missing or not a {column.kind}")
             if ready.is_plain:
                 raise FedRelaxError(
-                    f"{source}: {found}; training had none, so fill them in or leave these rows out"
+                    f"{source}: {text}; training had none, so fill them in or leave these rows out"
                 )
             if not ready.lacks:
-                note(f"{found}; training had none, so they count as average.")
+                note(f"{text}; training had none, so they count as average.")
         new = np.flatnonzero(values == len(column.categories))
         if column.kind == "category" and len(new) and not column.others:
-            note(
-                f"column {column.name!r} has {len(new)} values that were not seen in training, the "
-                f"first on {where(frame.index, int(new[0]))}; they count as average."
-            )
+            text = found(new, column, "were not seen in training")
+            note(f"{text}; they count as average.")
     for text in ready.schema.far_outside(coded, frame.index):
         note(text)
     return coded

@@ -19,15 +19,15 @@ MARK = "result.json"
 MARKS = {"result": (MARK, "models.json"), "comparison": ("comparison.json", "comparison.csv")}
 """The files by which each kind of directory is recognised."""
 
+MODELS = "models"
 OWN = {
     "result": r"(result|schema|models|metrics|living)\.json|(public|answers)\.npy|config\.toml"
-    r"|(nodes|edges|positions|history|history_nodes|alphas|example)\.csv|result\.png|report\.html",
+    r"|(nodes|edges|positions|history|history_nodes|alphas|example)\.csv|result\.png|report\.html"
+    r"|models(/\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+)?",
     "comparison": r"comparison\.(json|csv|png)|nodes\.csv|config\.toml",
 }
-"""Every file that a directory of each kind may hold besides ``models/``; all others are the user's."""
-
-MODELS, MODEL_FILE = "models", re.compile(r"\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+")
-"""The directory of the models, and the names that ``labels.file_name`` gives to their files."""
+"""Every file that a directory of each kind may hold, the models with the names of ``labels.file_name``;
+all others are the user's."""
 
 NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """What file managers leave in a directory by themselves."""
@@ -35,16 +35,11 @@ NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
+REPLACE = "choose another {}, or replace it with overwrite=True"
 
 
 class TakenError(FedRelaxError):
     """Something came to the target while a run worked; what the run has made stays beside it."""
-
-    def __init__(self, given: Path, draft: Path, reason: str = "") -> None:
-        reason = (
-            reason or f"{given} was written by another run in the meantime and is left as it is"
-        )
-        super().__init__(f"{reason}; what this run has made is in {draft}")
 
 
 class NotWritten(FedRelaxError):  # noqa: N818 - what happened, in the past
@@ -65,61 +60,47 @@ def check_directory(target: str | Path, overwrite: bool = False, kind: str = "re
     target = Path(target)
     if target.exists() or target.is_symlink():
         reason = _why_kept(target, target, kind)
-        if reason is None and not overwrite:
-            reason = f"{target} exists; choose another directory, or replace it with overwrite=True"
-        if reason is not None:
+        if not overwrite:
+            reason = reason or f"{target} exists; {REPLACE.format('directory')}"
+        if reason:
             raise FedRelaxError(reason)
     _try_parent(target)
     return target
 
 
-def _why_kept(directory: Path, given: Path, kind: str) -> str | None:
+def _why_kept(directory: Path, given: Path, kind: str) -> str:
     """Return why what was found at ``given``, and now is in ``directory``, must not be replaced."""
     if not (directory.is_dir() and (is_result(directory, kind) or not any(directory.iterdir()))):
         return (
             f"{given} exists and is not a {kind} of fedrelax, so it is never replaced; choose "
             "another directory"
         )
-    others = _others(directory, kind)
+    others = []
+    for path in sorted([*directory.iterdir(), *(directory / MODELS).glob("*")]):
+        name = path.relative_to(directory).as_posix()
+        plain = not path.is_symlink() and (path.is_file() or name == MODELS)
+        if path.name not in NOBODYS and not (plain and re.fullmatch(OWN[kind], name)):
+            others.append(name)
     if not others:
-        return None
+        return ""
     return (
         f"{given} holds {listing(others)}, which fedrelax did not write and will not delete; move "
         "that elsewhere, or choose another directory"
     )
 
 
-def _others(directory: Path, kind: str) -> list[str]:
-    """Return the names in a directory that no result of this kind has: they are the user's."""
-    found = []
-    for path in sorted(directory.iterdir()):
-        plain = path.is_file() and not path.is_symlink()
-        if path.name == MODELS and kind == "result" and path.is_dir() and not path.is_symlink():
-            found += [
-                f"{MODELS}/{inner.name}"
-                for inner in sorted(path.iterdir())
-                if inner.name not in NOBODYS
-                and (inner.is_dir() or not MODEL_FILE.fullmatch(inner.name))
-            ]
-        elif path.name not in NOBODYS and not (plain and re.fullmatch(OWN[kind], path.name)):
-            found.append(path.name)
-    return found
-
-
 def check_file(target: str | Path, endings: tuple[str, ...], overwrite: bool = False) -> Path:
     """Return the path if a file can be written there; say why not, before any work is done."""
-    target = Path(target)
+    target, reason = Path(target), ""
     if target.suffix.lower() not in endings:
-        raise FedRelaxError(
-            f"{target} has the ending {target.suffix!r}, which is not known; "
-            f"use one of {', '.join(endings)}"
-        )
-    if target.is_dir():
-        raise FedRelaxError(f"{target} is a directory; give the name of a file")
-    if target.exists() and not overwrite:
-        raise FedRelaxError(
-            f"{target} exists; choose another file, or replace it with overwrite=True"
-        )
+        known = ", ".join(endings)
+        reason = f"has the ending {target.suffix!r}, which is not known; use one of {known}"
+    elif target.is_dir():
+        reason = "is a directory; give the name of a file"
+    elif target.exists() and not overwrite:
+        reason = f"exists; {REPLACE.format('file')}"
+    if reason:
+        raise FedRelaxError(f"{target} {reason}")
     _try_parent(target)
     return target
 
@@ -168,7 +149,7 @@ def _put_in_place(draft: Path, target: Path, given: Path, overwrite: bool, kind:
     """Move the draft to the target; ``os.rename`` never replaces a directory that is not empty."""
     while not _moved(draft, target):
         if not overwrite:
-            raise TakenError(given, draft)
+            raise _taken(given, draft)
         former = _sibling(target, "former")
         try:
             os.rename(target, former)
@@ -176,16 +157,21 @@ def _put_in_place(draft: Path, target: Path, given: Path, overwrite: bool, kind:
             continue  # another run has just moved it away for the same reason
         try:
             reason = _why_kept(former, given, kind)
-            placed = reason is None and _moved(draft, target)
+            placed = not reason and _moved(draft, target)
         except BaseException:
             os.rename(former, target)
             raise
-        if reason is not None:
+        if reason:
             _moved(former, target)
-            raise TakenError(given, draft, reason)
+            raise _taken(given, draft, reason)
         shutil.rmtree(former, ignore_errors=True)
         if placed:
             return
+
+
+def _taken(given: Path, draft: Path, reason: str = "") -> TakenError:
+    reason = reason or f"{given} was written by another run in the meantime and is left as it is"
+    return TakenError(f"{reason}; what this run has made is in {draft}")
 
 
 def _moved(draft: Path, target: Path) -> bool:
@@ -212,26 +198,25 @@ def whole_file(target: str | Path, overwrite: bool = False) -> Iterator[Path]:
     with _writing(given, draft):
         target.parent.mkdir(parents=True, exist_ok=True)
         yield draft
-        if overwrite:
-            os.replace(draft, target)
-        elif not _linked(draft, target):
-            raise TakenError(given, draft)
+        try:
+            if overwrite:
+                os.replace(draft, target)
+            else:
+                _link(draft, target)
+        except FileExistsError:
+            raise _taken(given, draft) from None
         draft.unlink(missing_ok=True)
 
 
-def _linked(draft: Path, target: Path) -> bool:
-    """Give a file its name; False if the name is taken. Of several runs at once, only one gets it."""
+def _link(draft: Path, target: Path) -> None:
+    """Give a file its name, unless that is taken. Of several runs at once, only one gets it."""
     try:
         os.link(draft, target)
     except FileExistsError:
-        return False
+        raise
     except OSError:  # a file system without links: claim the name first
-        try:
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:
-            return False
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         os.replace(draft, target)
-    return True
 
 
 @contextmanager

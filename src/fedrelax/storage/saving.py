@@ -38,17 +38,19 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation
 from fedrelax.files import dump_toml, to_npy
-from fedrelax.graph import Graph
+from fedrelax.living import LivingNetwork
 from fedrelax.living.changelog import now
 from fedrelax.living.overlay import GONE
+from fedrelax.models import LocalModel
 from fedrelax.models.criteria import last_step
-from fedrelax.models.viewed import form_in
+from fedrelax.models.difference import DifferenceModel
+from fedrelax.models.viewed import Viewed, form_in
 from fedrelax.schema import Preparation, Schema
 from fedrelax.solvers import Result
 from fedrelax.storage.checking import fingerprint, sealed
-from fedrelax.storage.formats import Files, Packed, answers_one_row, pack
+from fedrelax.storage.described import ANSWERS, LIVING, PUBLIC
+from fedrelax.storage.formats import Files, Packed, answers_one_row, keeps_unfitted, pack
 from fedrelax.storage.labels import check_labels, file_name
-from fedrelax.storage.living import LIVING, PUBLIC, living_of, with_answers
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
@@ -63,8 +65,11 @@ FORMAT = 3
 
 SCHEMA = "schema.json"
 
-UNTOUCHED = ("config.toml", "history.csv", "alphas.csv", PUBLIC)
+UNTOUCHED = ("config.toml", "history.csv", "alphas.csv")
 """Files that say nothing about single nodes: a grown result has its ancestor's."""
+
+RUNNING = ("wiring", "exchange", "engine", "n_jobs", "random_state")
+"""Settings of the run that trained the network, which nodes that join, learn or leave do not need."""
 
 FRAMEWORKS = ("torch", "keras", "xgboost", "lightgbm", "catboost", "river")
 """Packages whose versions are noted if they are in use."""
@@ -94,36 +99,36 @@ def save_result(
     ``more`` is called with the draft directory and may add files before the result appears.
     """
     result: Result = fitted.result_
-    graph: Graph = fitted.whole_graph_
-    check_labels(graph.labels)
     files: Files = {}
+    check_labels(fitted.whole_graph_.labels)
     packed = {label: pack(label, model, files) for label, model in result.models.items()}
+    ready: Preparation | None = fitted.preparation_
+    if ready is not None and feature_names is not None:
+        named = zip(ready.schema.columns, feature_names, strict=True)
+        columns = tuple(replace(column, name=str(name)) for column, name in named)
+        ready = replace(ready, schema=Schema(columns))
+    measured = {} if evaluation is None else evaluation.to_dict()
+    lines = evaluation.nodes if nodes is None and evaluation is not None else nodes
     with whole_directory(directory, overwrite) as draft:
-        _write_models(draft, fitted, packed)
-        if fitted.preparation_ is not None:
-            ready: Preparation = fitted.preparation_
-            if feature_names is not None:
-                named = zip(ready.schema.columns, feature_names, strict=True)
-                columns = tuple(replace(column, name=str(name)) for column, name in named)
-                ready = replace(ready, schema=Schema(columns))
-            write_json(draft / SCHEMA, ready.to_dict())
-        measured = {} if evaluation is None else evaluation.to_dict()
-        write_json(draft / "metrics.json", {**(metrics or {}), **measured})
+        _write(draft, fitted, packed, ready, {**(metrics or {}), **measured}, lines)
         (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
-        _nodes_frame(result, nodes, evaluation).to_csv(draft / "nodes.csv", index=False)
-        _write_graph(draft, result, graph)
-        result.history.to_frame().to_csv(draft / "history.csv", index=False)
-        result.history.nodes_to_frame().to_csv(draft / "history_nodes.csv", index=False)
+        tables = {"history": result.history.to_frame()}
+        tables["history_nodes"] = result.history.nodes_to_frame()
         if fitted.choice_ is not None:
-            fitted.choice_.to_frame().to_csv(draft / "alphas.csv", index=False)
-        _write_living(draft, fitted)
+            tables["alphas"] = fitted.choice_.to_frame()
+        for name, frame in tables.items():
+            frame.to_csv(draft / f"{name}.csv", index=False)
+        # public rows that are nodes' own rows stay out
+        if fitted.can_go_on and not (
+            isinstance(fitted.public, str) and fitted.public == "bootstrap"
+        ):
+            _write_living(draft, fitted.living_)
         about = {
-            **_about(fitted, graph, feature_names),
+            **_about(fitted, feature_names),
             "node_column": node_column if node_column is not None else fitted.node_column_,
             "target_column": target,
-            "types_to_trust": sorted({name for file in packed.values() for name in file.types}),
         }
-        _seal(draft, about, more)
+        _seal(draft, about, packed, more)
     return Path(directory)
 
 
@@ -145,47 +150,79 @@ def save_grown(
         raise FedRelaxError(
             f"{target} is the result that was loaded, which is never replaced; choose another directory"
         )
-    network, graph, result = fitted.living_, fitted.whole_graph_, fitted.result_
-    check_labels(graph.labels)
+    network, labels, ready = fitted.living_, fitted.whole_graph_.labels, fitted.preparation_
+    check_labels(labels)
     changed = {label: model for label, model in network.models.changed.items() if model is not GONE}
     packed = {label: pack(label, model.estimator) for label, model in changed.items()}
-    left = set(earlier["graph_nodes"]) - set(graph.labels)
+    left = set(earlier["graph_nodes"]) - set(labels)
+    if ready is not None:
+        lacks = {label: columns for label, columns in ready.lacks.items() if label not in left}
+        ready = replace(ready, lacks=lacks)
+    assert ancestor.living is not None
     with whole_directory(target, overwrite) as draft:
-        _write_models(draft, fitted, packed, ancestor)
-        for name in UNTOUCHED if left else (*UNTOUCHED, "history_nodes.csv"):
+        lines = _grown_nodes(ancestor, fitted)
+        _write(draft, fitted, packed, ready, ancestor.metrics, lines, ancestor)
+        for name in UNTOUCHED:
             if name in earlier["files"]:
                 shutil.copyfile(ancestor.directory / name, draft / name)
+        rounds = ancestor.history_nodes
         if left:
-            lines = ancestor.history_nodes
-            lines[~lines["node"].isin(left)].to_csv(draft / "history_nodes.csv", index=False)
-        _grown_nodes(ancestor, fitted).to_csv(draft / "nodes.csv", index=False)
-        _write_graph(draft, result, graph)
-        counts = {"nodes": len(result.local_models), "edges": graph.n_edges}
-        write_json(draft / "metrics.json", {**ancestor.metrics, **counts})
-        ready = fitted.preparation_
-        if ready is not None:
-            lacks = {label: columns for label, columns in ready.lacks.items() if label not in left}
-            write_json(draft / SCHEMA, replace(ready, lacks=lacks).to_dict())
-        before, coupled = ancestor.living, living_of(network)
-        assert before is not None and coupled is not None
-        write_json(draft / LIVING, with_answers(draft, network, coupled, before["story"]))
-        types = {name for file in packed.values() for name in file.types}
-        about = {
-            **{name: value for name, value in earlier.items() if name not in ("files", "sha256")},
-            "made": now(),
-            "versions": versions(),
-            "graph_nodes": list(graph.labels),
-            "types_to_trust": sorted({*earlier["types_to_trust"], *types}),
-        }
-        _seal(draft, about, more)
+            rounds = rounds[~rounds["node"].isin(left)]
+        rounds.to_csv(draft / "history_nodes.csv", index=False)
+        _write_living(draft, network, ancestor.living["story"])
+        now_there = {"made": now(), "versions": versions(), "graph_nodes": list(labels)}
+        _seal(draft, {**earlier, **now_there}, packed, more)
     return target
 
 
-def _seal(draft: Path, about: Mapping[str, Any], more: Sequence[Callable[[Path], object]]) -> None:
+def _write(
+    draft: Path,
+    fitted: Fitted,
+    packed: Mapping[Label, Packed],
+    ready: Preparation | None,
+    metrics: Mapping[str, Any],
+    lines: Any,
+    ancestor: SavedResult | None = None,
+) -> None:
+    """Write what a new result and a grown one have in common; ``lines`` is the table of nodes, if any."""
+    import pandas as pd
+
+    result, graph = fitted.result_, fitted.whole_graph_
+    _write_models(draft, fitted, packed, ancestor)
+    if ready is not None:
+        write_json(draft / SCHEMA, ready.to_dict())
+    counts = {"nodes": len(result.local_models), "edges": graph.n_edges}
+    write_json(draft / "metrics.json", metrics if ancestor is None else {**metrics, **counts})
+    if lines is None:
+        names = {label: model.name for label, model in result.local_models.items()}
+        lines = pd.DataFrame({"node": list(names), "model": list(names.values())})
+    if result.clusters if ancestor is None else "cluster" in lines.columns:
+        groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
+        lines = lines.assign(cluster=[groups.get(label) for label in lines["node"]])
+    lines.to_csv(draft / "nodes.csv", index=False)
+    result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
+    if graph.positions is not None:
+        axes = [f"x{k + 1}" for k in range(graph.positions.shape[1])]
+        axes = ["latitude", "longitude"] if graph.geographic else axes
+        frame = pd.DataFrame(graph.positions, columns=axes)
+        frame.insert(0, "node", list(graph.labels))
+        frame.to_csv(draft / "positions.csv", index=False)
+
+
+def _seal(
+    draft: Path,
+    about: Mapping[str, Any],
+    packed: Mapping[Label, Packed],
+    more: Sequence[Callable[[Path], object]],
+) -> None:
     """Write ``result.json`` with the checksums of all files; then those of ``more``, which have none."""
-    files = [path for path in sorted(draft.iterdir()) if path.is_file()]
-    checked = {path.name: fingerprint(path.read_bytes()) for path in files}
-    write_json(draft / MARK, sealed(plain({**about, "files": checked})))
+    types = {
+        *about.get("types_to_trust", ()),
+        *(name for one in packed.values() for name in one.types),
+    }
+    files = {p.name: fingerprint(p.read_bytes()) for p in sorted(draft.iterdir()) if p.is_file()}
+    about = {**about, "types_to_trust": sorted(types), "files": files}
+    write_json(draft / MARK, sealed(plain(about)))
     for write in more:
         write(draft)
 
@@ -231,8 +268,8 @@ def _exchanges(fitted: Fitted) -> int:
     return max(len(result.history), int(result.n_rounds) + 1)
 
 
-def _about(fitted: Fitted, graph: Graph, feature_names: Sequence[str] | None) -> dict[str, Any]:
-    result: Result = fitted.result_
+def _about(fitted: Fitted, feature_names: Sequence[str] | None) -> dict[str, Any]:
+    result, graph = fitted.result_, fitted.whole_graph_
     task = result.task
     own = getattr(fitted, "feature_names_in_", None)
     names = feature_names if feature_names is not None else own
@@ -309,10 +346,8 @@ def _write_models(
             shutil.copyfile(ancestor.directory / file, draft / file)
             continue
         number, form = number + 1, packed[label].format
-        file, kind = (
-            f"models/{file_name(number, label, form.ending)}",
-            type(last_step(local.estimator)),
-        )
+        kind, file = type(last_step(local.estimator)), file_name(number, label, form.ending)
+        file = f"models/{file}"
         (draft / file).write_bytes(packed[label].data)
         lines.append(
             {
@@ -328,27 +363,38 @@ def _write_models(
     write_json(draft / "models.json", lines)
 
 
-def _write_living(draft: Path, fitted: Fitted) -> None:
-    """Write what the network needs to go on, if known; but never public rows that are nodes' own rows."""
-    if fitted.can_go_on and not (isinstance(fitted.public, str) and fitted.public == "bootstrap"):
-        network = fitted.living_
-        about = living_of(network)
-        if about is not None:
-            assert network.public.common is not None
-            (draft / PUBLIC).write_bytes(to_npy(network.public.common.astype(float)))
-            write_json(draft / LIVING, with_answers(draft, network, about))
+def _write_living(
+    draft: Path, network: LivingNetwork, story: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Write what the network needs to go on, if files can express it; ``story`` is what came before."""
+    try:
+        coupling = network.coupling.to_plain(without=RUNNING)
+    except FedRelaxError:  # a loss or a way to combine that is not known by its name alone
+        return
+    labels, differences = list(network.models), network.coupling.update == "difference"
+    if differences and not all(keeps_unfitted(_kind_of(m)) for m in network.models.values()):
+        return
+    answers = np.stack([network.said[label] for label in labels])
+    for name, array in ((PUBLIC, network.public_rows), (ANSWERS, answers)):
+        (draft / name).write_bytes(to_npy(array.astype(float)))
+    rows = [network.count_of(label) for label in labels]
+    about = {
+        "coupling": coupling,
+        "found_together": network.found_together,
+        "wired": network.wired,
+        "seed": network.seed,
+        "stayed": [label for label in labels if label in network.stayed],
+        "past": [{"node": label, **asdict(past)} for label, past in network.past.items()],
+        "answers": [{"file": ANSWERS, "nodes": labels, "rows": rows}],
+        "story": [*story, *(change.to_dict() for change in network.story)],
+    }
+    write_json(draft / LIVING, about)
 
 
-def _nodes_frame(result: Result, nodes: Any, evaluation: Evaluation | None) -> pd.DataFrame:
-    import pandas as pd
-
-    names = {label: model.name for label, model in result.local_models.items()}
-    lines = pd.DataFrame({"node": list(names), "model": list(names.values())})
-    if nodes is not None:
-        lines = nodes
-    elif evaluation is not None:
-        lines = evaluation.nodes
-    return _with_clusters(lines, result) if result.clusters else lines
+def _kind_of(model: LocalModel) -> Any:
+    """Return the unfitted model of a node that learns its difference."""
+    inner = model.inner if isinstance(model, Viewed) else model
+    return inner.kind if isinstance(inner, DifferenceModel) else inner.estimator
 
 
 def _grown_nodes(ancestor: SavedResult, fitted: Fitted) -> pd.DataFrame:
@@ -364,23 +410,4 @@ def _grown_nodes(ancestor: SavedResult, fitted: Fitted) -> pd.DataFrame:
         if count is not None:
             joined[count] = [fitted.living_.count_of(label) for label in new]
         lines = pd.concat([lines, joined], ignore_index=True)
-    lines = lines[lines["node"].isin(list(result.local_models))]
-    return _with_clusters(lines, result) if "cluster" in lines.columns else lines
-
-
-def _with_clusters(lines: pd.DataFrame, result: Result) -> pd.DataFrame:
-    groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
-    return lines.assign(cluster=[groups.get(label) for label in lines["node"]])
-
-
-def _write_graph(draft: Path, result: Result, graph: Graph) -> None:
-    """Write the edges, and the positions of the nodes if there are any."""
-    import pandas as pd
-
-    result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
-    if graph.positions is not None:
-        names = [f"x{k + 1}" for k in range(graph.positions.shape[1])]
-        names = ["latitude", "longitude"] if graph.geographic else names
-        frame = pd.DataFrame(graph.positions, columns=names)
-        frame.insert(0, "node", list(graph.labels))
-        frame.to_csv(draft / "positions.csv", index=False)
+    return lines[lines["node"].isin(list(result.local_models))]

@@ -17,8 +17,8 @@ import json
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
-from importlib.abc import MetaPathFinder
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
@@ -104,24 +104,17 @@ def to_bytes(model: Any) -> bytes:
 def from_bytes(data: bytes, trust: Sequence[str] = ()) -> Any:
     """Return the model in a skops file; types that are neither listed nor in ``trust`` are refused."""
     members, states = _read(data)
+    file, io = closed(members), skops_io()
     wrong = {_name(state) for state in states if not _is_listed(state)}
-    file = closed(members)
-    if wrong - set(trust):
-        raise _untrusted(file, wrong, trust)
-    for state in states:
-        _check_state(state, members)
-    try:
-        model = skops_io().loads(file, trusted=[*TYPES, *trust])
-    except skops_io().exceptions.UntrustedTypesFoundException:
-        raise _untrusted(file, wrong, trust) from None
-    check_insides(model)
-    return model
-
-
-def _untrusted(file: bytes, wrong: set[str], trust: Sequence[str]) -> Untrusted:
-    """Return the refusal of all types in a file that neither skops nor our list nor the user trusts."""
-    others = {name for name in skops_io().get_untrusted_types(data=file) if name not in TYPES}
-    return Untrusted((), (wrong | others) - set(trust))
+    if not wrong - set(trust):
+        for state in states:
+            _check_state(state, members)
+        with suppress(io.exceptions.UntrustedTypesFoundException):
+            model = io.loads(file, trusted=[*TYPES, *trust])
+            check_insides(model)
+            return model
+    wrong |= {name for name in io.get_untrusted_types(data=file) if name not in TYPES}
+    raise Untrusted((), wrong - set(trust))
 
 
 def _read(data: bytes) -> tuple[dict[str, bytes], list[State]]:
@@ -200,22 +193,14 @@ HEAVY = ("torch", "jax", "cupy", "dask")
 """Packages that scikit-learn imports but does not need here."""
 
 
-class _NotNow(MetaPathFinder):
-    """Pretends that heavy packages are not installed; later imports find them."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Refuse heavy packages, and leave all others to the next finder."""
-        if name.partition(".")[0] in HEAVY:
-            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
-
-
 @cache
 def skops_io() -> Any:
-    """Return the module ``skops.io``."""
-    finder = _NotNow()
-    sys.meta_path.insert(0, finder)
+    """Return the module ``skops.io``, imported as if the heavy packages were not installed."""
+    absent: dict[str, Any] = dict.fromkeys(name for name in HEAVY if name not in sys.modules)
+    sys.modules.update(absent)
     try:
         import skops.io
     finally:
-        sys.meta_path.remove(finder)
+        for name in absent:
+            del sys.modules[name]
     return skops.io
