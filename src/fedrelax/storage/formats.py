@@ -34,11 +34,10 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models import LocalModel, archive
+from fedrelax.models.additive import SumClassifier, SumRegressor
 from fedrelax.models.boost.files import library_of
-from fedrelax.models.class_difference import SumClassifier
 from fedrelax.models.criteria import last_step
-from fedrelax.models.difference import SumRegressor
-from fedrelax.models.elsewhere import is_elsewhere
+from fedrelax.models.elsewhere import Elsewhere
 from fedrelax.models.incremental import SavedTree, is_incremental
 from fedrelax.models.keras import is_keras
 from fedrelax.storage.checking import Untrusted
@@ -150,8 +149,10 @@ class SumFormat(Format):
         share, kind = float(about["share"]), models[2] if len(models) == 3 else None
         if "how" not in about:
             return SumRegressor.of(models[0], models[1], share, kind)
-        classes: Any = archive.classes_in(about)
-        return SumClassifier.of(models[0], models[1], share, str(about["how"]), classes, kind)
+        made = SumClassifier.of(models[0], models[1], share, kind)
+        made.how, classes = str(about["how"]), archive.classes_in(about)
+        made.classes_ = np.asarray(classes)
+        return made
 
 
 SUM = SumFormat(
@@ -175,7 +176,12 @@ FORMATS: tuple[Format, ...] = (
         lambda model: isinstance(model, SavedTree) or is_incremental(model),
         "fedrelax.models.incremental",
     ),
-    Format("elsewhere", ".elsewhere.json", is_elsewhere, "fedrelax.models.elsewhere"),
+    Format(
+        "elsewhere",
+        ".elsewhere.json",
+        lambda model: isinstance(model, Elsewhere),
+        "fedrelax.models.elsewhere",
+    ),
     SUM,
     SKOPS,
 )
