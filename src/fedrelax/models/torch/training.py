@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.linear.arrays import nonzero
-from fedrelax.losses import Absolute, Huber, Log, Loss, Squared
+from fedrelax.losses import Log, Loss, Squared
 from fedrelax.models.base import Rows, Task
 from fedrelax.models.torch.model import TorchModel, name_of, shaped_output
 from fedrelax.threads import one_torch_thread
@@ -33,6 +33,8 @@ State = dict[str, Any]
 ROWS_AT_ONCE = 4096
 INITIAL, TRAINING = 0, 1
 """Streams of random numbers under a node's seed: for the initial weights, and for training."""
+REMEMBERED = ("tensors", "optimizer", "schedule", "fits")
+"""The fields of a net that its later fits depend on."""
 COMMON = ("step", "mu_product")
 """The entries of an optimiser's state that are the same for all nets trained together."""
 
@@ -40,25 +42,12 @@ COMMON = ("step", "mu_product")
 # Losses
 
 
-class _Foreign(torch.autograd.Function):  # type: ignore[misc]
-    """A loss that PyTorch does not have, through its ``per_row`` and ``gradient``."""
-
-    @staticmethod
-    def forward(context: Any, prediction: Tensor, target: Tensor, loss: Loss) -> Tensor:
-        arrays = target.numpy(force=True), prediction.numpy(force=True)
-        context.save_for_backward(prediction.new_tensor(loss.gradient(*arrays)))
-        return prediction.new_tensor(loss.per_row(*arrays))
-
-    @staticmethod
-    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = context.saved_tensors
-        return slopes[0][..., None] * gradient, None, None
-
-
 def per_row(
     loss: Loss, target: Tensor, output: Tensor, classify: bool, temperature: float = 1.0
 ) -> Tensor:
     """Return the loss of each row; ``output`` holds numbers, or logits of classes.
+
+    A loss that PyTorch does not have enters with its ``per_row`` and ``gradient``.
 
     At a temperature T other than 1, the log loss learns soft labels at that temperature:
     T^2 KL(t', softmax(output / T)) with t' proportional to t^(1/T). Hard labels are learnt at
@@ -74,15 +63,12 @@ def per_row(
         divergence = functional.kl_div(output.log_softmax(-1), target, reduction="none").sum(-1)
         return heat.squeeze(-1) ** 2 * divergence if isinstance(heat, Tensor) else divergence
     prediction = output.softmax(-1) if classify else output
-    kind, error = type(loss), target - prediction
-    if kind is Squared:
-        return error.square().sum(-1)
-    if kind is Absolute:
-        return error.abs().sum(-1)
-    if isinstance(loss, Huber) and kind is Huber:
-        zero = torch.zeros_like(error)
-        return functional.huber_loss(error, zero, reduction="none", delta=loss.delta).sum(-1)
-    return _Foreign.apply(*torch.broadcast_tensors(prediction, target), loss)
+    if type(loss) is Squared:
+        return (target - prediction).square().sum(-1)
+    arrays = target.numpy(force=True), prediction.numpy(force=True)
+    value, slope = (prediction.new_tensor(part(*arrays)) for part in (loss.per_row, loss.gradient))
+    linear = (prediction * slope).sum(-1)
+    return value + (linear - linear.detach())
 
 
 # Nets
@@ -174,27 +160,15 @@ class Net:
 
     def memory(self) -> dict[str, Any]:
         """Return the weights and the states of optimiser and schedule, as plain values and arrays."""
-        return {
-            "module": _to_arrays(self.tensors),
-            "optimizer": _to_arrays(self.optimizer),
-            "schedule": _to_arrays(self.schedule),
-            "fits": self.fits,
-        }
+        return {name: _to_arrays(getattr(self, name)) for name in REMEMBERED}
 
     def remembering(self, memory: dict[str, Any]) -> Net:
         """Return the net of the same node that had this memory."""
-        tensors = _to_tensors(memory["module"])
+        states = {name: _to_tensors(memory[name]) for name in REMEMBERED}
         shapes = {name: value.shape for name, value in self.tensors.items()}
-        if shapes != {name: value.shape for name, value in tensors.items()}:
+        if shapes != {name: value.shape for name, value in states["tensors"].items()}:
             raise FedRelaxError("the saved weights of a net do not have the shapes of its module")
-        return replace(
-            self,
-            tensors=tensors,
-            optimizer=_to_tensors(memory["optimizer"]),
-            schedule=_to_tensors(memory["schedule"]),
-            fits=int(memory["fits"]),
-            shared=True,
-        )
+        return replace(self, shared=True, **states)
 
 
 def tensors_of(module: nn.Module) -> Tensors:
