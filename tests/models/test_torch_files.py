@@ -141,7 +141,7 @@ def test_a_damaged_file_is_one_sentence(cut):
     [
         ('"hidden": [32]', '"hidden": [320000000]'),
         ('"hidden": [32]', '"hidden": "many"'),
-        ('"version": 1', '"version": 99'),
+        ('"version": 2', '"version": 99'),
         ('"kind": "mlp"', '"kind": "layers"'),
         ('"optimizer": "adamw"', '"optimizer": "adamwest"'),
     ],

@@ -13,8 +13,6 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from fedrelax import Distillation, FedRelax, Network, NodeFitError
-from fedrelax.losses import Log
-from fedrelax.models import Rows
 from fedrelax.models.trees import TreeNode, node
 from tests.conftest import random_graph
 from tests.models.test_trees import assert_equally_good
@@ -85,8 +83,7 @@ def test_trees_for_soft_labels_are_as_good_as_those_of_scikit_learn(
 
     def compare(models: list[Any], *given: Any) -> Any:
         for model in models:
-            *parts, seed = model._grown
-            terms = [Rows(*term, Log()) for term in zip(*parts, strict=True)]
+            terms, seed = model._grown
             ours, theirs = copy.copy(model), TreeNode(model._template, model.task)
             assert_equally_good(ours.estimator, theirs.fit(terms, seed=seed).estimator, terms)
             compared.append(len(terms))

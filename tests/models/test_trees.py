@@ -270,7 +270,7 @@ def test_the_user_gets_a_plain_fitted_estimator(classes: bool, forest: bool) -> 
 
 @pytest.mark.parametrize("kind", [DecisionTreeRegressor, RandomForestRegressor])
 def test_a_batch_answers_for_any_rows_on_any_number_of_threads(kind: Any) -> None:
-    from fedrelax.models.trees.growing import Problem, answers
+    from fedrelax.models.trees.growing import answers
 
     rng, task = np.random.default_rng(5), Task("regression", 1)
     public = rng.normal(size=(30, 4))
@@ -282,13 +282,12 @@ def test_a_batch_answers_for_any_rows_on_any_number_of_threads(kind: Any) -> Non
         weight[::7] = 0.0
         target = [rng.normal(size=(8, 1)), rng.normal(size=(30, 1))]
         asked = [own, other, public]
-        problem = Problem([own, public], target, [np.ones(8), weight], seed)
-        problems.append(TreeNode(estimator, task).packed(problem, asked))
         loss = get_loss(None, "regression")
         terms = [
             Rows(own, target[0], np.ones(8), loss),
             Rows(public, target[1], weight, loss),
         ]
+        problems.append(TreeNode(estimator, task).packed(terms, seed, asked))
         fitted = TreeNode(estimator, task).fit(terms, seed=seed)
         expected.append([fitted.predict(X) for X in asked])
     for threads in (1, 2, 5, None):

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import clone
@@ -78,10 +78,9 @@ def average_nets(
     task, loss = network.task, usual_loss(network.kind)
     rows = [Rows(node.X, task.encode(node.y), np.ones(len(node.y)), loss) for node in network]
     nets, curve = untrained(model, task, rows, seed), []
-    memory: dict[str, Any] = {}
     for number in range(rounds + 1):
         if number:
-            nets = averaged(nets, rows, seed, memory)
+            nets = averaged(nets, rows, seed)
         models = dict(zip(network.nodes, nets, strict=True))
         loss_now = validation_loss(network, models)
         if not np.isnan(loss_now):

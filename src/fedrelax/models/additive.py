@@ -1,4 +1,4 @@
-"""Sums of many fitted models: a first one, and regressors that each add to what came before."""
+"""Sums of fitted models: of two, and of a first one and regressors that each add to what came before."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrelax.linear.arrays import softmax
+from fedrelax.models.base import MostLikelyClass
 from fedrelax.typing import AnyArray, FloatArray
 
+ODDS, MIXTURE = "log-odds", "mixture"
 SMALLEST = 1e-6
 """Probabilities are clipped here before their logarithm is taken."""
 BEYOND = 0.25
@@ -23,11 +26,121 @@ FARTHEST = 4.0
 """The most that one row may ask of a log-odds in one step."""
 
 
+# Sums of two models
+
+
+class _Sum(BaseEstimator):  # type: ignore[misc]
+    """What sums of two regressors and of two classifiers have in common."""
+
+    def __init__(self, consensus: Any, difference: Any, share: float = 1.0) -> None:
+        self.consensus = consensus
+        self.difference = difference
+        self.share = share
+
+    @classmethod
+    def of(cls, consensus: Any, difference: Any, share: float, kind: Any = None) -> Self:
+        """Return the sum of two fitted models; ``kind`` is the unfitted model that both come from."""
+        made = cls(consensus, difference, share)
+        made.consensus_, made.difference_, made.kind_ = consensus, difference, kind
+        if hasattr(consensus, "n_features_in_"):
+            made.n_features_in_ = consensus.n_features_in_
+        return made
+
+    def _checked(self, X: AnyArray, y: AnyArray, **checks: Any) -> tuple[AnyArray, AnyArray]:
+        finite = "allow-nan" if get_tags(self).input_tags.allow_nan else True
+        X, y = validate_data(self, X, y, ensure_all_finite=finite, **checks)
+        return X, y
+
+    def __sklearn_tags__(self) -> Any:
+        tags, parts = super().__sklearn_tags__(), (self.consensus, self.difference)
+        tags.input_tags.allow_nan = all(get_tags(part).input_tags.allow_nan for part in parts)
+        return tags
+
+
+class SumRegressor(RegressorMixin, _Sum):  # type: ignore[misc]
+    """The sum of two regressors: ``consensus``, and ``share`` times ``difference``.
+
+    ``fit`` fits the first to the rows and the second to what is left. A network fits both by itself and
+    hands out the fitted parts as ``consensus_`` and ``difference_``.
+    """
+
+    def fit(self, X: AnyArray, y: AnyArray) -> Self:
+        """Fit the consensus to all rows, and the difference to its residuals."""
+        X, y = self._checked(X, y, y_numeric=True)
+        self.consensus_ = clone(self.consensus).fit(X, y)
+        self.difference_ = clone(self.difference).fit(X, y - self.consensus_.predict(X))
+        return self
+
+    def predict(self, X: AnyArray) -> FloatArray:
+        """Return the sum of both predictions."""
+        check_is_fitted(self)
+        return np.asarray(self.consensus_.predict(X) + self.share * self.difference_.predict(X))
+
+
+class SumClassifier(MostLikelyClass, _Sum):
+    """The sum of two classifiers: ``consensus``, and ``share`` times ``difference``.
+
+    how : "log-odds" multiplies the probabilities p of the consensus by q^share, q those of the difference;
+        "mixture" takes (1 - share) p + share q.
+
+    ``fit`` fits both to the rows. A network fits them by itself, the second to what the first leaves open,
+    and hands out the fitted parts as ``consensus_`` and ``difference_``.
+    """
+
+    def __init__(
+        self, consensus: Any, difference: Any, share: float = 0.5, how: str = MIXTURE
+    ) -> None:
+        super().__init__(consensus, difference, share)
+        self.how = how
+
+    def fit(self, X: AnyArray, y: AnyArray) -> Self:
+        """Fit both classifiers to all rows."""
+        X, y = self._checked(X, y)
+        check_classification_targets(y)
+        self.classes_ = np.unique(y)
+        self.consensus_ = clone(self.consensus).fit(X, y)
+        self.difference_ = clone(self.difference).fit(X, y)
+        return self
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        check_is_fitted(self)
+        p, q = (self._of(part, X) for part in (self.consensus_, self.difference_))
+        return combined(p, q, self.share, self.how)
+
+    def _of(self, part: Any, X: AnyArray) -> FloatArray:
+        if not hasattr(part, "predict_proba"):
+            return np.asarray(part.predict(X)[:, None] == self.classes_, dtype=float)
+        found = np.asarray(part.predict_proba(X), dtype=float)
+        answer = np.zeros((len(found), len(self.classes_)))
+        answer[:, np.searchsorted(self.classes_, part.classes_)] = found
+        return answer
+
+
+def combined(p: FloatArray, q: FloatArray, share: float, how: str) -> FloatArray:
+    """Return the probabilities of a sum of log-odds, or of a mixture.
+
+    >>> combined(np.array([[0.5, 0.5]]), np.array([[0.8, 0.2]]), 1.0, "log-odds").round(3).tolist()
+    [[0.8, 0.2]]
+    """
+    if how == MIXTURE:
+        return np.asarray((1.0 - share) * p + share * q)
+    return softmax(log_odds(p) + share * log_odds(q))
+
+
+def log_odds(p: FloatArray) -> FloatArray:
+    """Return logarithms of probabilities, of which none is 0."""
+    return np.asarray(np.log(np.clip(p, SMALLEST, None)))
+
+
+# Sums of many models
+
+
 def scores_of(model: Any, X: AnyArray) -> FloatArray:
     """Return a model's scores (rows, k): numbers, log-odds of two classes, or logarithms of several."""
     if not hasattr(model, "predict_proba"):
         return np.asarray(model.predict(X), dtype=float).reshape(len(X), 1)
-    logs = np.log(np.clip(model.predict_proba(X), SMALLEST, None))
+    logs = log_odds(model.predict_proba(X))
     return np.asarray(logs[:, 1:] - logs[:, :1] if logs.shape[1] == 2 else logs)
 
 
@@ -127,28 +240,25 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: AnyArray, y: AnyArray) -> Self:
         """Fit every regressor to what those before it leave open."""
         X, y = validate_data(self, X, y, y_numeric=True)
-        fitted: list[Any] = []
         self.limits_ = limits_of(y)
+        self.parts_: tuple[Any, ...] = ()
+        left = y
         for part in self.parts:
-            fitted.append(clone(part).fit(X, y))
-            y = y - (fitted[-1].predict(X) if fitted[1:] else self._first(fitted[0], X))
-        self.parts_ = tuple(fitted)
+            self.parts_ = (*self.parts_, clone(part).fit(X, left))
+            left = y - self._sum(X)
         return self
-
-    def _first(self, model: Any, X: AnyArray) -> FloatArray:
-        return np.asarray(np.clip(model.predict(X), *self.limits_), dtype=float)
 
     def predict(self, X: AnyArray) -> FloatArray:
         """Return the sum of all predictions."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False)
-        total = np.zeros(len(X))
-        for number, part in enumerate(self.parts_):
-            total += part.predict(X) if number else self._first(part, X)
-        return total
+        return self._sum(validate_data(self, X, reset=False))
+
+    def _sum(self, X: AnyArray) -> FloatArray:
+        total = np.clip(self.parts_[0].predict(X), *self.limits_)
+        return np.asarray(sum((part.predict(X) for part in self.parts_[1:]), total), dtype=float)
 
 
-class AdditiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class AdditiveClassifier(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
     """A classifier, and regressors that add to its log-odds.
 
     ``fit`` fits ``regressor`` ``steps`` times to Newton's step on the log loss. A network fits all parts
@@ -195,8 +305,3 @@ class AdditiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return class probabilities in the order of ``classes_``."""
         check_is_fitted(self)
         return probabilities(self._scores(validate_data(self, X, reset=False)))
-
-    def predict(self, X: AnyArray) -> AnyArray:
-        """Return the most likely class."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])

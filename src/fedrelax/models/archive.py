@@ -12,6 +12,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.files import from_npy
+from fedrelax.models.base import Task
 from fedrelax.typing import AnyArray
 
 MEGABYTE = 2**20
@@ -107,3 +108,13 @@ def classes_in(described: Mapping[str, Any]) -> AnyArray | None:
     if described["classes"] is None:
         return None
     return np.asarray(described["classes"], dtype=np.dtype(described["classes_type"]))
+
+
+def described_task(task: Task) -> dict[str, Any]:
+    """Return a task as plain values for a JSON member."""
+    return {"kind": task.kind, "n_outputs": task.n_outputs, **described_classes(task.classes)}
+
+
+def task_in(described: Mapping[str, Any]) -> Task:
+    """Return the task that ``described_task`` described."""
+    return Task(str(described["kind"]), int(described["n_outputs"]), classes_in(described))

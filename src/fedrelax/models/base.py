@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from fedrelax.losses import Loss
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Model
@@ -75,16 +76,17 @@ def stack(terms: Sequence[Rows]) -> Rows:
 
     The terms must share one loss: ``losses.requirement`` has been asked before the first round.
     """
-    keep = [term.weight > 0 for term in terms]
-    if len(terms) == 1 and keep[0].all():
-        return terms[0]
-    offsets = [
-        term.offset[k] for term, k in zip(terms, keep, strict=True) if term.offset is not None
+    kept = [
+        term if (term.weight > 0).all() else term.some(np.flatnonzero(term.weight > 0))
+        for term in terms
     ]
+    if len(kept) == 1:
+        return kept[0]
+    offsets = [term.offset for term in kept if term.offset is not None]
     return Rows(
-        joined([term.X[k] for term, k in zip(terms, keep, strict=True)]),
-        np.concatenate([term.target[k] for term, k in zip(terms, keep, strict=True)]),
-        np.concatenate([term.weight[k] for term, k in zip(terms, keep, strict=True)]),
+        joined([term.X for term in kept]),
+        np.concatenate([term.target for term in kept]),
+        np.concatenate([term.weight for term in kept]),
         terms[0].loss,
         np.concatenate(offsets) if offsets else None,
     )
@@ -180,19 +182,49 @@ class LocalModel(ABC):
         new.__dict__.update(self.__dict__)
         return new
 
-    def _like(self, inner: LocalModel) -> None:
-        """Take over what another model can do: this one only wraps it."""
-        self.task = inner.task
-        for name in (
-            "fits",
-            "gradients",
-            "weights",
-            "settles",
-            "releases_gil",
-            "recalls",
-            "learns_difference",
-        ):
-            setattr(self, name, getattr(inner, name))
+
+class WrappedModel(LocalModel):
+    """A local model around another, which it takes after in all that it does not do itself."""
+
+    def __init__(self, inner: LocalModel) -> None:
+        self.inner, self.task = inner, inner.task
+        self.fits, self.gradients, self.weights = inner.fits, inner.gradients, inner.weights
+        self.settles, self.releases_gil = inner.settles, inner.releases_gil
+        self.recalls, self.learns_difference = inner.recalls, inner.learns_difference
+
+    @property
+    def estimator(self) -> Model:
+        """The estimator of the model inside."""
+        return self.inner.estimator
+
+    @property
+    def name(self) -> str:
+        """What messages call the model inside."""
+        return self.inner.name
+
+    @property
+    def drifts(self) -> bool:
+        """Whether refits of the model inside lose detail."""
+        return self.inner.drifts
+
+    def forgets(self, continued: bool) -> bool:
+        """Whether a fit of the model inside is independent of the fits before it."""
+        return self.inner.forgets(continued)
+
+    def memory(self) -> Any:
+        """Return the memory of the model inside."""
+        return self.inner.memory()
+
+
+class MostLikelyClass(ClassifierMixin):  # type: ignore[misc]
+    """Gives classifiers with ``predict_proba`` their ``predict``."""
+
+    classes_: AnyArray
+
+    def predict(self, X: AnyArray) -> AnyArray:
+        """Return the most likely class."""
+        chances: FloatArray = self.predict_proba(X)
+        return np.asarray(self.classes_[chances.argmax(axis=1)])
 
 
 class BatchedModel(LocalModel):

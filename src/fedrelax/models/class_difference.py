@@ -41,122 +41,29 @@ Digits are nodes of unlike classes, whose mean is flat; there training alone is 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fedrelax.linear.arrays import softmax
-from fedrelax.models.additive import SMALLEST
+from fedrelax.models.additive import MIXTURE, ODDS, SumClassifier, combined, log_odds
 from fedrelax.models.base import LocalModel, Rows, some
 from fedrelax.models.criteria import last_step
-from fedrelax.models.difference import DifferenceModel, changed, drawn, parts_of, replaced
+from fedrelax.models.difference import DifferenceModel, changed, drawn, parts_of
 from fedrelax.models.few_rows import SmoothedForestClassifier
 from fedrelax.models.linear import SoftmaxModel
+from fedrelax.models.registry import adapt
 from fedrelax.typing import AnyArray, FloatArray
 
-ODDS, MIXTURE = "log-odds", "mixture"
 STRAIGHT = 1e-6
 """Ridge term of the softmax regression that carries answers of linear models."""
 
 SHARES = np.linspace(0.0, 1.0, 11)
 FOLDS = 4
-
-
-class SumClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The sum of two classifiers: ``consensus``, and ``share`` times ``difference``.
-
-    how : "log-odds" multiplies the probabilities p of the consensus by q^share, q those of the difference;
-        "mixture" takes (1 - share) p + share q.
-
-    ``fit`` fits both to the rows. A network fits them by itself, the second to what the first leaves open,
-    and hands out the fitted parts as ``consensus_`` and ``difference_``.
-    """
-
-    def __init__(
-        self, consensus: Any, difference: Any, share: float = 0.5, how: str = MIXTURE
-    ) -> None:
-        self.consensus = consensus
-        self.difference = difference
-        self.share = share
-        self.how = how
-
-    @classmethod
-    def of(
-        cls,
-        consensus: Any,
-        difference: Any,
-        share: float,
-        how: str,
-        classes: AnyArray,
-        kind: Any = None,
-    ) -> Self:
-        """Return the sum of two fitted classifiers; ``kind`` is the unfitted model that both come from."""
-        made = cls(consensus, difference, share, how)
-        made.kind_ = kind
-        made.consensus_, made.difference_, made.classes_ = consensus, difference, classes
-        if hasattr(consensus, "n_features_in_"):
-            made.n_features_in_ = consensus.n_features_in_
-        return made
-
-    def fit(self, X: AnyArray, y: AnyArray) -> Self:
-        """Fit both classifiers to all rows."""
-        finite = "allow-nan" if get_tags(self).input_tags.allow_nan else True
-        X, y = validate_data(self, X, y, ensure_all_finite=finite)
-        check_classification_targets(y)
-        self.classes_ = np.unique(y)
-        self.consensus_ = clone(self.consensus).fit(X, y)
-        self.difference_ = clone(self.difference).fit(X, y)
-        return self
-
-    def predict_proba(self, X: AnyArray) -> FloatArray:
-        """Return class probabilities in the order of ``classes_``."""
-        check_is_fitted(self)
-        p, q = (self._of(part, X) for part in (self.consensus_, self.difference_))
-        return combined(p, q, self.share, self.how)
-
-    def _of(self, part: Any, X: AnyArray) -> FloatArray:
-        if not hasattr(part, "predict_proba"):
-            return np.asarray(part.predict(X)[:, None] == self.classes_, dtype=float)
-        found = np.asarray(part.predict_proba(X), dtype=float)
-        answer = np.zeros((len(found), len(self.classes_)))
-        answer[:, np.searchsorted(self.classes_, part.classes_)] = found
-        return answer
-
-    def predict(self, X: AnyArray) -> AnyArray:
-        """Return the most likely class."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        parts = [get_tags(self.consensus), get_tags(self.difference)]
-        tags.input_tags.allow_nan = all(part.input_tags.allow_nan for part in parts)
-        return tags
-
-
-def combined(p: FloatArray, q: FloatArray, share: float, how: str) -> FloatArray:
-    """Return the probabilities of a sum of log-odds, or of a mixture.
-
-    >>> combined(np.array([[0.5, 0.5]]), np.array([[0.8, 0.2]]), 1.0, "log-odds").round(3).tolist()
-    [[0.8, 0.2]]
-    """
-    if how == MIXTURE:
-        return np.asarray((1.0 - share) * p + share * q)
-    return softmax(log_odds(p) + share * log_odds(q))
-
-
-def log_odds(p: FloatArray) -> FloatArray:
-    """Return logarithms of probabilities, of which none is 0."""
-    return np.asarray(np.log(np.clip(p, SMALLEST, None)))
 
 
 class ClassDifferenceModel(DifferenceModel):
@@ -173,57 +80,52 @@ class ClassDifferenceModel(DifferenceModel):
         if isinstance(consensus, SoftmaxModel) and isinstance(difference, SoftmaxModel):
             return super().estimator
         assert self.task.classes is not None
-        classes, kind = self.task.classes, self._model.estimator
-        return SumClassifier.of(consensus, difference, self.share, self.how, classes, kind)
+        classes, kind = self.task.classes, self.inner.estimator
+        made = SumClassifier.of(consensus, difference, self.share, kind)
+        made.how, made.classes_ = self.how, classes
+        return made
 
     def forgets(self, continued: bool) -> bool:
         """Both parts start afresh in every round."""
-        return isinstance(self._model.estimator, SoftmaxModel) or super().forgets(continued)
+        return isinstance(self.inner.estimator, SoftmaxModel) or super().forgets(continued)
 
-    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> DifferenceModel:
-        """Return the sum fitted to own rows (the first term) and the neighbours' answers (the others)."""
-        own, answers = terms[0], [term for term in terms[1:] if term.weight.any()]
-        if not answers:
-            return super().fit(terms, seed=seed)
-        from fedrelax.models.registry import adapt
-
-        fitted, straight = copy.copy(self), _straight(self._model)
-        parts = parts_of(self._model.estimator, len(own.target))
-        given = self._model.estimator
-        if straight is None or last_step(given) is not given:
-            alike = _carrier(self._model, parts.consensus)
-        else:
+    def consensus_of(self, answers: Sequence[Rows], rows: int) -> LocalModel:
+        """Return what carries the neighbours' answers over to any row, for a node with so many rows."""
+        given, straight = self.inner.estimator, _straight(self.inner)
+        if straight is not None and last_step(given) is given:
             alike = adapt(clone(straight).set_params(ridge=STRAIGHT), self.task)
-        consensus = self._distilled(alike, answers)
+        else:
+            alike = _carrier(self.inner, parts_of(given, rows)[0])
+        return self._distilled(alike, answers)
+
+    def learn_difference(
+        self, own: Rows, answers: Sequence[Rows], consensus: LocalModel, seed: int
+    ) -> None:
+        """Fit the difference from the consensus, and choose its share."""
         known = [replace(term, target=consensus.predict(term.X)) for term in answers]
         offset = [replace(term, offset=log_odds(term.target)) for term in known]
         if not self.settles:
             offset = drawn(offset, seed)
         here = replace(own, offset=log_odds(consensus.predict(own.X)))
+        straight = _straight(self.inner)
         if straight is not None:
             difference = self._after_steps(straight, [here, *offset], seed)
-            fitted.parts, fitted.share, fitted.how = (consensus, difference), 1.0, ODDS
-            return fitted
-        if self._model.takes_offsets:
-            coarser = changed(self._model, parts.difference)
-            fitted.how = ODDS
+            self.parts, self.share, self.how = (consensus, difference), 1.0, ODDS
+            return
+        model, public, own = self.inner, [], replace(here, offset=None)
+        if model.takes_offsets:
+            coarser = parts_of(model.estimator, len(own))[1]
+            model, public, own, self.how = changed(model, coarser), offset, here, ODDS
 
-            def learn(rows: Rows) -> LocalModel:
-                return coarser.fit([rows, *offset], seed=seed)
-        else:
+        def learn(rows: Rows) -> LocalModel:
+            return model.fit([rows, *public], seed=seed)
 
-            def learn(rows: Rows) -> LocalModel:
-                return self._model.fit([replace(rows, offset=None)], seed=seed)
-
-        fitted.parts = consensus, learn(here)
-        fitted.share = best_share(fitted.parts, fitted.how, here, known, learn, seed)
-        return fitted
+        self.parts = consensus, learn(own)
+        self.share = best_share(self.parts, self.how, own, known, learn, seed)
 
     def _after_steps(self, straight: SoftmaxModel, terms: list[Rows], seed: int) -> LocalModel:
         """Return a softmax regression fitted to terms after the steps of the node's pipeline, if any."""
-        from fedrelax.models.registry import adapt
-
-        given, linear = self._model.estimator, adapt(clone(straight), self.task)
+        given, linear = self.inner.estimator, adapt(clone(straight), self.task)
         if last_step(given) is given:
             return linear.fit(terms, seed=seed)
         steps = clone(given[:-1]).fit(terms[0].X, self.task.decode(terms[0].target))
@@ -272,7 +174,7 @@ def _carrier(model: LocalModel, settings: dict[str, Any]) -> LocalModel:
     """Return an unfitted model for the neighbours' answers: a forest, if the kind takes labels only."""
     if getattr(model, "takes_soft_labels", True):
         return changed(model, settings)
-    return replaced(model, SmoothedForestClassifier(100, random_state=0))
+    return changed(model, SmoothedForestClassifier(100, random_state=0))
 
 
 def _straight(model: LocalModel) -> SoftmaxModel | None:

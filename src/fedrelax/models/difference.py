@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from hashlib import blake2b
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
+import joblib
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.ensemble._forest import BaseForest
 from sklearn.tree import BaseDecisionTree
-from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.models.additive import SumRegressor
+from fedrelax.models.base import LocalModel, Rows, Task, WrappedModel, stack
 from fedrelax.models.criteria import last_step
 from fedrelax.models.linear import LinearModel
+from fedrelax.models.registry import adapt
 from fedrelax.models.viewed import Viewed
 from fedrelax.typing import AnyArray, FloatArray
 
@@ -38,56 +38,8 @@ POSITIVE = ("poisson", "gamma", "tweedie", "msle")
 """What names and settings of models say that cannot fit negative numbers."""
 
 
-class SumRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """The sum of two regressors: ``consensus``, and ``share`` times ``difference``.
-
-    ``fit`` fits the first to the rows and the second to what is left. A network fits both by itself and
-    hands out the fitted parts as ``consensus_`` and ``difference_``.
-    """
-
-    def __init__(self, consensus: Any, difference: Any, share: float = 1.0) -> None:
-        self.consensus = consensus
-        self.difference = difference
-        self.share = share
-
-    @classmethod
-    def of(cls, consensus: Any, difference: Any, share: float, kind: Any = None) -> Self:
-        """Return the sum of two fitted regressors; ``kind`` is the unfitted model that both come from."""
-        made = cls(consensus, difference, share)
-        made.consensus_, made.difference_, made.kind_ = consensus, difference, kind
-        if hasattr(consensus, "n_features_in_"):
-            made.n_features_in_ = consensus.n_features_in_
-        return made
-
-    def fit(self, X: AnyArray, y: AnyArray) -> Self:
-        """Fit the consensus to all rows, and the difference to its residuals."""
-        finite = "allow-nan" if get_tags(self).input_tags.allow_nan else True
-        X, y = validate_data(self, X, y, y_numeric=True, ensure_all_finite=finite)
-        self.consensus_ = clone(self.consensus).fit(X, y)
-        self.difference_ = clone(self.difference).fit(X, y - self.consensus_.predict(X))
-        return self
-
-    def predict(self, X: AnyArray) -> FloatArray:
-        """Return the sum of both predictions."""
-        check_is_fitted(self)
-        return np.asarray(self.consensus_.predict(X) + self.share * self.difference_.predict(X))
-
-    def __sklearn_tags__(self) -> Any:
-        tags, parts = (
-            super().__sklearn_tags__(),
-            [get_tags(self.consensus), get_tags(self.difference)],
-        )
-        tags.input_tags.allow_nan = all(part.input_tags.allow_nan for part in parts)
-        return tags
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Which models of a kind carry the neighbours' answers and learn the difference, and its share."""
-
-    consensus: dict[str, Any]
-    difference: dict[str, Any]
-    share: float = 1.0
+Parts = tuple[dict[str, Any], dict[str, Any], float]
+"""Settings of the models that carry the neighbours' answers and learn the difference, and its share."""
 
 
 def parts_of(estimator: Any, rows: int) -> Parts:
@@ -97,28 +49,21 @@ def parts_of(estimator: Any, rows: int) -> Parts:
     difference is fitted to few rows with noise, so it is coarser, the more so the fewer rows there are.
     """
     step, own, leaf = last_step(estimator), {}, 5 if rows >= FEW_ROWS else 2
-    name = type(step).__name__
+    leaves, name = 7 if rows >= MANY_ROWS else 3, type(step).__name__
     if hasattr(step, "get_params"):
         own = step.get_params(deep=False)
     if isinstance(step, BaseDecisionTree):
         depth = own["max_depth"]
-        finer = None if depth is None else depth + 3
+        deeper = None if depth is None else depth + 3
         few, most = rows < FEW_ROWS, 3 if depth is None else min(depth, 3)
-        return Parts(
-            {"max_depth": finer, "min_samples_leaf": 1},
-            {"max_depth": 2 if few else most, "min_samples_leaf": leaf},
-            0.5 if few else 1.0,
-        )
+        coarser = {"max_depth": 2 if few else most, "min_samples_leaf": leaf}
+        return {"max_depth": deeper, "min_samples_leaf": 1}, coarser, 0.5 if few else 1.0
     if isinstance(step, BaseForest):
-        return Parts({}, {"min_samples_leaf": leaf})
+        return {}, {"min_samples_leaf": leaf}, 1.0
     if name.startswith("HistGradientBoosting"):
-        return Parts(
-            {"max_iter": 4 * own["max_iter"], "max_leaf_nodes": 15, "min_samples_leaf": 5},
-            {
-                "max_leaf_nodes": 7 if rows >= MANY_ROWS else 3,
-                "l2_regularization": own["l2_regularization"] + 5.0,
-            },
-        )
+        finer = {"max_iter": 4 * own["max_iter"], "max_leaf_nodes": 15, "min_samples_leaf": 5}
+        coarser = {"max_leaf_nodes": leaves, "l2_regularization": own["l2_regularization"] + 5.0}
+        return finer, coarser, 1.0
     if name.startswith(("LGBM", "XGB")):
         trees = own["n_estimators"] or 100
         finer = {"n_estimators": 2 * trees}
@@ -126,22 +71,20 @@ def parts_of(estimator: Any, rows: int) -> Parts:
             "n_estimators": trees if rows >= SOME_ROWS else max(trees // 2, 1),
             "reg_lambda": (own["reg_lambda"] or 0.0) + 5.0,
         }
-        leaves = 7 if rows >= MANY_ROWS else 3
         if name.startswith("LGBM"):
             finer["min_child_samples"], coarser["num_leaves"] = 5, leaves
         else:
             coarser |= {"max_leaves": leaves, "grow_policy": "lossguide"}
-        return Parts(finer, coarser)
-    return Parts({}, {})
+        return finer, coarser, 1.0
+    return {}, {}, 1.0
 
 
-class DifferenceModel(LocalModel):
+class DifferenceModel(WrappedModel):
     """Any regressor as a local model that learns its difference from what its neighbours say."""
 
     def __init__(self, model: LocalModel, fitted: dict[bytes, LocalModel] | None = None) -> None:
-        self._like(model)
+        super().__init__(model)
         self.recalls = False
-        self._model = model
         self._known = {} if fitted is None else fitted
         self.parts: tuple[LocalModel, ...] = ()
         self.share = 1.0
@@ -150,24 +93,19 @@ class DifferenceModel(LocalModel):
     def estimator(self) -> Any:
         """The model trained alone, a sum of two models, or their sum as one linear model."""
         if len(self.parts) < 2:
-            return (self.parts or (self._model,))[0].estimator
+            return (self.parts or (self.inner,))[0].estimator
         consensus, difference = (part.estimator for part in self.parts)
         if _is_linear(consensus) and _is_linear(difference):
             one = copy.copy(difference)
             one.coef_ = consensus.coef_ + self.share * difference.coef_
             one.intercept_ = consensus.intercept_ + self.share * difference.intercept_
             return one
-        return SumRegressor.of(consensus, difference, self.share, self._model.estimator)
+        return SumRegressor.of(consensus, difference, self.share, self.inner.estimator)
 
     @property
     def kind(self) -> Any:
         """The unfitted model that both parts come from."""
-        return self._model.estimator
-
-    @property
-    def name(self) -> str:
-        """How messages call the model."""
-        return self._model.name
+        return self.inner.estimator
 
     @property
     def drifts(self) -> bool:
@@ -176,39 +114,43 @@ class DifferenceModel(LocalModel):
 
     def forgets(self, continued: bool) -> bool:
         """Both parts start afresh in every round."""
-        return self._model.forgets(False)
+        return self.inner.forgets(False)
 
     def check(self, X: AnyArray) -> None:
         """Refuse rows that the model cannot take, and a model that cannot fit negative numbers."""
-        if _is_positive(self._model):
+        if _is_positive(self.inner):
             raise FedRelaxError(
                 f"{self.name} as configured fits positive numbers only, and a difference from the "
                 "neighbours' answers may be negative; use update='refit'"
             )
-        self._model.check(X)
+        self.inner.check(X)
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> DifferenceModel:
         """Return the sum fitted to own rows (the first term) and the neighbours' answers (the others)."""
         own, answers = terms[0], [term for term in terms[1:] if term.weight.any()]
         fitted = copy.copy(self)
-        if not answers:
-            fitted.parts = (self._model.fit(terms, seed=seed),)
-            return fitted
-        parts = parts_of(self._model.estimator, len(own.target))
-        consensus = self.consensus_of(answers, len(own.target))
-        difference = changed(self._model, parts.difference)
+        if answers:
+            fitted.learn_difference(own, answers, self.consensus_of(answers, len(own)), seed)
+        else:
+            fitted.parts = (self.inner.fit(terms, seed=seed),)
+        return fitted
+
+    def learn_difference(
+        self, own: Rows, answers: Sequence[Rows], consensus: LocalModel, seed: int
+    ) -> None:
+        """Fit the difference from the consensus."""
+        _, coarser, share = parts_of(self.inner.estimator, len(own))
         left = replace(own, target=own.target - consensus.predict(own.X))
         zeros = [replace(term, target=np.zeros_like(term.target)) for term in answers]
         if not self.settles:
             zeros = drawn(zeros, seed)
-        fitted.share = parts.share
-        fitted.parts = consensus, difference.fit([left, *zeros], seed=seed)
-        return fitted
+        difference = changed(self.inner, coarser).fit([left, *zeros], seed=seed)
+        self.share, self.parts = share, (consensus, difference)
 
     def consensus_of(self, answers: Sequence[Rows], rows: int) -> LocalModel:
         """Return what carries the neighbours' answers over to any row, for a node with so many rows."""
-        finer = parts_of(self._model.estimator, rows).consensus
-        alike = _straight(self._model) or _boosted(self._model, rows) or changed(self._model, finer)
+        finer, *_ = parts_of(self.inner.estimator, rows)
+        alike = _straight(self.inner) or _boosted(self.inner, rows) or changed(self.inner, finer)
         return self._distilled(alike, answers)
 
     def _distilled(self, model: LocalModel, answers: Sequence[Rows]) -> LocalModel:
@@ -216,11 +158,8 @@ class DifferenceModel(LocalModel):
         weights = np.concatenate([term.weight for term in answers])
         level = weights[0] if (weights == weights[0]).all() else weights.mean()
         even = [replace(term, weight=term.weight / level) for term in answers]
-        digest = blake2b(repr(model.estimator).encode())
-        for term in even:
-            for values in (term.X, term.target, term.weight):
-                digest.update(np.ascontiguousarray(values).tobytes())
-        key = digest.digest()
+        rows = [(term.X, term.target, term.weight) for term in even]
+        key = joblib.hash((repr(model.estimator), rows)).encode()
         if key not in self._known:
             while len(self._known) >= MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))
@@ -246,7 +185,6 @@ def local_model(
     ``fitted`` is shared by all nodes of a process: nodes that heard the same need one model of it.
     """
     from fedrelax.models.class_difference import ClassDifferenceModel
-    from fedrelax.models.registry import adapt
 
     model = adapt(given, task)
     if update != "difference":
@@ -321,8 +259,6 @@ def _is_linear(estimator: Any) -> bool:
 
 def _straight(model: LocalModel) -> LocalModel | None:
     """Return least squares for a linear model, whose neighbours' mean is a line that needs no penalty."""
-    from fedrelax.models.registry import adapt
-
     estimator = model.estimator
     if not model.settles or hasattr(estimator, "steps"):
         return None
@@ -337,35 +273,25 @@ def _boosted(model: LocalModel, rows: int) -> LocalModel | None:
     kinds = BaseDecisionTree | BaseForest if rows >= FEW_ROWS else BaseForest
     if not isinstance(last_step(model.estimator), kinds) or model.task.n_outputs > 1:
         return None
-    return replaced(
-        model,
-        HistGradientBoostingRegressor(
-            max_iter=40,
-            learning_rate=0.3,
-            max_leaf_nodes=31,
-            min_samples_leaf=5,
-            early_stopping=False,
-        ),
+    finer = HistGradientBoostingRegressor(
+        max_iter=40,
+        learning_rate=0.3,
+        max_leaf_nodes=31,
+        min_samples_leaf=5,
+        early_stopping=False,
     )
+    return changed(model, finer)
 
 
-def replaced(model: LocalModel, estimator: Any) -> LocalModel:
-    """Return an unfitted model with another estimator, after the same steps if it is a pipeline."""
-    from fedrelax.models.registry import adapt
-
-    given = model.estimator
-    if last_step(given) is not given:
-        estimator = clone(given).set_params(**{given.steps[-1][0]: estimator})
-    return adapt(estimator, model.task)
-
-
-def changed(model: LocalModel, settings: dict[str, Any]) -> LocalModel:
-    """Return an unfitted model of the same kind with other settings."""
-    from fedrelax.models.registry import adapt
-
-    estimator = model.estimator
-    if not settings:
+def changed(model: LocalModel, change: Any) -> LocalModel:
+    """Return an unfitted model with other settings, a dict, or another estimator in the last step."""
+    if change == {}:
         return model
-    changed = clone(estimator)
-    last_step(changed).set_params(**settings)
-    return adapt(changed, model.task)
+    estimator = clone(model.estimator)
+    if isinstance(change, dict):
+        last_step(estimator).set_params(**change)
+    elif last_step(estimator) is not estimator:
+        estimator.set_params(**{estimator.steps[-1][0]: change})
+    else:
+        estimator = change
+    return adapt(estimator, model.task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Never
+from typing import Never
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Rows, Task
@@ -46,11 +46,6 @@ class ElsewhereModel(LocalModel):
             f"node {self._estimator.site!r}: its model is at the site and not here; run fedrelax "
             "predict there"
         )
-
-
-def is_elsewhere(estimator: Any) -> bool:
-    """Tell whether this is a placeholder for the model of a site."""
-    return isinstance(estimator, Elsewhere)
 
 
 def to_bytes(estimator: Elsewhere) -> bytes:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fedrelax.models.base import MostLikelyClass
 from fedrelax.typing import AnyArray, FloatArray
 
 
@@ -63,7 +64,7 @@ class SmoothedForestClassifier(RandomForestClassifier):  # type: ignore[misc]
         return self
 
 
-class SupportVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SupportVectorClassifier(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
     """A support vector machine with class probabilities.
 
     The scores of ``SVC`` go through a logistic regression on the same rows. Calibrating on held-out
@@ -93,7 +94,3 @@ class SupportVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=float)
         return np.asarray(self.probabilities_.predict_proba(self._scores(X)))
-
-    def predict(self, X: AnyArray) -> AnyArray:
-        """Return the most likely class."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])

@@ -21,7 +21,7 @@ from fedrelax.extras import need
 from fedrelax.models.base import LocalModel, Rows, Task, stack
 from fedrelax.models.criteria import LOG, SQUARED, resample
 from fedrelax.models.scikit import hardened, shaped
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.validation import check_count
 
 
@@ -131,13 +131,14 @@ class IncrementalNode(LocalModel):
             return shaped(answer, len(X), 1)
         labels = self.task.classes.tolist()
         shares = map(self._model.predict_proba_one, rows)
-        return as_shares(np.array([[share.get(c, 0.0) for c in labels] for share in shares]))
+        return as_shares([[share.get(c, 0.0) for c in labels] for share in shares])
 
 
-def as_shares(values: FloatArray) -> FloatArray:
+def as_shares(values: Sequence[Sequence[float]]) -> FloatArray:
     """Return rows that sum to 1; a row of zeros makes all classes equally likely."""
-    values = np.where(values.sum(axis=1, keepdims=True) > 0, values, 1.0)
-    return np.asarray(values / values.sum(axis=1, keepdims=True))
+    array = np.asarray(values, dtype=float)
+    array = np.where(array.sum(axis=1, keepdims=True) > 0, array, 1.0)
+    return np.asarray(array / array.sum(axis=1, keepdims=True))
 
 
 def hoeffding(classify: bool) -> IncrementalModel:
@@ -148,16 +149,11 @@ def hoeffding(classify: bool) -> IncrementalModel:
     need("river", "incremental")
     from river.tree import HoeffdingTreeClassifier, HoeffdingTreeRegressor
 
+    common = {"delta": 0.05, "max_depth": 8}
     if classify:
-        tree = HoeffdingTreeClassifier(
-            grace_period=20, delta=0.05, tau=1.0, max_depth=8, leaf_prediction="mc"
-        )
+        tree = HoeffdingTreeClassifier(20, tau=1.0, leaf_prediction="mc", **common)
         return IncrementalModel(tree, passes=3)
-    return IncrementalModel(
-        HoeffdingTreeRegressor(
-            grace_period=10, delta=0.05, tau=0.1, max_depth=8, leaf_prediction="mean"
-        )
-    )
+    return IncrementalModel(HoeffdingTreeRegressor(10, tau=0.1, leaf_prediction="mean", **common))
 
 
 SAVED = {"HoeffdingTreeRegressor": "mean", "HoeffdingTreeClassifier": "mc"}
@@ -194,35 +190,33 @@ class SavedTree(BaseEstimator):  # type: ignore[misc]
             "this tree was read from a file: it can predict but not learn on; start with a new tree"
         )
 
-    def _leaves(self, X: AnyArray) -> IntArray:
+    def _values(self, X: AnyArray) -> FloatArray:
         X = np.asarray(X, dtype=float).reshape(len(X), -1)
-        feature, threshold = np.asarray(self.feature), np.asarray(self.threshold)
-        if feature.max() >= X.shape[1]:
+        if max(self.feature) >= X.shape[1]:
             raise FedRelaxError(
-                f"this tree needs rows of at least {feature.max() + 1} features, and these have "
+                f"this tree needs rows of at least {max(self.feature) + 1} features, and these have "
                 f"{X.shape[1]}"
             )
-        left, right = np.asarray(self.left), np.asarray(self.right)
-        at = np.zeros(len(X), dtype=np.int64)
-        inner = feature[at] >= 0
-        while inner.any():
-            k = at[inner]
-            goes_left = X[inner, feature[k]] <= threshold[k]
-            at[inner] = np.where(goes_left, left[k], right[k])
-            inner = feature[at] >= 0
-        return at
+        answer, rows = np.empty((len(X), len(self.value[0]))), {0: np.arange(len(X))}
+        for k, feature in enumerate(self.feature):  # children come after their parents
+            here = rows.pop(k)
+            if feature < 0:
+                answer[here] = self.value[k]
+                continue
+            goes_left = X[here, feature] <= self.threshold[k]
+            rows[self.left[k]], rows[self.right[k]] = here[goes_left], here[~goes_left]
+        return answer
 
     def predict(self, X: AnyArray) -> AnyArray:
         """Return numbers, or the most likely classes."""
-        if self.classes is not None:
-            return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
-        return np.asarray(np.asarray(self.value, dtype=float)[self._leaves(X), 0])
+        answer = self._values(X)
+        return answer[:, 0] if self.classes is None else self.classes_[answer.argmax(axis=1)]
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""
         if self.classes is None:
             raise FedRelaxError("this tree predicts numbers; use predict")
-        return np.asarray(np.asarray(self.value, dtype=float)[self._leaves(X)])
+        return self._values(X)
 
 
 def check_savable(model: Any) -> None:
@@ -249,7 +243,7 @@ def to_bytes(tree: Any) -> bytes:
 
 
 def from_bytes(data: bytes, trust: Sequence[str]) -> SavedTree:
-    """Return the tree in a file; children must come after their parents, so that no walk is endless."""
+    """Return the tree in a file, in which every node but the first is the child of one before it."""
     try:
         fields = json.loads(data)
         feature, left, right = (np.asarray(fields[name]) for name in ("feature", "left", "right"))
@@ -258,14 +252,13 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> SavedTree:
         wide = 1 if classes is None else len(classes)
         whole = all(a.dtype.kind == "i" and a.shape == (n,) for a in (feature, left, right))
         inner = np.flatnonzero(feature >= 0)
+        children = np.concatenate([left[inner], right[inner]])
         if not whole or n == 0 or threshold.shape != (n,) or value.shape != (n, wide):
             why = "its parts do not fit together"
         elif not (np.isfinite(threshold).all() and np.isfinite(value).all()):
             why = "a number is not finite"
-        elif any(
-            (side[inner] <= inner).any() or (side[inner] >= n).any() for side in (left, right)
-        ):
-            why = "it goes round in a circle"
+        elif (children <= np.tile(inner, 2)).any() or [*np.sort(children)] != [*range(1, n)]:
+            why = "its nodes are not those of a tree"
         else:
             return SavedTree(**{name: fields[name] for name in (*FIELDS, "classes")})
     except Exception as error:  # something is missing or of the wrong type
@@ -276,26 +269,22 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> SavedTree:
 def _frozen(tree: Any) -> SavedTree:
     """Return the present predictions of a Hoeffding tree as a tree of plain numbers."""
     classes = sorted(tree.classes) if hasattr(tree, "classes") else None
-    fields: dict[str, list[Any]] = {name: [] for name in FIELDS}
+    nodes: list[tuple[Any, ...]] = []
 
     def add(node: Any) -> int:
-        k = len(fields["feature"])
-        branch = hasattr(node, "children")
-        if branch and type(node).__name__ != "NumericBinaryBranch":
-            raise FedRelaxError(f"its tree has a {type(node).__name__}, which cannot be saved")
-        value = [0.0] * (1 if classes is None else len(classes))
-        if not branch:
+        k = len(nodes)
+        nodes.append(())
+        if not hasattr(node, "children"):
             answer = node.prediction({}, tree=tree)
-            if classes is None:
-                value = [float(answer)]
-            else:
-                value = as_shares(np.array([[answer.get(c, 0.0) for c in classes]]))[0].tolist()
-        row = (node.feature, float(node.threshold), -1, -1) if branch else (-1, 0.0, -1, -1)
-        for name, entry in zip(FIELDS, (*row, value), strict=True):
-            fields[name].append(entry)
-        if branch:
-            fields["left"][k], fields["right"][k] = (add(child) for child in node.children)
+            value = [answer] if classes is None else [answer.get(c, 0.0) for c in classes]
+            share = np.array([value], dtype=float) if classes is None else as_shares([value])
+            nodes[k] = -1, 0.0, -1, -1, share[0].tolist()
+        elif type(node).__name__ == "NumericBinaryBranch":
+            nothing = [0.0] * (1 if classes is None else len(classes))
+            nodes[k] = node.feature, float(node.threshold), *map(add, node.children), nothing
+        else:
+            raise FedRelaxError(f"its tree has a {type(node).__name__}, which cannot be saved")
         return k
 
     add(tree._root)
-    return SavedTree(**fields, classes=classes)
+    return SavedTree(*map(list, zip(*nodes, strict=True)), classes=classes)

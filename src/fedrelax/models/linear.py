@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import nonzero, softmax, with_constant
@@ -29,7 +23,7 @@ from fedrelax.linear.softmax import (
     minimise_softmax,
 )
 from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
-from fedrelax.models.base import LocalModel, Rows, Task, stack
+from fedrelax.models.base import LocalModel, MostLikelyClass, Rows, Task, stack
 from fedrelax.typing import AnyArray, FloatArray
 
 RESTARTS = 3
@@ -116,7 +110,7 @@ class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> LinearModel:
         """Fit rows with optional weights."""
         X, y = validate_data(self, X, y, dtype=float, multi_output=True, y_numeric=True)
-        weight = _row_weights(sample_weight, X)
+        weight = _check_sample_weight(sample_weight, X)
         loss = get_loss(self.loss, "regression")
         target = np.asarray(y, dtype=float)
         return self.fit_terms([Rows(X, target.reshape(len(X), -1), weight, loss)])
@@ -148,7 +142,7 @@ class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
         return _descend(terms, design, penalty, start, link=False)
 
 
-class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
+class SoftmaxModel(MostLikelyClass, _Linear):
     """Multinomial logistic regression that takes soft labels without copies of rows.
 
     The ridge term is that of ``LinearModel``.
@@ -171,18 +165,13 @@ class SoftmaxModel(ClassifierMixin, _Linear):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=float)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
-        weight = _row_weights(sample_weight, X)
+        weight = _check_sample_weight(sample_weight, X)
         self.__dict__.pop("coef_", None)  # ``fit`` starts afresh; only rounds go on from the last.
         return self.fit_terms([Rows(X, np.eye(len(self.classes_))[codes], weight, Log())])
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""
         return softmax(self._scores(X))
-
-    def predict(self, X: AnyArray) -> AnyArray:
-        """Return the most likely class."""
-        best = self._scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
 
     def _minimise(
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
@@ -252,19 +241,6 @@ class LinearNode(LocalModel):
         if isinstance(self._estimator, SoftmaxModel):
             return self._estimator.predict_proba(X)
         return self._estimator.predict(X).reshape(len(X), -1)
-
-
-def _row_weights(sample_weight: Any, X: AnyArray) -> FloatArray:
-    """Return one weight per row, checked; None is 1, and a number is that for all."""
-    if sample_weight is None or isinstance(sample_weight, Real):
-        sample_weight = np.full(len(X), 1.0 if sample_weight is None else sample_weight)
-    weights = check_array(sample_weight, ensure_2d=False, dtype=float, input_name="sample_weight")
-    if weights.ndim != 1:
-        raise ValueError(f"sample_weight has shape {weights.shape}; give one weight per row")
-    check_consistent_length(X, weights)
-    if not weights.any():
-        raise ValueError("all values of sample_weight are zero; at least one row must count")
-    return np.asarray(weights)
 
 
 def _least_squares(

@@ -6,8 +6,18 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from sklearn.base import is_classifier, is_regressor
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.extras import need
+from fedrelax.models.few_rows import SupportVectorClassifier
+from fedrelax.models.linear import LinearModel, SoftmaxModel
+from fedrelax.models.registry import is_model
 from fedrelax.typing import Model
 
 Makes = Callable[[bool], Model]
@@ -16,38 +26,12 @@ Makes = Callable[[bool], Model]
 
 def _scaled(model: Model) -> Model:
     """Put a scaler before a model that depends on the units of its inputs; row weights reach the model."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     return make_pipeline(StandardScaler(), model)
 
 
 def _scaled_target(model: Model) -> Model:
     """Scale the target too, for models whose settings are in its units."""
-    from sklearn.compose import TransformedTargetRegressor
-    from sklearn.preprocessing import StandardScaler
-
     return TransformedTargetRegressor(_scaled(model), transformer=StandardScaler())
-
-
-def _ridge(classify: bool) -> Model:
-    from sklearn.linear_model import RidgeClassifier
-
-    from fedrelax.models.linear import LinearModel
-
-    return _scaled(RidgeClassifier()) if classify else LinearModel(ridge=1.0)
-
-
-def _linear(classify: bool) -> Model:
-    from fedrelax.models.linear import LinearModel, SoftmaxModel
-
-    return SoftmaxModel() if classify else LinearModel()
-
-
-def _logistic(classify: bool) -> Model:
-    from sklearn.linear_model import LogisticRegression
-
-    return _scaled(LogisticRegression(max_iter=1000))
 
 
 def _pair(module: str, stem: str, **settings: Any) -> Makes:
@@ -58,20 +42,6 @@ def _pair(module: str, stem: str, **settings: Any) -> Makes:
         return getattr(importlib.import_module(module), kind)(**settings)
 
     return make
-
-
-def _mlp(classify: bool) -> Model:
-    settings = {"hidden_layer_sizes": (32,), "solver": "lbfgs", "alpha": 0.1, "max_iter": 200}
-    model = _pair("sklearn.neural_network", "MLP", **settings)(classify)
-    return _scaled(model) if classify else _scaled_target(model)
-
-
-def _svm(classify: bool) -> Model:
-    from sklearn.svm import SVR
-
-    from fedrelax.models.few_rows import SupportVectorClassifier
-
-    return _scaled(SupportVectorClassifier()) if classify else _scaled_target(SVR())
 
 
 def _framework(module: str, factory: str) -> Makes:
@@ -85,12 +55,20 @@ def _framework(module: str, factory: str) -> Makes:
     return make
 
 
+MLP = _pair(
+    "sklearn.neural_network",
+    "MLP",
+    hidden_layer_sizes=(32,),
+    solver="lbfgs",
+    alpha=0.1,
+    max_iter=200,
+)
 NAMES: dict[str, Makes] = {
     # Where all nodes say auto, the kind is chosen from the rows later.
-    "auto": lambda classify: _logistic(True) if classify else _ridge(False),
-    "ridge": _ridge,
-    "linear": _linear,
-    "logistic": _logistic,
+    "auto": lambda classify: NAMES["logistic" if classify else "ridge"](classify),
+    "ridge": lambda classify: _scaled(RidgeClassifier()) if classify else LinearModel(ridge=1.0),
+    "linear": lambda classify: SoftmaxModel() if classify else LinearModel(),
+    "logistic": lambda classify: _scaled(LogisticRegression(max_iter=1000)),
     "tree": _pair("sklearn.tree", "DecisionTree", max_depth=8, min_samples_leaf=2),
     "forest": _pair("sklearn.ensemble", "RandomForest", n_estimators=30),
     # Few shallow trees with small leaves: scikit-learn's defaults find no split in 20 rows.
@@ -103,8 +81,10 @@ NAMES: dict[str, Makes] = {
         learning_rate=0.15,
         early_stopping=False,
     ),
-    "mlp": _mlp,
-    "svm": _svm,
+    "mlp": lambda classify: (_scaled if classify else _scaled_target)(MLP(classify)),
+    "svm": lambda classify: (
+        _scaled(SupportVectorClassifier()) if classify else _scaled_target(SVR())
+    ),
     "knn": lambda classify: _scaled(_pair("fedrelax.models.few_rows", "Nearest")(classify)),
     "torch-mlp": _framework("torch", "mlp"),
     "torch-linear": _framework("torch", "linear"),
@@ -115,6 +95,7 @@ NAMES: dict[str, Makes] = {
 }
 
 
+TASKS = {"numbers": "regression", "classes": "classification"}
 TORCH_MODULE = "torch.nn.modules.module"
 """Where the base class of all PyTorch modules is defined."""
 
@@ -147,10 +128,6 @@ def model_by_name(name: str, task: str) -> Model:
 
 def _imported(name: str, task: str) -> Model:
     """Import ``package.module:name``, a class or a function, and make a model with it."""
-    from sklearn.base import is_classifier, is_regressor
-
-    from fedrelax.models.registry import is_model
-
     module_name, _, own_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -167,7 +144,7 @@ def _imported(name: str, task: str) -> Model:
         from fedrelax.models.torch import TorchModel
 
         return TorchModel(maker)
-    model = None
+    model = maker
     if callable(maker) and (not isinstance(maker, type) or is_model(maker)):
         try:
             model = maker()
@@ -176,17 +153,16 @@ def _imported(name: str, task: str) -> Model:
                 f"model {name!r} cannot be made without arguments ({type(error).__name__}: {error}); "
                 "give all its arguments a default, or use the library from Python"
             ) from error
-    if model is None or not is_model(model):
+    if model is maker or not is_model(model):
         raise FedRelaxError(
             f"model {name!r} is not a model: name a class with fit and predict, in the style of "
             "scikit-learn, a PyTorch module, or a function without arguments that returns a model"
         )
     if not hasattr(model, "__sklearn_tags__"):
         return model  # whether it predicts numbers or classes is checked where nodes are made
-    if task == "regression" and is_classifier(model):
-        raise FedRelaxError(f"model {name!r} predicts classes, and the target holds numbers")
-    if task == "classification" and is_regressor(model):
-        raise FedRelaxError(f"model {name!r} predicts numbers, and the target holds classes")
+    kinds = ("classes", "numbers") if is_classifier(model) else ("numbers", "classes")
+    if (is_classifier(model) or is_regressor(model)) and task != TASKS[kinds[0]]:
+        raise FedRelaxError(f"model {name!r} predicts {kinds[0]}, and the target holds {kinds[1]}")
     return model
 
 

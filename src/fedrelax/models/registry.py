@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Task
 from fedrelax.models.boost import BoostModel, is_boosted
-from fedrelax.models.elsewhere import ElsewhereModel, is_elsewhere
+from fedrelax.models.elsewhere import Elsewhere, ElsewhereModel
 from fedrelax.models.incremental import IncrementalNode, is_incremental
 from fedrelax.models.keras import KerasNode, is_keras
 from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
@@ -65,7 +65,7 @@ def _seen(estimator: Model, task: Task) -> LocalModel:
 OURS: tuple[tuple[Matches, Builds], ...] = (
     (lambda given: isinstance(given, Seen), _seen),
     (lambda given: isinstance(given, LinearModel | SoftmaxModel), LinearNode),
-    (is_elsewhere, ElsewhereModel),
+    (lambda given: isinstance(given, Elsewhere), ElsewhereModel),
     (lambda given: type(given).__name__ == "GaussianProcessRegressor", GaussianProcessModel),
     (is_keras, KerasNode),
     (is_boosted, BoostModel),

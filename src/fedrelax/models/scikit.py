@@ -30,8 +30,6 @@ MARGIN_LEARNERS = (
     "PassiveAggressiveClassifier",
     "SupportVectorClassifier",
 )
-PLAIN = (type(None), bool, int, float, str)
-"""Types of settings that a copy may share with its original."""
 UNROUTED = {"enable_metadata_routing": False}
 """Lets ``fit`` take weights as they are passed, even if an outer search has turned metadata routing on."""
 RELEASING_MODULES = ("sklearn.tree", "sklearn.ensemble")
@@ -59,7 +57,6 @@ class ScikitModel(LocalModel):
         self.weights = "resampled" if self._weight_argument is None else "exact"
         self.settles = home.startswith("sklearn.linear_model")
         self.releases_gil = home.startswith(RELEASING_MODULES)
-        self._unfitted: tuple[int, Model] | None = None
 
     @property
     def estimator(self) -> Model:
@@ -111,17 +108,6 @@ class ScikitModel(LocalModel):
             fitted._fitted = fitted._fit_estimator(X, y, weight, seed, continued)
         return fitted
 
-    def _fresh(self, seed: int) -> Model:
-        """Return what ``fresh`` does, but inspect the parameters only once: every round has the same."""
-        if self._unfitted is None or self._unfitted[0] != seed:
-            self._unfitted = seed, fresh(self._template, seed)
-        ready = self._unfitted[1]
-        if not all(isinstance(value, PLAIN) for value in vars(ready).values()):
-            return fresh(ready, seed)
-        estimator = object.__new__(type(ready))
-        estimator.__dict__.update(ready.__dict__)
-        return estimator
-
     def _fit_estimator(
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
     ) -> Model:
@@ -130,7 +116,7 @@ class ScikitModel(LocalModel):
                 return self._learn_on(X, y, weight, seed)
             estimator = self._restart(y) if continued else None
             if estimator is None:
-                estimator = self._fresh(seed)
+                estimator = fresh(self._template, seed)
             if (weight == 1.0).all():
                 return estimator.fit(X, y)
             return self._fit_weighted(estimator, X, y, weight, seed)

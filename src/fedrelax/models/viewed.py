@@ -8,10 +8,10 @@ from typing import Any
 
 from sklearn.base import clone
 
-from fedrelax.models.base import LocalModel, Rows
+from fedrelax.models.base import LocalModel, Rows, WrappedModel
 from fedrelax.models.criteria import package_of
 from fedrelax.schema.preparation import CODED, ENCODED, FRAME, View
-from fedrelax.typing import AnyArray, FloatArray, Model
+from fedrelax.typing import AnyArray, FloatArray
 
 NATIVE = ("HistGradientBoosting",)
 """How the names of scikit-learn's models begin that take gaps and categories as they are."""
@@ -70,35 +70,12 @@ def seen(estimator: Any, view: View) -> Seen:
     return Seen(estimator, view)
 
 
-class Viewed(LocalModel):
+class Viewed(WrappedModel):
     """A local model that gets rows through its node's view, or another function of them."""
 
     def __init__(self, inner: LocalModel, view: Callable[[AnyArray], Any]) -> None:
-        self._like(inner)
-        self.inner, self.view = inner, view
-
-    @property
-    def estimator(self) -> Model:
-        """The inner estimator, which takes rows in the form of the view."""
-        return self.inner.estimator
-
-    @property
-    def name(self) -> str:
-        """What messages call the model."""
-        return self.inner.name
-
-    @property
-    def drifts(self) -> bool:
-        """Whether refits to refitted models lose detail."""
-        return self.inner.drifts
-
-    def forgets(self, continued: bool) -> bool:
-        """Whether a fit is independent of the fits before it."""
-        return self.inner.forgets(continued)
-
-    def memory(self) -> Any:
-        """Return what predictions and later fits depend on."""
-        return self.inner.memory()
+        super().__init__(inner)
+        self.view = view
 
     def remembering(self, memory: Any) -> LocalModel:
         """Return the model that had this memory."""

@@ -34,11 +34,10 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models import LocalModel, archive
+from fedrelax.models.additive import SumClassifier, SumRegressor
 from fedrelax.models.boost.files import library_of
-from fedrelax.models.class_difference import SumClassifier
 from fedrelax.models.criteria import last_step
-from fedrelax.models.difference import SumRegressor
-from fedrelax.models.elsewhere import is_elsewhere
+from fedrelax.models.elsewhere import Elsewhere
 from fedrelax.models.incremental import SavedTree, is_incremental
 from fedrelax.models.keras import is_keras
 from fedrelax.storage.checking import Untrusted
@@ -142,8 +141,9 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> Model:
     share, kind = float(about["share"]), models[2] if len(models) == 3 else None
     if "how" not in about:
         return SumRegressor.of(models[0], models[1], share, kind)
-    classes: Any = archive.classes_in(about)
-    return SumClassifier.of(models[0], models[1], share, str(about["how"]), classes, kind)
+    made = SumClassifier.of(models[0], models[1], share, kind)
+    made.how, made.classes_ = str(about["how"]), np.asarray(archive.classes_in(about))
+    return made
 
 
 SUM = Format("sum", ".sum.zip", __name__)
@@ -168,7 +168,7 @@ def format_of(model: Model) -> Format:
         "torch": type(model).__module__.startswith("fedrelax.models.torch"),
         "keras": is_keras(model),
         "hoeffding": isinstance(model, SavedTree) or is_incremental(model),
-        "elsewhere": is_elsewhere(model),
+        "elsewhere": isinstance(model, Elsewhere),
         "sum": isinstance(model, SumRegressor | SumClassifier),
     }
     name = library_of(model) or next((name for name, fits in kinds.items() if fits), "skops")

@@ -9,13 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.models.base import Rows, Task, some, stack
+from fedrelax.models.base import MostLikelyClass, Rows, Task, some, stack
 from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED, last_step, package_of
 from fedrelax.models.scikit import UNROUTED, ScikitModel, fresh
 from fedrelax.typing import AnyArray, FloatArray, Model
@@ -45,7 +45,7 @@ def is_boosted(estimator: Model) -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class CodedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CodedClassifier(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
     """Any labels for a classifier that accepts only 0 to k - 1, as that of XGBoost does.
 
     estimator : the classifier that gets the codes; after ``fit`` it is ``estimator_``.
@@ -64,11 +64,6 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return class probabilities in the order of ``classes_``."""
         check_is_fitted(self)
         return np.asarray(self.estimator_.predict_proba(X))
-
-    def predict(self, X: AnyArray) -> AnyArray:
-        """Return the most likely class."""
-        check_is_fitted(self)
-        return np.asarray(self.classes_[np.asarray(self.estimator_.predict(X), dtype=np.int64)])
 
 
 class BoostModel(ScikitModel):
@@ -110,30 +105,32 @@ class BoostModel(ScikitModel):
         start = rows.offset[row] - rows.offset[row].mean(axis=1, keepdims=True)
         if len(classes) == 2:
             start = start[:, 1] - start[:, 0]
-        estimator = fresh(self._template, seed).set_params(**{self._threads: 1})
-        if self._offset == "base_margin":
-            estimator = CodedClassifier(estimator.set_params(base_score=0.5))
-        fitted = copy.copy(self)
-        fitted._fitted = estimator.fit(
-            some(rows.X, row),
-            classes[label],
-            sample_weight=share[row, label],
-            **{self._offset: start},
+        fitted, offset = copy.copy(self), {self._offset: start}
+        fitted._fitted = self._fit_estimator(
+            some(rows.X, row), classes[label], share[row, label], seed, False, **offset
         )
         return fitted
 
     def _fit_estimator(
-        self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
+        self,
+        X: AnyArray,
+        y: AnyArray,
+        weight: FloatArray,
+        seed: int,
+        continued: bool,
+        **arguments: Any,
     ) -> Model:
         classify = self.task.is_classification
-        if classify and isinstance(X, np.ndarray) and (X[0] == X).all():  # nothing to split
+        alike = isinstance(X, np.ndarray) and bool((X[0] == X).all())
+        if classify and alike and not arguments:
             return DummyClassifier(strategy="prior").fit(X, y, weight)
         if len(X) == 1:  # LightGBM refuses a single row; two copies of half its weight are the same
             X, y, weight = some(X, np.array([0, 0])), y[[0, 0]], weight[[0, 0]] / 2
         estimator = fresh(self._template, seed)
         inner = last_step(estimator)
         inner.set_params(**{self._threads: 1})
-        arguments: dict[str, Any] = {}
+        if "base_margin" in arguments:
+            inner.set_params(base_score=0.5)
         if self._weight_argument is not None:
             arguments[self._weight_argument] = weight
         before = getattr(self._fitted, "estimator_", self._fitted)

@@ -100,8 +100,7 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
     scale: bool = False
     weights_: list[Any] = field(init=False)
     input_shape_: tuple[int, ...] = field(init=False)
-    outputs_: int = field(init=False)
-    classes_: AnyArray | None = field(init=False)
+    task_: Task = field(init=False)
     scales_: tuple[FloatArray, FloatArray, FloatArray, FloatArray] = field(init=False)
     """Centre and spread of the inputs, and of the target; only where the model scales."""
 
@@ -112,7 +111,7 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
             raise FedRelaxError("this KerasModel is not fitted yet; train a network with it first")
         if not hasattr(self, "_network"):
             with steady(0):
-                self._network = self.build(self.input_shape_, self.outputs_)
+                self._network = self.build(self.input_shape_, self.task_.n_outputs)
                 self._network.set_weights(self.weights_)
         return self._network
 
@@ -153,18 +152,20 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
         with steady(0):
             raw = self.model_.predict(self.scaled(X), batch_size=MANY, verbose=0)
         answer = np.asarray(raw, dtype=float).reshape(len(X), -1)
-        if self.classes_ is not None:
-            return probabilities(answer, self.model_.loss, len(self.classes_))
+        if self.task_.is_classification:
+            return probabilities(answer, self.model_.loss, self.task_.n_outputs)
         if self.scale:
             answer = answer * self.scales_[3] + self.scales_[2]
         return answer
 
+    @property
+    def classes_(self) -> AnyArray | None:
+        """The classes, of a network that predicts classes."""
+        return self.task_.classes
+
     def predict(self, X: AnyArray) -> AnyArray:
         """Return labels, or numbers (1-D for one output)."""
-        answer = self.outputs_for(np.asarray(X))
-        if self.classes_ is not None:
-            return np.asarray(self.classes_[answer.argmax(axis=1)])
-        return answer[:, 0] if answer.shape[1] == 1 else answer
+        return self.task_.decode(self.outputs_for(np.asarray(X)))
 
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""
@@ -283,14 +284,13 @@ class KerasNode(LocalModel):
         rows, before = stack(terms), self._estimator
         goes_on = continued and hasattr(before, "weights_")
         model = KerasModel(before.model, before.epochs, before.batch_size, before.scale)
-        model.classes_ = self.task.classes
-        model.input_shape_, model.outputs_ = rows.X.shape[1:], self.task.n_outputs
+        model.task_, model.input_shape_ = self.task, rows.X.shape[1:]
         if model.scale and goes_on:
             model.scales_ = before.scales_
         elif model.scale:
             model.scales_ = (*centre_and_spread(rows.X), *centre_and_spread(rows.target))
         with steady(seed):
-            network = model.build(model.input_shape_, model.outputs_)
+            network = model.build(model.input_shape_, self.task.n_outputs)
             if goes_on:
                 network.set_weights(before.weights_)
             X, target, weight = self._training_rows(network, model, rows)

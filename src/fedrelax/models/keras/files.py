@@ -21,13 +21,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.files import to_npy
-from fedrelax.models.archive import (
-    array_member,
-    classes_in,
-    described_classes,
-    json_member,
-    opened,
-)
+from fedrelax.models.archive import array_member, described_task, json_member, opened, task_in
 from fedrelax.models.keras.estimator import KerasModel, load_keras, steady
 
 ABOUT, CONFIG = "fedrelax.json", "config.json"
@@ -40,40 +34,33 @@ PLAIN = frozenset(
 FUNCTIONS = ("builtins", "keras.activations", "keras.losses", "keras.metrics")
 """The modules that files name for Keras's own functions; for "builtins", Keras looks only in itself."""
 
-SAFE = frozenset(
+IN_ALL_DIMENSIONS = """
+    AveragePooling Conv ConvLSTM Cropping GlobalAveragePooling GlobalMaxPooling MaxPooling
+    SpatialDropout UpSampling ZeroPadding
+"""
+SAFE = frozenset(f"{name}{d}D" for name in IN_ALL_DIMENSIONS.split() for d in (1, 2, 3)) | set(
     str.split("""
-    Functional Model Sequential InputLayer Activation ActivityRegularization Add
-    AdditiveAttention AlphaDropout Attention Average AveragePooling1D AveragePooling2D
-    AveragePooling3D BatchNormalization Bidirectional CategoryEncoding CenterCrop Concatenate
-    Conv1D Conv1DTranspose Conv2D Conv2DTranspose Conv3D Conv3DTranspose ConvLSTM1D ConvLSTM2D
-    ConvLSTM3D Cropping1D Cropping2D Cropping3D Dense DepthwiseConv1D DepthwiseConv2D
-    Discretization Dot Dropout ELU EinsumDense Embedding Flatten GRU GRUCell GaussianDropout
-    GaussianNoise GlobalAveragePooling1D GlobalAveragePooling2D GlobalAveragePooling3D
-    GlobalMaxPooling1D GlobalMaxPooling2D GlobalMaxPooling3D GroupNormalization
-    GroupQueryAttention Identity LSTM LSTMCell LayerNormalization LeakyReLU Masking MaxPooling1D
-    MaxPooling2D MaxPooling3D Maximum MelSpectrogram Minimum MultiHeadAttention Multiply
-    Normalization PReLU Permute RMSNormalization RNN ReLU RepeatVector Rescaling Reshape
-    Resizing STFTSpectrogram SeparableConv1D SeparableConv2D SimpleRNN SimpleRNNCell Softmax
-    SpatialDropout1D SpatialDropout2D SpatialDropout3D SpectralNormalization StackedRNNCells
-    Subtract TimeDistributed UnitNormalization UpSampling1D UpSampling2D UpSampling3D
-    ZeroPadding1D ZeroPadding2D ZeroPadding3D
-    DTypePolicy
+    Functional Model Sequential InputLayer Activation ActivityRegularization Add AdditiveAttention
+    AlphaDropout Attention Average BatchNormalization Bidirectional CategoryEncoding CenterCrop
+    Concatenate Conv1DTranspose Conv2DTranspose Conv3DTranspose Dense DepthwiseConv1D
+    DepthwiseConv2D Discretization Dot Dropout ELU EinsumDense Embedding Flatten GRU GRUCell
+    GaussianDropout GaussianNoise GroupNormalization GroupQueryAttention Identity LSTM LSTMCell
+    LayerNormalization LeakyReLU Masking Maximum MelSpectrogram Minimum MultiHeadAttention Multiply
+    Normalization PReLU Permute RMSNormalization RNN ReLU RepeatVector Rescaling Reshape Resizing
+    STFTSpectrogram SeparableConv1D SeparableConv2D SimpleRNN SimpleRNNCell Softmax
+    SpectralNormalization StackedRNNCells Subtract TimeDistributed UnitNormalization DTypePolicy
     Constant GlorotNormal GlorotUniform HeNormal HeUniform IdentityInitializer LecunNormal
     LecunUniform Ones Orthogonal OrthogonalInitializer RandomNormal RandomUniform STFT
-    STFTInitializer TruncatedNormal VarianceScaling Zeros
-    BinaryCrossentropy BinaryFocalCrossentropy CategoricalCrossentropy
-    CategoricalFocalCrossentropy CategoricalHinge CosineSimilarity Hinge Huber KLDivergence
-    LogCosh MeanAbsoluteError MeanAbsolutePercentageError MeanSquaredError
-    MeanSquaredLogarithmicError Poisson SparseCategoricalCrossentropy SquaredHinge
+    STFTInitializer TruncatedNormal VarianceScaling Zeros BinaryCrossentropy
+    BinaryFocalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy CategoricalHinge
+    CosineSimilarity Hinge Huber KLDivergence LogCosh MeanAbsoluteError MeanAbsolutePercentageError
+    MeanSquaredError MeanSquaredLogarithmicError Poisson SparseCategoricalCrossentropy SquaredHinge
     AUC Accuracy BinaryAccuracy CategoricalAccuracy F1Score FBetaScore FalseNegatives
     FalsePositives LogCoshError Mean Precision R2Score Recall RootMeanSquaredError
     SparseCategoricalAccuracy SparseTopKCategoricalAccuracy Sum TopKCategoricalAccuracy
-    TrueNegatives TruePositives
-    Adadelta Adafactor Adagrad Adam AdamW Adamax Ftrl Lamb Lion LossScaleOptimizer Muon Nadam
-    RMSprop SGD
-    CosineDecay CosineDecayRestarts ExponentialDecay InverseTimeDecay PiecewiseConstantDecay
-    PolynomialDecay
-    L1 L1L2 L2 OrthogonalRegularizer
+    TrueNegatives TruePositives Adadelta Adafactor Adagrad Adam AdamW Adamax Ftrl Lamb Lion
+    LossScaleOptimizer Muon Nadam RMSprop SGD CosineDecay CosineDecayRestarts ExponentialDecay
+    InverseTimeDecay PiecewiseConstantDecay PolynomialDecay L1 L1L2 L2 OrthogonalRegularizer
     MaxNorm MinMaxNorm NonNeg UnitNorm
     """)
 )
@@ -87,8 +74,7 @@ def to_bytes(estimator: KerasModel) -> bytes:
         "batch_size": estimator.batch_size,
         "scale": estimator.scale,
         "input_shape": list(estimator.input_shape_),
-        "outputs": estimator.outputs_,
-        **described_classes(estimator.classes_),
+        "task": described_task(estimator.task_),
     }
     if estimator.scale:
         scales = [values.tolist() for values in estimator.scales_]
@@ -96,7 +82,7 @@ def to_bytes(estimator: KerasModel) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.keras"
         with steady(0):  # Another network than ``model_``, with an optimiser that has not started.
-            network = estimator.build(estimator.input_shape_, estimator.outputs_)
+            network = estimator.build(estimator.input_shape_, estimator.task_.n_outputs)
             network.set_weights(estimator.weights_)
         network.save(file)
         with zipfile.ZipFile(file, "a") as archive:
@@ -133,8 +119,7 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> KerasModel:
         raise FedRelaxError("one of its weights is not a finite number")
     network.set_weights(weights)
     model = KerasModel(network, about["epochs"], about["batch_size"], about["scale"])
-    model.input_shape_, model.outputs_ = tuple(about["input_shape"]), about["outputs"]
-    model.classes_ = classes_in(about)
+    model.input_shape_, model.task_ = tuple(about["input_shape"]), task_in(about["task"])
     if model.scale:
         center, spread, target_center, target_spread = (
             np.asarray(about[name], dtype=float) for name in SCALES

@@ -17,34 +17,28 @@ from torch import Tensor, nn
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.extras import need
-from fedrelax.models.base import Task
-from fedrelax.models.torch.model import MLP, Linear, TorchModel, built, name_of
+from fedrelax.models.archive import described_task, task_in
+from fedrelax.models.torch.model import MLP, TorchModel, built, name_of
 from fedrelax.models.torch.training import Net, Scaling, Tensors, tensors_of
 
 HEADER = "fedrelax"
-VERSION = 1
+VERSION = 2
 MODULE, SCALING = "module.", "scaling."
 
 Plain = dict[str, Any]
 """A part of the JSON: plain values by name."""
 
-OURS: dict[str, type[MLP | Linear]] = {"mlp": MLP, "linear": Linear}
-LAYERS = frozenset(
+IN_ALL_DIMENSIONS = """
+    AdaptiveAvgPool AdaptiveMaxPool AvgPool BatchNorm CircularPad ConstantPad Conv ConvTranspose
+    Dropout InstanceNorm LPPool MaxPool ReflectionPad ReplicationPad ZeroPad
+"""
+LAYERS = frozenset(f"{name}{d}d" for name in IN_ALL_DIMENSIONS.split() for d in (1, 2, 3)) | set(
     str.split("""
-    Sequential Linear Bilinear Identity Flatten Unflatten
-    Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
-    MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d LPPool1d LPPool2d LPPool3d
-    AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
-    AdaptiveMaxPool3d ZeroPad1d ZeroPad2d ZeroPad3d ConstantPad1d ConstantPad2d ConstantPad3d
-    ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d
-    CircularPad1d CircularPad2d CircularPad3d
-    BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d GroupNorm
-    LayerNorm LocalResponseNorm RMSNorm
-    Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout
-    CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish
-    PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmin Softplus Softshrink Softsign Tanh
-    Tanhshrink Threshold
-    Embedding ChannelShuffle PixelShuffle PixelUnshuffle Upsample Fold Unfold CosineSimilarity
+    AlphaDropout Bilinear CELU ChannelShuffle CosineSimilarity Dropout ELU Embedding
+    FeatureAlphaDropout Flatten Fold GELU GLU GroupNorm Hardshrink Hardsigmoid Hardswish Hardtanh
+    Identity LayerNorm LeakyReLU Linear LocalResponseNorm LogSigmoid LogSoftmax Mish PReLU
+    PixelShuffle PixelUnshuffle RMSNorm RReLU ReLU ReLU6 SELU Sequential SiLU Sigmoid Softmax
+    Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold Unflatten Unfold Upsample
     """)
 )
 """The layers of ``torch.nn`` that a file may name; a net with others is saved by its import name."""
@@ -59,15 +53,12 @@ def to_bytes(estimator: TorchModel) -> bytes:
             settings[name] = _import_name(settings[name])
     if estimator.options is not None:
         settings["options"] = dict(estimator.options)
-    classes: Plain = {"classes": None}
-    if task.classes is not None:
-        classes = {"classes": task.classes.tolist(), "dtype": task.classes.dtype.str}
     about = {
         "version": VERSION,
         "module": recipe,
         "input_shape": list(trained.input_shape),
         "settings": settings,
-        "task": {"kind": task.kind, "n_outputs": task.n_outputs, **classes},
+        "task": described_task(task),
     }
     try:
         header = json.dumps(about)
@@ -130,13 +121,10 @@ def _loaded(tensors: Tensors, about: Plain, trust: Sequence[str]) -> TorchModel:
     state = {k.removeprefix(MODULE): v for k, v in tensors.items() if k.startswith(MODULE)}
     factory = _factory(about["module"], trust)
     _check_shapes(about, factory, state)
-    settings, classes = dict(about["settings"]), about["task"]["classes"]
+    settings, task = dict(about["settings"]), task_in(about["task"])
     for name in ("optimizer", "schedule"):
         if isinstance(settings[name], dict):
             settings[name] = _imported(settings[name], trust)
-    if classes is not None:
-        classes = np.array(classes, dtype=np.dtype(about["task"]["dtype"]))
-    task = Task(str(about["task"]["kind"]), int(about["task"]["n_outputs"]), classes)
     model = TorchModel(factory, **settings)
     model.check()
     shape = tuple(about["input_shape"])
@@ -178,9 +166,8 @@ def _check_shapes(about: Plain, factory: Callable[..., Any], state: dict[str, Te
 
 def _recipe(module: Any) -> Plain:
     """Return how to make again what a ``TorchModel`` was given as its module."""
-    for kind, maker in OURS.items():
-        if isinstance(module, maker):
-            return {"kind": kind, "arguments": _checked(vars(module), name_of(module))}
+    if isinstance(module, MLP):
+        return {"kind": "mlp", "arguments": dict(vars(module))}
     if not isinstance(module, nn.Module):
         return _import_name(module)
     layers = _described(module)
@@ -189,8 +176,8 @@ def _recipe(module: Any) -> Plain:
 
 def _factory(recipe: Plain, trust: Sequence[str]) -> Callable[..., Any]:
     """Return what makes the module of a recipe."""
-    if recipe["kind"] in OURS:
-        return OURS[recipe["kind"]](**_tuples(recipe["arguments"]))
+    if recipe["kind"] == "mlp":
+        return MLP(**_tuples(recipe["arguments"]))
     if recipe["kind"] == "layers":
         return functools.partial(_built_layers, recipe["layers"])
     return _imported(recipe, trust)
@@ -242,7 +229,6 @@ def _import_name(thing: Any) -> Plain:
             f"the net cannot be saved: {name or type(thing).__name__} cannot be imported by name "
             "when it is loaded; define it at the top level of a module, as a function or class"
         )
-    arguments = _checked(arguments, str(name))
     return {"kind": "import", "name": f"{home}:{name}", "arguments": arguments}
 
 
@@ -286,15 +272,6 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, bool | int | float | str)
-
-
-def _checked(values: Plain, owner: str) -> Plain:
-    for key, value in values.items():
-        if not _is_plain(value):
-            raise FedRelaxError(
-                f"the net cannot be saved: {key}={value!r} of {owner} is not a plain value"
-            )
-    return dict(values)
 
 
 def _tuples(value: Any) -> Any:

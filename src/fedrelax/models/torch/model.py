@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,22 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from sklearn.base import BaseEstimator
-from torch import nn
+from torch import Tensor, nn
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.models.base import Task
 from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.validation import check_count
 
 if TYPE_CHECKING:
     from fedrelax.models.torch.training import Net
-
-
-import inspect
-
-from torch import Tensor
-
-from fedrelax.errors import listing
 
 Factory = Any
 """A module, or a function or class that returns one."""
@@ -35,7 +29,7 @@ ARGUMENTS = ("input_shape", "n_outputs")
 
 @dataclass(frozen=True)
 class MLP:
-    """A factory of perceptrons with ReLU between the layers, for rows of any shape."""
+    """A factory of perceptrons with ReLU between the layers, for rows of any shape; linear without any."""
 
     hidden: tuple[int, ...] = (32,)
 
@@ -46,18 +40,6 @@ class MLP:
         for before, after in zip(sizes[:-1], sizes[1:], strict=True):
             layers += [nn.Linear(before, after), nn.ReLU()]
         return nn.Sequential(*layers, nn.Linear(sizes[-1], n_outputs))
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A factory of linear models, for rows of any shape."""
-
-    bias: bool = True
-
-    def __call__(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
-        """Return the module."""
-        layer = nn.Linear(math.prod(input_shape), n_outputs, bias=self.bias)
-        return nn.Sequential(nn.Flatten(), layer)
 
 
 def name_of(module: Factory) -> str:
@@ -181,7 +163,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
     ----------
     module_ : the trained module, in evaluation mode. A result's ``models`` are fitted ones.
 
-    >>> from torch import nn
+    >>> from torch import Tensor, nn
     >>> TorchModel(nn.Linear(3, 1), optimizer="sgd", lr=0.1)
     TorchModel(lr=0.1, module=Linear(in_features=3, out_features=1, bias=True),
                optimizer='sgd')
@@ -322,7 +304,7 @@ def mlp(classify: bool) -> TorchModel:
 
 def linear(classify: bool) -> TorchModel:
     """Return a linear model trained by gradient steps, for unscaled tables."""
-    return _ready_net(Linear(), 0.03, 300, classify)
+    return _ready_net(MLP(()), 0.03, 300, classify)
 
 
 def _ready_net(module: Factory, lr: float, first: int, classify: bool) -> TorchModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,6 @@ from fedrelax.models.torch.training import (
     new_net,
     predict_many,
     train,
-    train_many,
 )
 from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray, FloatArray
@@ -81,8 +80,7 @@ class TorchNode(BatchedModel):
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> TorchNode:
         """Return the net after one more fit; see ``TorchModel`` on when it starts afresh."""
-        before = None if self.forgets(continued) else self._net
-        return self._with(train(self._model, self.task, terms, before, seed))
+        return _fitted([self], [terms], [seed], continued)[0]
 
     def predict(self, X: AnyArray) -> FloatArray:
         """Return numbers or class probabilities."""
@@ -108,18 +106,7 @@ class TorchNode(BatchedModel):
         memory: dict[str, Any],
     ) -> list[TorchNode]:
         """Return all nets after one more fit."""
-        model, task = models[0]._model, models[0].task
-        nets = [node._net for node in models if not node.forgets(continued) and node._net]
-        with one_torch_thread():
-            if not nets:
-                nets = [
-                    new_net(node._model, task, terms[0], seed)
-                    for node, terms, seed in zip(models, problems, seeds, strict=True)
-                ]
-            if len(nets) < len(models) or len({net.fits for net in nets}) > 1:
-                raise FedRelaxError("the nets have not been trained equally often")
-            fitted = train_many(model, task, nets, problems, memory)
-        return [node._with(net) for node, net in zip(models, fitted, strict=True)]
+        return _fitted(models, problems, seeds, continued)
 
     @classmethod
     def predict_many(
@@ -131,7 +118,28 @@ class TorchNode(BatchedModel):
         """Return all predictions, from one forward pass."""
         nets = [node._net for node in models if node._net is not None]
         with one_torch_thread():
-            return predict_many(models[0]._model, models[0].task, nets, inputs, memory)
+            return predict_many(models[0]._model, models[0].task, nets, inputs)
+
+
+def _fitted(
+    nodes: Sequence[TorchNode],
+    problems: Sequence[Sequence[Rows]],
+    seeds: Sequence[int],
+    continued: bool,
+) -> list[TorchNode]:
+    """Return one node, or several of one architecture, after one more fit."""
+    model, task = nodes[0]._model, nodes[0].task
+    nets = [node._net for node in nodes if not node.forgets(continued) and node._net]
+    with one_torch_thread():
+        if not nets:
+            nets = [
+                new_net(node._model, task, terms[0], seed)
+                for node, terms, seed in zip(nodes, problems, seeds, strict=True)
+            ]
+        if len(nets) < len(nodes) or len({net.fits for net in nets}) > 1:
+            raise FedRelaxError("the nets have not been trained equally often")
+        fitted = train(model, task, nets, problems, seeds[0])
+    return [node._with(net) for node, net in zip(nodes, fitted, strict=True)]
 
 
 # Which nets are trained at once
@@ -226,27 +234,16 @@ def _structure(module: nn.Module) -> Hashable:
 
 
 def _comparable(value: Any) -> Hashable:
-    """Return something to compare a setting by: its value if it is plain, else its identity."""
+    """Return something to compare a setting by; what cannot be compared is like nothing else."""
     if isinstance(value, dict):
         return tuple(sorted((str(key), _comparable(item)) for key, item in value.items()))
     if isinstance(value, list | tuple):
-        return tuple(_comparable(item) for item in value)
-    if value is None or isinstance(value, bool | int | float | str | type):
-        return (type(value).__name__, value if isinstance(value, type) else repr(value))
-    return _Same(value)
-
-
-@dataclass(frozen=True, eq=False)
-class _Same:
-    """An object that is compared by identity, and kept alive while a key names it."""
-
-    value: object
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+        return tuple(map(_comparable, value))
+    try:
+        hash(value)
+    except TypeError:
+        return object()
+    return type(value), value
 
 
 # FedAvg
@@ -261,18 +258,14 @@ def untrained(
     return [TorchNode(model, task, net) for net in nets]
 
 
-def averaged(
-    nodes: Sequence[TorchNode], problems: Sequence[Rows], seed: int, memory: dict[str, Any]
-) -> list[TorchNode]:
+def averaged(nodes: Sequence[TorchNode], problems: Sequence[Rows], seed: int) -> list[TorchNode]:
     """Train every net on its node's rows, with a new optimiser, and average all weights: FedAvg."""
     terms, seeds = [[rows] for rows in problems], [seed + k for k in range(len(nodes))]
-    if len(nodes) > 1 and nodes[0].batch_key(terms[0]) is not None:
-        fitted = TorchNode.fit_many(nodes, terms, seeds=seeds, continued=True, memory=memory)
+    if nodes[0].batch_key(terms[0]) is not None:
+        fitted = _fitted(nodes, terms, seeds, continued=True)
     else:
-        fitted = [
-            node.fit(own, seed=own_seed, continued=True)
-            for node, own, own_seed in zip(nodes, terms, seeds, strict=True)
-        ]
+        each = zip(nodes, terms, seeds, strict=True)
+        fitted = [node.fit(own, seed=own_seed, continued=True) for node, own, own_seed in each]
     nets = [node._net for node in fitted if node._net is not None]
     mean = dict(nets[0].tensors)  # of integers, which are counts, the first node's
     for name, value in mean.items():

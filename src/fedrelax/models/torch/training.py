@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,10 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
+from torch.utils._pytree import tree_map
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.linear.arrays import nonzero
-from fedrelax.losses import Absolute, Huber, Log, Loss, Squared
+from fedrelax.losses import Log, Loss, Squared
 from fedrelax.models.base import Rows, Task
 from fedrelax.models.torch.model import TorchModel, name_of, shaped_output
 from fedrelax.threads import one_torch_thread
@@ -33,45 +33,21 @@ State = dict[str, Any]
 ROWS_AT_ONCE = 4096
 INITIAL, TRAINING = 0, 1
 """Streams of random numbers under a node's seed: for the initial weights, and for training."""
+REMEMBERED = ("tensors", "optimizer", "schedule", "fits")
+"""The fields of a net that its later fits depend on."""
 COMMON = ("step", "mu_product")
 """The entries of an optimiser's state that are the same for all nets trained together."""
-DENSE = (
-    nn.Linear,
-    nn.ELU,
-    nn.GELU,
-    nn.Identity,
-    nn.LeakyReLU,
-    nn.ReLU,
-    nn.Sigmoid,
-    nn.SiLU,
-    nn.Softplus,
-    nn.Tanh,
-)
-"""Linear and elementwise layers."""
 
 
 # Losses
-
-
-class _Foreign(torch.autograd.Function):  # type: ignore[misc]
-    """A loss that PyTorch does not have, through its ``per_row`` and ``gradient``."""
-
-    @staticmethod
-    def forward(context: Any, prediction: Tensor, target: Tensor, loss: Loss) -> Tensor:
-        arrays = target.numpy(force=True), prediction.numpy(force=True)
-        context.save_for_backward(prediction.new_tensor(loss.gradient(*arrays)))
-        return prediction.new_tensor(loss.per_row(*arrays))
-
-    @staticmethod
-    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = context.saved_tensors
-        return slopes[0][..., None] * gradient, None, None
 
 
 def per_row(
     loss: Loss, target: Tensor, output: Tensor, classify: bool, temperature: float = 1.0
 ) -> Tensor:
     """Return the loss of each row; ``output`` holds numbers, or logits of classes.
+
+    A loss that PyTorch does not have enters with its ``per_row`` and ``gradient``.
 
     At a temperature T other than 1, the log loss learns soft labels at that temperature:
     T^2 KL(t', softmax(output / T)) with t' proportional to t^(1/T). Hard labels are learnt at
@@ -87,15 +63,12 @@ def per_row(
         divergence = functional.kl_div(output.log_softmax(-1), target, reduction="none").sum(-1)
         return heat.squeeze(-1) ** 2 * divergence if isinstance(heat, Tensor) else divergence
     prediction = output.softmax(-1) if classify else output
-    kind, error = type(loss), target - prediction
-    if kind is Squared:
-        return error.square().sum(-1)
-    if kind is Absolute:
-        return error.abs().sum(-1)
-    if isinstance(loss, Huber) and kind is Huber:
-        zero = torch.zeros_like(error)
-        return functional.huber_loss(error, zero, reduction="none", delta=loss.delta).sum(-1)
-    return _Foreign.apply(*torch.broadcast_tensors(prediction, target), loss)
+    if type(loss) is Squared:
+        return (target - prediction).square().sum(-1)
+    arrays = target.numpy(force=True), prediction.numpy(force=True)
+    value, slope = (prediction.new_tensor(part(*arrays)) for part in (loss.per_row, loss.gradient))
+    linear = (prediction * slope).sum(-1)
+    return value + (linear - linear.detach())
 
 
 # Nets
@@ -116,14 +89,9 @@ class Scaling(NamedTuple):
     @classmethod
     def of(cls, model: TorchModel, task: Task, X: AnyArray, target: FloatArray) -> Scaling:
         """Learn from a node's rows if the model says so; class probabilities are not scaled."""
-        shape, axes = (X.shape[1], *(1,) * (X.ndim - 2)), (0, *range(2, X.ndim))
-        values = [
-            np.zeros(shape),
-            np.ones(shape),
-            np.zeros(target.shape[1]),
-            np.ones(target.shape[1]),
-        ]
+        values = [np.zeros(1), np.ones(1), np.zeros(1), np.ones(1)]
         if model.scale:
+            shape, axes = (X.shape[1], *(1,) * (X.ndim - 2)), (0, *range(2, X.ndim))
             values[0] = X.mean(axis=axes).reshape(shape)
             values[1] = nonzero(X.std(axis=axes)).reshape(shape)
             if not task.is_classification:
@@ -192,27 +160,15 @@ class Net:
 
     def memory(self) -> dict[str, Any]:
         """Return the weights and the states of optimiser and schedule, as plain values and arrays."""
-        return {
-            "module": _to_arrays(self.tensors),
-            "optimizer": _to_arrays(self.optimizer),
-            "schedule": _to_arrays(self.schedule),
-            "fits": self.fits,
-        }
+        return {name: _to_arrays(getattr(self, name)) for name in REMEMBERED}
 
     def remembering(self, memory: dict[str, Any]) -> Net:
         """Return the net of the same node that had this memory."""
-        tensors = _to_tensors(memory["module"])
+        states = {name: _to_tensors(memory[name]) for name in REMEMBERED}
         shapes = {name: value.shape for name, value in self.tensors.items()}
-        if shapes != {name: value.shape for name, value in tensors.items()}:
+        if shapes != {name: value.shape for name, value in states["tensors"].items()}:
             raise FedRelaxError("the saved weights of a net do not have the shapes of its module")
-        return replace(
-            self,
-            tensors=tensors,
-            optimizer=_to_tensors(memory["optimizer"]),
-            schedule=_to_tensors(memory["schedule"]),
-            fits=int(memory["fits"]),
-            shared=True,
-        )
+        return replace(self, shared=True, **states)
 
 
 def tensors_of(module: nn.Module) -> Tensors:
@@ -231,24 +187,13 @@ def _answers(output: Tensor, task: Task) -> FloatArray:
     return answer
 
 
-TENSOR = "tensor"
+def _to_arrays(state: Any) -> Any:
+    return tree_map(lambda x: x.numpy(force=True) if isinstance(x, Tensor) else x, state)
 
 
-def _to_arrays(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return {TENSOR: value.numpy(force=True)}
-    if isinstance(value, dict):
-        return {key: _to_arrays(part) for key, part in value.items()}
-    return type(value)(map(_to_arrays, value)) if isinstance(value, list | tuple) else value
-
-
-def _to_tensors(value: Any) -> Any:
+def _to_tensors(state: Any) -> Any:
     """Return the original of what ``_to_arrays`` returned."""
-    if isinstance(value, dict):
-        if set(value) == {TENSOR}:
-            return torch.from_numpy(value[TENSOR].copy())
-        return {key: _to_tensors(part) for key, part in value.items()}
-    return type(value)(map(_to_tensors, value)) if isinstance(value, list | tuple) else value
+    return tree_map(lambda x: torch.tensor(x) if isinstance(x, np.ndarray) else x, state)
 
 
 @contextmanager
@@ -283,9 +228,8 @@ def new_module(model: TorchModel, task: Task, X: AnyArray, seed: int) -> nn.Modu
 def new_net(model: TorchModel, task: Task, rows: Rows, seed: int) -> Net:
     """Return an untrained net for rows like those of a node's first term."""
     module = new_module(model, task, rows.X, seed)
-    return Net(
-        module, tensors_of(module), Scaling.of(model, task, rows.X, rows.target), rows.X.shape[1:]
-    )
+    scaling = Scaling.of(model, task, rows.X, rows.target)
+    return Net(module, tensors_of(module), scaling, rows.X.shape[1:])
 
 
 # One fit
@@ -295,8 +239,8 @@ def new_net(model: TorchModel, task: Task, rows: Rows, seed: int) -> Net:
 class Problem:
     """What n nets learn, each from its node's rows; scaled inputs and weighted targets in the user's unit.
 
-    The shapes are (n, rows, ...) of X, (n, terms, rows, outputs) of the target, and (n, terms, rows)
-    of the weights for each loss. ``factor`` (n) makes the weighted sum of losses a mean.
+    The shapes are (n, rows, ...) of X, (n, rows, outputs) of the target, and (n, rows) of the weights for
+    each loss. ``factor`` (n) makes the weighted sum of losses a mean.
     """
 
     X: Tensor
@@ -307,22 +251,23 @@ class Problem:
 
     @classmethod
     def of(
-        cls,
-        model: TorchModel,
-        nets: Sequence[Net],
-        X: AnyArray | Tensor,
-        target: FloatArray,
-        weights: dict[Loss, FloatArray],
+        cls, model: TorchModel, nets: Sequence[Net], problems: Sequence[Sequence[Rows]]
     ) -> Problem:
-        """Return the problem of arrays of these shapes."""
-        scaling = Scaling.stack(model, nets)
-        by_loss = [(loss, torch.as_tensor(w, **model.form)) for loss, w in weights.items()]
-        total = sum(weight.sum((1, 2)) for _, weight in by_loss)
+        """Return the problem of nets, each of which has several terms."""
+        problems = [[t.some(np.flatnonzero(t.weight > 0)) for t in terms] for terms in problems]
+        scaling, form = Scaling.stack(model, nets), model.form
+        X, _ = padded([[term.X for term in terms] for terms in problems])
+        target, own = padded([[term.target for term in terms] for terms in problems])
+        weights = []
+        for loss in dict.fromkeys(term.loss for terms in problems for term in terms):
+            share, _ = padded([[t.weight * (t.loss == loss) for t in terms] for terms in problems])
+            weights.append((loss, torch.as_tensor(own * share, **form)))
+        total = sum(weight.sum(1) for _, weight in weights)
         unit = scaling.target_spread.square().mean((1, 2))  # what a squared error is divided by
         return cls(
-            scaling.inputs(torch.as_tensor(X, **model.form)),
-            torch.as_tensor(target, **model.form),
-            by_loss,
+            scaling.inputs(torch.as_tensor(X, **form)),
+            torch.as_tensor(target, **form),
+            weights,
             scaling,
             1.0 / (total * unit),
         )
@@ -343,93 +288,82 @@ class Problem:
             yield replace(
                 self,
                 X=self.X[:, rows],
-                target=self.target[:, :, rows],
-                weights=[(loss, weight[:, :, rows]) for loss, weight in self.weights],
+                target=self.target[:, rows],
+                weights=[(loss, weight[:, rows]) for loss, weight in self.weights],
                 factor=self.factor * (n / len(rows)),
             )
 
 
+def padded(sets: Sequence[Sequence[AnyArray]]) -> tuple[AnyArray, AnyArray]:
+    """Return every node's arrays one below the other, as (n, most rows, ...), and which rows are its own.
+
+    The rest repeats its first row.
+    """
+    rows = [np.concatenate(own) for own in sets]
+    sizes = [len(array) for array in rows]
+    places = np.arange(max(sizes))
+    own = places < np.array(sizes)[:, None]
+    chosen = zip(rows, own * places, strict=True)
+    return np.stack([array[at] for array, at in chosen]), own
+
+
 def train(
-    model: TorchModel, task: Task, terms: Sequence[Rows], before: Net | None, seed: int
-) -> Net:
-    """Return the net after one more fit; ``before`` stays as it is."""
-    with one_torch_thread():
-        net = before or new_net(model, task, terms[0], seed)
-        rows = [term.some(np.flatnonzero(term.weight > 0)) for term in terms]
-        weights = {
-            loss: np.concatenate([r.weight if r.loss == loss else 0.0 * r.weight for r in rows])
-            for loss in dict.fromkeys(r.loss for r in rows)
-        }
-        problem = Problem.of(
-            model,
-            [net],
-            np.concatenate([r.X for r in rows])[None],
-            np.concatenate([r.target for r in rows])[None, None],
-            {loss: weight[None, None] for loss, weight in weights.items()},
-        )
-        module = copy.deepcopy(net.own_module).train()
-
-        def outputs(X: Tensor) -> Tensor:
-            return shaped_output(module, module(X[0]), X.shape[1], task)[None]
-
-        with seeded(model.find_device(), seed, TRAINING, net.fits):
-            optimizer = copy.deepcopy(net.optimizer)
-            states = _descend(model, task, net, optimizer, module.parameters(), problem, outputs)
-        module.zero_grad()
-    module.eval()
-    return replace(net, module=module, tensors=tensors_of(module), shared=False, **states)
-
-
-def train_many(
     model: TorchModel,
     task: Task,
     nets: Sequence[Net],
     problems: Sequence[Sequence[Rows]],
-    memory: dict[str, Any],
+    seed: int = 0,
 ) -> list[Net]:
-    """Return nets of one architecture after one more fit, for all of which one optimiser steps.
+    """Return nets of one architecture after one more fit; those given stay as they are.
 
-    That gives what n optimisers would: the steps of those allowed here are elementwise.
+    A single net is trained as it is, with random numbers from ``seed``. For several, whose weights are
+    stacked, one optimiser steps. That gives what n optimisers would: the steps of those allowed here are
+    elementwise.
     """
-    _keep_freed_memory()
-    first = nets[0]
-    parameters: Tensors = _joined([net.tensors for net in nets])
-    for name, own in first.module.named_parameters():
-        parameters[name].requires_grad_(own.requires_grad)
-    X, parts = pack([[term.X for term in terms] for terms in problems], model, memory, "fit")
-    problem = Problem.of(model, nets, X, *_targets(problems, X.shape[1], parts, model.dtype))
+    first, many = nets[0], len(nets) > 1
+    problem = Problem.of(model, nets, problems)
+    if many:
+        _keep_freed_memory()
+        module, weights = first.module, _joined([net.tensors for net in nets])
+        for name, own in module.named_parameters():
+            weights[name].requires_grad_(own.requires_grad)
+        parameters, state = list(weights.values()), _joined([net.optimizer for net in nets])
+    else:
+        module = copy.deepcopy(first.own_module)
+        parameters, state = list(module.parameters()), copy.deepcopy(first.optimizer)
 
     def outputs(X: Tensor) -> Tensor:
-        return forward(first.module, task, parameters, X)
+        if many:
+            return forward(module, task, weights, X)
+        return shaped_output(module, module(X[0]), X.shape[1], task)[None]
 
-    first.module.train()
-    optimizer = _joined([net.optimizer for net in nets])
-    states = _descend(model, task, first, optimizer, parameters.values(), problem, outputs)
-    first.module.eval()
+    module.train()
+    with seeded(model.find_device(), seed, TRAINING, first.fits):
+        states = _descend(model, task, first, state, parameters, problem, outputs)
+    module.eval()
+    if not many:
+        module.zero_grad()
+        return [replace(first, module=module, tensors=tensors_of(module), shared=False, **states)]
     with torch.no_grad():  # Views are made much faster where no gradients may pass through them.
-        weights = _split(parameters, len(nets))
+        tensors = _split(weights, len(nets))
         own_states = _split(states.pop("optimizer"), len(nets))
     return [
-        replace(net, module=first.module, tensors=tensors, optimizer=state, shared=True, **states)
-        for net, tensors, state in zip(nets, weights, own_states, strict=True)
+        replace(net, module=module, tensors=own, optimizer=own_state, shared=True, **states)
+        for net, own, own_state in zip(nets, tensors, own_states, strict=True)
     ]
 
 
 def predict_many(
-    model: TorchModel,
-    task: Task,
-    nets: Sequence[Net],
-    inputs: Sequence[Sequence[AnyArray]],
-    memory: dict[str, Any],
+    model: TorchModel, task: Task, nets: Sequence[Net], inputs: Sequence[Sequence[AnyArray]]
 ) -> list[list[FloatArray]]:
     """Return the predictions of every net for each of its sets of rows, from one forward pass."""
-    X, parts = pack(inputs, model, memory, "predict")
     module, scaling = nets[0].module.eval(), Scaling.stack(model, nets)
-    weights = _joined([net.tensors for net in nets])
+    X = scaling.inputs(torch.as_tensor(padded(inputs)[0], **model.form))
     with torch.no_grad():
-        output = scaling.outputs(forward(module, task, weights, scaling.inputs(X)))
-        answer = _answers(output, task)
-    return [[answer[k, parts[k][id(rows)]] for rows in own] for k, own in enumerate(inputs)]
+        output = forward(module, task, _joined([net.tensors for net in nets]), X)
+        answers = _answers(scaling.outputs(output), task)
+    ends = [np.cumsum([len(rows) for rows in own]) for own in inputs]
+    return [np.split(own, end)[:-1] for own, end in zip(answers, ends, strict=True)]
 
 
 def _descend(
@@ -437,7 +371,7 @@ def _descend(
     task: Task,
     last: Net,
     state: State | None,
-    parameters: Iterable[Tensor],
+    parameters: Sequence[Tensor],
     problem: Problem,
     outputs: Callable[[Tensor], Tensor],
 ) -> dict[str, Any]:
@@ -445,7 +379,6 @@ def _descend(
 
     It goes on from the given state of an optimiser, which it may change, and from the last net's schedule.
     """
-    parameters = list(parameters)
     optimizer, schedule = model.make_optimizer(parameters)
     if state is not None:
         optimizer.load_state_dict(state)
@@ -461,13 +394,13 @@ def _descend(
 
             def objective(batch: Problem = batch) -> Tensor:
                 optimizer.zero_grad()
-                output = batch.scaling.outputs(outputs(batch.X))[:, None]
+                output = batch.scaling.outputs(outputs(batch.X))
                 classify, heat = task.is_classification, model.temperature
                 losses = sum(
                     weight * per_row(loss, batch.target, output, classify, heat)
                     for loss, weight in batch.weights
                 )
-                value = (batch.factor * losses.sum((1, 2))).sum()
+                value = (batch.factor * losses.sum(1)).sum()
                 value.backward()
                 if model.clip is not None:
                     _clip(parameters, len(batch.X), model.clip)
@@ -539,83 +472,9 @@ def _keep_freed_memory() -> None:
 
 
 def forward(module: nn.Module, task: Task, weights: Tensors, X: Tensor) -> Tensor:
-    """Return (n, rows, outputs) for the weights of n nets and rows (n, rows, ...).
-
-    ``torch.vmap`` handles any module; a chain of linear layers takes a faster way to the same numbers.
-    """
-    layers = list(module.named_children()) if type(module) is nn.Sequential else []
-    flat = X
-    if layers and repr(layers[0][1]) == repr(nn.Flatten()):
-        layers, flat = layers[1:], X.flatten(2)
-    if layers and flat.ndim == 3 and all(type(layer) in DENSE for _, layer in layers):
-        fresh = False
-        for name, layer in layers:
-            if type(layer) is nn.Linear:
-                weight, bias = weights[f"{name}.weight"].mT, weights.get(f"{name}.bias")
-                flat = flat @ weight if bias is None else torch.baddbmm(bias[:, None], flat, weight)
-            elif fresh and type(layer) is nn.ReLU:
-                flat = torch.relu_(flat)  # Nothing else needs the output of a linear layer.
-            else:
-                flat = layer(flat)
-            fresh = type(layer) is nn.Linear
-        return flat
+    """Return (n, rows, outputs) for the weights of n nets and rows (n, rows, ...)."""
 
     def one(own: Tensors, rows: Tensor) -> Tensor:
         return shaped_output(module, functional_call(module, own, (rows,)), len(rows), task)
 
     return vmap(one)(weights, X)
-
-
-# The rows of many nodes
-
-
-Parts = list[dict[int, slice]]
-"""For every node, which of its rows are those of an array, by the array's identity."""
-
-
-def pack(
-    arrays: Sequence[Sequence[AnyArray]], model: TorchModel, memory: dict[str, Any], name: str
-) -> tuple[Tensor, Parts]:
-    """Return the rows of n nodes as one tensor (n, most rows of a node, ...); padding repeats a row.
-
-    They come from ``memory`` if the arrays are those of last time.
-    """
-    distinct = [{id(array): array for array in own} for own in arrays]
-    last = memory.get(name)
-    if last is None or [[*own] for own in last[0]] != [[*own] for own in distinct]:
-        most = max(sum(map(len, own.values())) for own in distinct)
-        rows = np.zeros((len(arrays), most, *arrays[0][0].shape[1:]), dtype=model.dtype)
-        parts: Parts = []
-        for node, own in enumerate(distinct):
-            end = 0
-            parts.append({})
-            for key, array in own.items():
-                parts[node][key] = slice(end, end + len(array))
-                rows[node, parts[node][key]] = array
-                end += len(array)
-            rows[node, end:] = rows[node, :1]
-        memory[name] = last = distinct, torch.as_tensor(rows, **model.form), parts
-    return last[1], last[2]
-
-
-def _targets(
-    problems: Sequence[Sequence[Rows]], rows: int, parts: Parts, dtype: str
-) -> tuple[FloatArray, dict[Loss, FloatArray]]:
-    """Return targets (n, terms, rows, outputs), and for each loss weights (n, terms, rows).
-
-    There are as many terms as any node has on the same rows; the others have weight 0.
-    """
-    every = [term for terms in problems for term in terms]
-    most = max(max(Counter(id(term.X) for term in terms).values()) for terms in problems)
-    shape = (len(problems), most, rows)
-    target = np.empty((*shape, every[0].target.shape[1]), dtype=dtype)
-    target[...] = every[0].target[0]
-    weights = {term.loss: np.zeros(shape, dtype=dtype) for term in every}
-    for node, terms in enumerate(problems):
-        used: Counter[int] = Counter()
-        for term in terms:
-            at = node, used[id(term.X)], parts[node][id(term.X)]
-            used[id(term.X)] += 1
-            target[at] = term.target
-            weights[term.loss][at] = term.weight
-    return target, weights

@@ -15,24 +15,13 @@ import joblib
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
+from fedrelax.models.base import Rows
 from fedrelax.models.trees.rules import NO_LIMIT, SQUARED_ERROR, Rules
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Model
 
 
-class Problem(NamedTuple):
-    """What one node's trees are grown on: sets of rows with targets and weights, and a seed.
-
-    Targets are numbers, or class probabilities, of shape (rows, outputs).
-    """
-
-    X: Sequence[AnyArray]
-    target: Sequence[FloatArray]
-    weight: Sequence[FloatArray]
-    seed: int
-
-
 class Packed(NamedTuple):
-    """A problem in the form that the compiled loop takes; rows of weight 0 are only predicted."""
+    """A node's terms in the form that the compiled loop takes; rows of weight 0 are only predicted."""
 
     rules: Rules
     columns: AnyArray
@@ -65,26 +54,26 @@ class GrownTree(NamedTuple):
     depth: int
 
 
-def pack(rules: Rules, problem: Problem, asked: Sequence[AnyArray] = ()) -> Packed:
-    """Join and sort the rows of a problem, and those whose predictions are asked for."""
-    trained_on = {id(X) for X in problem.X}
-    others = {id(X): X for X in asked if id(X) not in trained_on}
-    sets = [*problem.X, *others.values()]
+def pack(rules: Rules, terms: Sequence[Rows], seed: int, asked: Sequence[AnyArray] = ()) -> Packed:
+    """Join and sort the rows of a node's terms, and those whose predictions are asked for."""
+    sets = [term.X for term in terms]
+    trained_on = {id(X) for X in sets}
+    sets += {id(X): X for X in asked if id(X) not in trained_on}.values()
     ends = np.cumsum([0, *map(len, sets)]).tolist()
     places = {id(X): slice(*ends[k : k + 2]) for k, X in enumerate(sets)}
     with np.errstate(over="ignore"):
         rows = np.concatenate(sets).T.astype(np.float32, order="C")
-    count, outputs = ends[len(problem.X)], problem.target[0].shape[1]
+    count, outputs = ends[len(terms)], terms[0].target.shape[1]
     target, weight = np.zeros((ends[-1], outputs)), np.zeros(ends[-1])
-    target[:count] = np.concatenate(problem.target)
-    weight[:count] = np.concatenate(problem.weight)
+    target[:count] = np.concatenate([term.target for term in terms])
+    weight[:count] = np.concatenate([term.weight for term in terms])
     if not np.isfinite(rows).all():
         raise FedRelaxError("a row holds NaN, infinity or a number too large for 32 bits")
     if not (np.isfinite(target).all() and np.isfinite(weight).all()):
         raise FedRelaxError("a target or a weight is NaN or infinite")
     orders = rows.argsort(axis=1, kind="stable").astype(np.uint32)
     slices = [places[id(X)] for X in asked]
-    return Packed(rules, rows, orders, target, weight, problem.seed, slices)
+    return Packed(rules, rows, orders, target, weight, seed, slices)
 
 
 def answers(problems: Sequence[Packed], threads: int | None = None) -> list[FloatArray]:

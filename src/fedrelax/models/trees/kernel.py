@@ -96,15 +96,6 @@ def subtract(w: Work) -> None:
 
 
 @compiled
-def count_of(w: Work, samples: AnyArray) -> int:
-    """Return how many labelled copies the rows stand for."""
-    count = 0
-    for i in samples:
-        count += w.copies[i]
-    return count
-
-
-@compiled
 def impurity_of(criterion: int, sums: FloatArray, square: float) -> float:
     """Return the impurity of rows with these sums."""
     outputs, weight = sums.size - 1, float(sums[-1])
@@ -168,25 +159,20 @@ def part_by_threshold(x: AnyArray, samples: AnyArray, threshold: float) -> None:
 
 
 @compiled
-def part_order(w: Work, order: AnyArray, keep_left: bool, keep_right: bool) -> None:
+def part_order(w: Work, order: AnyArray) -> None:
     """Move the rows that go left to the front and keep the order on both sides.
 
-    A side that becomes a leaf needs no order. Counters are unsigned, because numba checks every signed
-    index for counting from the end; there is no branch on the side of a row.
+    Counters are unsigned, because numba checks every signed index for counting from the end; there is no
+    branch on the side of a row.
     """
     low, size, spare = np.uint64(0), np.uint64(order.size), w.spare
-    if keep_right:
-        for p in range(size):
-            i = order[p]
-            order[low] = i
-            spare[p - low] = i
-            low += np.uint64(w.goes_left[i])
-        for p in range(size - low):
-            order[low + p] = spare[p]
-    elif keep_left:
-        for i in order:
-            order[low] = i
-            low += np.uint64(w.goes_left[i])
+    for p in range(size):
+        i = order[p]
+        order[low] = i
+        spare[p - low] = i
+        low += np.uint64(w.goes_left[i])
+    for p in range(size - low):
+        order[low + p] = spare[p]
 
 
 @compiled
@@ -309,7 +295,7 @@ def add_node(rules: Rules, w: Work, top: int, node: int) -> bool:
         w.nodes[parent].right_child = node
     else:
         w.nodes[parent].left_child = node
-    weight, count, impurity = total[-1], count_of(w, samples), w.impurity[top]
+    weight, count, impurity = total[-1], w.copies[samples].sum(), w.impurity[top]
     for k in range(total.size - 1):
         w.value[node, k] = total[k] / weight
     new = w.nodes[node]
@@ -336,15 +322,12 @@ def add_node(rules: Rules, w: Work, top: int, node: int) -> bool:
     push(w, top + 1, start, start + at, depth + 1, node, 0, constant)
     w.impurity[top], w.impurity[top + 1] = on_right, on_left
     if depth + 1 < rules.max_depth:
-        count_left = count_of(w, samples[:at])
-        keep_left = count_left >= rules.min_samples_split and on_left > PURE
-        keep_right = count - count_left >= rules.min_samples_split and on_right > PURE
         for p in range(samples.size):
             w.goes_left[samples[p]] = p < at
         for j in range(constant, w.features.size):
             other = w.features[j]
             if other != feature:
-                part_order(w, w.orders[other][start:end], keep_left, keep_right)
+                part_order(w, w.orders[other][start:end])
     return True
 
 

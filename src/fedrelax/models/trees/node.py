@@ -14,7 +14,6 @@ from fedrelax.models.base import BatchedModel, Rows, Task
 from fedrelax.models.scikit import ScikitModel, constant_classifier, fresh
 from fedrelax.models.trees.growing import (
     Packed,
-    Problem,
     answers,
     built,
     fitted_forest,
@@ -40,14 +39,14 @@ class TreeNode(ScikitModel, BatchedModel):
 
     def __init__(self, estimator: Model, task: Task) -> None:
         super().__init__(estimator, task)
-        self._grown: Problem | None = None
+        self._grown: tuple[Sequence[Rows], int] | None = None
         self._rules: dict[int, Rules | None] = {}
 
     @property
     def estimator(self) -> Model:
         """The fitted estimator, or the template before the first fit."""
         if self._grown is not None:
-            self._fitted = self._built(self._grown)
+            self._fitted = self._built(*self._grown)
             self._grown = None
         return super().estimator
 
@@ -70,7 +69,7 @@ class TreeNode(ScikitModel, BatchedModel):
             with np.errstate(over="ignore"):
                 rows = X.astype(np.float32)
             if rows.size and np.isfinite(rows).all() and np.isfinite(weight).all():
-                return fitted_forest(self._fresh(seed), rules, rows, y, weight)
+                return fitted_forest(fresh(self._template, seed), rules, rows, y, weight)
         return super()._fit_estimator(X, y, weight, seed, continued)
 
     # All at once
@@ -89,30 +88,11 @@ class TreeNode(ScikitModel, BatchedModel):
             self._rules[features] = rules_of(self._template, features)
         return self._rules[features]
 
-    def seed_from(self, seed: int) -> int:
-        """Return the estimator's own ``random_state``, or else the node's seed."""
-        own = self._template.random_state
-        return seed if own is None else int(own)
-
-    def grown_on(self, terms: Sequence[Rows], seed: int) -> TreeNode:
-        """Return a model of the trees grown on these rows; they are built when asked for."""
-        new = copy.copy(self)
-        new._fitted, new._grown = (
-            None,
-            Problem(
-                [term.X for term in terms],
-                [term.target for term in terms],
-                [term.weight for term in terms],
-                self.seed_from(seed),
-            ),
-        )
-        return new
-
-    def packed(self, problem: Problem, asked: Sequence[AnyArray] = ()) -> Packed:
+    def packed(self, terms: Sequence[Rows], seed: int, asked: Sequence[AnyArray] = ()) -> Packed:
         """Return a problem as the compiled loop takes it, with the rows to predict."""
-        rules = self.rules(problem.X[0].shape[1])
+        rules, own = self.rules(terms[0].X.shape[1]), self._template.random_state
         assert rules is not None
-        return pack(rules, problem, asked)
+        return pack(rules, terms, seed if own is None else int(own), asked)
 
     @classmethod
     def fit_many(
@@ -125,10 +105,10 @@ class TreeNode(ScikitModel, BatchedModel):
         memory: dict[str, Any],
     ) -> list[TreeNode]:
         """Return models that note what they are to be grown on; ``predict_many`` grows them."""
-        return [
-            model.grown_on(terms, seed)
-            for model, terms, seed in zip(models, problems, seeds, strict=True)
-        ]
+        fitted = [copy.copy(model) for model in models]
+        for model, terms, seed in zip(fitted, problems, seeds, strict=True):
+            model._fitted, model._grown = None, (terms, seed)
+        return fitted
 
     @classmethod
     def predict_many(
@@ -139,7 +119,7 @@ class TreeNode(ScikitModel, BatchedModel):
     ) -> list[list[FloatArray]]:
         """Grow all trees and return their predictions."""
         packed = [
-            model.packed(model._grown, asked)
+            model.packed(*model._grown, asked)
             for model, asked in zip(models, inputs, strict=True)
             if model._grown is not None
         ]
@@ -148,16 +128,15 @@ class TreeNode(ScikitModel, BatchedModel):
             for problem, found in zip(packed, answers(packed), strict=True)
         ]
 
-    def _built(self, problem: Problem) -> Model:
+    def _built(self, terms: Sequence[Rows], seed: int) -> Model:
         """Grow the trees of a batch again and return them as a fitted estimator."""
-        classes, packed = self.task.classes, self.packed(problem)
+        classes, packed = self.task.classes, self.packed(terms, seed)
         trees = grown(packed)
         if classes is not None:
-            parts = zip(problem.target, problem.weight, strict=True)
-            seen = np.any([weight @ target > 0 for target, weight in parts], axis=0)
+            seen = np.any([term.weight @ term.target > 0 for term in terms], axis=0)
             classes = classes[seen]
             if len(classes) == 1:
-                return constant_classifier(problem.X[0][:1], classes)
+                return constant_classifier(terms[0].X[:1], classes)
             trees = [tree._replace(value=tree.value[:, seen]) for tree in trees]
         features = len(packed.columns)
-        return built(fresh(self._template, problem.seed), packed.rules, trees, features, classes)
+        return built(fresh(self._template, packed.seed), packed.rules, trees, features, classes)
