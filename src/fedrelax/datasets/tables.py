@@ -13,7 +13,7 @@ from fedrelax.datasets.files import UNNAMED
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema import Schema
 from fedrelax.schema.inferring import coded_table, notes_on_numbers, numbers_in
-from fedrelax.schema.kinds import find_column, first_text, is_whole, kind_of, to_numbers, where
+from fedrelax.schema.kinds import find_column, first_text, kind_of, to_numbers, where
 from fedrelax.schema.numbers import texts_of
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
@@ -304,10 +304,11 @@ def _guess(column: pd.Series, gaps: bool, notes: list[str]) -> Task:
                 f"task='classification' if they are classes"
             )
         return "classification"
-    if types.infer_dtype(column, skipna=True) == "boolean":
+    inferred = types.infer_dtype(column, skipna=True)
+    if inferred == "boolean":
         return "classification"
     numbers = to_numbers(column)
-    if not is_whole(column) and not (gaps and _integral(numbers)):
+    if inferred != "integer" and not (gaps and _integral(numbers)):
         return "regression"
     values, counts = np.unique(numbers, return_counts=True)
     codes = len(values) <= MOST_CODES and counts.min() >= 2

@@ -11,10 +11,10 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.column import MIXED, Column, Kind
-from fedrelax.schema.dates import Cycle, Order, cycles_of
+from fedrelax.schema.dates import Cycle, Order
 from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
 from fedrelax.schema.numbers import Mark, read_texts, texts_of
-from fedrelax.schema.schema import Schema, centre_and_scale, is_extreme, limits_of, rounded
+from fedrelax.schema.schema import Schema, is_extreme, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,16 +73,13 @@ def _summary(values: pd.Series, notes: list[str]) -> ColumnSummary:
     if column is None:
         return ColumnSummary(str(values.name), NOTHING)
     codes = column.code(values)
-    finite = codes[np.isfinite(codes)]
-    more: dict[str, Any] = {"known": len(finite), "gaps": len(finite) < len(codes)}
-    if column.kind in MIXED and len(finite) >= COMMON:
-        more["mean"], more["spread"] = centre_and_scale(finite)
-        if column.kind == "number":
-            more["low"], more["high"] = limits_of(finite)
-    elif column.kind in MIXED:
-        more["known"] = 0
-    if column.kind == "date":
-        more["cycles"], more["order"] = cycles_of(finite), column.order
+    known = int(np.isfinite(codes).sum())
+    more: dict[str, Any] = {"known": known, "gaps": known < len(codes)}
+    if column.kind in MIXED:
+        own = Schema((column,)).measured(codes[:, None], units=False).columns[0]
+        more |= {"cycles": own.cycles, "order": own.order}
+        seen = {"mean": own.centre, "spread": own.scale, "low": own.low, "high": own.high}
+        more |= seen if known >= COMMON else {"known": 0}
     if column.decimal:
         more["decimal"], more["unsure"] = column.decimal, read_texts(values).unsure
     if column.kind in ("category", "text"):

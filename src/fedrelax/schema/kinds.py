@@ -122,23 +122,8 @@ def to_numbers(column: pd.Series) -> FloatArray:
     try:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except OverflowError:
-        return np.array([_as_float(value) for value in column], dtype=np.float64)
-
-
-def _as_float(value: Any) -> float:
-    try:
-        return float("nan") if value is None else float(value)
-    except OverflowError:
-        return float("inf")
-
-
-def is_whole(column: pd.Series) -> bool:
-    """Say whether a column of numbers was given as integers or true/false."""
-    from pandas.api import types
-
-    if column.dtype == object:
-        return types.infer_dtype(column, skipna=True) in ("integer", "boolean")
-    return bool(types.is_integer_dtype(column) or types.is_bool_dtype(column))
+        texts = column.astype(object).where(column.notna(), "nan").astype(str)
+        return np.array([float(text) for text in texts], dtype=np.float64)
 
 
 def first_text(column: pd.Series) -> tuple[int, object, int]:
