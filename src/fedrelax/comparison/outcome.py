@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -116,11 +115,8 @@ class Comparison:
 
         frame = pd.DataFrame({"node": list(self.nodes)})
         frame["rows"], frame["test_rows"] = self.rows.T
-        with np.errstate(invalid="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # nodes without test rows
-            means = np.nanmean(self.node_errors, axis=0)
         for number, way in enumerate(self.ways):
-            frame[way] = means[number]
+            frame[way] = pd.DataFrame(self.node_errors[:, number]).mean()
         return frame
 
     def to_dict(self) -> dict[str, Any]:

@@ -95,19 +95,21 @@ def load_weather(path: str | Path) -> Weather:
     """
     import pandas as pd
 
-    frame = read_table(path)
-    columns = ("Latitude", "Longitude", "Timestamp", "temp", "name")
-    frame = frame[[find_column(frame, column) for column in columns]]
-    frame.columns = list(columns)
-    frame["Timestamp"] = pd.to_datetime(frame["Timestamp"], errors="coerce", format="ISO8601")
-    for column in ("Latitude", "Longitude", "temp"):
-        numbers = pd.to_numeric(frame[column], errors="coerce")
-        _refuse(
-            frame, column, numbers.isna() & frame[column].notna(), "something other than a number"
-        )
-        frame[column] = numbers.astype(np.float64)
-    for column in ("Latitude", "Longitude", "Timestamp", "name"):
-        _refuse(frame, column, frame[column].isna(), "nothing usable")
+    frame, numeric = read_table(path), ("Latitude", "Longitude", "temp")
+    columns = (*numeric, "Timestamp", "name")
+    given = frame[[find_column(frame, column) for column in columns]].set_axis(columns, axis=1)
+    frame = given.assign(
+        Timestamp=pd.to_datetime(given["Timestamp"], errors="coerce", format="ISO8601"),
+        **{name: pd.to_numeric(given[name], errors="coerce").astype(float) for name in numeric},
+    )
+    for column in columns:
+        bad = frame[column].isna() & (given[column].notna() | (column != "temp"))
+        if bad.any():
+            what = "something other than a number" if column in numeric else "nothing usable"
+            raise FedRelaxError(
+                f"column {column!r} holds {what} in {int(bad.sum())} rows, first on "
+                f"{where(frame.index, int(bad.argmax()))}; correct or remove these rows"
+            )
     frame = frame[np.isfinite(frame["temp"])]
     if frame.empty:
         raise FedRelaxError(f"{path} holds no temperature; fill in the column 'temp'")
@@ -134,15 +136,6 @@ def load_weather(path: str | Path) -> Weather:
         timestamps=timestamps.to_numpy(),
         coordinates=coordinates.rename(columns=str.lower),
     )
-
-
-def _refuse(frame: pd.DataFrame, column: str, bad: pd.Series, found: str) -> None:
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise FedRelaxError(
-            f"column {column!r} holds {found} in {int(bad.sum())} rows, first on "
-            f"{where(frame.index, row)}; correct or remove these rows"
-        )
 
 
 SITES, ROWS, GAPS = 24, 12, 0.04
@@ -205,6 +198,8 @@ def labelled_split(
     >>> labelled_split(["a"] * 3 + ["b"] * 4, per_node=2).sum()
     np.int64(4)
     """
+    import pandas as pd
+
     check_count("per_node", per_node, least=1)
     labels, node = np.unique(_column("nodes", nodes), return_inverse=True)
     group = np.zeros(len(node), dtype=np.int64)
@@ -226,12 +221,8 @@ def labelled_split(
         )
     rng = np.random.default_rng(random_state)
     wanted = largest_remainder(counts / rows[:, None], int(per_node), rng)
-    order = np.lexsort((rng.random(len(node)), group, node))
-    start = (np.cumsum(counts.ravel()) - counts.ravel()).reshape(counts.shape)
-    rank = np.empty(len(node), dtype=np.int64)
-    rank[order] = np.arange(len(node))
-    chosen: npt.NDArray[np.bool_] = rank - start[node, group] < wanted[node, group]
-    return chosen
+    place = pd.Series(rng.random(len(node))).groupby([node, group]).rank(method="first")
+    return np.asarray(place <= wanted[node, group])
 
 
 def _column(name: str, values: Sequence[object] | AnyArray) -> AnyArray:

@@ -199,13 +199,9 @@ def _complete(
 
 def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
     """Tell in which rows a column has no value: a gap, an empty text or an infinite number."""
-    kind = kind_of(column)
-    if kind == "numbers":
+    if kind_of(column) == "numbers":
         return np.asarray(~np.isfinite(to_numbers(column)))
-    absent = column.isna().to_numpy(dtype=bool)
-    if kind == "text":
-        absent = absent | (column.astype(object).astype(str).str.strip() == "").to_numpy(bool)
-    return np.asarray(absent)
+    return np.array([text is None for text in texts_of(column)])
 
 
 def _node_labels(column: pd.Series, notes: list[str]) -> AnyArray:
