@@ -9,14 +9,24 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Index, Series
     from scipy.sparse import csr_array
 
     SparseMatrix = csr_array
 else:  # neither is loaded just to name a type
-    DataFrame = SparseMatrix = object
+    DataFrame = Index = Series = SparseMatrix = object
 
-__all__ = ["AnyArray", "DataFrame", "FloatArray", "IntArray", "Label", "Model", "SparseMatrix"]
+__all__ = [
+    "AnyArray",
+    "DataFrame",
+    "FloatArray",
+    "Index",
+    "IntArray",
+    "Label",
+    "Model",
+    "Series",
+    "SparseMatrix",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +13,8 @@ from fedrelax.datasets.files import read_table
 from fedrelax.datasets.synthetic import largest_remainder
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.kinds import find_column, where
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray
 from fedrelax.validation import RandomState, check_count
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WRITER_STARTS = (
     *(0, 130, 256, 386, 516, 646, 776),
@@ -80,7 +76,7 @@ class Weather:
     """The station of each row, (rows,)."""
     timestamps: AnyArray
     """The hour of each row as ``datetime64``, (rows,)."""
-    coordinates: pd.DataFrame
+    coordinates: DataFrame
     """``latitude`` and ``longitude`` in degrees, one row per station, indexed by its name."""
     feature_names: tuple[str, ...] = FEATURES
 
@@ -143,7 +139,7 @@ NORTH, EAST = (59.0, 66.0), (21.0, 30.0)
 """The part of the map that holds the sites, in degrees."""
 
 
-def example_table(random_state: int = 0) -> pd.DataFrame:
+def example_table(random_state: int = 0) -> DataFrame:
     """Return made-up rows: the load of buildings, which depends on the weather, the day and the place.
 
     Neighbouring sites are similar, and no two are the same: a case for learning together.

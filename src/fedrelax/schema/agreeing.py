@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from fedrelax.schema.dates import Cycle, Order
 from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
 from fedrelax.schema.numbers import Mark, read_texts, texts_of
 from fedrelax.schema.schema import Schema, is_extreme, rounded
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.typing import DataFrame, Series
 
 NOTHING: Literal["nothing"] = "nothing"
 """The kind of a column that is empty at a site."""
@@ -62,13 +60,13 @@ class ColumnSummary:
             )
 
 
-def tell(frame: pd.DataFrame) -> tuple[list[ColumnSummary], list[str]]:
+def tell(frame: DataFrame) -> tuple[list[ColumnSummary], list[str]]:
     """Return what a site tells about a table's columns, and notes on doubts, one sentence each."""
     notes: list[str] = []
     return [_summary(frame[name], notes) for name in frame.columns], notes
 
 
-def _summary(values: pd.Series, notes: list[str]) -> ColumnSummary:
+def _summary(values: Series, notes: list[str]) -> ColumnSummary:
     column = column_of(values, named=True, notes=notes) if values.notna().any() else None
     if column is None:
         return ColumnSummary(str(values.name), NOTHING)

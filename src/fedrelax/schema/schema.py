@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,8 @@ from fedrelax.files import SETTINGS, read_file, why_unread
 from fedrelax.schema.column import MIXED, Column, Texts
 from fedrelax.schema.dates import cycles_of
 from fedrelax.schema.kinds import find_columns, plain_numbers, where
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Index
 from fedrelax.validation import check_sizes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 EXTREME = 1e4
 """Numbers are centred and scaled if their spread, one over it, or their mean in spreads is beyond this."""
@@ -81,7 +78,7 @@ class Schema:
     # Rows
 
     def code(
-        self, frame: pd.DataFrame, source: str = "the table", absent: Iterable[str] = ()
+        self, frame: DataFrame, source: str = "the table", absent: Iterable[str] = ()
     ) -> FloatArray:
         """Return coded rows (rows, columns) of a table with these columns, in any order.
 
@@ -128,7 +125,7 @@ class Schema:
         low, high = self.limits
         return np.asarray((coded < low) | (coded > high))
 
-    def far_outside(self, coded: FloatArray, index: pd.Index) -> list[str]:
+    def far_outside(self, coded: FloatArray, index: Index) -> list[str]:
         """Return a sentence about each column with values beyond its limits; ``index`` names the rows."""
         beyond, notes = self._beyond(coded), []
         for k in np.flatnonzero(beyond.any(axis=0)):
@@ -141,7 +138,7 @@ class Schema:
             )
         return notes
 
-    def frame(self, coded: FloatArray, only: Sequence[int] | None = None) -> pd.DataFrame:
+    def frame(self, coded: FloatArray, only: Sequence[int] | None = None) -> DataFrame:
         """Return coded rows as a table of typed columns: all, or ``only`` those at some positions."""
         import pandas as pd
 
