@@ -15,7 +15,8 @@ from scipy import sparse
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.files import TABLE, read_text, why_unread
 from fedrelax.graph.matrices import Where, check_weights, from_pairs, nowhere
-from fedrelax.graph.tables import clean_label, clean_labels, is_frame, is_number, unknown_node
+from fedrelax.graph.tables import clean_label, clean_labels, is_number, unknown_node
+from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import FloatArray, Label
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Read = tuple[sparse.csr_array, tuple[Label, ...]]
 def read_edges(edges: object, labels: Iterable[object] | None) -> Read:
     """Return the adjacency of (u, v) and (u, v, weight) rows; the default weight is 1."""
     if is_frame(edges):
-        frame: Any = edges
+        frame = as_frame(edges)
         columns = edge_columns([str(name) for name in frame.columns], "the DataFrame")
         ones = [1.0] * len(frame)
         values = [ones if k is None else frame.iloc[:, k].tolist() for k in columns]

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from numbers import Real
 from operator import index
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph.matrices import from_pairs
-from fedrelax.graph.tables import is_frame, read_table
+from fedrelax.graph.tables import read_table
+from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import FloatArray, IntArray, Label
 from fedrelax.validation import RandomState, generator
 
@@ -116,7 +116,7 @@ def nearest_by_coordinates(
         raise FedRelaxError(f"weights is {weights!r}; choose 'unit' or 'distance'")
     globe = metric == "haversine"
     if metric != "euclidean" and is_frame(coordinates):
-        frame: Any = coordinates
+        frame = as_frame(coordinates)
         lower = {column: str(column).strip().lower() for column in frame.columns}
         latitude = [column for column, name in lower.items() if name in LATITUDE]
         longitude = [column for column, name in lower.items() if name in LONGITUDE]

@@ -9,7 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.graph.tables import as_array, as_floats, clean_labels, frame_labels, is_frame
+from fedrelax.graph.tables import as_array, as_floats, clean_labels, frame_labels
+from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, SparseMatrix
 
 ROUNDING = 1e-12
@@ -35,6 +36,7 @@ def read_matrix(
     entries: Any = matrix
     if is_frame(matrix):
         named = labels is None
+        entries = as_frame(matrix)
         labels = frame_labels(entries, labels)
         if named and set(clean_labels(entries.columns)) != set(labels):
             raise FedRelaxError(

@@ -63,17 +63,15 @@ def plain_numbers(
     """
     if not frame.columns.is_unique:
         return [], np.empty((len(frame), 0))
-    place, kinds = {label: k for k, label in enumerate(frame.columns)}, frame.dtypes.tolist()
+    kinds = dict(zip(frame.columns, frame.dtypes, strict=True))
     numeric = [
         k
         for k, label in enumerate(labels)
-        if label in place
-        and isinstance(kinds[place[label]], np.dtype)
-        and kinds[place[label]].kind in "iuf"
+        if isinstance(kinds.get(label), np.dtype) and kinds[label].kind in "iuf"
     ]
-    at = [place[labels[k]] for k in numeric]
-    values = frame.iloc[:, at].to_numpy(dtype=np.float64)
-    whole = np.array([kinds[k].kind != "f" for k in at], dtype=bool)
+    names = [labels[k] for k in numeric]
+    values = frame[names].to_numpy(dtype=np.float64)
+    whole = np.array([kinds[name].kind != "f" for name in names], dtype=bool)
     plain = ~np.isinf(values).any(axis=0) & np.isfinite(values).any(axis=0)
     plain[whole] &= (np.abs(values[:, whole]) < EXACT).all(axis=0)
     return [k for k, good in zip(numeric, plain, strict=True) if good], values[:, plain]
@@ -162,7 +160,7 @@ def as_frame(table: Any) -> DataFrame:
     """
     import pandas as pd
 
-    if isinstance(table, DataFrame):
+    if isinstance(table, pd.DataFrame):
         return table
     import narwhals as nw
 
@@ -173,13 +171,10 @@ def as_frame(table: Any) -> DataFrame:
         raise FedRelaxError(
             f"X is a {type(table).__name__}; give a pandas or polars DataFrame, or an array"
         ) from error
-    columns = {}
-    for name in frame.columns:
-        column = frame[name]
-        if isinstance(column.dtype, nw.Datetime | nw.Date):
-            columns[name] = pd.to_datetime(pd.Series(column.to_list()), utc=True)
-        else:
-            columns[name] = pd.Series(column.to_list())
+    columns = {name: pd.Series(frame[name].to_list()) for name in frame.columns}
+    for name, kind in frame.schema.items():
+        if isinstance(kind, nw.Datetime | nw.Date):
+            columns[name] = pd.to_datetime(columns[name], utc=True)
     return pd.DataFrame(columns)
 
 
@@ -187,4 +182,4 @@ def index_of(table: Sized) -> Index:
     """Return what rows are called: the index of a pandas DataFrame, else their numbers."""
     import pandas as pd
 
-    return table.index if isinstance(table, DataFrame) else pd.RangeIndex(len(table))
+    return table.index if isinstance(table, pd.DataFrame) else pd.RangeIndex(len(table))
