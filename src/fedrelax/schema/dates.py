@@ -103,7 +103,5 @@ def waves(seconds: FloatArray, cycle: Cycle) -> FloatArray:
 def wave_names(name: str, cycle: Cycle) -> list[str]:
     """Return the names of the columns of ``waves``."""
     count = CYCLES[cycle][1]
-    if count == 1:
-        return [f"{name} {cycle} sine", f"{name} {cycle} cosine"]
-    numbers = range(1, count + 1)
-    return [f"{name} {cycle} {wave} {k}" for wave in ("sine", "cosine") for k in numbers]
+    numbers = [f" {k}" * (count > 1) for k in range(1, count + 1)]
+    return [f"{name} {cycle} {wave}{k}" for wave in ("sine", "cosine") for k in numbers]
