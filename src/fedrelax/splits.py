@@ -240,24 +240,16 @@ def _sorted(group: IntArray, keys: Iterable[AnyArray]) -> IntArray:
     >>> _sorted(np.array([1, 0, 0]), [np.array([5.0, 2.0, 2.0]), np.array([0.0, 9.0, 8.0])]).tolist()
     [2, 1, 0]
     """
-    order = np.argsort(group, kind="stable")
-    first = np.diff(group[order], prepend=-1) != 0  # where a group begins
+    code, order = group, np.argsort(group, kind="stable")
     for key in keys:
-        starts, ties = np.flatnonzero(first), False
-        sizes = np.diff(starts, append=len(order))
-        for size in np.unique(sizes[sizes > 1]):  # all groups of one size at once
-            at = starts[sizes == size, None] + np.arange(size)
-            rows = order[at]
-            values = key[rows]
-            within = np.argsort(values, axis=1, kind="stable")
-            order[at] = np.take_along_axis(rows, within, axis=1)
-            values = np.take_along_axis(values, within, axis=1)
-            one, other = values[:, 1:], values[:, :-1]
-            equal = (one == other) | ((one != one) & (other != other))  # NaN equals NaN here
-            first[at[:, 1:]] = ~equal
-            ties |= bool(equal.any())
-        if not ties:
+        order = np.lexsort((key, code))
+        one, other = key[order[1:]], key[order[:-1]]
+        first = np.diff(code[order], prepend=-1) != 0  # what differs from the row before
+        first[1:] |= (one != other) & ((one == one) | (other == other))  # NaN equals NaN here
+        if first.all():
             break
+        code = np.empty_like(code)
+        code[order] = np.cumsum(first)
     return order
 
 

@@ -9,14 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-    from scipy.sparse import csr_array
+    import pandas as pd
+    from scipy import sparse
 
-    SparseMatrix = csr_array
+    DataFrame = pd.DataFrame
+    Index = pd.Index
+    Series = pd.Series
+    SparseMatrix = sparse.csr_array
 else:  # neither is loaded just to name a type
-    DataFrame = SparseMatrix = object
-
-__all__ = ["AnyArray", "DataFrame", "FloatArray", "IntArray", "Label", "Model", "SparseMatrix"]
+    DataFrame = Index = Series = SparseMatrix = object
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -182,3 +182,11 @@ def test_networkx_refusals():
         Graph.from_networkx(nx.Graph())
     with pytest.raises(FedRelaxError, match="expected a networkx graph, found list"):
         Graph.from_networkx([(0, 1)])
+
+
+def test_tables_of_other_libraries():
+    pl = pytest.importorskip("polars")
+    edges = pl.DataFrame({"source": ["a", "b"], "target": ["b", "c"], "weight": [1.0, 0.5]})
+    assert Graph.from_edges(edges) == Graph.from_edges([("a", "b"), ("b", "c", 0.5)])
+    places = pl.DataFrame({"lat": [60.0, 61.0, 65.0], "lon": [24.0, 24.0, 25.0]})
+    assert Graph.from_coordinates(places, k=1, labels=list("abc")).neighbours("a") == {"b": 1.0}

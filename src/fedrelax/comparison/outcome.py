@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -116,11 +115,8 @@ class Comparison:
 
         frame = pd.DataFrame({"node": list(self.nodes)})
         frame["rows"], frame["test_rows"] = self.rows.T
-        with np.errstate(invalid="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # nodes without test rows
-            means = np.nanmean(self.node_errors, axis=0)
         for number, way in enumerate(self.ways):
-            frame[way] = means[number]
+            frame[way] = pd.DataFrame(self.node_errors[:, number]).mean()
         return frame
 
     def to_dict(self) -> dict[str, Any]:
@@ -197,7 +193,21 @@ def advise(
     names = {**NAMES, **POOLING, TOGETHER: together}
 
     def gap_of(one: str, other: str, gap: Interval) -> str:
-        return gap_text(measure, errors, (one, names[one]), (other, names[other]), gap)
+        first, second = names[one], names[other]
+        a, b = measure.show(errors[one]), measure.show(errors[other])
+        start = first[0].upper() + first[1:]
+        if gap.mean == gap.low == gap.high == 0:
+            return f"{start} and {second} do not differ: the {measure.name} is {a}."
+        if gap.low <= 0 <= gap.high:
+            return (
+                f"The splits cannot tell {first} from {second}: the {measure.name} is {a} against {b} "
+                f"(difference {_sizes(measure, gap, errors[other], '+')})."
+            )
+        side, size = ("lower", -gap) if gap.mean < 0 else ("higher", gap)
+        return (
+            f"{start} has a {side} {measure.name} than {second}: {a} against {b} "
+            f"(by {_sizes(measure, size, errors[other], '')})."
+        )
 
     sentences = [gap_of(TOGETHER, ALONE, -gaps[ALONE])]
     unsure = few_splits and gaps[ALONE].mean > NOTABLE * errors[ALONE]
@@ -230,34 +240,6 @@ def best_pooling(errors: Mapping[str, float], gaps: Mapping[str, Interval]) -> s
     """
     ways = [way for way in POOLING if way in gaps]
     return min(ways, key=lambda way: (not gaps[way].below_zero, errors[way]), default=None)
-
-
-def gap_text(
-    measure: Measure,
-    errors: Mapping[str, float],
-    one: tuple[str, str],
-    other: tuple[str, str],
-    gap: Interval,
-) -> str:
-    """Say what is known about error(one) - error(other), also in percent of error(other).
-
-    Each way is given with what the sentence calls it.
-    """
-    (way, first), (base, second) = one, other
-    a, b = measure.show(errors[way]), measure.show(errors[base])
-    start = first[0].upper() + first[1:]
-    if gap.mean == gap.low == gap.high == 0:
-        return f"{start} and {second} do not differ: the {measure.name} is {a}."
-    if gap.low <= 0 <= gap.high:
-        return (
-            f"The splits cannot tell {first} from {second}: the {measure.name} is {a} against {b} "
-            f"(difference {_sizes(measure, gap, errors[base], '+')})."
-        )
-    side, size = ("lower", -gap) if gap.mean < 0 else ("higher", gap)
-    return (
-        f"{start} has a {side} {measure.name} than {second}: {a} against {b} "
-        f"(by {_sizes(measure, size, errors[base], '')})."
-    )
 
 
 def _sizes(measure: Measure, gap: Interval, base: float, sign: str) -> str:

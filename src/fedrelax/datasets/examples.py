@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +13,8 @@ from fedrelax.datasets.files import read_table
 from fedrelax.datasets.synthetic import largest_remainder
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.kinds import find_column, where
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray
 from fedrelax.validation import RandomState, check_count
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WRITER_STARTS = (
     *(0, 130, 256, 386, 516, 646, 776),
@@ -80,7 +76,7 @@ class Weather:
     """The station of each row, (rows,)."""
     timestamps: AnyArray
     """The hour of each row as ``datetime64``, (rows,)."""
-    coordinates: pd.DataFrame
+    coordinates: DataFrame
     """``latitude`` and ``longitude`` in degrees, one row per station, indexed by its name."""
     feature_names: tuple[str, ...] = FEATURES
 
@@ -95,19 +91,21 @@ def load_weather(path: str | Path) -> Weather:
     """
     import pandas as pd
 
-    frame = read_table(path)
-    columns = ("Latitude", "Longitude", "Timestamp", "temp", "name")
-    frame = frame[[find_column(frame, column) for column in columns]]
-    frame.columns = list(columns)
-    frame["Timestamp"] = pd.to_datetime(frame["Timestamp"], errors="coerce", format="ISO8601")
-    for column in ("Latitude", "Longitude", "temp"):
-        numbers = pd.to_numeric(frame[column], errors="coerce")
-        _refuse(
-            frame, column, numbers.isna() & frame[column].notna(), "something other than a number"
-        )
-        frame[column] = numbers.astype(np.float64)
-    for column in ("Latitude", "Longitude", "Timestamp", "name"):
-        _refuse(frame, column, frame[column].isna(), "nothing usable")
+    frame, numeric = read_table(path), ("Latitude", "Longitude", "temp")
+    columns = (*numeric, "Timestamp", "name")
+    given = frame[[find_column(frame, column) for column in columns]].set_axis(columns, axis=1)
+    frame = given.assign(
+        Timestamp=pd.to_datetime(given["Timestamp"], errors="coerce", format="ISO8601"),
+        **{name: pd.to_numeric(given[name], errors="coerce").astype(float) for name in numeric},
+    )
+    for column in columns:
+        bad = frame[column].isna() & (given[column].notna() | (column != "temp"))
+        if bad.any():
+            what = "something other than a number" if column in numeric else "nothing usable"
+            raise FedRelaxError(
+                f"column {column!r} holds {what} in {int(bad.sum())} rows, first on "
+                f"{where(frame.index, int(bad.argmax()))}; correct or remove these rows"
+            )
     frame = frame[np.isfinite(frame["temp"])]
     if frame.empty:
         raise FedRelaxError(f"{path} holds no temperature; fill in the column 'temp'")
@@ -136,21 +134,12 @@ def load_weather(path: str | Path) -> Weather:
     )
 
 
-def _refuse(frame: pd.DataFrame, column: str, bad: pd.Series, found: str) -> None:
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise FedRelaxError(
-            f"column {column!r} holds {found} in {int(bad.sum())} rows, first on "
-            f"{where(frame.index, row)}; correct or remove these rows"
-        )
-
-
 SITES, ROWS, GAPS = 24, 12, 0.04
 NORTH, EAST = (59.0, 66.0), (21.0, 30.0)
 """The part of the map that holds the sites, in degrees."""
 
 
-def example_table(random_state: int = 0) -> pd.DataFrame:
+def example_table(random_state: int = 0) -> DataFrame:
     """Return made-up rows: the load of buildings, which depends on the weather, the day and the place.
 
     Neighbouring sites are similar, and no two are the same: a case for learning together.
@@ -205,6 +194,8 @@ def labelled_split(
     >>> labelled_split(["a"] * 3 + ["b"] * 4, per_node=2).sum()
     np.int64(4)
     """
+    import pandas as pd
+
     check_count("per_node", per_node, least=1)
     labels, node = np.unique(_column("nodes", nodes), return_inverse=True)
     group = np.zeros(len(node), dtype=np.int64)
@@ -226,12 +217,8 @@ def labelled_split(
         )
     rng = np.random.default_rng(random_state)
     wanted = largest_remainder(counts / rows[:, None], int(per_node), rng)
-    order = np.lexsort((rng.random(len(node)), group, node))
-    start = (np.cumsum(counts.ravel()) - counts.ravel()).reshape(counts.shape)
-    rank = np.empty(len(node), dtype=np.int64)
-    rank[order] = np.arange(len(node))
-    chosen: npt.NDArray[np.bool_] = rank - start[node, group] < wanted[node, group]
-    return chosen
+    place = pd.Series(rng.random(len(node))).groupby([node, group]).rank(method="first")
+    return np.asarray(place <= wanted[node, group])
 
 
 def _column(name: str, values: Sequence[object] | AnyArray) -> AnyArray:

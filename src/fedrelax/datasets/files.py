@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from fedrelax.errors import FedRelaxError, in_one_line, listing
 from fedrelax.extras import need
 from fedrelax.files import TABLE, read_file, why_unread
 from fedrelax.schema.numbers import FILE_MARK, MISSING, is_code, read_texts
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.typing import DataFrame, Series
 
 TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
 PARQUET_ENDINGS = (".parquet", ".pq")
@@ -30,7 +28,7 @@ UNNAMED = "Unnamed: "
 """What a column without a name is called, followed by its position."""
 
 
-def read_table(path: str | Path, as_text: Sequence[str] | Literal[True] = ()) -> pd.DataFrame:
+def read_table(path: str | Path, as_text: Sequence[str] | Literal[True] = ()) -> DataFrame:
     """Read a table from a text file (.csv, .tsv, .tab, .txt) or a Parquet file (.parquet, .pq).
 
     Text may be UTF-8, UTF-16 or Windows/Latin-1, separated by comma, semicolon, tab or ``|``; decimal
@@ -66,7 +64,7 @@ def read_table(path: str | Path, as_text: Sequence[str] | Literal[True] = ()) ->
     return frame
 
 
-def _parquet(path: Path, content: bytes) -> pd.DataFrame:
+def _parquet(path: Path, content: bytes) -> DataFrame:
     import pandas as pd
 
     need("pyarrow", "parquet")
@@ -79,7 +77,7 @@ def _parquet(path: Path, content: bytes) -> pd.DataFrame:
         ) from error
 
 
-def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) -> pd.DataFrame:
+def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) -> DataFrame:
     import pandas as pd
 
     decoded = _decode(path, content)
@@ -126,7 +124,7 @@ def _text(path: Path, content: bytes, as_text: Sequence[str] | Literal[True]) ->
     return frame.loc[:, ~np.array(empty)]
 
 
-def _read(text: str, separator: str, width: int, exact: set[int]) -> pd.DataFrame:
+def _read(text: str, separator: str, width: int, exact: set[int]) -> DataFrame:
     """Read a table with columns numbered by position; those in ``exact`` are read as text."""
     import pandas as pd
 
@@ -147,7 +145,7 @@ def _read(text: str, separator: str, width: int, exact: set[int]) -> pd.DataFram
         )
 
 
-def _keep_codes(frame: pd.DataFrame, text: str, separator: str, exact: set[int]) -> None:
+def _keep_codes(frame: DataFrame, text: str, separator: str, exact: set[int]) -> None:
     """Keep columns of whole numbers as text, and add them to ``exact``, if any has leading zeros."""
     if re.search(rf'[{re.escape(separator)}\n][ "]*0\d', text) is None:
         return
@@ -160,7 +158,7 @@ def _keep_codes(frame: pd.DataFrame, text: str, separator: str, exact: set[int])
             exact.add(k)
 
 
-def _plain_numbers(column: pd.Series) -> pd.Series:
+def _plain_numbers(column: Series) -> Series:
     """Read a column of text as numbers, or as true and false, if all of it but words for gaps is.
 
     What is written with thousands separators, a currency or a percent sign stays text: the schema says

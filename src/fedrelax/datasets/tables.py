@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,9 @@ from fedrelax.datasets.files import UNNAMED
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema import Schema
 from fedrelax.schema.inferring import coded_table, notes_on_numbers, numbers_in
-from fedrelax.schema.kinds import find_column, first_text, is_whole, kind_of, to_numbers, where
+from fedrelax.schema.kinds import find_column, first_text, kind_of, to_numbers, where
 from fedrelax.schema.numbers import texts_of
-from fedrelax.typing import AnyArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Series
 
 DROP_HINT = "use drop_missing=True to leave such rows out"
 
@@ -51,7 +48,7 @@ class Table:
 
 
 def prepare_table(
-    frame: pd.DataFrame,
+    frame: DataFrame,
     node: Hashable,
     target: Hashable,
     features: Sequence[Hashable] | None = None,
@@ -132,7 +129,7 @@ def prepare_table(
 
 
 def _explicit(
-    frame: pd.DataFrame, node: Hashable, target: Hashable, features: Sequence[Hashable]
+    frame: DataFrame, node: Hashable, target: Hashable, features: Sequence[Hashable]
 ) -> list[Hashable]:
     """The named columns, each once, and neither node nor target."""
     names = [features] if isinstance(features, str) else features
@@ -151,7 +148,7 @@ def _explicit(
 
 
 def _other_names(
-    frame: pd.DataFrame, columns: list[Hashable], nodes: AnyArray, notes: list[str]
+    frame: DataFrame, columns: list[Hashable], nodes: AnyArray, notes: list[str]
 ) -> list[Hashable]:
     """Leave out text columns that are only another name of the node: one value per node, all different."""
     import pandas as pd
@@ -168,7 +165,7 @@ def _other_names(
 
 
 def _complete(
-    frame: pd.DataFrame, columns: list[Hashable], drop_missing: bool, notes: list[str]
+    frame: DataFrame, columns: list[Hashable], drop_missing: bool, notes: list[str]
 ) -> IntArray:
     """The positions of the rows in which every column has a finite value: node, target, and any others."""
     node, target = columns[:2]
@@ -197,18 +194,14 @@ def _complete(
     return np.flatnonzero(~rows)
 
 
-def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
+def missing(column: Series) -> npt.NDArray[np.bool_]:
     """Tell in which rows a column has no value: a gap, an empty text or an infinite number."""
-    kind = kind_of(column)
-    if kind == "numbers":
+    if kind_of(column) == "numbers":
         return np.asarray(~np.isfinite(to_numbers(column)))
-    absent = column.isna().to_numpy(dtype=bool)
-    if kind == "text":
-        absent = absent | (column.astype(object).astype(str).str.strip() == "").to_numpy(bool)
-    return np.asarray(absent)
+    return np.array([text is None for text in texts_of(column)])
 
 
-def _node_labels(column: pd.Series, notes: list[str]) -> AnyArray:
+def _node_labels(column: Series, notes: list[str]) -> AnyArray:
     """Plain Python labels of one type: whole numbers, else text without spaces around it."""
     labels: list[Any] = column.tolist()
     if all(not isinstance(label, float) or label.is_integer() for label in labels):
@@ -234,7 +227,7 @@ MOST_CODES = 20
 
 
 def prepare_target(
-    column: pd.Series, task: Literal["auto"] | Task, gaps: bool, notes: list[str]
+    column: Series, task: Literal["auto"] | Task, gaps: bool, notes: list[str]
 ) -> tuple[AnyArray, Task, AnyArray | None]:
     """Return the targets, the task and the classes (None for regression).
 
@@ -270,7 +263,7 @@ def prepare_target(
     return y, task, classes
 
 
-def as_quantities(column: pd.Series, notes: list[str]) -> pd.Series:
+def as_quantities(column: Series, notes: list[str]) -> Series:
     """Return a column of text as numbers if nearly all of it is, however written; any other as it is.
 
     What is no number becomes missing, and ``notes`` say so.
@@ -285,7 +278,7 @@ def as_quantities(column: pd.Series, notes: list[str]) -> pd.Series:
     return pd.Series(reading.values, column.index, name=column.name)
 
 
-def _guess(column: pd.Series, gaps: bool, notes: list[str]) -> Task:
+def _guess(column: Series, gaps: bool, notes: list[str]) -> Task:
     """Choose the task, and say so where a user could have meant the other one."""
     from pandas.api import types
 
@@ -304,10 +297,11 @@ def _guess(column: pd.Series, gaps: bool, notes: list[str]) -> Task:
                 f"task='classification' if they are classes"
             )
         return "classification"
-    if types.infer_dtype(column, skipna=True) == "boolean":
+    inferred = types.infer_dtype(column, skipna=True)
+    if inferred == "boolean":
         return "classification"
     numbers = to_numbers(column)
-    if not is_whole(column) and not (gaps and _integral(numbers)):
+    if inferred != "integer" and not (gaps and _integral(numbers)):
         return "regression"
     values, counts = np.unique(numbers, return_counts=True)
     codes = len(values) <= MOST_CODES and counts.min() >= 2
@@ -321,7 +315,7 @@ def _guess(column: pd.Series, gaps: bool, notes: list[str]) -> Task:
     return "classification" if classes else "regression"
 
 
-def quantities(column: pd.Series) -> AnyArray:
+def quantities(column: Series) -> AnyArray:
     """Return the numbers of a target column without gaps; refuse text and dates."""
     if kind_of(column) != "numbers":
         place, value, _ = first_text(column)
@@ -333,7 +327,7 @@ def quantities(column: pd.Series) -> AnyArray:
     return to_numbers(column)
 
 
-def class_labels(column: pd.Series, notes: list[str]) -> AnyArray:
+def class_labels(column: Series, notes: list[str]) -> AnyArray:
     """Class labels of one type: true/false, whole numbers, or text without spaces around it."""
     from pandas.api import types
 

@@ -13,9 +13,10 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import stdtrit
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError
 from fedrelax.models import Task
 from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.validation import check_choice
 
 TINY = 1e-9
 """Percentage points below which a share counts as 0."""
@@ -154,10 +155,7 @@ MEASURES: dict[str, Measure] = {measure.name: measure for measure in (RMSE(), Er
 
 def measure_named(name: str) -> Measure:
     """Return a measure by its name."""
-    if name not in MEASURES:
-        raise FedRelaxError(
-            f"measure={name!r} must be one of {', '.join(MEASURES)}{did_you_mean(name, MEASURES)}"
-        )
+    check_choice("measure", name, list(MEASURES))
     return MEASURES[name]
 
 

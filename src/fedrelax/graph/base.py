@@ -13,7 +13,7 @@ from scipy import sparse
 
 from fedrelax.errors import FedRelaxError, counted, named
 from fedrelax.graph import edges as edge_lists
-from fedrelax.graph import families, matrices, nearest
+from fedrelax.graph import families, matrices
 from fedrelax.graph.tables import clean_labels, unknown_node
 from fedrelax.typing import FloatArray, IntArray, Label
 from fedrelax.validation import RandomState
@@ -123,7 +123,7 @@ class Graph:
         >>> Graph.from_coordinates({"a": (0, 0), "b": (0, 1), "c": (0, 3)}, k=1).neighbours("b")
         {'a': 1.0, 'c': 1.0}
         """
-        return cls(*nearest.nearest_by_coordinates(coords, k, metric, labels, weights))
+        return cls(*families.nearest_by_coordinates(coords, k, metric, labels, weights))
 
     @classmethod
     def from_features(
@@ -134,7 +134,7 @@ class Graph:
         ``summaries`` has a row per node (DataFrame, dict or array). Each column is first centred and
         divided by its standard deviation; constant columns are ignored.
         """
-        return cls(*nearest.nearest_by_features(summaries, k, labels))
+        return cls(*families.nearest_by_features(summaries, k, labels))
 
     @classmethod
     def complete(cls, labels: Iterable[object], weight: float = 1.0) -> Self:

@@ -15,7 +15,8 @@ from scipy import sparse
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.files import TABLE, read_text, why_unread
 from fedrelax.graph.matrices import Where, check_weights, from_pairs, nowhere
-from fedrelax.graph.tables import clean_label, clean_labels, is_frame, is_number, unknown_node
+from fedrelax.graph.tables import clean_label, clean_labels, is_number, unknown_node
+from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import FloatArray, Label
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Read = tuple[sparse.csr_array, tuple[Label, ...]]
 def read_edges(edges: object, labels: Iterable[object] | None) -> Read:
     """Return the adjacency of (u, v) and (u, v, weight) rows; the default weight is 1."""
     if is_frame(edges):
-        frame: Any = edges
+        frame = as_frame(edges)
         columns = edge_columns([str(name) for name in frame.columns], "the DataFrame")
         ones = [1.0] * len(frame)
         values = [ones if k is None else frame.iloc[:, k].tolist() for k in columns]
@@ -126,39 +127,35 @@ def read_csv(path: str | PathLike[str], labels: Iterable[object] | None) -> Read
     Labels are text; if all of them are plain whole numbers, they become integers. If ``labels`` is
     given, the file's labels are matched to it as text.
     """
-    rows: list[list[str]] = []
-    lines: list[int] = []
     try:
         reader = csv.reader(io.StringIO(read_text(path, TABLE, "utf-8-sig"), newline=""))
-        for row in reader:
-            if any(map(str.strip, row)):
-                rows.append([cell.strip() for cell in row])
-                lines.append(reader.line_num)
+        lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except FileNotFoundError:
         raise FedRelaxError(f"there is no file {path}; check the path") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FedRelaxError(f"{path} cannot be read as a CSV file: {why_unread(error)}") from error
-    if not rows:
+    lines = [(number, row) for number, row in lines if any(row)]
+    if not lines:
         raise FedRelaxError(f"{path} is empty; give a header source,target,weight and the edges")
-    header = rows.pop(0)
+    number, header = lines.pop(0)
     if all(map(_is_float, header)) or (len(header) == 3 and _is_float(header[2])):
         raise FedRelaxError(
-            f"{path}, line {lines[0]}: {','.join(header)} looks like an edge; "
+            f"{path}, line {number}: {','.join(header)} looks like an edge; "
             "start the file with a header such as source,target,weight"
         )
     source, target, weight = edge_columns(header, f"{path}, line 1")
 
     def where(edge: int) -> str:
-        return f"{path}, line {lines[edge + 1]}: "
+        return f"{path}, line {lines[edge][0]}: "
 
     edges: list[tuple[Label, Label, float]] = []
-    for edge, row in enumerate(rows):
+    for edge, (_, row) in enumerate(lines):
         if len(row) <= max(source, target, weight or 0) or not row[source] or not row[target]:
             raise FedRelaxError(f"{where(edge)}found {row}; give {','.join(header)}")
-        number = "1" if weight is None else row[weight]
-        if not _is_float(number):
-            raise FedRelaxError(f"{where(edge)}the weight {number!r} is not a number")
-        edges.append((row[source], row[target], float(number)))
+        value = "1" if weight is None else row[weight]
+        if not _is_float(value):
+            raise FedRelaxError(f"{where(edge)}the weight {value!r} is not a number")
+        edges.append((row[source], row[target], float(value)))
     texts = {str(end) for *ends, _ in edges for end in ends}
     by_text: dict[object, Label] = {}
     if labels is not None:

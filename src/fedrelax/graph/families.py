@@ -1,4 +1,5 @@
-"""Graphs from a formula: complete graphs, stochastic blocks, and the overlap of mixtures."""
+"""Graphs from a formula: stochastic blocks, the overlap of mixtures, and nearest neighbours in the plane,
+on the globe, or between feature summaries."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from scipy import sparse
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph.matrices import from_pairs
 from fedrelax.graph.tables import read_table
+from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import FloatArray, IntArray, Label
 from fedrelax.validation import RandomState, generator
 
@@ -93,3 +95,131 @@ def _triangle(number: IntArray) -> tuple[IntArray, IntArray]:
     i -= i * (i - 1) // 2 > number  # the square root may be off by one for large numbers
     i += i * (i + 1) // 2 <= number
     return i, number - i * (i - 1) // 2
+
+
+# Nearest neighbours
+
+LATITUDE, LONGITUDE = ("latitude", "lat"), ("longitude", "lon", "lng", "long")
+STEP = 1e-9
+"""How far points that coincide are set apart in all, where coordinates are of size 1."""
+
+
+def nearest_by_coordinates(
+    coordinates: object, k: int, metric: str, labels: Iterable[object] | None, weights: str
+) -> tuple[sparse.csr_array, tuple[Label, ...], FloatArray, bool]:
+    """Return the adjacency, labels, positions, and whether these are latitudes and longitudes."""
+    if metric not in ("auto", "haversine", "euclidean"):
+        raise FedRelaxError(
+            f"metric is {metric!r}; choose 'auto', 'haversine' (latitude, longitude) or 'euclidean'"
+        )
+    if weights not in ("unit", "distance"):
+        raise FedRelaxError(f"weights is {weights!r}; choose 'unit' or 'distance'")
+    globe = metric == "haversine"
+    if metric != "euclidean" and is_frame(coordinates):
+        frame = as_frame(coordinates)
+        lower = {column: str(column).strip().lower() for column in frame.columns}
+        latitude = [column for column, name in lower.items() if name in LATITUDE]
+        longitude = [column for column, name in lower.items() if name in LONGITUDE]
+        if len(latitude) == len(longitude) == 1:
+            coordinates, globe = frame[latitude + longitude], True
+        elif latitude or longitude:
+            raise FedRelaxError(
+                f"the columns {list(frame.columns)} do not hold exactly one latitude and one "
+                "longitude; rename them, or set metric='euclidean'"
+            )
+    positions, names = read_table(coordinates, labels, "coordinate")
+    points = on_the_sphere(positions, names) if globe else _to_unit_size(positions)
+    i, j = neighbour_pairs(points, k, names)
+    values = np.ones(len(i))
+    if weights == "distance":
+        distance = np.linalg.norm(points[i] - points[j], axis=1)
+        if globe:
+            distance = 2 * np.arcsin(np.minimum(distance / 2, 1))
+        apart = distance[distance > 0]
+        if len(apart):
+            values = np.exp(-((distance / np.median(apart)) ** 2))
+    return from_pairs(len(names), i, j, values), names, positions, globe
+
+
+def nearest_by_features(
+    summaries: object, k: int, labels: Iterable[object] | None
+) -> tuple[sparse.csr_array, tuple[Label, ...]]:
+    """Return the adjacency of the k nearest, by columns that are centred and scaled to unit spread."""
+    table, names = read_table(summaries, labels, "feature")
+    varies = table.min(axis=0) < table.max(axis=0)
+    if len(names) > 1 and not varies.any():
+        raise FedRelaxError(
+            "every feature is the same at all nodes, so none is nearer than another; "
+            "give a feature that differs"
+        )
+    columns = [_to_unit_size(column) for column in table.T[varies]]
+    # Moments of the sorted column are bitwise independent of the order of the nodes.
+    scaled = [(c - np.sort(c).mean()) / np.sort(c).std() for c in columns]
+    points = np.column_stack(scaled) if scaled else np.zeros((len(names), 1))
+    i, j = neighbour_pairs(points, k, names)
+    return from_pairs(len(names), i, j, np.ones(len(i))), names
+
+
+def neighbour_pairs(
+    points: FloatArray, k: int, labels: Sequence[Label]
+) -> tuple[IntArray, IntArray]:
+    """Return every pair (i, j), i < j, in which one end is among the k nearest of the other.
+
+    Points are searched in sorted order, so the result does not depend on the order of the nodes. Those
+    that coincide are set apart by a tiny step each, in the order of their labels, so that they share the
+    edges out.
+    """
+    from scipy.spatial import cKDTree
+
+    n = len(points)
+    try:
+        k = index(k)
+    except TypeError:
+        raise FedRelaxError(f"k is {k!r}; give a whole number of neighbours") from None
+    if k < 1:
+        raise FedRelaxError(f"k is {k}; every node needs at least one neighbour, so k >= 1")
+    k = min(k, n - 1)
+    order = np.lexsort(points.T[::-1])
+    again = np.append(False, (np.diff(points[order], axis=0) == 0).all(axis=1))
+    spread = points[order]
+    if again.any():
+        text = np.array([repr(label) for label in labels])
+        order = np.lexsort((text, *points.T[::-1]))
+        first = np.maximum.accumulate(np.where(again, 0, np.arange(n)))
+        spread = np.column_stack([points[order], STEP / n * (np.arange(n) - first)])
+    near = cKDTree(spread).query(spread, k=k + 1)[1].reshape(n, -1)
+    others = near != np.arange(n)[:, None]
+    others[others.all(axis=1), -1] = False
+    i, j = np.repeat(order, k), order[near[others]]
+    pairs = np.unique(np.minimum(i, j) * n + np.maximum(i, j))
+    return pairs // n, pairs % n
+
+
+def on_the_sphere(positions: FloatArray, names: Sequence[Label]) -> FloatArray:
+    """Return unit vectors; the chord between two of them grows with the great-circle distance."""
+    if positions.shape[1] != 2:
+        raise FedRelaxError(
+            f"metric 'haversine' needs two columns, latitude and longitude in degrees; "
+            f"found {positions.shape[1]}"
+        )
+    for column, what, most in ((0, "latitude", 90), (1, "longitude", 360)):
+        outside = np.flatnonzero(np.abs(positions[:, column]) > most)
+        if len(outside):
+            raise FedRelaxError(
+                f"node {names[outside[0]]!r} has the {what} {positions[outside[0], column]}, "
+                f"outside [-{most}, {most}]; give degrees, latitude first"
+            )
+    pole = np.abs(positions[:, 0]) == 90
+    latitude = np.radians(positions[:, 0])
+    # One representation for each place: no longitude at a pole, and -180 is 180.
+    longitude = np.radians(np.where(pole, 0.0, np.mod(positions[:, 1], 360)))
+    across = np.where(pole, 0.0, np.cos(latitude))
+    return np.column_stack(
+        [across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)]
+    )
+
+
+def _to_unit_size(values: FloatArray) -> FloatArray:
+    """Return the values times the power of two (exact) that keeps their squares in range."""
+    scaled: FloatArray = np.ldexp(values, -np.frexp(np.abs(values).max())[1])
+    return scaled

@@ -9,7 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.graph.tables import as_array, as_floats, clean_labels, frame_labels, is_frame
+from fedrelax.graph.tables import as_array, as_floats, clean_labels, frame_labels
+from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, SparseMatrix
 
 ROUNDING = 1e-12
@@ -35,6 +36,7 @@ def read_matrix(
     entries: Any = matrix
     if is_frame(matrix):
         named = labels is None
+        entries = as_frame(matrix)
         labels = frame_labels(entries, labels)
         if named and set(clean_labels(entries.columns)) != set(labels):
             raise FedRelaxError(
@@ -121,43 +123,29 @@ def from_pairs(n_nodes: int, i: IntArray, j: IntArray, weights: FloatArray) -> s
 
 DENSE = 500
 """Up to this many nodes, all eigenvalues are computed."""
+SHIFT = 1e-10
+"""What is added to the diagonal, relative to the largest eigenvalue, so that L has an inverse."""
 
 
 def second_eigenvalue(matrix: SparseMatrix) -> float:
     """Return the second smallest eigenvalue of the Laplacian of a *connected* graph.
 
     Large graphs: Lanczos on L itself is quick if the graph is well connected. If it does not converge,
-    the graph is elongated (a road, a map), and a sparse factorisation is cheap: Lanczos on the
-    pseudo-inverse of L then finds 1 / lambda_2 as the largest eigenvalue.
+    the graph is elongated (a road, a map), and a sparse factorisation is cheap: Lanczos on the inverse
+    of L plus a tiny multiple of the identity then does.
     """
     n = matrix.shape[0]
     if n == 1:
         return 0.0
     if n <= DENSE:
         return max(0.0, float(np.linalg.eigvalsh(matrix.toarray())[1]))
-    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
-
-    def extreme(apply: Callable[[FloatArray], FloatArray], which: str, **limits: int) -> float:
-        operator = LinearOperator((n, n), matvec=apply, dtype=np.float64)
-        start = np.random.default_rng(0).standard_normal(n)
-        more = {"k": 1, "tol": 1e-9, "v0": start, "return_eigenvectors": False, **limits}
-        return float(eigsh(operator, which=which, **more)[0])
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
     top = 2 * matrix.diagonal().max()  # bounds all eigenvalues; the constant vector goes there
+    lifted = LinearOperator((n, n), matvec=lambda v: matrix @ v.ravel() + top * v.mean())
+    start = np.random.default_rng(0).standard_normal(n)
+    more = {"tol": 1e-9, "v0": start, "return_eigenvectors": False}
     try:
-        return extreme(lambda v: matrix @ v.ravel() + top * v.mean(), "SA", ncv=20, maxiter=15)
+        return float(eigsh(lifted, k=1, which="SA", ncv=20, maxiter=15, **more)[0])
     except ArpackNoConvergence:
-        # L without its last node is positive definite; solving with it and centring inverts L.
-        factor = splu(
-            matrix[:-1, :-1].tocsc(),
-            permc_spec="MMD_AT_PLUS_A",
-            diag_pivot_thresh=0.0,
-            options={"SymmetricMode": True},
-        )
-
-    def inverse(v: FloatArray) -> FloatArray:
-        centred = v.ravel() - v.mean()
-        solved = np.append(factor.solve(centred[:-1]), 0.0)
-        return np.asarray(solved - solved.mean())
-
-    return 1 / extreme(inverse, "LA")
+        return float(max(eigsh(matrix.tocsc(), k=2, sigma=-SHIFT * top, **more)))

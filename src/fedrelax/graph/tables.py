@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing, named
+from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 PLAIN = {str, int, bool}
@@ -84,11 +85,6 @@ def unknown_node(label: object, nodes: Sequence[Label]) -> FedRelaxError:
     return FedRelaxError(f"unknown node {label!r}{hint}")
 
 
-def is_frame(data: object) -> bool:
-    """Tell whether ``data`` is a pandas DataFrame, without importing pandas."""
-    return hasattr(data, "columns") and hasattr(data, "iloc") and hasattr(data, "to_numpy")
-
-
 def is_number(entry: object) -> bool:
     """Tell whether an entry is a real number of Python, numpy or the decimal module, and not text.
 
@@ -137,6 +133,7 @@ def read_table(
     rows: Any = data
     columns: Sequence[object] | None = None
     if is_frame(data):
+        rows = as_frame(data)
         names, columns, rows = frame_labels(rows, labels), list(rows.columns), rows.to_numpy()
     elif isinstance(data, Mapping):
         by_label = {clean_label(label): row for label, row in data.items()}

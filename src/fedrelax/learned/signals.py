@@ -23,8 +23,8 @@ from scipy import sparse
 
 from fedrelax.errors import FedRelaxError, NodeFitError
 from fedrelax.graph import Graph
+from fedrelax.graph.families import neighbour_pairs
 from fedrelax.graph.matrices import from_pairs
-from fedrelax.graph.nearest import neighbour_pairs
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model
 from fedrelax.validation import check_count
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, NodeFitError, did_you_mean, in_one_line
-from fedrelax.graph.nearest import on_the_sphere
+from fedrelax.graph.families import on_the_sphere
 from fedrelax.living.changelog import RECENT, Change, Past
 from fedrelax.living.neighbourhood import (
     error_of_neighbours,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.paper.curves import AUTO, FURTHER, ROWS, Cell
@@ -73,142 +74,129 @@ class Choice:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A figure with a panel per alpha and a line per value of one setting."""
+    """Panels with a line per value of one setting: a panel per alpha, or one with the first alpha."""
 
-    title: str
     sheet: str
     by: str
     """The setting that varies: "d", "sigma" or "p_in"."""
     values: Numbers
-    alphas: Numbers
-    data: str = "clustered"
-    model: str = LINEAR
-    sigma: float = 0.0
-    """The noise, unless the figure varies it."""
-    log: bool = False
+    base: Cell
+    """All other settings."""
+    single: bool = False
 
-    def figure(self, name: str, ask: Choice) -> Figure:
-        """Return the figure with the settings that the user asked for."""
-        metric, ylabel = METRICS[self.data, self.model]
+    def panels(self, alphas: Numbers, ask: Choice) -> dict[str, list[Line]]:
+        """Return the panels with the settings that the user asked for."""
+        if self.single:
+            return {rf"{ALPHA} = {alphas[0]:g}, d/m = 1": self.lines(alphas[0], ask)}
+        return {rf"{ALPHA} = {alpha:g}": self.lines(alpha, ask) for alpha in alphas}
 
-        def line(value: float, alpha: float) -> Line:
-            d, sigma, p_in = (
-                value if self.by == setting else usual
-                for setting, usual in (("d", 10), ("sigma", self.sigma), ("p_in", 0.8))
-            )
-            cell = Cell(
-                self.data, self.model, OURS, metric, int(d), sigma, p_in, alpha, ask.first_exchange
-            )
-            return Line(_label(self.by, value), cell, self.sheet)
-
+    def lines(self, alpha: float, ask: Choice) -> list[Line]:
+        """Return a line for every value."""
         values = {"d": ask.features, "sigma": ask.noise}.get(self.by) or self.values
-        panels = _panels(ask.alpha or self.alphas, values, line)
-        return Figure(name, self.title, ylabel, panels, log=self.log)
+        base = replace(self.base, alpha=alpha, first_exchange=ask.first_exchange)
+        settings: list[dict[str, Any]] = [{self.by: value} for value in values]
+        return [
+            Line(LABELS[self.by](*one.values()), replace(base, **one), self.sheet)
+            for one in settings
+        ]
 
 
-METRICS = {
-    ("clustered", LINEAR): ("MSE_w", "MSE of the weights"),
-    ("clustered", TREES): ("MSE_val", "validation MSE / oracle's"),
-    ("single", LINEAR): ("variation", r"variation: sum of $|w_i - \overline{w}|^2$"),
+LABELS: dict[str, Callable[[float], str]] = {
+    "d": lambda value: f"d/m = {value / ROWS:g}",
+    "sigma": lambda value: rf"{SIGMA} = {value:g}",
+    "p_in": lambda value: rf"$p_{{in}}$ = {value:g}",
 }
 FEATURES, NOISE = (2, 10, 50), (0.0, 1.0, 5.0)
 WEAK, TREE_ALPHAS, BOUND_ALPHAS = (0.0, 0.01, 0.05), (0.0, 0.001, 1.0), (0.0001, 0.01, 0.1)
-SWEEPS = {
-    "fig1a": Sweep(
+CLUSTERED = Cell("clustered", LINEAR, OURS, "MSE_w", 10)
+TREES_OF_CLUSTERS = Cell("clustered", TREES, OURS, "MSE_val", 10)
+SINGLE = Cell("single", LINEAR, OURS, "variation", 10)
+MIXED = Cell("mixture", LINEAR, OURS, "MSE_val", 10)
+MIXED_TREES = replace(MIXED, model=TREES)
+YLABELS = {
+    "clustered": {"MSE_w": "MSE of the weights", "MSE_val": "validation MSE / oracle's"},
+    "single": {"variation": r"variation: sum of $|w_i - \overline{w}|^2$"},
+    "mixture": {"MSE_val": "validation MSE / alone"},
+}
+SWEEPS: dict[str, tuple[str, Numbers, bool, list[Sweep]]] = {
+    "fig1a": (
         "Clustered nodes, linear models: by features per row d/m (no noise)",
-        "1a clustered d/m", "d", FEATURES, WEAK,
+        WEAK, False, [Sweep("1a clustered d/m", "d", FEATURES, CLUSTERED)],
     ),
-    "fig1b": Sweep(
+    "fig1b": (
         rf"Clustered nodes, linear models: by noise {SIGMA} (d/m = 1)",
-        "1b clustered noise", "sigma", NOISE, WEAK, log=True,
+        WEAK, True, [Sweep("1b clustered noise", "sigma", NOISE, CLUSTERED)],
     ),
-    "fig2a": Sweep(
+    "fig2a": (
         "Clustered nodes, decision trees: by features per row d/m (no noise)",
-        "2a DT clustered d/m", "d", FEATURES, TREE_ALPHAS, model=TREES, log=True,
+        TREE_ALPHAS, True, [Sweep("2a DT clustered d/m", "d", FEATURES, TREES_OF_CLUSTERS)],
     ),
-    "fig2b": Sweep(
+    "fig2b": (
         rf"Clustered nodes, decision trees: by noise {SIGMA} (d/m = 1)",
-        "2b DT clustered noise", "sigma", NOISE, TREE_ALPHAS, model=TREES,
+        TREE_ALPHAS, False, [Sweep("2b DT clustered noise", "sigma", NOISE, TREES_OF_CLUSTERS)],
     ),
-    "fig5a": Sweep(
+    "fig3": (
+        "Nodes that mix three distributions, linear models",
+        (0.01, 0.05), False,
+        [Sweep("3 noniid d/m", "d", FEATURES, MIXED),
+         Sweep("3 noniid noise", "sigma", NOISE, MIXED, single=True)],
+    ),
+    "fig4": (
+        "Nodes that mix three distributions, decision trees",
+        (0.001, 1.0), True,
+        [Sweep("4 DT noniid d/m", "d", FEATURES, MIXED_TREES),
+         Sweep("4 DT noniid noise", "sigma", NOISE, MIXED_TREES, single=True)],
+    ),
+    "fig5a": (
         rf"Variation within one cluster and its bound (thin dots), by noise {SIGMA}",
-        "5a variation noise", "sigma", (0.1, 1.0, 5.0), BOUND_ALPHAS, "single", log=True,
+        BOUND_ALPHAS, True, [Sweep("5a variation noise", "sigma", (0.1, 1.0, 5.0), SINGLE)],
     ),
-    "fig5b": Sweep(
+    "fig5b": (
         r"Variation within one cluster and its bound (thin dots), by connectivity $p_{in}$",
-        "5b variation p_in", "p_in", (0.2, 0.6, 1.0), BOUND_ALPHAS, "single", sigma=0.1, log=True,
+        BOUND_ALPHAS, True,
+        [Sweep("5b variation p_in", "p_in", (0.2, 0.6, 1.0), replace(SINGLE, sigma=0.1))],
     ),
 }  # fmt: skip
+"""Title, alphas, whether the axis is logarithmic, and what varies.
+
+The paper labels the last panel of fig4 alpha = 1; its data are those of alpha = 0.001.
+"""
 
 
-def benchmark(ask: Choice) -> Figure:
-    """Return fig1c: five clusters, compared with other federated methods."""
-    sheet = "1c benchmark"
-
-    def line(alpha: float) -> Line:
-        cell = Cell("benchmark", LINEAR, OURS, "MSE_w", 50, 0.0, 0.8, alpha, ask.first_exchange)
-        name = f"{OURS} " + (f"{alpha:g}".removeprefix("0") or "0")
-        return Line(rf"FedRelax, {ALPHA} = {alpha:g}", cell, sheet, name)
-
-    def other(method: str) -> Line:
-        return Line(NAMES[method], Cell("benchmark", LINEAR, method, "MSE_w", 50), sheet, method)
-
-    ours = [line(alpha) for alpha in ask.alpha or WEAK]
-    panels = {one.label: [one, *map(other, BASELINES)] for one in ours}
-    if ask.beyond:
-        panels["beyond the paper"] = [ours[len(ours) // 2], *map(other, (AUTO, *FURTHER))]
-    title = "Benchmark: 5 clusters of 30 nodes, d/m = 5, no noise"
-    return Figure("fig1c", title, "MSE of the weights", panels)
-
-
-def mixtures(name: str, ask: Choice) -> Figure:
-    """Return fig3 or fig4, nodes that mix three distributions: panels by d/m and one by noise.
-
-    The paper labels the last panel of fig4 alpha = 1; its data are those of alpha = 0.001.
-    """
-    model, models, tag, alphas = MIXTURES[name]
-    if ask.alpha is not None:
-        alphas = tuple(alpha for alpha in ask.alpha if alpha > 0)
+def swept(name: str, ask: Choice) -> Figure:
+    """Return a figure of sweeps; mixtures are divided by alpha = 0, which has no panel of its own."""
+    title, alphas, log, sweeps = SWEEPS[name]
+    base, alphas, hidden = sweeps[0].base, ask.alpha or alphas, list[Line]()
+    if base.data == "mixture":
+        alphas = tuple(alpha for alpha in alphas if alpha > 0)
         if not alphas:
             raise FedRelaxError(f"{name} compares with alpha = 0; add a larger alpha")
-    features, noise = ask.features or FEATURES, ask.noise or NOISE
-
-    def line(label: str, sheet: str, d: int, sigma: float, alpha: float) -> Line:
-        cell = Cell("mixture", model, OURS, "MSE_val", d, sigma, 0.8, alpha, ask.first_exchange)
-        return Line(label, cell, f"{tag} {sheet}")
-
-    def by_features(d: float, alpha: float) -> Line:
-        return line(_label("d", d), "d/m", int(d), 0.0, alpha)
-
-    def by_noise(sigma: float, alpha: float) -> Line:
-        return line(_label("sigma", sigma), "noise", 10, sigma, alpha)
-
-    panels = _panels(alphas, features, by_features)
-    noisy = rf"{ALPHA} = {alphas[0]:g}, d/m = 1"
-    panels[noisy] = [by_noise(sigma, alphas[0]) for sigma in noise]
-    alone = [by_features(d, 0.0) for d in features] + [by_noise(sigma, 0.0) for sigma in noise]
-    title, label = f"Nodes that mix three distributions, {models}", "validation MSE / alone"
-    return Figure(name, title, label, panels, log=model == TREES, hidden=alone)
+        hidden = [line for sweep in sweeps for line in sweep.lines(0.0, ask)]
+    panels = {key: own for s in sweeps for key, own in s.panels(alphas, ask).items()}
+    return Figure(name, title, YLABELS[base.data][base.metric], panels, log, hidden)
 
 
-def _panels(
-    alphas: Sequence[float], values: Sequence[float], line: Callable[[float, float], Line]
-) -> dict[str, list[Line]]:
-    """Return one panel per alpha with one line per value."""
-    return {rf"{ALPHA} = {alpha:g}": [line(value, alpha) for value in values] for alpha in alphas}
+def benchmark(name: str, ask: Choice) -> Figure:
+    """Return fig1c: five clusters, compared with other federated methods."""
+    base, sheet = Cell("benchmark", LINEAR, OURS, "MSE_w", 50), "1c benchmark"
+
+    def line(alpha: float) -> Line:
+        cell = replace(base, alpha=alpha, first_exchange=ask.first_exchange)
+        method = f"{OURS} " + (f"{alpha:g}".removeprefix("0") or "0")
+        return Line(rf"FedRelax, {ALPHA} = {alpha:g}", cell, sheet, method)
+
+    def others(methods: Sequence[str]) -> list[Line]:
+        return [Line(NAMES[one], replace(base, method=one), sheet, one) for one in methods]
+
+    ours = [line(alpha) for alpha in ask.alpha or WEAK]
+    panels = {one.label: [one, *others(BASELINES)] for one in ours}
+    if ask.beyond:
+        panels["beyond the paper"] = [ours[len(ours) // 2], *others((AUTO, *FURTHER))]
+    title = "Benchmark: 5 clusters of 30 nodes, d/m = 5, no noise"
+    return Figure(name, title, "MSE of the weights", panels)
 
 
-def _label(setting: str, value: float) -> str:
-    if setting == "d":
-        return f"d/m = {value / ROWS:g}"
-    return rf"{SIGMA if setting == 'sigma' else '$p_{in}$'} = {value:g}"
-
-
-MIXTURES: dict[str, tuple[str, str, str, Numbers]] = {
-    "fig3": (LINEAR, "linear models", "3 noniid", (0.01, 0.05)),
-    "fig4": (TREES, "decision trees", "4 DT noniid", (0.001, 1.0)),
-}
-FIGURES = tuple(sorted([*SWEEPS, *MIXTURES, "fig1c"]))
+FIGURES = tuple(sorted([*SWEEPS, "fig1c"]))
 USES = {
     "features": ("fig1a", "fig2a", "fig3", "fig4"),
     "noise": ("fig1b", "fig2b", "fig3", "fig4", "fig5a"),
@@ -218,18 +206,10 @@ USES = {
 
 def figures(names: Sequence[str], ask: Choice) -> list[Figure]:
     """Return the figures with these names; "all" means every figure."""
-    wanted: dict[str, None] = {}
     for name in names:
-        if name != "all" and name not in FIGURES:
+        if name not in (*FIGURES, "all"):
             options = (*FIGURES, "all")
             hint = did_you_mean(name, options) or f"; use {', '.join(options)}"
             raise FedRelaxError(f"there is no figure {name!r}{hint}")
-        wanted |= dict.fromkeys(FIGURES if name == "all" else (name,))
-    return [
-        SWEEPS[name].figure(name, ask)
-        if name in SWEEPS
-        else mixtures(name, ask)
-        if name in MIXTURES
-        else benchmark(ask)
-        for name in wanted
-    ]
+    every = dict.fromkeys(one for name in names for one in (FIGURES if name == "all" else (name,)))
+    return [(swept if name in SWEEPS else benchmark)(name, ask) for name in every]

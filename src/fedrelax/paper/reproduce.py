@@ -31,8 +31,12 @@ MOST_PLAIN, FEW_TICKS = 1000.0, 5.0
 """Ratios of a log axis's ends below which its ticks, and also its minor ticks, get plain numbers."""
 
 
-def draw(figure: Figure, measured: Mapping[Line, Measured], runs: int, paths: list[Path]) -> None:
-    """Save the figure under every path; the suffix gives the format."""
+def draw_figures(done: Reproduction, out: Path, runs: int) -> list[Path]:
+    """Write ``NAME.png`` and ``NAME.svg``; needs matplotlib."""
+    return [path for figure in done.figures for path in _draw(figure, done, out, runs)]
+
+
+def _draw(figure: Figure, done: Reproduction, out: Path, runs: int) -> list[Path]:
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -43,15 +47,17 @@ def draw(figure: Figure, measured: Mapping[Line, Measured], runs: int, paths: li
     axes = page.subplots(1, columns, sharey=True, squeeze=False)[0]
     for axis, (title, lines) in zip(axes, figure.panels.items(), strict=True):
         axis.set_title(title, fontsize=10)
-        _draw_panel(axis, [measured[line] for line in lines], figure.log)
+        _draw_panel(axis, [done.measured[figure.name][line] for line in lines], figure.log)
     _scale(axes[0], figure)
     axes[0].set_ylabel(figure.ylabel)
     page.suptitle(f"{figure.title}\nmean of {runs} runs, band: ± 1 standard error", fontsize=11)
     _legends(page, axes, figure)
+    paths = [out / f"{figure.name}{ending}" for ending in (".png", ".svg")]
     with rc_context({"svg.hashsalt": "fedrelax", "svg.fonttype": "none"}):
         for path in paths:
             plain = {"Date": None} if path.suffix == ".svg" else None
             page.savefig(path, dpi=130, metadata=plain)
+    return paths
 
 
 def _draw_panel(axis: Any, lines: Sequence[Measured], log: bool) -> None:
@@ -190,17 +196,6 @@ def reproduce(
         elapsed=elapsed,
         computed=len(missing),
     )
-
-
-def draw_figures(done: Reproduction, out: Path, runs: int) -> list[Path]:
-    """Write ``NAME.png`` and ``NAME.svg``; needs matplotlib."""
-
-    written = []
-    for figure in done.figures:
-        paths = [out / f"{figure.name}{ending}" for ending in (".png", ".svg")]
-        draw(figure, done.measured[figure.name], runs, paths)
-        written += paths
-    return written
 
 
 def setting_text(line: Mapping[str, Any]) -> str:

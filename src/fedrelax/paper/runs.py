@@ -39,8 +39,13 @@ def read_targets(paths: Sequence[Path]) -> list[Any]:
     """
     import pandas as pd
 
-    found = []
-    for path in _files(paths):
+    files, found = list[Path](), []
+    for path in paths:
+        inside = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+        if not inside:
+            raise FedRelaxError(f"--targets: there is no CSV file in {path}")
+        files += inside
+    for path in files:
         try:
             frame = pd.read_csv(BytesIO(read_file(path, TABLE)))
         except FileNotFoundError:
@@ -58,16 +63,6 @@ def read_targets(paths: Sequence[Path]) -> list[Any]:
             )
         found.append(frame)
     return found
-
-
-def _files(paths: Sequence[Path]) -> list[Path]:
-    files: list[Path] = []
-    for path in paths:
-        inside = sorted(path.glob("*.csv")) if path.is_dir() else [path]
-        if not inside:
-            raise FedRelaxError(f"--targets: there is no CSV file in {path}")
-        files += inside
-    return files
 
 
 def against_targets(frame: DataFrame, targets: Sequence[Any]) -> Any:

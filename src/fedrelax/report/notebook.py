@@ -126,14 +126,12 @@ def _nodes(data: ReportData, used: Graph) -> str:
 
 
 def _table(heads: list[str], lines: list[list[str]], total: int) -> str:
-    rows = [
-        "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in line)
-        for cell, line in [("th", heads), *(("td", line) for line in lines)]
-    ]
-    body = "".join(f"<tr>{row}</tr>" for row in rows[1:])
+    import pandas as pd
+
+    table = pd.DataFrame(lines, columns=heads).to_html(index=False, border=0)
     left = total - len(lines)
     rest = f'<p class="quiet">and {left:,} more</p>' if left else ""
-    return f"<table><thead><tr>{rows[0]}</tr></thead><tbody>{body}</tbody></table>{rest}"
+    return f"{table}{rest}"
 
 
 def _fragment(lead: str, *parts: str) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from fedrelax.comparison import Comparison
 from fedrelax.errors import visible
-from fedrelax.evaluation import ALONE, POOLED, TOGETHER, WAYS, Evaluation
+from fedrelax.evaluation import TOGETHER, WAYS, Evaluation
 from fedrelax.evaluation.evaluation import percent
 from fedrelax.report.data import ReportData, columns
 from fedrelax.report.data.rounding import short
@@ -25,9 +24,18 @@ WITH_INTERVALS = ("error", "difference")
 """The numbers of a comparison that have intervals; the first one goes first where there is no room."""
 
 
-def plain_table(title: str) -> Table:
-    """Return an empty table in the common style."""
-    return Table(
+class Shown(NamedTuple):
+    """A column of a table; ``key`` names it where it may be left out."""
+
+    head: str
+    cells: Sequence[str | Text]
+    key: str = ""
+    number: bool = True
+
+
+def plain_table(title: str, *columns: Shown, bold: str = "") -> Table:
+    """Return a table in the common style; the line that begins with ``bold`` is."""
+    table = Table(
         title=title,
         title_justify="left",
         title_style="bold",
@@ -35,31 +43,33 @@ def plain_table(title: str) -> Table:
         show_edge=False,
         padding=(0, 1, 0, 0),
     )
+    for column in columns:
+        side: JustifyMethod = "right" if column.number else "left"
+        table.add_column(column.head, justify=side, no_wrap=True)
+    for line in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*line, style="bold" if line[0] == bold else None)
+    return table
 
 
 class Fitting:
     """A table that leaves out columns, one after the other, until it fits the width of the terminal.
 
-    ``make`` returns the table without the columns of the given names; ``spare`` names those that can go,
-    the first one first.
+    ``spare`` names those that can go, the first one first.
     """
 
-    def __init__(self, make: Callable[[Sequence[str]], Table], *spare: str) -> None:
-        self._make, self._spare = make, spare
+    def __init__(
+        self, title: str, columns: Sequence[Shown], spare: Sequence[str], bold: str = ""
+    ) -> None:
+        self._title, self._columns, self._spare, self._bold = title, columns, spare, bold
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         wide = options.update(width=1000)
         for count in range(len(self._spare) + 1):
-            table = self._make(self._spare[:count])
+            kept = [one for one in self._columns if one.key not in self._spare[:count]]
+            table = plain_table(self._title, *kept, bold=self._bold)
             if table.__rich_measure__(console, wide).maximum <= options.max_width:
                 break
         yield table
-
-
-def add_numbers(table: Table, *names: str) -> None:
-    """Add columns of numbers."""
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
 
 
 def evaluation_report(data: ReportData) -> Group:
@@ -71,23 +81,8 @@ def evaluation_report(data: ReportData) -> Group:
 
 def node_table(data: ReportData, most: int = MOST_LINES) -> Fitting:
     """Return a line per node, the largest gains first; with many nodes, only the best and the worst."""
-    return Fitting(partial(_node_table, data, most), "test", "rows", "pooled", "model")
-
-
-def _node_table(data: ReportData, most: int, without: Sequence[str]) -> Table:
     evaluation = data.evaluation
     assert evaluation is not None
-    table = plain_table(f"{evaluation.measure.name} on the test rows of each node")
-    writers = []
-    for column in columns.NODES:
-        name = column.in_terminal
-        values = None if name is None or name in without else column.values(data)
-        if name is not None and values is not None:
-            if column.kind in ("name", "text"):
-                table.add_column(name, no_wrap=True, overflow="ellipsis")
-            else:
-                add_numbers(table, name)
-            writers.append((values, _written(column.kind, evaluation)))
     number = {label: k for k, label in enumerate(data.graph.labels)}
     lines = [number[label] for label in evaluation.ranked()["node"]]
     tested = lines[: len(evaluation.tested)]
@@ -95,13 +90,19 @@ def _node_table(data: ReportData, most: int, without: Sequence[str]) -> Table:
     head = lines if few else tested[: most // 2]
     tail = [] if few else tested[most // 2 :][-(most - most // 2) :]
     left = len(lines) - len(head) - len(tail)
-    for k in (*head, *[None] * bool(left), *tail):
-        if k is None:
-            rest = f"... {left} more" if tail else f"... {left} without test rows"
-            table.add_row(Text(rest, style="dim"))
-        else:
-            table.add_row(*(write(values[k]) for values, write in writers))
-    return table
+    rest = Text(f"... {left} more" if tail else f"... {left} without test rows", style="dim")
+    shown: list[Shown] = []
+    for column in columns.NODES:
+        name = column.in_terminal
+        values = None if name is None else column.values(data)
+        if name is not None and values is not None:
+            write = _written(column.kind, evaluation)
+            cells = [write(values[k]) for k in (*head, *tail)]
+            if left:
+                cells.insert(len(head), Text() if shown else rest)
+            shown.append(Shown(name, cells, name, column.kind not in ("name", "text")))
+    title = f"{evaluation.measure.name} on the test rows of each node"
+    return Fitting(title, shown, ("test", "rows", "pooled", "model"))
 
 
 def _written(kind: str, evaluation: Evaluation) -> Callable[[Any], Text]:
@@ -121,27 +122,29 @@ def _gain(gain: float) -> Text:
 
 def total_table(evaluation: Evaluation) -> Table:
     """Return the errors over all test rows and the wins and losses per node."""
-    table = plain_table("Over all test rows")
-    table.add_column("")
-    add_numbers(table, *WAYS)
-    table.add_row(
-        evaluation.measure.name, *(evaluation.measure.show(evaluation.errors[way]) for way in WAYS)
-    )
-    against = [evaluation.against(way).counts for way in (ALONE, POOLED)]
-    for word, together in (("better", " together"), ("worse", " together"), ("equal", "")):
-        table.add_row(f"nodes {word}{together}", *(str(counts[word]) for counts in against), "")
-    return table
+    words = ("nodes better together", "nodes worse together", "nodes equal")
+    names = Shown("", [evaluation.measure.name, *words], number=False)
+
+    def cells(way: str) -> list[str]:
+        compared = way != TOGETHER
+        counts = evaluation.against(way).counts.values() if compared else [""] * len(words)
+        return [evaluation.measure.show(evaluation.errors[way]), *map(str, counts)]
+
+    return plain_table("Over all test rows", names, *(Shown(way, cells(way)) for way in WAYS))
 
 
 def kind_table(evaluation: Evaluation) -> Table:
     """Return a line per kind of model, the largest gain first: who learned most from the others."""
-    table = plain_table("By kind of model")
-    table.add_column("model")
-    add_numbers(table, "nodes", "alone", "together", "gain")
-    for kind, nodes, alone, ours, gain in evaluation.by_kind():
-        errors = (evaluation.measure.show(alone), evaluation.measure.show(ours))
-        table.add_row(escape(kind), str(nodes), *errors, _gain(gain))
-    return table
+    kinds, nodes, alone, ours, gain = zip(*evaluation.by_kind(), strict=True)
+    show = evaluation.measure.show
+    return plain_table(
+        "By kind of model",
+        Shown("model", [escape(kind) for kind in kinds], number=False),
+        Shown("nodes", [*map(str, nodes)]),
+        Shown("alone", [*map(show, alone)]),
+        Shown("together", [*map(show, ours)]),
+        Shown("gain", [*map(_gain, gain)]),
+    )
 
 
 def fact_table(facts: dict[str, str]) -> Table:
@@ -169,38 +172,33 @@ def comparison_report(comparison: Comparison) -> Group:
 
 def way_table(comparison: Comparison) -> Fitting:
     """Return a line per way, the lowest error first, with intervals, all to the same decimals."""
-    return Fitting(partial(_way_table, comparison), *WITH_INTERVALS)
-
-
-def _way_table(comparison: Comparison, without: Sequence[str]) -> Table:
-    measure = comparison.measure
+    measure, lines = comparison.measure, comparison.table.to_dict("records")
     decimals = measure.decimals(float(comparison.errors.mean(axis=0).max()), digits=4)
     unit = f",{measure.unit}" if measure.unit else ""
-    table = plain_table(
-        f"{measure.name} on test rows: mean of {comparison.splits} splits, 95 % intervals"
-    )
-    shown = [name not in without for name in WITH_INTERVALS]
-    table.add_column("way", no_wrap=True)
-    for name, ends in zip((f"error{unit}", "minus\ntogether"), shown, strict=True):
-        add_numbers(table, name, *["interval"] * ends)
-    add_numbers(table, "")
 
-    def cells(line: Mapping[str, Any], name: str, sign: str, ends: bool) -> list[str]:
-        mean, low, high = (
-            f"{measure.scale * line[name + end]:{sign}.{decimals}f}"
-            for end in ("", "_low", "_high")
-        )
-        return [mean, f"{low} to {high}"] if ends else [mean]
+    def pair(head: str, name: str, sign: str) -> list[Shown]:
+        def texts(line: Mapping[Hashable, Any]) -> tuple[str, str]:
+            if name == "difference" and line["way"] == TOGETHER:
+                return "", ""
+            ends = (measure.scale * line[f"{name}{end}"] for end in ("", "_low", "_high"))
+            mean, low, high = (f"{value:{sign}.{decimals}f}" for value in ends)
+            return mean, f"{low} to {high}"
 
-    for line in comparison.table.to_dict("records"):
-        errors = cells(line, "error", "", shown[0])
-        if line["way"] == TOGETHER:
-            table.add_row(line["way"], *errors, style="bold")
-            continue
+        means, intervals = zip(*map(texts, lines), strict=True)
+        return [Shown(head, means), Shown("interval", intervals, name)]
+
+    def verdict(line: Mapping[Hashable, Any]) -> Text:
         better, worse = line["difference_high"] < 0, line["difference_low"] > 0
-        verdict = Text("better", style="green") if better else Text("worse" * worse, style="red")
-        table.add_row(line["way"], *errors, *cells(line, "difference", "+", shown[1]), verdict)
-    return table
+        return Text("better", style="green") if better else Text("worse" * worse, style="red")
+
+    shown = [
+        Shown("way", [line["way"] for line in lines], number=False),
+        *pair(f"error{unit}", "error", ""),
+        *pair("minus\ntogether", "difference", "+"),
+        Shown("", [verdict(line) for line in lines]),
+    ]
+    title = f"{measure.name} on test rows: mean of {comparison.splits} splits, 95 % intervals"
+    return Fitting(title, shown, WITH_INTERVALS, bold=TOGETHER)
 
 
 def left_out(refused: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.column import MIXED, Column, Kind
-from fedrelax.schema.dates import Cycle, Order, cycles_of
+from fedrelax.schema.dates import Cycle, Order
 from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
 from fedrelax.schema.numbers import Mark, read_texts, texts_of
-from fedrelax.schema.schema import Schema, centre_and_scale, is_extreme, limits_of, rounded
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.schema.schema import Schema, is_extreme, rounded
+from fedrelax.typing import DataFrame, Series
 
 NOTHING: Literal["nothing"] = "nothing"
 """The kind of a column that is empty at a site."""
@@ -62,27 +60,24 @@ class ColumnSummary:
             )
 
 
-def tell(frame: pd.DataFrame) -> tuple[list[ColumnSummary], list[str]]:
+def tell(frame: DataFrame) -> tuple[list[ColumnSummary], list[str]]:
     """Return what a site tells about a table's columns, and notes on doubts, one sentence each."""
     notes: list[str] = []
     return [_summary(frame[name], notes) for name in frame.columns], notes
 
 
-def _summary(values: pd.Series, notes: list[str]) -> ColumnSummary:
+def _summary(values: Series, notes: list[str]) -> ColumnSummary:
     column = column_of(values, named=True, notes=notes) if values.notna().any() else None
     if column is None:
         return ColumnSummary(str(values.name), NOTHING)
     codes = column.code(values)
-    finite = codes[np.isfinite(codes)]
-    more: dict[str, Any] = {"known": len(finite), "gaps": len(finite) < len(codes)}
-    if column.kind in MIXED and len(finite) >= COMMON:
-        more["mean"], more["spread"] = centre_and_scale(finite)
-        if column.kind == "number":
-            more["low"], more["high"] = limits_of(finite)
-    elif column.kind in MIXED:
-        more["known"] = 0
-    if column.kind == "date":
-        more["cycles"], more["order"] = cycles_of(finite), column.order
+    known = int(np.isfinite(codes).sum())
+    more: dict[str, Any] = {"known": known, "gaps": known < len(codes)}
+    if column.kind in MIXED:
+        own = Schema((column,)).measured(codes[:, None], units=False).columns[0]
+        more |= {"cycles": own.cycles, "order": own.order}
+        seen = {"mean": own.centre, "spread": own.scale, "low": own.low, "high": own.high}
+        more |= seen if known >= COMMON else {"known": 0}
     if column.decimal:
         more["decimal"], more["unsure"] = column.decimal, read_texts(values).unsure
     if column.kind in ("category", "text"):
@@ -107,23 +102,30 @@ def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Sc
     learn from are left out.
     """
     notes: list[str] = []
-    columns: list[tuple[Column, BySite]] = []
+    columns: list[tuple[Column, list[ColumnSummary]]] = []
     for name in [column.name for column in next(iter(told.values()))]:
-        by_site: BySite = {
-            site: next(line for line in lines if line.name == name) for site, lines in told.items()
+        by_site = {
+            site: line
+            for site, lines in told.items()
+            for line in lines
+            if line.name == name and line.kind != NOTHING
         }
-        kind = _kind(name, by_site)
-        reason = None if named else _useless(kind, by_site)
-        if reason is None:
-            columns.append((_column(name, kind, by_site), by_site))
-        else:
+        gaps = len(by_site) < len(told) or any(line.gaps for line in by_site.values())
+        kind, lines = _kind(name, by_site), list(by_site.values())
+        reason = None if named else _useless(kind, lines, gaps)
+        if reason is not None:
             notes.append(f"Column {name!r} is left out: {reason}.")
+        elif kind == NOTHING:
+            raise FedRelaxError(f"feature column {name!r} is empty at all sites; leave it out")
+        else:
+            more = {"gaps": gaps, "decimal": _decimal(name, by_site)}
+            columns.append((_column(name, kind, lines, more), lines))
     if not columns:
         raise FedRelaxError(f"no column is left to learn from ({' '.join(notes)})")
     keep = all(column.kind in ("number", "flag") and not column.gaps for column, _ in columns)
     scaled = []
-    for column, by_site in columns:
-        alike = [line for line in by_site.values() if line.decimal in ("", column.decimal)]
+    for column, lines in columns:
+        alike = [line for line in lines if line.decimal in ("", column.decimal)]
         centre, scale = _spread(alike) if column.kind in MIXED else (0.0, 1.0)
         if not keep or is_extreme(centre, scale):
             column = replace(column, centre=centre, scale=scale)
@@ -133,7 +135,7 @@ def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Sc
 
 def _kind(name: str, by_site: BySite) -> Kind | Literal["nothing"]:
     """Return the kind as which all sites can read a column; refuse kinds that do not go together."""
-    kinds = Counter(line.kind for line in by_site.values() if line.kind != NOTHING)
+    kinds = Counter(line.kind for line in by_site.values())
     if not kinds:
         return NOTHING
     if set(kinds) == {"category", "text"}:
@@ -143,7 +145,7 @@ def _kind(name: str, by_site: BySite) -> Kind | Literal["nothing"]:
     usual = kinds.most_common(1)[0][0]
     other, first = next((site, line) for site, line in by_site.items() if line.kind == usual)
     for site, line in by_site.items():
-        if line.kind not in (usual, NOTHING):
+        if line.kind != usual:
             raise FedRelaxError(
                 f"site {site!r}: column {name!r} holds {_plural(line.kind)}, but at site {other!r} "
                 f"{_plural(usual)}; write it the same way, or give the hub a schema"
@@ -164,9 +166,8 @@ def _plural(kind: str) -> str:
     return {"flag": "true or false", "category": "categories"}.get(kind, f"{kind}s")
 
 
-def _useless(kind: str, by_site: BySite) -> str | None:
+def _useless(kind: str, lines: Sequence[ColumnSummary], gaps: bool) -> str | None:
     """Return why there is nothing to learn from a column, or None."""
-    lines = [line for line in by_site.values() if line.kind != NOTHING]
     if kind == NOTHING:
         return "it is empty"
     if kind in ("category", "text") and all(line.names for line in lines):
@@ -176,19 +177,13 @@ def _useless(kind: str, by_site: BySite) -> str | None:
     categories = {text for line in lines for text in line.categories}
     if not categories:
         return f"no text in it occurs in {COMMON} rows of any site"
-    whole = not any(line.gaps or line.others for line in lines) and len(lines) == len(by_site)
-    if len(categories) == 1 and whole:
+    if len(categories) == 1 and not gaps and not any(line.others for line in lines):
         return f"it is {categories.pop()!r} in every row"
     return None
 
 
-def _column(name: str, kind: Kind | Literal["nothing"], by_site: BySite) -> Column:
+def _column(name: str, kind: Kind, lines: Sequence[ColumnSummary], more: dict[str, Any]) -> Column:
     """Return a column with everything but centre and scale; its limits are the widest of any site."""
-    lines = [line for line in by_site.values() if line.kind != NOTHING]
-    if kind == NOTHING:
-        raise FedRelaxError(f"feature column {name!r} is empty at all sites; leave it out")
-    gaps = len(lines) < len(by_site) or any(line.gaps for line in lines)
-    more: dict[str, Any] = {"gaps": gaps, "decimal": _decimal(name, by_site)}
     if kind == "date":
         more["cycles"] = tuple(dict.fromkeys(c for line in lines for c in line.cycles))
         more["order"] = lines[0].order

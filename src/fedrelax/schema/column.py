@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -14,10 +14,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.schema.dates import Cycle, Order, read_dates, wave_names, waves
 from fedrelax.schema.kinds import where
 from fedrelax.schema.numbers import FLAGS, Mark, read_numbers, strange, texts_of
-from fedrelax.typing import AnyArray, FloatArray
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.typing import AnyArray, FloatArray, Series
 
 HASHED = 12
 """How many numbers a model sees of a text."""
@@ -127,7 +124,7 @@ class Column:
         column.__dict__["texts"] = self.texts
         return column
 
-    def code(self, values: pd.Series, source: str = "the table") -> FloatArray:
+    def code(self, values: Series, source: str = "the table") -> FloatArray:
         """Return the numbers that stand for a column's values in rows."""
         if self.kind in ("category", "text"):
             texts = texts_of(values)

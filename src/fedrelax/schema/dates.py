@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
-from fedrelax.typing import FloatArray
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.typing import FloatArray, Series
 
 DAY = 86400.0
 WEEK = 7 * DAY
@@ -31,7 +28,7 @@ FORMATS: tuple[Order, ...] = get_args(Order)
 """Ways of reading dates from text, in the order in which they are tried."""
 
 
-def read_dates(column: pd.Series, order: str) -> FloatArray:
+def read_dates(column: Series, order: str) -> FloatArray:
     """Return seconds since 1970 (UTC), NaN where no date can be read; a period counts from its start.
 
     >>> import pandas as pd
@@ -61,7 +58,7 @@ def read_dates(column: pd.Series, order: str) -> FloatArray:
     return np.asarray(np.where(np.isnat(instants), np.nan, seconds))
 
 
-def order_of(column: pd.Series) -> tuple[Order, bool]:
+def order_of(column: Series) -> tuple[Order, bool]:
     """Return the way that reads most values, and whether another one reads as many but differently."""
     values = column.dropna()
     read = {order: read_dates(values, order) for order in FORMATS}
@@ -106,7 +103,5 @@ def waves(seconds: FloatArray, cycle: Cycle) -> FloatArray:
 def wave_names(name: str, cycle: Cycle) -> list[str]:
     """Return the names of the columns of ``waves``."""
     count = CYCLES[cycle][1]
-    if count == 1:
-        return [f"{name} {cycle} sine", f"{name} {cycle} cosine"]
-    numbers = range(1, count + 1)
-    return [f"{name} {cycle} {wave} {k}" for wave in ("sine", "cosine") for k in numbers]
+    numbers = [f" {k}" * (count > 1) for k in range(1, count + 1)]
+    return [f"{name} {cycle} {wave}{k}" for wave in ("sine", "cosine") for k in numbers]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,7 @@ from fedrelax.schema.dates import order_of, read_dates
 from fedrelax.schema.kinds import DATE_LIKE, EXACT, kind_of, plain_numbers, where
 from fedrelax.schema.numbers import FLAGS, MISSING, Reading, is_code, read_texts, strange, texts_of
 from fedrelax.schema.schema import Schema
-from fedrelax.typing import AnyArray, FloatArray
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Series
 
 MOST_CATEGORIES = 30
 """At most this many categories, the most common ones, have a column each; the others share one."""
@@ -27,7 +23,7 @@ MOSTLY = 0.9
 
 
 def schema_of(
-    frame: pd.DataFrame, columns: Sequence[Hashable] | None = None, named: bool = False
+    frame: DataFrame, columns: Sequence[Hashable] | None = None, named: bool = False
 ) -> tuple[Schema, list[str]]:
     """Return the schema of a table, and notes on what was decided, one sentence each.
 
@@ -39,7 +35,7 @@ def schema_of(
 
 
 def coded_table(
-    frame: pd.DataFrame, columns: Sequence[Hashable] | None = None, named: bool = False
+    frame: DataFrame, columns: Sequence[Hashable] | None = None, named: bool = False
 ) -> tuple[Schema, FloatArray, list[str]]:
     """Return the schema of a table, not measured yet, its coded rows, and the notes of ``schema_of``."""
     notes: list[str] = []
@@ -59,7 +55,7 @@ def coded_table(
     return schema, schema.code(frame), notes
 
 
-def column_of(values: pd.Series, named: bool, notes: list[str]) -> Column | None:
+def column_of(values: Series, named: bool, notes: list[str]) -> Column | None:
     """Return the column, or None if there is nothing in it to learn from."""
     from pandas.api import types
 
@@ -97,7 +93,7 @@ def column_of(values: pd.Series, named: bool, notes: list[str]) -> Column | None
     return _categories(texts, name, len(values), named, notes)
 
 
-def _dates(values: pd.Series, name: str, notes: list[str]) -> Column:
+def _dates(values: Series, name: str, notes: list[str]) -> Column:
     order, unsure = order_of(values)
     if unsure:
         first = str(values.dropna().iloc[0])
@@ -109,20 +105,20 @@ def _dates(values: pd.Series, name: str, notes: list[str]) -> Column:
     return Column(name, "date", order=order)
 
 
-def _as_dates(values: pd.Series) -> FloatArray:
+def _as_dates(values: Series) -> FloatArray:
     texts = values.astype(object).where(values.notna(), None).astype(str)
     if texts.str.contains(DATE_LIKE, regex=True).mean() < MOSTLY / 2:
         return np.full(len(values), np.nan)
     return read_dates(values, order_of(values)[0])
 
 
-def _mostly(values: pd.Series, read: FloatArray) -> bool:
+def _mostly(values: Series, read: FloatArray) -> bool:
     """Tell whether nearly all values that are not missing could be read."""
     good = int(np.isfinite(read).sum())
     return good >= 2 and good >= MOSTLY * (good + len(strange(values, read)))
 
 
-def numbers_in(values: pd.Series) -> Reading | None:
+def numbers_in(values: Series) -> Reading | None:
     """Return the numbers that nearly all texts of a column are, however they are written, or None.
 
     A column in which some text is a code such as 007 holds no numbers.
@@ -133,7 +129,7 @@ def numbers_in(values: pd.Series) -> Reading | None:
     return reading if _mostly(values, reading.values) else None
 
 
-def notes_on_numbers(values: pd.Series, reading: Reading) -> list[str]:
+def notes_on_numbers(values: Series, reading: Reading) -> list[str]:
     """Return how the texts of a column are read as numbers, and which of them are none."""
     row, notes = reading.example, list[str]()
     if row is not None:
@@ -156,7 +152,7 @@ def notes_on_numbers(values: pd.Series, reading: Reading) -> list[str]:
     return notes
 
 
-def _name_strange(values: pd.Series, read: FloatArray, what: str, notes: list[str]) -> None:
+def _name_strange(values: Series, read: FloatArray, what: str, notes: list[str]) -> None:
     bad = strange(values, read)
     if len(bad):
         row = int(bad[0])

@@ -5,16 +5,13 @@ from __future__ import annotations
 import unicodedata
 import warnings
 from collections.abc import Hashable, Iterable, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.schema.numbers import read_texts
-from fedrelax.typing import FloatArray
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.typing import DataFrame, FloatArray, Index, Series
 
 DATE_LIKE = r"\d.*[-/.:].*\d"
 Kind = Literal["numbers", "dates", "text", "nothing"]
@@ -22,7 +19,7 @@ EXACT = 2**53
 """Whole numbers beyond this are taken for names: as floats, some of them would coincide."""
 
 
-def find_column(frame: pd.DataFrame, name: Hashable) -> Hashable:
+def find_column(frame: DataFrame, name: Hashable) -> Hashable:
     """Return the column called ``name``; surrounding blanks do not matter.
 
     >>> import pandas as pd
@@ -38,7 +35,7 @@ def find_column(frame: pd.DataFrame, name: Hashable) -> Hashable:
     )
 
 
-def find_columns(frame: pd.DataFrame, names: Iterable[Hashable]) -> list[Hashable | None]:
+def find_columns(frame: DataFrame, names: Iterable[Hashable]) -> list[Hashable | None]:
     """Return the column called so for each of the names, None where there is none or more than one."""
     labels, wanted = set(frame.columns), list(names)
     if labels.issuperset(wanted):
@@ -58,7 +55,7 @@ def find_columns(frame: pd.DataFrame, names: Iterable[Hashable]) -> list[Hashabl
 
 
 def plain_numbers(
-    frame: pd.DataFrame, labels: Sequence[Hashable | None]
+    frame: DataFrame, labels: Sequence[Hashable | None]
 ) -> tuple[list[int], FloatArray]:
     """Return which of the columns hold numbers and gaps only, as positions, and their values.
 
@@ -66,23 +63,21 @@ def plain_numbers(
     """
     if not frame.columns.is_unique:
         return [], np.empty((len(frame), 0))
-    place, kinds = {label: k for k, label in enumerate(frame.columns)}, frame.dtypes.tolist()
+    kinds = dict(zip(frame.columns, frame.dtypes, strict=True))
     numeric = [
         k
         for k, label in enumerate(labels)
-        if label in place
-        and isinstance(kinds[place[label]], np.dtype)
-        and kinds[place[label]].kind in "iuf"
+        if isinstance(kinds.get(label), np.dtype) and kinds[label].kind in "iuf"
     ]
-    at = [place[labels[k]] for k in numeric]
-    values = frame.iloc[:, at].to_numpy(dtype=np.float64)
-    whole = np.array([kinds[k].kind != "f" for k in at], dtype=bool)
+    names = [labels[k] for k in numeric]
+    values = frame[names].to_numpy(dtype=np.float64)
+    whole = np.array([kinds[name].kind != "f" for name in names], dtype=bool)
     plain = ~np.isinf(values).any(axis=0) & np.isfinite(values).any(axis=0)
     plain[whole] &= (np.abs(values[:, whole]) < EXACT).all(axis=0)
     return [k for k, good in zip(numeric, plain, strict=True) if good], values[:, plain]
 
 
-def where(index: pd.Index, position: int) -> str:
+def where(index: Index, position: int) -> str:
     """Name a row as the user knows it: by its line in the file, or by its index."""
     label = index[position]
     if isinstance(label, np.generic):
@@ -90,7 +85,7 @@ def where(index: pd.Index, position: int) -> str:
     return f"line {label}" if index.name == "line" else f"the row with index {label!r}"
 
 
-def kind_of(column: pd.Series) -> Kind:
+def kind_of(column: Series) -> Kind:
     """Say what a column holds: numbers (also true/false), dates, text, or nothing at all.
 
     >>> import pandas as pd
@@ -117,31 +112,16 @@ def kind_of(column: pd.Series) -> Kind:
     return "dates" if inferred in ("date", "datetime") or _look_like_dates(present) else "text"
 
 
-def to_numbers(column: pd.Series) -> FloatArray:
+def to_numbers(column: Series) -> FloatArray:
     """Return the column as floats, NaN where a value is missing; integers too large become infinite."""
     try:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     except OverflowError:
-        return np.array([_as_float(value) for value in column], dtype=np.float64)
+        texts = column.astype(object).where(column.notna(), "nan").astype(str)
+        return np.array([float(text) for text in texts], dtype=np.float64)
 
 
-def _as_float(value: Any) -> float:
-    try:
-        return float("nan") if value is None else float(value)
-    except OverflowError:
-        return float("inf")
-
-
-def is_whole(column: pd.Series) -> bool:
-    """Say whether a column of numbers was given as integers or true/false."""
-    from pandas.api import types
-
-    if column.dtype == object:
-        return types.infer_dtype(column, skipna=True) in ("integer", "boolean")
-    return bool(types.is_integer_dtype(column) or types.is_bool_dtype(column))
-
-
-def first_text(column: pd.Series) -> tuple[int, object, int]:
+def first_text(column: Series) -> tuple[int, object, int]:
     """Return position and value of the first entry that is not a number, and how many such there are."""
     import pandas as pd
 
@@ -151,7 +131,7 @@ def first_text(column: pd.Series) -> tuple[int, object, int]:
     return row, column.iloc[row], len(bad)
 
 
-def _look_like_dates(present: pd.Series) -> bool:
+def _look_like_dates(present: Series) -> bool:
     import pandas as pd
 
     sample = present.iloc[:50].astype(str).str.strip()
@@ -171,7 +151,7 @@ def is_frame(table: object) -> bool:
     return hasattr(kind, "columns") and any(hasattr(kind, name) for name in methods)
 
 
-def as_frame(table: Any) -> pd.DataFrame:
+def as_frame(table: Any) -> DataFrame:
     """Return a DataFrame of any library as a pandas DataFrame.
 
     >>> import pandas as pd
@@ -191,17 +171,14 @@ def as_frame(table: Any) -> pd.DataFrame:
         raise FedRelaxError(
             f"X is a {type(table).__name__}; give a pandas or polars DataFrame, or an array"
         ) from error
-    columns = {}
-    for name in frame.columns:
-        column = frame[name]
-        if isinstance(column.dtype, nw.Datetime | nw.Date):
-            columns[name] = pd.to_datetime(pd.Series(column.to_list()), utc=True)
-        else:
-            columns[name] = pd.Series(column.to_list())
+    columns = {name: pd.Series(frame[name].to_list()) for name in frame.columns}
+    for name, kind in frame.schema.items():
+        if isinstance(kind, nw.Datetime | nw.Date):
+            columns[name] = pd.to_datetime(columns[name], utc=True)
     return pd.DataFrame(columns)
 
 
-def index_of(table: Sized) -> pd.Index:
+def index_of(table: Sized) -> Index:
     """Return what rows are called: the index of a pandas DataFrame, else their numbers."""
     import pandas as pd
 

@@ -6,14 +6,11 @@ import math
 import re
 from dataclasses import dataclass
 from numbers import Number
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedrelax.typing import AnyArray, FloatArray
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.typing import AnyArray, FloatArray, Series
 
 MISSING = frozenset(
     [
@@ -62,7 +59,7 @@ FLAGS = {
 """Texts that mean false or true."""
 
 
-def texts_of(column: pd.Series) -> AnyArray:
+def texts_of(column: Series) -> AnyArray:
     """Return each value as text without surrounding blanks, None where it is missing.
 
     Whole numbers that became floats because of a gap are written as whole numbers.
@@ -75,7 +72,7 @@ def texts_of(column: pd.Series) -> AnyArray:
     return texts
 
 
-def read_numbers(column: pd.Series, decimal: Mark) -> FloatArray:
+def read_numbers(column: Series, decimal: Mark) -> FloatArray:
     """Return the column as floats, NaN for values that are missing, infinite or not a number.
 
     ``decimal`` is the decimal mark for texts that could be read with either; without one, and without
@@ -108,7 +105,7 @@ class Reading:
     """The position of the first value that is in doubt, or is more than digits and a decimal mark."""
 
 
-def read_texts(column: pd.Series, decimal: Mark = "") -> Reading:
+def read_texts(column: Series, decimal: Mark = "") -> Reading:
     """Read values as numbers, with the decimal mark that reads most of them.
 
     ``decimal`` is the mark to take if both read as many; without it, that of the file that the column
@@ -183,7 +180,7 @@ def is_code(text: str) -> bool:
     return text.isdecimal() and (len(text) > LONGEST or (text[0] == "0" and len(text) > 1))
 
 
-def strange(column: pd.Series, values: FloatArray) -> AnyArray:
+def strange(column: Series, values: FloatArray) -> AnyArray:
     """Return the positions of values that are present but could not be read."""
     unread = np.flatnonzero(np.isnan(values))
     if not len(unread):

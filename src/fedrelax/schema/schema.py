@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,8 @@ from fedrelax.files import SETTINGS, read_file, why_unread
 from fedrelax.schema.column import MIXED, Column, Texts
 from fedrelax.schema.dates import cycles_of
 from fedrelax.schema.kinds import find_columns, plain_numbers, where
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Index
 from fedrelax.validation import check_sizes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 EXTREME = 1e4
 """Numbers are centred and scaled if their spread, one over it, or their mean in spreads is beyond this."""
@@ -81,7 +78,7 @@ class Schema:
     # Rows
 
     def code(
-        self, frame: pd.DataFrame, source: str = "the table", absent: Iterable[str] = ()
+        self, frame: DataFrame, source: str = "the table", absent: Iterable[str] = ()
     ) -> FloatArray:
         """Return coded rows (rows, columns) of a table with these columns, in any order.
 
@@ -128,7 +125,7 @@ class Schema:
         low, high = self.limits
         return np.asarray((coded < low) | (coded > high))
 
-    def far_outside(self, coded: FloatArray, index: pd.Index) -> list[str]:
+    def far_outside(self, coded: FloatArray, index: Index) -> list[str]:
         """Return a sentence about each column with values beyond its limits; ``index`` names the rows."""
         beyond, notes = self._beyond(coded), []
         for k in np.flatnonzero(beyond.any(axis=0)):
@@ -141,7 +138,7 @@ class Schema:
             )
         return notes
 
-    def frame(self, coded: FloatArray, only: Sequence[int] | None = None) -> pd.DataFrame:
+    def frame(self, coded: FloatArray, only: Sequence[int] | None = None) -> DataFrame:
         """Return coded rows as a table of typed columns: all, or ``only`` those at some positions."""
         import pandas as pd
 
@@ -158,17 +155,20 @@ class Schema:
             for piece, column in zip(slices, self.columns, strict=True)
         ]
 
-    def measured(self, coded: FloatArray, lacked: AnyArray | None = None) -> Schema:
+    def measured(
+        self, coded: FloatArray, lacked: AnyArray | None = None, units: bool = True
+    ) -> Schema:
         """Return the schema with centres, scales, limits, cycles, shares and gaps measured on these rows.
 
-        In a table of nothing but numbers without gaps, those that are not extreme keep their units.
+        In a table of nothing but numbers without gaps, those that are not extreme keep their units; not
+        so without ``units``.
         ``lacked`` marks missing values that are not gaps, as their node has no such column.
         """
         check_sizes(coded, self._title)
         missing = np.isnan(coded)
         gaps = np.any(missing if lacked is None else missing & ~lacked, axis=0)
         numbers = all(column.kind in ("number", "flag") for column in self.columns)
-        keep = numbers and not missing.any()
+        keep = units and numbers and not missing.any()
         middle, spread, quartiles = _spreads(coded)
         columns = []
         for k, column in enumerate(self.columns):
@@ -216,23 +216,6 @@ class Schema:
             raise FedRelaxError(f"{path} cannot be read ({why_unread(error)})") from error
 
 
-def centre_and_scale(values: AnyArray) -> tuple[float, float]:
-    """Return mean and spread of finite values, to six digits; 0 and 1 if there are none."""
-    return rounded(float(values.mean()), float(values.std())) if len(values) else (0.0, 1.0)
-
-
-def limits_of(values: AnyArray) -> tuple[float | None, float | None]:
-    """Return the limits within which models see a column of finite values; None if all are equal.
-
-    No value is beyond the limits. They leave room for trends that go on and for tails that are heavier
-    elsewhere, and are rounded outwards to a hundredth of their distance or less.
-
-    >>> limits_of(np.array([1.0, 2.0, 3.0, 4.0, 50.0])), limits_of(np.ones(3))
-    ((-4.0, 98.0), (None, None))
-    """
-    return _limits(*_spreads(np.reshape(values, (-1, 1)))[2][:, 0].tolist())
-
-
 def _spreads(coded: AnyArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return mean, spread and quartiles (5, columns) of the finite values of every column.
 
@@ -253,6 +236,14 @@ def _spreads(coded: AnyArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 def _limits(
     least: float, first: float, middle: float, third: float, most: float
 ) -> tuple[float | None, float | None]:
+    """Return the limits within which models see numbers of these quartiles; None if all are equal.
+
+    No value is beyond the limits. They leave room for trends that go on and for tails that are heavier
+    elsewhere, and are rounded outwards to a hundredth of their distance or less.
+
+    >>> _limits(1.0, 2.0, 3.0, 4.0, 50.0), _limits(1.0, 1.0, 1.0, 1.0, 1.0)
+    ((-4.0, 98.0), (None, None))
+    """
     room = FENCE * (third - first)
     low = min(middle - REACH * (middle - least), first - room)
     high = max(middle + REACH * (most - middle), third + room)

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError
 from fedrelax.evaluation import ALONE, TOGETHER, WAYS, gains
 from fedrelax.report.data.report_data import ReportData
 from fedrelax.report.data.rounding import numbers
 from fedrelax.report.data.sharing import BYTES, Sharing
 from fedrelax.typing import DataFrame, Label
+from fedrelax.validation import check_choice
 
 COLOURS = ("gain", "error", "validation", "loss", "disagreement", "cluster", "model")
 QUANTITIES = {"validation": "validation_loss", "loss": "local_loss", "disagreement": "gtv"}
@@ -69,51 +70,45 @@ def lines_by_node(data: ReportData) -> tuple[DataFrame, str, float] | None:
     return lines[np.isfinite(last)], data.labels["validation"], 1.0
 
 
+HELD = "fit with validation_share=0.2"
+NEEDS = {
+    "error": f"errors on test rows; pass evaluation=, {EVALUATE}",
+    "gain": f"errors, but no rows were held out in the rounds; pass evaluation=, {EVALUATE}, or {HELD}",
+    "cluster": "a graph that was rewired; fit with wiring='rewire' or 'auto'",
+}
+
+
 def node_values(data: ReportData, colour: str | None = None) -> NodeValues:
     """Return the values for a colour, or raise an error that says what they need.
 
     Without a colour: the gain where it is known, else the clusters of a rewired graph, else the loss.
     """
+    values: Any = None
     found, labels = lines_by_node(data), data.graph.labels
     if colour is None:
         colour = "gain" if found is not None else "cluster" if data.rewired else "loss"
-    if colour == "error" and data.evaluation is None:
-        raise FedRelaxError(
-            f"colour='error' needs errors on test rows; pass evaluation=, {EVALUATE}"
-        )
-    if colour == "gain" and found is None:
-        raise FedRelaxError(
-            f"colour='gain' needs errors, but no rows were held out in the rounds; pass evaluation=, "
-            f"{EVALUATE}, or fit with validation_share=0.2"
-        )
-    if colour in ("gain", "error") and found is not None:
+    check_choice("colour", colour, COLOURS)
+    if colour in QUANTITIES:
+        name, kind, values = data.labels[colour], "number", data.kept(QUANTITIES[colour])
+        values = values if np.isfinite(values).any() else None
+    elif colour == "model":
+        name, kind, values = "kind of model", "category", [data.models.get(k) for k in labels]
+    elif colour == "cluster":
+        name, kind = "group found by the wiring", "category"
+        values = [data.groups.get(k) for k in labels] if data.groups else None
+    elif found is not None and (colour == "gain" or data.evaluation is not None):
         lines, label, scale = found
+        of = "validation loss" if data.evaluation is None else "error"
+        name, kind = f"gain against alone (% of the {of} alone)", "gain"
+        if colour == "error":
+            name, kind = f"together: {label}", "number"
         column, factor = ("gain", 1.0) if colour == "gain" else (TOGETHER, scale)
         by_label = dict(zip(lines["node"], factor * lines[column].to_numpy(float), strict=True))
         values = np.array([by_label.get(label, np.nan) for label in labels])
-        if colour == "error":
-            return NodeValues(f"together: {label}", values)
-        of = "validation loss" if data.evaluation is None else "error"
-        return NodeValues(f"gain against alone (% of the {of} alone)", values, "gain")
-    if colour == "cluster":
-        if not data.groups:
-            raise FedRelaxError(
-                "colour='cluster' needs a graph that was rewired; fit with wiring='rewire' or 'auto'"
-            )
-        groups = [data.groups.get(label) for label in labels]
-        return NodeValues("group found by the wiring", groups, "category")
-    if colour == "model":
-        return NodeValues("kind of model", [data.models.get(k) for k in labels], "category")
-    if colour not in QUANTITIES:
-        raise FedRelaxError(
-            f"colour={colour!r} must be one of {', '.join(COLOURS)}{did_you_mean(colour, COLOURS)}"
-        )
-    values = data.kept(QUANTITIES[colour])
-    if not np.isfinite(values).any():
-        raise FedRelaxError(
-            f"colour={colour!r} needs rows that were held out; fit with validation_share=0.2"
-        )
-    return NodeValues(data.labels[colour], values)
+    if values is None:
+        needs = NEEDS.get(colour, f"rows that were held out; {HELD}")
+        raise FedRelaxError(f"colour={colour!r} needs {needs}")
+    return NodeValues(name, values, kind)
 
 
 @dataclass(frozen=True)

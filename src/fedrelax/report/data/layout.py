@@ -6,7 +6,6 @@ change from run to run (as in threaded matrix products).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from scipy import sparse
 
 from fedrelax.graph import Graph
 from fedrelax.report.data.rounding import numbers
-from fedrelax.typing import DataFrame, FloatArray, IntArray, Label
+from fedrelax.typing import FloatArray, IntArray
 
 MOST_EDGES = 40_000
 
@@ -74,16 +73,6 @@ class EdgeTable:
             "total": self.total,
             "kept": self.kept,
         }
-
-
-def edges_of(frame: DataFrame, labels: Sequence[Label], most: int) -> EdgeTable:
-    """Return at most about ``most`` edges of a frame such as ``Result.edges_to_frame`` returns."""
-    number = {label: k for k, label in enumerate(labels)}
-    sides = [[number[label] for label in frame[name]] for name in ("source", "target")]
-    ends = np.array(sides, dtype=np.int64).T
-    names = ("weight", "used", "discrepancy", "discrepancy_back")
-    weight, used, there, back = (frame[name].to_numpy(float) for name in names)
-    return EdgeTable.strongest(ends, weight, used, there, back, len(number), most)
 
 
 EARTH = 6371.0

@@ -12,7 +12,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.evaluation import Evaluation, Measure, get_measure
 from fedrelax.graph import Graph
-from fedrelax.report.data.layout import EdgeTable, edges_of
+from fedrelax.report.data.layout import EdgeTable
 from fedrelax.report.data.rounding import short
 from fedrelax.report.data.sharing import Sharing, sharing_of
 from fedrelax.runtime import History
@@ -172,7 +172,12 @@ class ReportData:
 
     def edges(self, most: int) -> EdgeTable:
         """Return all edges or, of too many, each node's strongest."""
-        return edges_of(self.edge_frame(), self.graph.labels, most)
+        frame, number = self.edge_frame(), {label: k for k, label in enumerate(self.graph.labels)}
+        sides = [[number[label] for label in frame[name]] for name in ("source", "target")]
+        names = ("weight", "used", "discrepancy", "discrepancy_back")
+        weight, used, there, back = (frame[name].to_numpy(float) for name in names)
+        ends = np.array(sides, dtype=np.int64).T
+        return EdgeTable.strongest(ends, weight, used, there, back, len(number), most)
 
     def column(self, name: str) -> list[Any] | None:
         """Return a saved column by node, None for nodes without a value; None if there is no column."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.comparison import Comparison
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError
 from fedrelax.evaluation import TOGETHER, WAYS, Evaluation
 from fedrelax.extras import need
 from fedrelax.report import palette
@@ -19,6 +19,7 @@ from fedrelax.report.palette import CURVES
 from fedrelax.report.plots import drawing
 from fedrelax.selection import Choice
 from fedrelax.solvers import Result
+from fedrelax.validation import check_choice
 
 
 class Plots:
@@ -60,10 +61,8 @@ class Plots:
         ``name`` picks one: "local_loss", "gtv", "objective" or "validation_loss". ``ax`` is one
         axes for one quantity, or as many as there are quantities.
         """
-        if name is not None and name not in CURVES:
-            raise FedRelaxError(
-                f"curve {name!r} must be one of {', '.join(CURVES)}{did_you_mean(name, CURVES)}"
-            )
+        if name is not None:
+            check_choice("curve", name, list(CURVES))
         wanted = [
             key
             for key in (CURVES if name is None else [name])
