@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from fedrelax.models.curves import CurveColumns, Curves, Values
 from fedrelax.schema.inferring import COMMON
-from fedrelax.schema.schema import centre_and_scale
+from fedrelax.schema.schema import rounded
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 BASES = {
@@ -99,7 +99,9 @@ def _fitted(coef: FloatArray, level: FloatArray, classes: AnyArray | None) -> An
 
 def told_of(target: FloatArray) -> tuple[float, float] | None:
     """Return what a node tells of its numbers: mean and spread, to six digits, unless it has few rows."""
-    return centre_and_scale(target) if len(target) >= COMMON else None
+    if len(target) < COMMON:
+        return None
+    return rounded(float(target.mean()), float(target.std()))
 
 
 def level_and_size(
