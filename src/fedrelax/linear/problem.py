@@ -102,7 +102,8 @@ class LinearProblem:
     @cached_property
     def around(self) -> AnyArray:
         """``S_i = sum_j A_ij Q_j`` (n, d, d) where every node has its own Q."""
-        return sums_of_blocks(self.adjacency, self.public)
+        assert self.public is not None
+        return self.public.sums(self.adjacency)
 
     def own_matrices(self, nodes: slice | AnyArray = slice(None)) -> AnyArray:
         """Return ``H_i + R_i`` (c, d, d), a copy."""
@@ -139,16 +140,6 @@ def reordered(adjacency: SparseMatrix, order: IntArray) -> SparseMatrix:
     """Return the graph with its nodes in another order; the entries of a row stay in theirs."""
     rows, place = adjacency[order], np.argsort(order)
     return sparse.csr_array((rows.data, place[rows.indices], rows.indptr), shape=rows.shape)
-
-
-def sums_of_blocks(adjacency: SparseMatrix, blocks: Blocks | None) -> AnyArray:
-    """Return ``sum_j A_ij Q_j`` (n, d, d), a row of all matrices at a time."""
-    assert blocks is not None
-    n, d = blocks.array.shape[0], blocks.array.shape[2]
-    sums = np.empty((n, d, d))
-    for a in range(d):
-        sums[:, a, :] = adjacency @ blocks.row(a)
-    return sums
 
 
 class NeighbourSums:

@@ -14,7 +14,7 @@ from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.linear.arrays import times_common
 from fedrelax.linear.fixed_point import ExactUpdate, System
 from fedrelax.linear.gram import BUFFER_NUMBERS, Group, RowResiduals
-from fedrelax.linear.problem import LinearProblem, NeighbourSums, sums_of_blocks
+from fedrelax.linear.problem import LinearProblem, NeighbourSums
 from fedrelax.linear.solving import invert
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
@@ -189,7 +189,8 @@ class Variation:
         problem = self.problem
         if (self._counts == 1).all():
             return problem.around
-        return sums_of_blocks(self._sums.graph, problem.public)
+        assert problem.public is not None
+        return problem.public.sums(self._sums.graph)
 
     def _rooted(self, W: AnyArray) -> FloatArray:
         """Return models times the root of a common Q, or unchanged where every node has its own."""
