@@ -168,21 +168,13 @@ class NeighbourSums:
 
 def _levels(adjacency: SparseMatrix) -> list[IntArray]:
     """Group nodes so that each comes after its lower-numbered neighbours; no edge is within a group."""
-    n = adjacency.shape[0]
-    rows = np.repeat(np.arange(n), np.diff(adjacency.indptr))
-    later = adjacency.indices > rows
-    starts = np.concatenate([[0], np.cumsum(later)])[adjacency.indptr]
-    targets = adjacency.indices[later]
-    waiting = np.diff(adjacency.indptr) - np.diff(starts)
-    groups = []
-    front = np.flatnonzero(waiting == 0)
-    while front.size:
-        groups.append(front)
-        sizes = starts[front + 1] - starts[front]
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        released, times = np.unique(
-            targets[np.repeat(starts[front], sizes) + within], return_counts=True
-        )
-        waiting[released] -= times
-        front = released[waiting[released] == 0]
-    return groups
+    level, indices, ends = (
+        np.zeros(adjacency.shape[0], np.int64),
+        adjacency.indices,
+        adjacency.indptr,
+    )
+    for i in range(len(level)):
+        near = indices[ends[i] : ends[i + 1]]
+        level[i] = level[near[near < i]].max(initial=-1) + 1
+    order = np.argsort(level, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
