@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from fedrelax.engines.base import of_shape
 from fedrelax.engines.linear.engine import ArrayEngine, system_of
-from fedrelax.engines.linear.measures import Prepared
 from fedrelax.linear.fixed_point import NeighbourTerms, System
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.network import Network
@@ -117,12 +116,28 @@ class GradientEngine(ArrayEngine):
 
     name = "gradient"
 
-    def __init__(self, prepared: Prepared, rounds: GradientRounds, settings: Any) -> None:
-        self._rounds = rounds
+    def __init__(self, network: Network, settings: Any) -> None:
+        prepared = self.prepared(network, settings).raw()
+        start = prepared.alone
+        if settings.initial == "uniform":
+            bound = len(prepared.coordinates.scale) ** -0.5
+            rng = np.random.default_rng(settings.random_state)
+            start = rng.uniform(-bound, bound, start.shape)
+        self._rounds = GradientRounds(
+            prepared.problem,
+            float(settings.alpha),
+            start,
+            rule=settings.step,
+            rate=settings.rate,
+            smoothing=settings.smoothing,
+            epsilon=settings.epsilon,
+            first_exchange=settings.first_exchange,
+            system=system_of(settings),
+        )
         coupling = Coupling(
             settings.alpha, objective=settings.objective, weighting=settings.weighting
         )
-        super().__init__(prepared, rounds.models, coupling, settings.first_exchange)
+        super().__init__(prepared, self._rounds.models, coupling, settings.first_exchange)
 
     @classmethod
     def unsupported_reason(cls, network: Network, settings: Any) -> str | None:
@@ -134,28 +149,11 @@ class GradientEngine(ArrayEngine):
     @classmethod
     def of(cls, network: Network, settings: Any) -> GradientEngine:
         """Return the engine with the settings of ``solvers.GradientFedRelax``."""
-        prepared = cls.prepared(network, settings).raw()
-        start = prepared.alone
-        if settings.initial == "uniform":
-            bound = len(prepared.coordinates.scale) ** -0.5
-            rng = np.random.default_rng(settings.random_state)
-            start = rng.uniform(-bound, bound, start.shape)
-        rounds = GradientRounds(
-            prepared.problem,
-            float(settings.alpha),
-            start,
-            rule=settings.step,
-            rate=settings.rate,
-            smoothing=settings.smoothing,
-            epsilon=settings.epsilon,
-            first_exchange=settings.first_exchange,
-            system=system_of(settings),
-        )
-        return cls(prepared, rounds, settings)
+        return cls(network, settings)
 
-    def join(self, edges: SparseMatrix) -> None:
-        """Take another graph; the step rule keeps its memory."""
-        super().join(edges)
+    def rewire(self, edges: SparseMatrix) -> None:
+        """Continue on another graph; the step rule keeps its memory."""
+        super().rewire(edges)
         self._rounds.rewire(edges)
 
     def state(self) -> dict[str, Any]:
