@@ -220,6 +220,9 @@ def unsupported_reason(network: Network) -> str | None:
     """Return which node's model is not the linear model that exchanging parameters needs, or None."""
     if network.kind == "regression":
         return unsupported_models(network.distinct_models) or unsupported_rows(network)
+    reason = unsupported_shape(network)
+    if reason is not None:
+        return reason
     for label, given in network.distinct_models.items():
         model = _plain(given)
         if not isinstance(model, LogisticRegression | SoftmaxModel) or not model.fit_intercept:
@@ -227,7 +230,7 @@ def unsupported_reason(network: Network) -> str | None:
                 f"node {label!r}: {type(given).__name__} is not LogisticRegression or "
                 "SoftmaxModel with an intercept"
             )
-    return unsupported_shape(network)
+    return None
 
 
 def _plain(model: Model) -> Model:

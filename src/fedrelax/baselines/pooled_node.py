@@ -39,10 +39,13 @@ class PooledNode(Pooled):
 
     def unsupported_reason(self, network: Network) -> str | None:
         """Return which node's rows or model cannot take more columns."""
+        reason = unsupported_shape(network)
+        if reason is not None:
+            return reason
         for label, model in network.distinct_models.items():
             if is_net(model) or is_keras(model):
                 return f"node {label!r}: its net cannot take more columns, one per node"
-        return unsupported_shape(network)
+        return None
 
     def too_large(self, network: Network) -> str | None:
         """Return a reason for very many nodes: each has a column of all rows."""

@@ -99,8 +99,9 @@ class PrivateStatistics(Budget):
         moments = {}
         streams = np.random.SeedSequence(self.random_state).spawn(len(network))
         for node, stream in zip(network, streams, strict=True):
-            u, t = scaling.rows(node.X), np.clip((task.encode(node.y) - middle) / half, -most, most)
-            moments[node.label] = _noisy(u.T @ u, u.T @ t, sigma, np.random.default_rng(stream))
+            targets = np.clip((task.encode(node.y) - middle) / half, -most, most)
+            exact = _moments(scaling.rows(node.X), targets)
+            moments[node.label] = _noisy(*exact, sigma, np.random.default_rng(stream))
         answers, rows = {}, scaling.rows(public)
         for label in network.labels:
             near = network.graph.neighbours(label)
@@ -170,6 +171,10 @@ def _sensitivity(classes: bool) -> float:
     vectors of classes have b >= 0.
     """
     return 2.0 if classes else math.sqrt(4.5)
+
+
+def _moments(rows: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return rows.T @ rows, rows.T @ targets
 
 
 def _noisy(
